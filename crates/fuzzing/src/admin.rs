@@ -165,7 +165,10 @@ impl Hub for Kernel {
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<(), Unavailable>> {
-        Box::pin(async move { Ok(question(&self.state())) })
+        Box::pin(async move {
+            question(&self.state());
+            Ok(())
+        })
     }
 
     /// No prepare was ever recorded here.

@@ -48,8 +48,9 @@ pub struct Operation {
     pub answers: Vec<Answer>,
     /// Calls that the hub makes because of it.
     pub calls: Vec<Call>,
-    /// Whether it needs the bearer token.
-    pub needs_token: bool,
+    /// The role that it needs, shown as the extension `x-required-role`, and with it the bearer
+    /// token; `None` where it needs neither.
+    pub role: Option<&'static str>,
 }
 
 /// Where a parameter stands.
@@ -180,7 +181,7 @@ impl Api {
             "parameters": shared.parameters,
             "responses": shared.responses,
         });
-        if self.operations.iter().any(|operation| operation.needs_token) {
+        if self.operations.iter().any(|operation| operation.role.is_some()) {
             components["securitySchemes"] = json!({BEARER: {"type": "http", "scheme": "bearer"}});
         }
         json!({
@@ -266,8 +267,11 @@ impl Operation {
             out["callbacks"] =
                 self.calls.iter().map(|call| call.render(shared)).collect::<Map<_, _>>().into();
         }
-        if security == Security::Stated && self.needs_token {
+        if security == Security::Stated
+            && let Some(role) = self.role
+        {
             out["security"] = json!([{BEARER: []}]);
+            out["x-required-role"] = role.into();
         }
         out
     }

@@ -94,7 +94,7 @@ fn plain(method: &Method, word: &str, asked: Asked) -> Operation {
         body: None,
         answers,
         calls: Vec::new(),
-        needs_token: false,
+        role: None,
     }
 }
 
@@ -121,7 +121,7 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
         body,
         answers: answers(row, &said, rule),
         calls: calls::of(row.operation, has_sub_id),
-        needs_token: false,
+        role: None,
     }
 }
 

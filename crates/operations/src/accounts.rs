@@ -2,17 +2,22 @@
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{AccountId, AccountKind, Change, CreateHubAccount, SetAccountActive};
+use ledger::{AccountId, AccountKind, Change, CreateHubAccount, Currency, SetAccountActive};
+use serde_json::json;
 
 use crate::answer::{Answer, Reply};
-use crate::call::{Call, participant_name};
-use crate::form::{Form, refuse};
-use crate::participants::show_with;
+use crate::body::{Activity, CURRENCY, Choice, body};
+use crate::call::{self, Call};
+use crate::form::refuse;
+use crate::funds::{Funds, start};
+use crate::participants::{NAME, show_with};
 use crate::refusals;
-use crate::shapes::{AccountShape, PositionShape, of_participant};
+use crate::route::{Parameter, routes};
+use crate::schema::{self, OneOrAll};
+use crate::shapes::{AccountShape, ParticipantShape, PositionShape, of_participant};
 
 /// Types that `POST /participants/{name}/accounts` knows.
-pub(crate) const KINDS: [(&str, AccountKind); 7] = [
+const KINDS: [(&str, AccountKind); 7] = [
     ("POSITION", AccountKind::Position),
     ("SETTLEMENT", AccountKind::Settlement),
     ("HUB_RECONCILIATION", AccountKind::HubReconciliation),
@@ -22,9 +27,84 @@ pub(crate) const KINDS: [(&str, AccountKind); 7] = [
     ("HUB_FEE", AccountKind::HubFee),
 ];
 
+/// The account in a path.
+pub(crate) const ACCOUNT: Parameter<AccountId> = Parameter::new(
+    "id",
+    "The account, as the list of accounts shows it.",
+    || json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
+    account_id,
+)
+.example("1");
+
+/// The query parameter `currency` of positions.
+const CURRENCY_OF_ONE: Parameter<Currency> = Parameter::new(
+    "currency",
+    "Only this currency: one object, empty when there is none.",
+    schema::currency,
+    call::ONLY_CURRENCY.read,
+);
+
+routes! {
+    "/participants/{name}/positions" [NAME] {
+        read GET listPositions = positions, "What a participant owes" {
+            query: [CURRENCY_OF_ONE],
+            answers: [200: OneOrAll<PositionShape> = "Positions."],
+            refusals: [400 MALFORMED_SYNTAX],
+            outcomes: [ParticipantNotFound],
+        }
+    }
+    "/participants/{name}/accounts" [NAME] {
+        read GET listAccounts = list, "The accounts of a participant" {
+            answers: [200: Vec<AccountShape> = "Accounts with their balances."],
+            outcomes: [ParticipantNotFound],
+        }
+        change POST createHubAccount = create(NewAccount), "Add an account of the hub" {
+            text: "Only the hub gets its accounts one by one; participants get theirs at once.",
+            path_example: ("name" = "Hub"),
+            example: {"currency": "XOF", "type": "HUB_RECONCILIATION"},
+            answers: [201: ParticipantShape = "As the hub is now."],
+            refusals: [400 GENERIC_CLIENT],
+            outcomes: [ParticipantNotFound, AccountKindNotForHub, AccountExists],
+        }
+    }
+    "/participants/{name}/accounts/{id}" [NAME, ACCOUNT] {
+        change POST moveFunds = start(Funds), "Record funds in, or reserve funds out" {
+            text: "\
+                On the SETTLEMENT account. An outflow that lacks cover is taken, and recorded as \
+                aborted; the account shows it. The same request again, white space apart, is 202 \
+                and moves nothing; another one under a used `transferId` is 400 with 3106.",
+            example: {
+                "transferId": "b51ec534-ee48-4575-b6a9-ead2955b8069",
+                "externalReference": "advice 4711",
+                "action": "recordFundsIn",
+                "reason": "deposit",
+                "amount": {"amount": 250000, "currency": "XOF"},
+                "extensionList": {"extension": [{"key": "branch", "value": "12"}]}
+            },
+            answers: [202: () = "Recorded and applied."],
+            outcomes: [
+                ParticipantNotFound, AccountNotFound, AccountKindWrong, AccountInactive,
+                ParticipantInactive, CurrencyMismatch, FundsModified, HubAccountsMissing,
+            ],
+        }
+        change PUT switchAccount = update(Activity), "Switch a POSITION account on or off" {
+            example: {"isActive": true},
+            answers: [200: () = "Done."],
+            outcomes: [ParticipantNotFound, AccountNotFound, AccountKindWrong, AccountInactive],
+        }
+    }
+}
+
+body! {
+    Closed NewAccount {
+        currency: Currency = CURRENCY,
+        kind as "type": AccountKind = Choice(&KINDS),
+    }
+}
+
 /// `GET /participants/{name}/accounts`.
-pub(crate) async fn list(call: &Call<'_>, name: &str) -> Reply {
-    let name = participant_name(name)?;
+async fn list(call: &Call<'_>) -> Reply {
+    let name = call.path(&NAME)?;
     let found = call.ask(move |state| {
         of_participant(state, &name, |participant| AccountShape::all(state, participant))
     });
@@ -32,12 +112,9 @@ pub(crate) async fn list(call: &Call<'_>, name: &str) -> Reply {
 }
 
 /// `POST /participants/{name}/accounts`: only the hub gets its accounts one by one.
-pub(crate) async fn create(call: &Call<'_>, name: &str) -> Reply {
-    let mut form = call.form()?;
-    let currency = form.required("currency", Form::currency)?;
-    let kind = form.required("type", |form, name| form.choice(name, &KINDS))?;
-    form.finish()?;
-    let name = participant_name(name)?;
+async fn create(call: &Call<'_>, body: NewAccount) -> Reply {
+    let NewAccount { currency, kind } = body;
+    let name = call.path(&NAME)?;
     let is_hub = call.ask(move |state| {
         let known = *state.hub() == name || state.register().find(&name).is_some();
         known.then(|| *state.hub() == name)
@@ -51,18 +128,17 @@ pub(crate) async fn create(call: &Call<'_>, name: &str) -> Reply {
 }
 
 /// `PUT /participants/{name}/accounts/{id}`: switches a POSITION account on or off.
-pub(crate) async fn update(call: &Call<'_>, name: &str, account: &str) -> Reply {
-    let active = call.is_active()?;
-    let account = account_id(account)?;
-    let name = participant_name(name)?;
+async fn update(call: &Call<'_>, body: Activity) -> Reply {
+    let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
+    let active = body.is_active;
     call.change(Change::SetAccountActive(SetAccountActive { name, account, active })).await?;
     Ok(Answer::empty(StatusCode::OK))
 }
 
 /// `GET /participants/{name}/positions`: one object with `currency`, else an array.
-pub(crate) async fn positions(call: &Call<'_>, name: &str) -> Reply {
-    let wanted = call.currency()?;
-    let name = participant_name(name)?;
+async fn positions(call: &Call<'_>) -> Reply {
+    let wanted = call.query(&CURRENCY_OF_ONE)?;
+    let name = call.path(&NAME)?;
     let found = call.ask(move |state| {
         of_participant(state, &name, |participant| {
             participant
@@ -82,7 +158,7 @@ pub(crate) async fn positions(call: &Call<'_>, name: &str) -> Reply {
 }
 
 /// The number of an account in a path.
-pub(crate) fn account_id(text: &str) -> Result<AccountId, Refusal> {
+fn account_id(text: &str) -> Result<AccountId, Refusal> {
     match text.parse::<u32>() {
         Ok(number) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(AccountId(number)),
         _ => Err(refuse(ErrorCode::MALFORMED_SYNTAX, "id", "must be an integer")),

@@ -73,7 +73,7 @@ impl Answer {
     }
 
     /// The HTTP response; `allow` lists the methods of the resource, where there is one.
-    pub(crate) fn into_response(self, allow: Option<&'static str>) -> Response<Full<Bytes>> {
+    pub(crate) fn into_response(self, allow: Option<String>) -> Response<Full<Bytes>> {
         let (content_type, body) = match self.body {
             None => (None, Bytes::new()),
             Some((content_type, body)) => (Some(content_type), body),
@@ -97,7 +97,8 @@ impl Answer {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let (StatusCode::METHOD_NOT_ALLOWED, Some(allow)) = (self.status, allow) {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
+            let allow = HeaderValue::try_from(allow).expect("names of methods are visible ASCII");
+            headers.insert(ALLOW, allow);
         }
         response
     }

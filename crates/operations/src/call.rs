@@ -4,16 +4,18 @@ use bytes::Bytes;
 use fspiop::reach::Reach;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
-use ledger::{Administer, Change, Currency, FspName, State};
+use ledger::{Administer, Change, Currency, FspName, State, TransferId};
 use tokio::sync::oneshot;
 
+use crate::body::Body;
 use crate::form::{Form, known_currency, refuse};
 use crate::guard::Identity;
 use crate::hub::{Hub, Unavailable};
 use crate::metrics::AdminFigures;
 use crate::options::AdminKeys;
 use crate::refusals;
-use crate::resource::parameter;
+use crate::route::{Parameter, parameter};
+use crate::schema;
 
 /// A request whose sender was let through and whose body was read.
 pub(crate) struct Call<'a> {
@@ -23,6 +25,8 @@ pub(crate) struct Call<'a> {
     pub(crate) keys: &'a AdminKeys,
     pub(crate) figures: AdminFigures,
     pub(crate) headers: &'a HeaderMap,
+    /// Values of the path's parameters.
+    pub(crate) path: &'a [(&'static str, String)],
     pub(crate) query: &'a str,
     pub(crate) body: Bytes,
     pub(crate) identity: Identity,
@@ -61,17 +65,9 @@ impl Call<'_> {
         answered.try_recv().map_err(|_| refusals::of_unavailable(Unavailable::Stopped))
     }
 
-    /// The body's members.
-    pub(crate) fn form(&self) -> Result<Form<'_>, Refusal> {
-        Form::parse(&self.body)
-    }
-
-    /// The only member of bodies that switch something on or off.
-    pub(crate) fn is_active(&self) -> Result<bool, Refusal> {
-        let mut form = self.form()?;
-        let active = form.required("isActive", Form::flag)?;
-        form.finish()?;
-        Ok(active)
+    /// The body.
+    pub(crate) fn body<B: Body>(&self) -> Result<B, Refusal> {
+        B::read(Form::parse(&self.body)?)
     }
 
     /// Refuses a member whose value is not an address that the hub can and may call.
@@ -94,24 +90,39 @@ impl Call<'_> {
         }
     }
 
-    /// A query parameter.
-    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
-        parameter(self.query, name)
+    /// A parameter of the path.
+    pub(crate) fn path<T>(&self, parameter: &Parameter<T>) -> Result<T, Refusal> {
+        let name = parameter.about.name;
+        let value = self.path.iter().find(|(known, _)| *known == name);
+        let (_, value) = value.expect("a handler reads only parameters that its path has");
+        (parameter.read)(value)
     }
 
-    /// The query parameter `currency`.
-    pub(crate) fn currency(&self) -> Result<Option<Currency>, Refusal> {
-        let Some(code) = self.parameter("currency") else { return Ok(None) };
-        match known_currency(&code) {
-            Some(currency) => Ok(Some(currency)),
-            None => Err(refuse(
-                ErrorCode::MALFORMED_SYNTAX,
-                "currency",
-                "must be a currency code of ISO 4217",
-            )),
-        }
+    /// A query parameter; `None` where it is left out.
+    pub(crate) fn query<T>(&self, wanted: &Parameter<T>) -> Result<Option<T>, Refusal> {
+        let value = parameter(self.query, wanted.about.name);
+        value.map(|value| (wanted.read)(&value)).transpose()
     }
 }
+
+/// The id of a transfer in examples, as JSON.
+pub(crate) const EXAMPLE_TRANSFER: &str = "\"b51ec534-ee48-4575-b6a9-ead2955b8069\"";
+
+/// The transfer in a path.
+pub(crate) const TRANSFER: Parameter<TransferId> =
+    Parameter::new("transferId", "The transfer.", schema::transfer_id, |text| {
+        let what = "must be a UUID or a ULID";
+        TransferId::parse(text)
+            .ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", what))
+    })
+    .example(EXAMPLE_TRANSFER);
+
+/// The query parameter `currency`.
+pub(crate) const ONLY_CURRENCY: Parameter<Currency> =
+    Parameter::new("currency", "Only this currency.", schema::currency, |code| {
+        let what = "must be a currency code of ISO 4217";
+        known_currency(code).ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "currency", what))
+    });
 
 /// A participant's name from the path; a text that cannot be a name names nobody.
 pub(crate) fn participant_name(text: &str) -> Result<FspName, Refusal> {

@@ -6,13 +6,87 @@ use http::StatusCode;
 use ledger::{Amount, Change, Currency, Limit, Participant, SetInitialPositionAndLimits, SetLimit};
 
 use crate::answer::{Answer, Reply};
-use crate::call::{Call, participant_name};
-use crate::form::Form;
+use crate::body::{CURRENCY, Choice, DECIMAL, DECIMAL_FROM_ZERO, Object, Optional, body};
+use crate::call::{Call, ONLY_CURRENCY};
+use crate::participants::NAME;
 use crate::refusals;
+use crate::route::{Parameter, routes};
 use crate::shapes::{CapShape, LimitShape, NET_DEBIT_CAP, of_participant};
 
+const TYPE: Parameter<String> =
+    Parameter::text("type", "Only this type; there is none but `NET_DEBIT_CAP`.");
+
+routes! {
+    "/participants/limits" {
+        read GET listAllCaps = list_all, "All caps" {
+            query: [ONLY_CURRENCY, TYPE],
+            answers: [200: Vec<CapShape> = "Caps, each with its participant."],
+            refusals: [400 MALFORMED_SYNTAX],
+        }
+    }
+    "/participants/{name}/limits" [NAME] {
+        read GET listCaps = list, "The caps of a participant" {
+            query: [ONLY_CURRENCY, TYPE],
+            answers: [200: Vec<CapShape> = "Caps."],
+            refusals: [400 MALFORMED_SYNTAX],
+            outcomes: [ParticipantNotFound],
+        }
+        change PUT changeCap = update(NewCap), "Change a cap" {
+            text: "In force with the next prepare.",
+            example: {
+                "currency": "XOF",
+                "limit": {"type": "NET_DEBIT_CAP", "value": 100000, "alarmPercentage": 10}
+            },
+            answers: [200: CapShape = "As it is now."],
+            outcomes: [ParticipantNotFound, AccountNotFound, LimitsMissing],
+        }
+    }
+    "/participants/{name}/initialPositionAndLimits" [NAME] {
+        change POST setInitialCap = set_initial(InitialPositionAndLimits),
+        "Set cap and position for the first time" {
+            text: "Once per currency; switches the accounts on.",
+            example: {"currency": "XOF", "limit": {"type": "NET_DEBIT_CAP", "value": 100000}},
+            answers: [201: () = "Set."],
+            outcomes: [ParticipantNotFound, AccountNotFound, LimitsExist],
+        }
+    }
+}
+
+/// The only type of cap.
+const NET_DEBIT: Choice<()> = Choice(&[(NET_DEBIT_CAP, ())]);
+
+body! {
+    Closed NewCap {
+        currency: Currency = CURRENCY,
+        limit: AlarmedCap = Object::<AlarmedCap>::RULE,
+    }
+}
+
+body! {
+    Closed AlarmedCap {
+        _kind as "type": () = NET_DEBIT,
+        value: Amount = DECIMAL_FROM_ZERO,
+        alarm_percentage: Amount = DECIMAL_FROM_ZERO,
+    }
+}
+
+body! {
+    Closed InitialPositionAndLimits {
+        currency: Currency = CURRENCY,
+        limit: Cap = Object::<Cap>::RULE,
+        initial_position: Option<Amount> = Optional(DECIMAL),
+    }
+}
+
+body! {
+    Closed Cap {
+        _kind as "type": () = NET_DEBIT,
+        value: Amount = DECIMAL_FROM_ZERO,
+    }
+}
+
 /// `GET /participants/limits`: the caps of all participants.
-pub(crate) async fn list_all(call: &Call<'_>) -> Reply {
+async fn list_all(call: &Call<'_>) -> Reply {
     let filter = Filter::of(call)?;
     let caps = call.ask(move |state| {
         let all = state.register().iter();
@@ -29,9 +103,9 @@ pub(crate) async fn list_all(call: &Call<'_>) -> Reply {
 }
 
 /// `GET /participants/{name}/limits`.
-pub(crate) async fn list(call: &Call<'_>, name: &str) -> Reply {
+async fn list(call: &Call<'_>) -> Reply {
     let filter = Filter::of(call)?;
-    let name = participant_name(name)?;
+    let name = call.path(&NAME)?;
     let caps = call.ask(move |state| {
         of_participant(state, &name, |participant| {
             filter.caps(participant).map(|(currency, limit)| shape(currency, limit)).collect()
@@ -42,15 +116,9 @@ pub(crate) async fn list(call: &Call<'_>, name: &str) -> Reply {
 }
 
 /// `PUT /participants/{name}/limits`: in force with the next prepare.
-pub(crate) async fn update(call: &Call<'_>, name: &str) -> Reply {
-    let mut form = call.form()?;
-    let currency = form.required("currency", Form::currency)?;
-    let mut cap = form.required("limit", Form::object)?;
-    let value = cap_value(&mut cap)?;
-    let alarm_percentage = cap.required("alarmPercentage", Form::decimal_from_zero)?;
-    cap.finish()?;
-    form.finish()?;
-    let name = participant_name(name)?;
+async fn update(call: &Call<'_>, body: NewCap) -> Reply {
+    let NewCap { currency, limit: AlarmedCap { value, alarm_percentage, .. } } = body;
+    let name = call.path(&NAME)?;
     let limit = Limit { value, alarm_percentage };
     call.change(Change::SetLimit(SetLimit { name, currency, limit: value, alarm_percentage }))
         .await?;
@@ -59,22 +127,12 @@ pub(crate) async fn update(call: &Call<'_>, name: &str) -> Reply {
 
 /// `POST /participants/{name}/initialPositionAndLimits`: once per currency; switches the
 /// accounts on.
-pub(crate) async fn set_initial(call: &Call<'_>, name: &str) -> Reply {
-    let mut form = call.form()?;
-    let currency = form.required("currency", Form::currency)?;
-    let mut cap = form.required("limit", Form::object)?;
-    let limit = cap_value(&mut cap)?;
-    cap.finish()?;
-    let position = form.decimal("initialPosition")?.unwrap_or(Amount::ZERO);
-    form.finish()?;
-    let name = participant_name(name)?;
-    call.change(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
-        name,
-        currency,
-        limit,
-        position,
-    }))
-    .await?;
+async fn set_initial(call: &Call<'_>, body: InitialPositionAndLimits) -> Reply {
+    let (currency, limit) = (body.currency, body.limit.value);
+    let position = body.initial_position.unwrap_or(Amount::ZERO);
+    let name = call.path(&NAME)?;
+    let change = SetInitialPositionAndLimits { name, currency, limit, position };
+    call.change(Change::SetInitialPositionAndLimits(change)).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 
@@ -87,8 +145,8 @@ struct Filter {
 
 impl Filter {
     fn of(call: &Call<'_>) -> Result<Self, Refusal> {
-        let kind_exists = call.parameter("type").is_none_or(|kind| kind == NET_DEBIT_CAP);
-        Ok(Self { currency: call.currency()?, kind_exists })
+        let kind_exists = call.query(&TYPE)?.is_none_or(|kind| kind == NET_DEBIT_CAP);
+        Ok(Self { currency: call.query(&ONLY_CURRENCY)?, kind_exists })
     }
 
     fn caps(self, participant: &Participant) -> impl Iterator<Item = (Currency, Limit)> {
@@ -102,12 +160,6 @@ impl Filter {
     fn takes(self, currency: Currency) -> bool {
         self.currency.is_none_or(|wanted| wanted == currency)
     }
-}
-
-/// Type and value of a cap.
-fn cap_value(cap: &mut Form<'_>) -> Result<Amount, Refusal> {
-    cap.required("type", |cap, name| cap.choice(name, &[(NET_DEBIT_CAP, ())]))?;
-    cap.required("value", Form::decimal_from_zero)
 }
 
 fn shape(currency: Currency, limit: Limit) -> CapShape {

@@ -15,8 +15,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Reply};
+use crate::body::{FLAG, Text, Word, body};
 use crate::call::Call;
-use crate::form::Form;
+use crate::route::{Parameter, routes};
+use crate::schema::{self, other, shape};
 use crate::shapes::Moment;
 
 /// Names with their numbers.
@@ -97,11 +99,72 @@ const STATES: [(&str, &str, States); 2] = [
     ),
 ];
 
-/// The enumerations that are made of the state or of the registry of endpoints.
-const LIVE: [&str; 3] = ["endpointType", "hubParticipant", "ledgerAccountType"];
+/// The names of all enumerations, with those that are made of the state or of the registry of
+/// endpoints.
+const KNOWN: &str = "\
+    One of bulkProcessingState, bulkTransferState, bulkTransferStateEnum, endpointType, \
+    hubParticipant, ledgerAccountType, ledgerEntryType, participantLimitType, \
+    settlementDelay, settlementGranularity, settlementInterchange, \
+    transferParticipantRoleType, transferState, transferStateEnum, all.";
 
 /// Longest description of an account type, in characters.
-pub(crate) const DESCRIPTION_CHARACTERS_MAX: usize = 1_024;
+const DESCRIPTION_CHARACTERS_MAX: usize = 1_024;
+
+/// The name of an enumeration.
+const ID: Parameter<String> = Parameter::text("id", KNOWN);
+
+routes! {
+    "/ledgerAccountTypes" {
+        read GET listAccountTypes = account_types, "Types of accounts" {
+            answers: [200: Vec<AccountTypeShape> = "Types."],
+        }
+        change POST createAccountType = create_account_type(NewAccountType),
+        "Add a type of account" {
+            text: "\
+                A name in the catalogue: no account is ever of an added type. A known one is 400 \
+                with 3000, but for `HUB_FEE`, which is there from the start and answered 201.",
+            example: {
+                "name": "SCHEME_FEE",
+                "description": "Fees of the scheme",
+                "isActive": true,
+                "isSettleable": false
+            },
+            answers: [201: AccountTypeShape = "The type."],
+            outcomes: [LedgerAccountTypeExists],
+        }
+    }
+    "/enums" {
+        read GET listEnumerations = enumerations, "Names and their numbers" {
+            query: [ID],
+            answers: [
+                200: Enumerations = "All of them by name, or the one.",
+            ],
+            refusals: [400 ID_NOT_FOUND],
+        }
+    }
+}
+
+body! {
+    Closed NewAccountType {
+        name: String = Word(
+            2..=30,
+            |character| character.is_ascii_alphanumeric() || character == '_',
+            "^[A-Za-z0-9_]+$",
+        ),
+        description: String = Text(DESCRIPTION_CHARACTERS_MAX),
+        is_active: bool = FLAG,
+        is_settleable: bool = FLAG,
+    }
+}
+
+other! {
+    /// One enumeration, or all of them by name.
+    struct Enumerations = "application/json", {
+        let value = json!({"anyOf": [{"type": "integer"}, {"type": "string"}]});
+        let values = json!({"type": "object", "additionalProperties": value});
+        json!({"anyOf": [{"type": "object", "additionalProperties": values}, values]})
+    }
+}
 
 struct AccountType {
     name: &'static str,
@@ -158,34 +221,27 @@ const ACCOUNT_TYPES: [AccountType; 7] = [
 /// Number of the first added type: above all that the kernel knows.
 const FIRST_ADDED: usize = 8;
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AccountTypeShape {
-    id: usize,
-    name: String,
-    description: String,
-    is_active: u8,
-    is_settleable: u8,
+shape! {
+    struct AccountTypeShape as "AccountType" {
+        id: usize,
+        name: String,
+        description: String,
+        is_active: u8 = schema::switch(),
+        is_settleable: u8 = schema::switch(),
+    }
 }
 
 /// `GET /ledgerAccountTypes`: the kernel's own, then the added ones.
-pub(crate) async fn account_types(call: &Call<'_>) -> Reply {
+async fn account_types(call: &Call<'_>) -> Reply {
     Ok(Answer::ok(&call.ask(all_types).await?))
 }
 
 /// `POST /ledgerAccountTypes`: adds a type, by name. 201 for HUB_FEE, which provisioning scripts
 /// add and which is here from the start; nothing is recorded then, for nothing changes.
-pub(crate) async fn create_account_type(call: &Call<'_>) -> Reply {
-    let mut form = call.form()?;
-    let is_fit = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let name = form.required("name", |form, name| form.word(name, 2..=30, is_fit))?;
-    let description =
-        form.required("description", |form, name| form.text(name, 1..=DESCRIPTION_CHARACTERS_MAX))?;
-    let active = form.required("isActive", Form::flag)?;
-    let settleable = form.required("isSettleable", Form::flag)?;
-    form.finish()?;
+async fn create_account_type(call: &Call<'_>, body: NewAccountType) -> Reply {
+    let NewAccountType { name, description, is_active, is_settleable } = body;
     if AccountKind::parse(&name) != Some(AccountKind::HubFee) {
-        let name = name.clone();
+        let (name, active, settleable) = (name.clone(), is_active, is_settleable);
         let added = LedgerAccountType { name, description, active, settleable };
         call.change(Change::CreateLedgerAccountType(CreateLedgerAccountType {
             account_type: added,
@@ -198,7 +254,7 @@ pub(crate) async fn create_account_type(call: &Call<'_>) -> Reply {
 }
 
 /// `GET /enums`: all of them by name, or the one that `id` names; `all` is all of them, too.
-pub(crate) async fn enumerations(call: &Call<'_>) -> Reply {
+async fn enumerations(call: &Call<'_>) -> Reply {
     let (types, hub) = call.ask(|state| (all_types(state), HubShape::of(state))).await?;
     let mut all: BTreeMap<&str, Value> = BTreeMap::new();
     for (name, values) in ENUMERATIONS {
@@ -213,7 +269,7 @@ pub(crate) async fn enumerations(call: &Call<'_>) -> Reply {
     all.insert("hubParticipant", json!(hub));
     let types = types.into_iter().map(|known| (known.name, known.id));
     all.insert("ledgerAccountType", types.collect());
-    match call.parameter("id").as_deref() {
+    match call.query(&ID)?.as_deref() {
         None | Some("all") => Ok(Answer::ok(&all)),
         Some(id) => match all.get(id) {
             Some(enumeration) => Ok(Answer::ok(enumeration)),
@@ -250,15 +306,6 @@ impl HubShape {
     }
 }
 
-/// The names of the enumerations.
-pub(crate) fn enumeration_names() -> Vec<&'static str> {
-    let states = STATES.iter().flat_map(|(internal, shown, _)| [*internal, *shown]);
-    let mut names: Vec<_> =
-        LIVE.into_iter().chain(ENUMERATIONS.map(|(name, _)| name)).chain(states).collect();
-    names.sort_unstable();
-    names
-}
-
 fn all_types(state: &State) -> Vec<AccountTypeShape> {
     let own = ACCOUNT_TYPES.iter().map(|known| AccountTypeShape {
         id: usize::from(known.kind.number()),
@@ -276,4 +323,19 @@ fn all_types(state: &State) -> Vec<AccountTypeShape> {
         is_settleable: u8::from(known.settleable),
     });
     own.chain(added).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_names_every_enumeration() {
+        let live = ["endpointType", "hubParticipant", "ledgerAccountType"];
+        let states = STATES.iter().flat_map(|(internal, shown, _)| [*internal, *shown]);
+        let mut names: Vec<_> =
+            live.into_iter().chain(ENUMERATIONS.map(|(name, _)| name)).chain(states).collect();
+        names.sort_unstable();
+        assert_eq!(KNOWN, format!("One of {}, all.", names.join(", ")));
+    }
 }

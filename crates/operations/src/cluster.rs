@@ -2,9 +2,23 @@
 //! to the reference's API.
 
 use crate::answer::{Answer, Reply};
+use crate::call::Call;
 use crate::reports::Cluster;
+use crate::route::routes;
+
+routes! {
+    "/cluster" {
+        read GET cluster = show, "The nodes that share the log" {
+            text: "\
+                As the node that is asked sees them: who is there, up to where each has applied \
+                the log, which node sends to which participant, and when one was last found to \
+                be gone. Nobody where the log is not shared.",
+            answers: [200: Cluster = "As of a fraction of a second ago."],
+        }
+    }
+}
 
 /// `GET /cluster`.
-pub(crate) fn show(cluster: &Cluster) -> Reply {
-    Ok(Answer::ok(cluster))
+async fn show(call: &Call<'_>) -> Reply {
+    Ok(Answer::ok(&call.hub.cluster()))
 }

@@ -6,20 +6,70 @@ use std::collections::VecDeque;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{Change, DeadLetter, NoticeId, Redeliver, State};
+use serde_json::json;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::refuse;
+use crate::route::{Parameter, routes};
+use crate::schema;
 use crate::shapes::{DeadLetterShape, UndeliverableShape};
 
 /// Dead letters shown at once.
-pub(crate) const PAGE_MAX: u64 = 1_000;
+const PAGE_MAX: u64 = 1_000;
+
+/// The dead letter in a path.
+const LETTER: Parameter<NoticeId> =
+    Parameter::new("id", "The dead letter, as the list shows it.", schema::count, |text| {
+        number("id", text).map(NoticeId)
+    })
+    .example("1");
+
+const LIMIT: Parameter<u64> = Parameter::new(
+    "limit",
+    "How many.",
+    || json!({"type": "integer", "minimum": 1, "maximum": PAGE_MAX}),
+    |text| match number("limit", text)? {
+        limit @ 1..=PAGE_MAX => Ok(limit),
+        _ => Err(refuse(ErrorCode::VALIDATION, "limit", "is out of range")),
+    },
+)
+.example("100");
+
+const BEFORE: Parameter<u64> =
+    Parameter::new("before", "Only older ones.", schema::count, |text| number("before", text));
+
+routes! {
+    "/deadletters" {
+        read GET listDeadLetters = list, "Notices that were given up" {
+            text: "The newest first; `before` with the last id of a page gives the next.",
+            query: [LIMIT, BEFORE],
+            answers: [200: Vec<DeadLetterShape> = "Dead letters."],
+            refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
+        }
+    }
+    "/deadletters/{id}/resend" [LETTER] {
+        change POST resend = resend, "Send a notice again" {
+            text: "With a fresh set of attempts. Needs no body.",
+            answers: [202: () = "Owed again."],
+            outcomes: [DeadLetterNotFound],
+        }
+    }
+    "/undeliverable" {
+        read GET listUndeliverable = undeliverable, "Notices without an address" {
+            text: "\
+                The hub sends them when their recipient registers an endpoint for them. The \
+                oldest first, at most 1,000; `upesi_notices_without_address` counts all.",
+            answers: [200: Vec<UndeliverableShape> = "Notices."],
+        }
+    }
+}
 
 /// `GET /deadletters[?limit=1..1000][&before=id]`: the newest first; `before` the last id of
 /// one page gives the next.
-pub(crate) async fn list(call: &Call<'_>) -> Reply {
-    let limit = number(call, "limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_MAX);
-    let before = number(call, "before", 0..=u64::MAX)?.unwrap_or(u64::MAX);
+async fn list(call: &Call<'_>) -> Reply {
+    let limit = call.query(&LIMIT)?.unwrap_or(PAGE_MAX);
+    let before = call.query(&BEFORE)?.unwrap_or(u64::MAX);
     let page = call.ask(move |state| {
         newest_before(state, before, limit as usize)
             .iter()
@@ -32,7 +82,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Reply {
 
 /// `GET /undeliverable`: notices that wait until their recipient registers an address, the oldest
 /// first, at most [`crate::hub::PARKED_MAX`]. They are sent by themselves when it does.
-pub(crate) async fn undeliverable(call: &Call<'_>) -> Reply {
+async fn undeliverable(call: &Call<'_>) -> Reply {
     let parked = call.hub.parked().await;
     let shown = call.ask(move |state| {
         let owed = parked.iter().filter_map(|id| state.notice(*id));
@@ -42,11 +92,8 @@ pub(crate) async fn undeliverable(call: &Call<'_>) -> Reply {
 }
 
 /// `POST /deadletters/{id}/resend`: owed again, with a fresh set of attempts.
-pub(crate) async fn resend(call: &Call<'_>, id: &str) -> Reply {
-    let notice = match id.parse() {
-        Ok(id) => NoticeId(id),
-        Err(_) => return Err(refuse(ErrorCode::MALFORMED_SYNTAX, "id", "must be an integer")),
-    };
+async fn resend(call: &Call<'_>) -> Reply {
+    let notice = call.path(&LETTER)?;
     call.change(Change::Redeliver(Redeliver { notice })).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
 }
@@ -63,15 +110,6 @@ fn newest_before(state: &State, before: u64, limit: usize) -> VecDeque<&DeadLett
     page
 }
 
-fn number(
-    call: &Call<'_>,
-    name: &str,
-    range: std::ops::RangeInclusive<u64>,
-) -> Result<Option<u64>, Refusal> {
-    let Some(text) = call.parameter(name) else { return Ok(None) };
-    match text.parse() {
-        Ok(number) if range.contains(&number) => Ok(Some(number)),
-        Ok(_) => Err(refuse(ErrorCode::VALIDATION, name, "is out of range")),
-        Err(_) => Err(refuse(ErrorCode::MALFORMED_SYNTAX, name, "must be an integer")),
-    }
+fn number(name: &str, text: &str) -> Result<u64, Refusal> {
+    text.parse().map_err(|_| refuse(ErrorCode::MALFORMED_SYNTAX, name, "must be an integer"))
 }

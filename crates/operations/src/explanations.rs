@@ -8,18 +8,55 @@
 use bytes::Bytes;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::TransferId;
+use serde_json::{Value, json};
 
 use crate::answer::{Answer, Reply};
-use crate::call::Call;
-use crate::form::refuse;
+use crate::call::{Call, TRANSFER};
 use crate::refusals;
+use crate::route::routes;
+use crate::schema::{self, Extent, Schema};
+
+routes! {
+    "/transfers/{transferId}/explanation" [TRANSFER] {
+        guarded GET explainTransfer = show, "What became of a transfer" {
+            text: "\
+                Its whole life, whatever its age: its messages, resends and refused ones among \
+                them; what was decided on each, with position, cover and cap before and after; \
+                its postings; the notices that it made owed and how they were delivered. The \
+                same as `upesi explain`. Few are answered at a time; 503 means to ask again.",
+            answers: [200: Explanation = "What is known."],
+            refusals: [400 MALFORMED_SYNTAX, 404 TRANSFER_NOT_FOUND],
+        }
+    }
+}
+
+/// The document that the hub gives.
+struct Explanation;
+
+impl Schema for Explanation {
+    const NAME: &'static str = "Explanation";
+
+    fn schema() -> Value {
+        let list = |of: &str| json!({"type": "array", "items": {"type": of}});
+        let states = schema::one_of(&["RESERVED", "COMMITTED", "ABORTED"]);
+        schema::object(
+            [
+                ("events".to_owned(), true, list("object")),
+                ("transfer".to_owned(), false, schema::any_text()),
+                ("state".to_owned(), false, states),
+                ("left_out".to_owned(), false, json!({"type": "integer", "minimum": 1})),
+                ("notices_pending".to_owned(), false, list("integer")),
+                ("dead_letters".to_owned(), false, list("integer")),
+                ("under_way".to_owned(), false, list("object")),
+            ],
+            Extent::Open,
+        )
+    }
+}
 
 /// The life of a transfer.
-pub(crate) async fn show(call: &Call<'_>, name: &str) -> Reply {
-    let transfer = TransferId::parse(name).ok_or_else(|| {
-        refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", "must be a UUID or a ULID")
-    })?;
+async fn show(call: &Call<'_>) -> Reply {
+    let transfer = call.path(&TRANSFER)?;
     let told: Option<Bytes> =
         call.hub.explanation(transfer).await.map_err(refusals::of_unavailable)?;
     told.map(Answer::document).ok_or_else(|| {

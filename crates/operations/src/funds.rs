@@ -7,66 +7,115 @@
 use fspiop::{ErrorCode, Refusal, significant_hash};
 use http::StatusCode;
 use ledger::{
-    AccountId, Change, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds, TransferId,
+    AccountId, Amount, Change, Currency, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds,
+    TransferId,
 };
+use serde_json::json;
 
-use crate::accounts::account_id;
+use crate::accounts::ACCOUNT;
 use crate::answer::{Answer, Reply};
-use crate::call::{Call, participant_name};
+use crate::body::{
+    CURRENCY, Choice, Custom, DECIMAL_ABOVE_ZERO, Described, Object, Optional, TRANSFER_ID, Text,
+    body,
+};
+use crate::call::{Call, EXAMPLE_TRANSFER};
 use crate::form::{Form, TRANSFER_ID_FORM, refuse};
+use crate::participants::NAME;
+use crate::route::{Parameter, routes};
+use crate::schema;
 
 /// Longest external reference, in characters.
-pub(crate) const REFERENCE_CHARACTERS_MAX: usize = 256;
+const REFERENCE_CHARACTERS_MAX: usize = 256;
 /// Longest reason, in characters.
-pub(crate) const REASON_CHARACTERS_MAX: usize = 1_024;
+const REASON_CHARACTERS_MAX: usize = 1_024;
 /// Most extensions of a request (hub-semantics 1.6).
-pub(crate) const EXTENSIONS_MAX: usize = 16;
+const EXTENSIONS_MAX: usize = 16;
 
-pub(crate) const STARTS: [(&str, FundsDirection); 2] =
+const STARTS: [(&str, FundsDirection); 2] =
     [("recordFundsIn", FundsDirection::In), ("recordFundsOutPrepareReserve", FundsDirection::Out)];
-pub(crate) const ENDS: [(&str, bool); 2] =
-    [("recordFundsOutCommit", true), ("recordFundsOutAbort", false)];
+const ENDS: [(&str, bool); 2] = [("recordFundsOutCommit", true), ("recordFundsOutAbort", false)];
+
+/// The outflow in a path.
+const OUTFLOW: Parameter<TransferId> =
+    Parameter::new("transferId", "The outflow.", schema::transfer_id, |text| {
+        let wrong = || refuse(ErrorCode::VALIDATION, "transferId", TRANSFER_ID_FORM);
+        TransferId::parse(text).ok_or_else(wrong)
+    })
+    .example(EXAMPLE_TRANSFER);
+
+routes! {
+    "/participants/{name}/accounts/{id}/transfers/{transferId}" [NAME, ACCOUNT, OUTFLOW] {
+        change PUT endFundsOut = end(FundsEnd), "Commit or abort reserved funds out" {
+            text: "\
+                The same request again is 202 and changes nothing. What does not fit the \
+                outflow's state is 400 with 3100.",
+            example: {"action": "recordFundsOutCommit", "reason": "paid out"},
+            answers: [202: () = "Recorded and applied."],
+            outcomes: [
+                ParticipantNotFound, AccountNotFound, AccountKindWrong, AccountInactive,
+                ParticipantInactive, FundsOutNotReserved,
+            ],
+        }
+    }
+}
+
+body! {
+    Closed Funds {
+        transfer_id: TransferId = TRANSFER_ID,
+        external_reference: String = Text(REFERENCE_CHARACTERS_MAX),
+        action: FundsDirection = Choice(&STARTS),
+        reason: String = Text(REASON_CHARACTERS_MAX),
+        amount: Money = Object::<Money>::RULE,
+        /// Checked and let go.
+        _extension_list as "extensionList": Option<Extensions> =
+            Optional(Described(Object::<Extensions>::RULE, "Checked and let go.")),
+    }
+}
+
+body! {
+    Closed Money {
+        amount: Amount = DECIMAL_ABOVE_ZERO,
+        currency: Currency = CURRENCY,
+    }
+}
+
+body! {
+    Closed Extensions {
+        _extension as "extension": () = Custom {
+            take: extensions,
+            schema: || json!({"type": "array", "maxItems": EXTENSIONS_MAX, "items": {}}),
+        },
+    }
+}
+
+body! {
+    Closed FundsEnd {
+        action: bool = Choice(&ENDS),
+        reason: String = Text(REASON_CHARACTERS_MAX),
+    }
+}
 
 /// Funds in, or the reservation of funds out.
 ///
 /// The external reference is recorded with the reason; extensions are checked and let go.
-pub(crate) async fn start(call: &Call<'_>, name: &str, account: &str) -> Reply {
-    let mut form = call.form()?;
-    let id = form.required("transferId", Form::transfer_id)?;
-    let reference = form.required("externalReference", |form, name| {
-        form.text(name, 1..=REFERENCE_CHARACTERS_MAX)
-    })?;
-    let direction = form.required("action", |form, name| form.choice(name, &STARTS))?;
-    let reason = form.required("reason", reason)?;
-    let mut money = form.required("amount", Form::object)?;
-    let amount = money.required("amount", Form::decimal_above_zero)?;
-    let currency = money.required("currency", Form::currency)?;
-    money.finish()?;
-    check_extensions(&mut form)?;
-    form.finish()?;
-    let account = account_id(account)?;
-    let name = participant_name(name)?;
+pub(crate) async fn start(call: &Call<'_>, body: Funds) -> Reply {
+    let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
     let hash = request_hash(call, &name, account);
+    let Money { amount, currency } = body.amount;
+    let (id, direction) = (body.transfer_id, body.action);
     let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
-    let reason = format!("{reason} (externalReference {reference})");
+    let reason = format!("{} (externalReference {})", body.reason, body.external_reference);
     call.change_because(reason, Change::MoveFunds(funds)).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
 }
 
 /// The end of a reserved outflow.
-pub(crate) async fn end(call: &Call<'_>, name: &str, account: &str, transfer: &str) -> Reply {
-    let mut form = call.form()?;
-    let commit = form.required("action", |form, name| form.choice(name, &ENDS))?;
-    let reason = form.required("reason", reason)?;
-    form.finish()?;
-    let Some(id) = TransferId::parse(transfer) else {
-        return Err(refuse(ErrorCode::VALIDATION, "transferId", TRANSFER_ID_FORM));
-    };
-    let account = account_id(account)?;
-    let name = participant_name(name)?;
+async fn end(call: &Call<'_>, body: FundsEnd) -> Reply {
+    let id = call.path(&OUTFLOW)?;
+    let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
     let hash = request_hash(call, &name, account);
-    let end = EndFundsOut { id, name, account, commit, hash };
-    call.change_because(reason, Change::EndFundsOut(end)).await?;
+    let end = EndFundsOut { id, name, account, commit: body.action, hash };
+    call.change_because(body.reason, Change::EndFundsOut(end)).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
 }
 
@@ -79,16 +128,12 @@ fn request_hash(call: &Call<'_>, name: &FspName, account: AccountId) -> Digest {
     Digest(*hasher.finalize().as_bytes())
 }
 
-fn reason(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
-    form.text(name, 1..=REASON_CHARACTERS_MAX)
-}
-
-fn check_extensions(form: &mut Form<'_>) -> Result<(), Refusal> {
-    let Some(mut list) = form.object("extensionList")? else { return Ok(()) };
-    let extensions = list.required("extension", Form::array)?;
-    if EXTENSIONS_MAX < extensions.len() {
-        let what = "must contain at most 16 items";
-        return Err(refuse(ErrorCode::VALIDATION, "extensionList.extension", what));
+fn extensions(form: &mut Form<'_>, name: &str) -> Result<Option<()>, Refusal> {
+    match form.array(name)? {
+        Some(items) if EXTENSIONS_MAX < items.len() => {
+            let what = "must contain at most 16 items";
+            Err(refuse(ErrorCode::VALIDATION, "extensionList.extension", what))
+        }
+        items => Ok(items.map(drop)),
     }
-    list.finish()
 }

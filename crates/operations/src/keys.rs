@@ -10,28 +10,90 @@ use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use jws::{Algorithm, KEY_TEXT_BYTES_MAX, KeyKind, KeyRing, VerificationKey};
 use ledger::{AddKey, Change, Digest, FspName, RemoveKey, Stamp};
-use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
-use crate::call::{Call, participant_name};
+use crate::body::{Described, Text, body};
+use crate::call::Call;
+use crate::participants::NAME;
 use crate::refusals;
+use crate::route::{Parameter, routes};
+use crate::schema::{self, shape};
 use crate::shapes::{Moment, of_participant};
 
-/// A public key as it is shown.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct KeyShape {
-    /// SHA-256 of the key (its `SubjectPublicKeyInfo`), in hexadecimal.
-    id: String,
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bits: Option<usize>,
-    algorithms: Vec<&'static str>,
-    /// Where it is kept: `register`, `directory`, or `configuration` for the hub's own.
-    source: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    created_date: Option<Moment>,
-    public_key: String,
+/// The key in a path.
+const KEY: Parameter<String> =
+    Parameter::some_text("key", "SHA-256 of the key, as the list shows it.")
+        .example(r#""0000000000000000000000000000000000000000000000000000000000000000""#);
+
+routes! {
+    "/participants/{name}/keys" [NAME] {
+        read GET listKeys = list, "The public keys of a participant" {
+            text: "\
+                Those added here, oldest first, then those of the directory of keys. For the hub \
+                its own, if it signs.",
+            answers: [200: Vec<KeyShape> = "Keys."],
+            outcomes: [ParticipantNotFound],
+        }
+        change POST addKey = add(NewKey), "Add a public key" {
+            text: "\
+                In force with the next message, beside the others: at most 4. A key that is \
+                there already stays as it is. The hub's own key is a setting: 3100.",
+            example: {"publicKey": concat!(
+                "-----BEGIN PUBLIC KEY-----\n",
+                "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEqw7TMAN6pcA5jhFhUK9O/eEOeUod\n",
+                "voJIiIn0GUsAQhOijyMVJb0NahMGw72rZrBIhjU8h4gGfjw+TH7IflGM5w==\n",
+                "-----END PUBLIC KEY-----\n",
+            )},
+            answers: [201: KeyShape = "The key as it is kept."],
+            outcomes: [ParticipantNotFound, KeysFull],
+        }
+    }
+    "/participants/{name}/keys/{key}" [NAME, KEY] {
+        read GET showKey = show, "One public key" {
+            answers: [200: KeyShape = "The key."],
+            outcomes: [ParticipantNotFound, KeyNotFound],
+        }
+        change DELETE removeKey = remove, "Remove a public key" {
+            text: "\
+                Refused from the next message on. A key of the directory goes with its file: \
+                3100.",
+            answers: [204: () = "Removed."],
+            outcomes: [ParticipantNotFound, KeyNotFound],
+        }
+    }
+    "/keyDirectory/reload" {
+        order POST reloadKeys = reload, "Read the directory of keys again" {
+            text: "As SIGHUP does. Without a directory 3100. Needs no body.",
+            answers: [200: ReloadShape = "What was found there."],
+            refusals: [400 VALIDATION],
+        }
+    }
+}
+
+body! {
+    Closed NewKey {
+        public_key: String = Described(
+            Text(KEY_TEXT_BYTES_MAX),
+            "PEM: a public key, or a certificate, of RSA from 2048 bits or of P-256.",
+        ),
+    }
+}
+
+shape! {
+    /// A public key as it is shown.
+    struct KeyShape as "Key" {
+        /// SHA-256 of the key (its `SubjectPublicKeyInfo`), in hexadecimal.
+        id: String = schema::hash(),
+        kind: &'static str = schema::one_of(&["RSA", "P-256", "other"]),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bits: Option<usize>,
+        algorithms: Vec<&'static str>,
+        /// Where it is kept: `register`, `directory`, or `configuration` for the hub's own.
+        source: &'static str = schema::one_of(&["register", "directory", "configuration"]),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        created_date: Option<Moment>,
+        public_key: String,
+    }
 }
 
 impl KeyShape {
@@ -54,22 +116,24 @@ impl KeyShape {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct ReloadShape {
-    participants: usize,
-    keys: usize,
-    faults: Vec<String>,
+shape! {
+    struct ReloadShape as "Reload" {
+        participants: usize,
+        keys: usize,
+        faults: Vec<String>,
+    }
 }
 
 /// `GET /participants/{name}/keys`: those of the register, oldest first, then the directory's.
 /// For the hub its own, if it signs.
-pub(crate) async fn list(call: &Call<'_>, name: &str) -> Reply {
-    Ok(Answer::ok(&all(call, participant_name(name)?).await?))
+async fn list(call: &Call<'_>) -> Reply {
+    Ok(Answer::ok(&all(call, call.path(&NAME)?).await?))
 }
 
 /// `GET /participants/{name}/keys/{id}`.
-pub(crate) async fn show(call: &Call<'_>, name: &str, id: &str) -> Reply {
-    let all = all(call, participant_name(name)?).await?;
+async fn show(call: &Call<'_>) -> Reply {
+    let all = all(call, call.path(&NAME)?).await?;
+    let id = call.path(&KEY)?;
     match all.iter().find(|key| key.id == id) {
         Some(key) => Ok(Answer::ok(key)),
         None => Err(not_found()),
@@ -78,13 +142,10 @@ pub(crate) async fn show(call: &Call<'_>, name: &str, id: &str) -> Reply {
 
 /// `POST /participants/{name}/keys` with `{"publicKey": PEM}`: one key more, in force with the
 /// next message. A key that is there already stays as it is.
-pub(crate) async fn add(call: &Call<'_>, name: &str) -> Reply {
-    let mut form = call.form()?;
-    let pem = form.required("publicKey", |form, name| form.text(name, 1..=KEY_TEXT_BYTES_MAX))?;
-    form.finish()?;
-    let key = VerificationKey::from_pem(pem.as_bytes())
+async fn add(call: &Call<'_>, body: NewKey) -> Reply {
+    let key = VerificationKey::from_pem(body.public_key.as_bytes())
         .map_err(|error| Refusal::new(ErrorCode::VALIDATION, &format!("\"publicKey\": {error}")))?;
-    let name = participant_name(name)?;
+    let name = call.path(&NAME)?;
     if call.ask(|state| *state.hub()).await? == name {
         let detail = "the hub's own key is the setting jws.signing_key of its configuration";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
@@ -101,9 +162,9 @@ pub(crate) async fn add(call: &Call<'_>, name: &str) -> Reply {
 }
 
 /// `DELETE /participants/{name}/keys/{id}`: refused with the next message.
-pub(crate) async fn remove(call: &Call<'_>, name: &str, id: &str) -> Reply {
-    let name = participant_name(name)?;
-    let id = parse_id(id).ok_or_else(not_found)?;
+async fn remove(call: &Call<'_>) -> Reply {
+    let name = call.path(&NAME)?;
+    let id = parse_id(&call.path(&KEY)?).ok_or_else(not_found)?;
     call.change(Change::RemoveKey(RemoveKey { name, id })).await.map_err(|refusal| {
         let listed = call.keys.directory.as_ref().map(|keys| keys.ring()).unwrap_or_default();
         match listed.of(&name).iter().any(|key| key.fingerprint() == id) {
@@ -118,7 +179,7 @@ pub(crate) async fn remove(call: &Call<'_>, name: &str, id: &str) -> Reply {
 }
 
 /// `POST /keyDirectory/reload`: reads the directory of keys again, like SIGHUP.
-pub(crate) async fn reload(call: &Call<'_>) -> Reply {
+async fn reload(call: &Call<'_>) -> Reply {
     let Some(directory) = call.keys.directory.as_ref().map(Arc::clone) else {
         let detail = "there is no directory of keys: set jws.keys and start again";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));

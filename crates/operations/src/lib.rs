@@ -2,10 +2,10 @@
 //! 8.4) and the dead letters, over HTTP/1.1.
 //!
 //! One request goes through five phases: the guard checks `Host`, `Origin` and, for a change,
-//! the bearer token; the path becomes a resource; the body is read within its bounds and
-//! checked member by member; the hub is asked, or told to change something and asked what came
-//! of it; the answer is rendered. A change is a record of the log that says who, when and why;
-//! nothing else is logged here but requests without a good token, at a bounded rate.
+//! the bearer token; the router finds the declared route ([`route`]); the body is read within its
+//! bounds and checked member by member; the hub is asked, or told to change something and asked
+//! what came of it; the answer is rendered. A change is a record of the log that says who, when
+//! and why; nothing else is logged here but requests without a good token, at a bounded rate.
 //!
 //! Connections have places ([`fspiop::admission`]): where all are taken, a new connection evicts
 //! one that keeps the hub waiting, so that silent clients never close the port.
@@ -18,6 +18,7 @@
 mod accounts;
 mod answer;
 mod attempts;
+mod body;
 mod call;
 mod caps;
 mod catalogue;
@@ -25,6 +26,7 @@ mod cluster;
 mod connections;
 mod dead_letters;
 pub mod document;
+mod endpoint_cache;
 mod explanations;
 mod form;
 mod funds;
@@ -40,8 +42,9 @@ mod parties;
 mod probes;
 mod refusals;
 mod reports;
-mod resource;
+mod route;
 mod rules;
+mod schema;
 mod server;
 mod settlement_models;
 mod shapes;

@@ -18,6 +18,21 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::reports::{Health, Snapshots, Storage};
+use crate::route::routes;
+use crate::schema::{self, other};
+
+routes! {
+    "/metrics" {
+        read GET metrics = show, "Figures of the hub" {
+            answers: [200: Figures = "Counters and gauges in the text form of Prometheus."],
+        }
+    }
+}
+
+other! {
+    /// The text form of Prometheus.
+    struct Figures = "text/plain", schema::any_text()
+}
 
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +242,7 @@ pub fn families() -> impl Iterator<Item = Family> {
 }
 
 /// All metrics: those of the node first.
-pub(crate) fn show(call: &Call<'_>) -> Reply {
+async fn show(call: &Call<'_>) -> Reply {
     let hub = call.hub;
     let mut text = String::with_capacity(8_192);
     hub.metrics(&mut text);

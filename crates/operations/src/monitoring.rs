@@ -1,52 +1,86 @@
 //! `GET /health` (hub-semantics 8.4) and `GET /state`.
 
 use http::StatusCode;
-use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::reports::{Health, OpenBreakers, ServiceStatus, StalledLanes, Storage, StuckStage};
+use crate::reports::{
+    Health, OpenBreakers, STATUSES, ServiceStatus, StalledLanes, Storage, StuckStage,
+};
+use crate::route::routes;
+use crate::schema::{self, shape};
 use crate::shapes::Moment;
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct HealthShape<'a> {
-    status: ServiceStatus,
-    uptime: Box<RawValue>,
-    start_time: Moment,
-    version_number: &'static str,
-    services: Vec<ServiceShape<'a>>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    stuck: &'a [StuckStage],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stalled_lanes: Option<&'a StalledLanes>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    open_breakers: Option<&'a OpenBreakers>,
-    storage: &'static str,
+routes! {
+    "/state" {
+        guarded GET showState = state, "Hashes of the state" {
+            text: "\
+                To be compared with another node's, or with what `upesi verify` prints for the \
+                same position. Not free, about a microsecond for each transfer kept, so that it \
+                needs the token.",
+            answers: [200: StateShape = "As of the position."],
+        }
+    }
+    "/health" {
+        read GET health = show_health, "Whether the hub works" {
+            answers: [
+                200: HealthShape = "Every part works.",
+                502: HealthShape = "A part has stopped, or is stuck.",
+            ],
+        }
+    }
 }
 
-#[derive(Serialize)]
-struct ServiceShape<'a> {
-    name: &'a str,
-    status: ServiceStatus,
+shape! {
+    struct HealthShape<'a> as "Health" {
+        status: ServiceStatus,
+        uptime: Box<RawValue> = json!({"type": "number", "description": "Seconds."}),
+        start_time: Moment,
+        version_number: &'static str,
+        services: Vec<ServiceShape<'a>>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        stuck: &'a [StuckStage] = schema::described(
+            <Vec<StuckStage>>::schema(),
+            "Stages that have work and make no progress.",
+        ),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stalled_lanes: Option<&'a StalledLanes> = schema::described(
+            StalledLanes::schema(),
+            "Participants to which notices are owed and none has been delivered for 5 s.",
+        ),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        open_breakers: Option<&'a OpenBreakers> = schema::described(
+            OpenBreakers::schema(),
+            "Participants that do not answer and to which forwards fail at once.",
+        ),
+        storage: &'static str = schema::one_of(&STATUSES),
+    }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct StateShape {
-    position: u64,
-    stamp: Moment,
-    state_hash: String,
-    content_hash: String,
-    outcome_digest: String,
+shape! {
+    struct ServiceShape<'a> {
+        name: &'a str,
+        status: ServiceStatus,
+    }
+}
+
+shape! {
+    struct StateShape as "State" {
+        position: u64,
+        stamp: Moment,
+        state_hash: String = schema::hash(),
+        content_hash: String = schema::hash(),
+        outcome_digest: String = schema::hash(),
+    }
 }
 
 /// `GET /state`: hashes of the state, to be compared with another node's or with what
 /// `upesi verify` prints for the same position. Needs the token, for it is not free: the hashes
 /// are computed on the thread that decides about money, which takes about a microsecond for each
 /// transfer kept.
-pub(crate) async fn state(call: &Call<'_>) -> Reply {
+async fn state(call: &Call<'_>) -> Reply {
     let shape = call.ask(|state| {
         let hashes = state.hashes();
         StateShape {
@@ -58,6 +92,10 @@ pub(crate) async fn state(call: &Call<'_>) -> Reply {
         }
     });
     Ok(Answer::ok(&shape.await?))
+}
+
+async fn show_health(call: &Call<'_>) -> Reply {
+    health(&call.hub.health(), &call.hub.storage())
 }
 
 /// 200 while every part works, 502 as soon as one does not. A stage that is stuck is listed among

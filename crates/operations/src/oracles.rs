@@ -8,18 +8,21 @@
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{
-    AdminOutcome, Change, CreateOracle, Currency, DeleteOracle, Oracle, OracleId, OracleUpdate,
-    State, UpdateOracle,
+    AdminOutcome, Change, CreateOracle, Currency, DeleteOracle, Oracle, OracleId, State,
+    UpdateOracle,
 };
-use serde::Serialize;
+use serde_json::json;
 
 use crate::answer::{Answer, Reply};
+use crate::body::{Custom, FLAG, Object, Optional, body, line};
 use crate::call::Call;
 use crate::form::{Form, known_currency, refuse};
 use crate::refusals;
+use crate::route::{Parameter, routes};
+use crate::schema::{self, shape};
 
 /// Types of identifiers that an oracle can be asked for (hub-semantics 1.6).
-pub(crate) const ID_TYPES: [&str; 10] = [
+const ID_TYPES: [&str; 10] = [
     "MSISDN",
     "EMAIL",
     "PERSONAL_ID",
@@ -32,39 +35,124 @@ pub(crate) const ID_TYPES: [&str; 10] = [
     "THIRD_PARTY_LINK",
 ];
 /// The only type of endpoint.
-pub(crate) const URL: &str = "URL";
+const URL: &str = "URL";
 /// Longest address, in characters.
-pub(crate) const ENDPOINT_CHARACTERS_MAX: usize = 1_024;
+const ENDPOINT_CHARACTERS_MAX: usize = 1_024;
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OracleShape {
-    oracle_id: u32,
-    oracle_id_type: String,
-    endpoint: EndpointShape,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    currency: Option<String>,
-    is_default: u8,
+/// The number of an oracle in a path; a text that cannot be one names none.
+const ID: Parameter<Option<OracleId>> =
+    Parameter::new("id", "The oracle's number, as the list shows it.", schema::some_text, |text| {
+        let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+        Ok(number.map(OracleId))
+    })
+    .example("\"1\"");
+
+const TYPE: Parameter<String> = Parameter::text("type", "Only this type of identifier.");
+
+/// The query parameter `currency`: of one that is not known there are no oracles.
+const ANY_CURRENCY: Parameter<Option<Currency>> =
+    Parameter::new("currency", "Only this currency.", schema::any_text, |code| {
+        Ok(known_currency(code))
+    });
+
+routes! {
+    "/oracles" {
+        read GET listOracles = list, "All oracles" {
+            text: "A currency that no oracle has, known or not, finds none.",
+            query: [TYPE, ANY_CURRENCY],
+            answers: [200: Vec<OracleShape> = "Oracles, oldest first."],
+        }
+        change POST createOracle = create(NewOracle), "Add an oracle" {
+            text: "\
+                One for each type and currency, where none counts as a currency. Kept and shown: \
+                look-ups use the hub's own directory. A second one is 500 with 2001. The address \
+                follows the rules of participants' endpoints: else 3100.",
+            needs_accept: true,
+            example: {
+                "oracleIdType": "MSISDN",
+                "endpoint": {"value": "http://oracle.example", "endpointType": "URL"},
+                "currency": "XOF",
+                "isDefault": true
+            },
+            answers: [201: () = "Added."],
+            outcomes: [OracleExists],
+        }
+    }
+    "/oracles/{id}" [ID] {
+        change DELETE deleteOracle = delete, "Remove an oracle" {
+            text: "\
+                One that was removed before, or never was, is gone: 204 again. No number is \
+                given out twice.",
+            needs_accept: true,
+            answers: [204: () = "Gone."],
+        }
+        change PUT updateOracle = update(OracleUpdate), "Change an oracle" {
+            text: "What is absent stays, but the endpoint must be given.",
+            example: {"endpoint": {"value": "http://oracle-2.example", "endpointType": "URL"}},
+            answers: [204: () = "Changed."],
+            outcomes: [OracleExists, OracleNotFound],
+        }
+    }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct EndpointShape {
-    value: String,
-    endpoint_type: &'static str,
+body! {
+    Open NewOracle {
+        oracle_id_type: String = ID_TYPE,
+        endpoint: Endpoint = Object::<Endpoint>::RULE,
+        currency: Option<Currency> = Optional(ORACLE_CURRENCY),
+        is_default: Option<bool> = Optional(FLAG),
+    }
+}
+
+body! {
+    Open OracleUpdate {
+        oracle_id_type: Option<String> = Optional(ID_TYPE),
+        endpoint: Endpoint = Object::<Endpoint>::RULE,
+        currency: Option<Currency> = Optional(ORACLE_CURRENCY),
+        is_default: Option<bool> = Optional(FLAG),
+    }
+}
+
+body! {
+    Open Endpoint {
+        value: String = line(ENDPOINT_CHARACTERS_MAX),
+        _endpoint_type as "endpointType": () = Custom {
+            take: endpoint_type,
+            schema: || schema::one_of(&[URL]),
+        },
+    }
+}
+
+const ID_TYPE: Custom<String> = Custom { take: id_type, schema: || schema::one_of(&ID_TYPES) };
+
+const ORACLE_CURRENCY: Custom<Currency> =
+    Custom { take: currency, schema: schema::currency_or_null };
+
+shape! {
+    struct OracleShape as "Oracle" {
+        oracle_id: u32,
+        oracle_id_type: String,
+        endpoint: EndpointShape,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        currency: Option<String> = schema::currency(),
+        is_default: u8 = json!({"type": "integer", "minimum": 0, "maximum": 1}),
+    }
+}
+
+shape! {
+    struct EndpointShape {
+        value: String,
+        endpoint_type: &'static str,
+    }
 }
 
 /// `GET /oracles`: all of them, or those of a type, of a currency.
-pub(crate) async fn list(call: &Call<'_>) -> Reply {
-    let wanted = call.parameter("type");
-    let currency = match call.parameter("currency") {
-        None => None,
-        Some(code) => match known_currency(&code) {
-            Some(currency) => Some(currency),
-            // No oracle has it.
-            None => return Ok(Answer::ok(&[(); 0])),
-        },
-    };
+async fn list(call: &Call<'_>) -> Reply {
+    let (wanted, currency) = (call.query(&TYPE)?, call.query(&ANY_CURRENCY)?);
+    if currency == Some(None) {
+        return Ok(Answer::ok(&[(); 0]));
+    }
+    let currency = currency.flatten();
     let found = call.ask(move |state: &State| {
         let oracles = state.register().oracles().iter();
         let wanted = oracles.filter(|(_, oracle)| {
@@ -77,39 +165,37 @@ pub(crate) async fn list(call: &Call<'_>) -> Reply {
 }
 
 /// `POST /oracles`: one per type and currency.
-pub(crate) async fn create(call: &Call<'_>) -> Reply {
-    call.must_accept()?;
-    let mut form = call.form()?;
+async fn create(call: &Call<'_>, body: NewOracle) -> Reply {
+    call.may_call("endpoint.value", &body.endpoint.value)?;
     let oracle = Oracle {
-        id_type: form.required("oracleIdType", id_type)?,
-        endpoint: form.required("endpoint", |form, name| endpoint(call, form, name))?,
-        currency: currency(&mut form)?,
-        default: form.flag("isDefault")?.unwrap_or(false),
+        id_type: body.oracle_id_type,
+        endpoint: body.endpoint.value,
+        currency: body.currency,
+        default: body.is_default.unwrap_or(false),
     };
     call.change(Change::CreateOracle(CreateOracle { oracle })).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 
 /// `PUT /oracles/{id}`: what is absent stays, but the endpoint must be given.
-pub(crate) async fn update(call: &Call<'_>, id: &str) -> Reply {
-    let mut form = call.form()?;
-    let update = OracleUpdate {
-        id_type: id_type(&mut form, "oracleIdType")?,
-        endpoint: Some(form.required("endpoint", |form, name| endpoint(call, form, name))?),
-        currency: currency(&mut form)?,
-        default: form.flag("isDefault")?,
+async fn update(call: &Call<'_>, body: OracleUpdate) -> Reply {
+    call.may_call("endpoint.value", &body.endpoint.value)?;
+    let update = ledger::OracleUpdate {
+        id_type: body.oracle_id_type,
+        endpoint: Some(body.endpoint.value),
+        currency: body.currency,
+        default: body.is_default,
     };
     let not_found = || refusals::of_outcome(AdminOutcome::OracleNotFound);
-    let id = oracle_id(id).ok_or_else(|| not_found().expect("it is a refusal"))?;
+    let id = call.path(&ID)?.ok_or_else(|| not_found().expect("it is a refusal"))?;
     call.change(Change::UpdateOracle(UpdateOracle { id, update })).await?;
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }
 
 /// `DELETE /oracles/{id}`: afterwards there is none with this id, which holds already for one that
 /// never was.
-pub(crate) async fn delete(call: &Call<'_>, id: &str) -> Reply {
-    call.must_accept()?;
-    if let Some(id) = oracle_id(id) {
+async fn delete(call: &Call<'_>) -> Reply {
+    if let Some(id) = call.path(&ID)? {
         call.change(Change::DeleteOracle(DeleteOracle { id })).await?;
     }
     Ok(Answer::empty(StatusCode::NO_CONTENT))
@@ -135,24 +221,19 @@ fn id_type(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// The address in a member `{value, endpointType}`. Nothing calls it yet, but what is kept here
-/// must be fit to be called: the rules are those of participants' endpoints.
-fn endpoint(call: &Call<'_>, form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
-    let Some(mut endpoint) = form.object(name)? else { return Ok(None) };
-    let value = endpoint.required("value", |form, name| {
-        form.word(name, 1..=ENDPOINT_CHARACTERS_MAX, |character| !character.is_control())
-    })?;
-    let kind = endpoint.required("endpointType", |form, name| form.text(name, 1..=32))?;
-    if kind != URL {
-        return Err(refuse(ErrorCode::VALIDATION, "endpoint.endpointType", "must be URL"));
+/// The only type of endpoint. Nothing calls an oracle yet, but what is kept here must be fit to be
+/// called: the rules are those of participants' endpoints.
+fn endpoint_type(form: &mut Form<'_>, name: &str) -> Result<Option<()>, Refusal> {
+    match form.text(name, 1..=32)?.as_deref() {
+        None => Ok(None),
+        Some(URL) => Ok(Some(())),
+        Some(_) => Err(refuse(ErrorCode::VALIDATION, "endpoint.endpointType", "must be URL")),
     }
-    call.may_call("endpoint.value", &value)?;
-    Ok(Some(value))
 }
 
-fn currency(form: &mut Form<'_>) -> Result<Option<Currency>, Refusal> {
-    form.drop_null("currency");
-    match form.text("currency", 1..=32)? {
+fn currency(form: &mut Form<'_>, name: &str) -> Result<Option<Currency>, Refusal> {
+    form.drop_null(name);
+    match form.text(name, 1..=32)? {
         None => Ok(None),
         Some(code) => known_currency(&code).map(Some).ok_or_else(unknown_currency),
     }
@@ -160,10 +241,4 @@ fn currency(form: &mut Form<'_>) -> Result<Option<Currency>, Refusal> {
 
 fn unknown_currency() -> Refusal {
     refuse(ErrorCode::VALIDATION, "currency", "must be a currency code of ISO 4217")
-}
-
-/// The number in a path; a text that cannot be one names no oracle.
-fn oracle_id(text: &str) -> Option<OracleId> {
-    let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
-    number.map(OracleId)
 }

@@ -1,27 +1,112 @@
 //! `/participants`, `/participants/{name}` and `/participants/{name}/endpoints`
 //! (hub-semantics 4.1).
 
-use std::ops::RangeInclusive;
-
-use fspiop::{ErrorCode, Refusal, endpoint};
+use fspiop::endpoint::{self, EndpointType};
+use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{Change, CreateParticipant, FspName, SetEndpoint, SetParticipantActive};
+use ledger::{Change, CreateParticipant, Currency, FspName, SetEndpoint, SetParticipantActive};
+use serde_json::{Value, json};
 
 use crate::answer::{Answer, Reply};
+use crate::body::{Activity, CURRENCY, Custom, FLAG, Optional, Rule, Word, body, line};
 use crate::call::{Call, participant_name};
 use crate::form::{Form, refuse};
 use crate::refusals;
+use crate::route::{Parameter, routes};
+use crate::schema::{self, OneOrAll};
 use crate::shapes::{EndpointShape, ParticipantShape, of_participant};
 
-/// Characters of a name.
-pub(crate) const NAME: RangeInclusive<usize> = 2..=30;
 /// Longest value of an endpoint, in characters.
-pub(crate) const ENDPOINT_VALUE_CHARACTERS_MAX: usize = 1_024;
+const ENDPOINT_VALUE_CHARACTERS_MAX: usize = 1_024;
+
+/// The participant in a path.
+pub(crate) const NAME: Parameter<FspName> =
+    Parameter::new("name", "The participant, or `Hub`.", schema::some_text, participant_name)
+        .example("\"payerfsp\"");
+
+const IS_PROXY: Parameter<String> =
+    Parameter::text("isProxy", "`true` or `1`: only proxies, of which there are none.");
+
+const TYPE: Parameter<String> =
+    Parameter::text("type", "Only this type: one object, empty when it is not set.");
+
+routes! {
+    "/participants" {
+        read GET listParticipants = list, "All participants, the hub first" {
+            query: [IS_PROXY],
+            answers: [200: Vec<ParticipantShape> = "Participants with their accounts."],
+        }
+        change POST createParticipant = create(NewParticipant), "Add a participant or a currency" {
+            text: "\
+                Names are told apart by case. A known name gets a further currency. The accounts \
+                stay inactive until limits are set. A proxy is 501.",
+            example: {"name": "payerfsp", "currency": "XOF"},
+            answers: [201: ParticipantShape = "As it is now."],
+            refusals: [501 NOT_IMPLEMENTED],
+            outcomes: [ParticipantCurrencyExists, HubAccountsMissing, SettlementModelMissing],
+        }
+    }
+    "/participants/{name}" [NAME] {
+        read GET showParticipant = show, "One participant" {
+            answers: [200: ParticipantShape = "With its accounts."],
+            outcomes: [ParticipantNotFound],
+        }
+        change PUT switchParticipant = update(Activity), "Switch a participant on or off" {
+            text: "In force with the next message.",
+            example: {"isActive": true},
+            answers: [200: ParticipantShape = "As it is now."],
+            outcomes: [ParticipantNotFound],
+        }
+    }
+    "/participants/{name}/endpoints" [NAME] {
+        read GET listEndpoints = endpoints, "Where a participant is called" {
+            query: [TYPE],
+            answers: [200: OneOrAll<EndpointShape> = "Endpoints."],
+            outcomes: [ParticipantNotFound],
+        }
+        change POST setEndpoint = set_endpoint(NewEndpoint), "Set where a participant is called" {
+            text: "\
+                Sets or overwrites one type; one that is not known is 3101. Values are templates \
+                with names as `{{transferId}}` in them, or, for quotes, base addresses. What the \
+                hub calls, types that begin with `FSPIOP_CALLBACK_URL_`, must be `http://`, \
+                without a user's name, with a fixed host, and a port and an address that the \
+                configuration allows: else 3100. `https://` is 3100, too.",
+            example: {
+                "type": "FSPIOP_CALLBACK_URL_TRANSFER_PUT",
+                "value": "http://payerfsp.example/transfers/{{transferId}}"
+            },
+            answers: [201: () = "Set."],
+            outcomes: [ParticipantNotFound],
+        }
+    }
+}
+
+body! {
+    Closed NewParticipant {
+        name: String = Word(2..=30, is_name_character, "^[A-Za-z0-9._~-]+$"),
+        /// Proxies for other schemes are not served.
+        _is_proxy as "isProxy": Option<()> = Optional(Custom {
+            take: |form, name| match form.flag(name)? {
+                Some(true) => Err(Refusal::not_implemented()),
+                _ => Ok(None::<()>),
+            },
+            schema: || FLAG.schema(),
+        }),
+        currency: Currency = CURRENCY,
+    }
+}
+
+body! {
+    Closed NewEndpoint {
+        kind as "type": String = Custom { take: endpoint_type, schema: endpoint_types },
+        value: String = line(ENDPOINT_VALUE_CHARACTERS_MAX),
+    }
+}
 
 /// `GET /participants`: all of them, the hub first; with `isProxy=true` none, for the hub knows
 /// no proxies.
 pub(crate) async fn list(call: &Call<'_>) -> Reply {
-    if call.parameter("isProxy").is_some_and(|value| matches!(value.as_str(), "true" | "1")) {
+    if call.query(&IS_PROXY)?.is_some_and(|value| matches!(value.as_str(), "true" | "1")) {
         return Ok(Answer::ok(&[(); 0]));
     }
     let base_url = call.base_url.to_owned();
@@ -36,41 +121,35 @@ pub(crate) async fn list(call: &Call<'_>) -> Reply {
 
 /// `POST /participants`: a new participant, or a further currency of a known one. Proxies for
 /// other schemes are not served: 501.
-pub(crate) async fn create(call: &Call<'_>) -> Reply {
-    let mut form = call.form()?;
-    let name = form.required("name", |form, name| form.word(name, NAME, is_name_character))?;
-    if form.flag("isProxy")?.unwrap_or(false) {
-        return Err(Refusal::not_implemented());
-    }
-    let currency = form.required("currency", Form::currency)?;
-    form.finish()?;
+pub(crate) async fn create(call: &Call<'_>, body: NewParticipant) -> Reply {
+    let NewParticipant { name, currency, .. } = body;
     let name = participant_name(&name)?;
     call.change(Change::CreateParticipant(CreateParticipant { name, currency })).await?;
     show_with(call, name, StatusCode::CREATED).await
 }
 
 /// `GET /participants/{name}`.
-pub(crate) async fn show(call: &Call<'_>, name: &str) -> Reply {
-    show_with(call, participant_name(name)?, StatusCode::OK).await
+pub(crate) async fn show(call: &Call<'_>) -> Reply {
+    show_with(call, call.path(&NAME)?, StatusCode::OK).await
 }
 
 /// `PUT /participants/{name}`: switches it on or off.
-pub(crate) async fn update(call: &Call<'_>, name: &str) -> Reply {
-    let active = call.is_active()?;
-    let name = participant_name(name)?;
+pub(crate) async fn update(call: &Call<'_>, body: Activity) -> Reply {
+    let name = call.path(&NAME)?;
+    let active = body.is_active;
     call.change(Change::SetParticipantActive(SetParticipantActive { name, active })).await?;
     show_with(call, name, StatusCode::OK).await
 }
 
 /// `GET /participants/{name}/endpoints`: one object with `type`, else an array.
-pub(crate) async fn endpoints(call: &Call<'_>, name: &str) -> Reply {
-    let name = participant_name(name)?;
+pub(crate) async fn endpoints(call: &Call<'_>) -> Reply {
+    let name = call.path(&NAME)?;
     let found = call.ask(move |state| {
         of_participant(state, &name, |participant| participant.endpoints.clone())
     });
     let found = found.await?.ok_or_else(refusals::participant_not_found)?;
     let mut found = found.into_iter().map(|(kind, value)| EndpointShape { kind, value });
-    match call.parameter("type") {
+    match call.query(&TYPE)? {
         None => Ok(Answer::ok(&found.collect::<Vec<_>>())),
         Some(wanted) => match found.find(|endpoint| endpoint.kind == wanted) {
             Some(endpoint) => Ok(Answer::ok(&endpoint)),
@@ -81,17 +160,12 @@ pub(crate) async fn endpoints(call: &Call<'_>, name: &str) -> Reply {
 
 /// `POST /participants/{name}/endpoints`: sets or overwrites one of the types of hub-semantics
 /// 2.1. What the hub will call must be an address that it can and may call.
-pub(crate) async fn set_endpoint(call: &Call<'_>, name: &str) -> Reply {
-    let mut form = call.form()?;
-    let kind = form.required("type", endpoint_type)?;
-    let value = form.required("value", |form, name| {
-        form.word(name, 1..=ENDPOINT_VALUE_CHARACTERS_MAX, |character| !character.is_control())
-    })?;
-    form.finish()?;
+pub(crate) async fn set_endpoint(call: &Call<'_>, body: NewEndpoint) -> Reply {
+    let NewEndpoint { kind, value } = body;
     if endpoint::is_called(&kind) {
         call.may_call("value", &value)?;
     }
-    let name = participant_name(name)?;
+    let name = call.path(&NAME)?;
     call.change(Change::SetEndpoint(SetEndpoint { name, endpoint: kind, value })).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
@@ -123,4 +197,13 @@ fn endpoint_type(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refu
         }
         text => Ok(text),
     }
+}
+
+/// The enumeration, and the names of the third-party API, which have no end.
+fn endpoint_types() -> Value {
+    let names: Vec<_> = EndpointType::ALL.iter().map(|kind| kind.as_str()).collect();
+    json!({"anyOf": [
+        schema::one_of(&names),
+        schema::word(1..=endpoint::NAME_BYTES_MAX, endpoint::THIRD_PARTY_NAMES),
+    ]})
 }

@@ -9,64 +9,128 @@ use std::collections::BTreeSet;
 
 use fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, PartyIdType, Refusal, is_identifier};
 use ledger::{ChangeParties, Currency, FspName, PartyBinding, PartyChangeForm};
-use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
+use crate::body::{Custom, body};
 use crate::call::Call;
 use crate::form::{Form, known_currency, refuse};
 use crate::hub::Told;
 use crate::refusals;
+use crate::route::{Parameter, routes};
+use crate::schema::{self, shape};
 
 /// Rows of one request.
-pub(crate) const ROWS_MAX: usize = 1_000;
+const ROWS_MAX: usize = 1_000;
+const _: () = assert!(ROWS_MAX == 1_000, "the description says 1000");
 
-/// What came of a request.
-#[derive(Serialize)]
-struct Registered {
-    registered: usize,
-    refused: Vec<RefusedRow>,
+/// The type of a party's identifier, in a path.
+const TYPE: Parameter<PartyIdType> = Parameter::new(
+    "Type",
+    "The type of the identifier.",
+    || schema::one_of(PartyIdType::NAMES),
+    |text| id_type("Type", text),
+)
+.example("\"MSISDN\"");
+
+/// The identifier of a party, in a path.
+const ID: Parameter<String> =
+    Parameter::some_text("ID", "The identifier.").example("\"254700000001\"");
+
+const SUB_ID: Parameter<String> = Parameter::text("subId", "Its part of this name.");
+
+routes! {
+    "/parties" {
+        change POST registerParties = register(Registrations), "Say who serves parties" {
+            text: "\
+                Up to 1000 at once, recorded as one change; the FSPs are sent nothing. A row has \
+                `partyIdType`, `partyIdentifier` and `fspId`, and may have `partySubIdOrType` \
+                and `currency`; their rules are those of `POST /participants` of FSPIOP. A row \
+                with a fault is left out and answered with its place, from 0, and what is wrong: \
+                3100 for a value, 3101 for what is no text, 3102 for what is missing, 3103 for \
+                what nobody knows, 3200 for an FSP that is no participant; the others are \
+                registered. The last registration of a party holds, within a request as well. \
+                The same request again changes nothing.",
+            example: {"parties": [
+                {"partyIdType": "MSISDN", "partyIdentifier": "254700000001", "fspId": "payerfsp"},
+                {
+                    "partyIdType": "ACCOUNT_ID",
+                    "partyIdentifier": "0012345",
+                    "partySubIdOrType": "SAVINGS",
+                    "fspId": "payerfsp",
+                    "currency": "XOF"
+                }
+            ]},
+            answers: [200: Registered = "What was registered."],
+            refusals: [400 VALIDATION],
+        }
+    }
+    "/parties/{Type}/{ID}" [TYPE, ID] {
+        guarded GET findParty = find, "Who serves a party" {
+            text: "An empty list when nobody does. Needs the token, for it tells of people.",
+            query: [SUB_ID],
+            answers: [200: Vec<PartyShape> = "At most one, as look-ups see it."],
+        }
+    }
 }
 
-/// A row that was not registered.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RefusedRow {
-    /// Its place among the rows, from 0.
-    row: usize,
-    error_information: Fault,
+body! {
+    Closed Registrations {
+        /// Each a party, or what is wrong with it: that is answered with the row, so that the form
+        /// of rows is told in words.
+        parties: Vec<Result<PartyBinding, Refusal>> = Custom {
+            take: rows,
+            schema: || json!({
+                "type": "array",
+                "items": {"type": "object"},
+                "minItems": 1,
+                "maxItems": ROWS_MAX,
+            }),
+        },
+    }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Fault {
-    error_code: String,
-    error_description: String,
+shape! {
+    /// What came of a request.
+    struct Registered as "Registered" {
+        registered: usize,
+        refused: Vec<RefusedRow>,
+    }
 }
 
-/// A party as it is shown.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PartyShape {
-    party_id_type: String,
-    party_identifier: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    party_sub_id_or_type: Option<String>,
-    fsp_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    currency: Option<String>,
+shape! {
+    /// A row that was not registered.
+    struct RefusedRow {
+        /// Its place among the rows, from 0.
+        row: usize,
+        error_information: Fault,
+    }
+}
+
+shape! {
+    struct Fault {
+        error_code: String,
+        error_description: String,
+    }
+}
+
+shape! {
+    /// A party as it is shown.
+    struct PartyShape as "PartyBinding" {
+        party_id_type: String = schema::one_of(PartyIdType::NAMES),
+        party_identifier: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        party_sub_id_or_type: Option<String>,
+        fsp_id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        currency: Option<String> = schema::currency(),
+    }
 }
 
 /// `POST /parties`: registers up to [`ROWS_MAX`] parties.
-pub(crate) async fn register(call: &Call<'_>) -> Reply {
-    let mut form = call.form()?;
-    let rows = form.required("parties", Form::array)?;
-    form.finish()?;
-    if !(1..=ROWS_MAX).contains(&rows.len()) {
-        let what = format!("must have 1 to {ROWS_MAX} items");
-        return Err(refuse(ErrorCode::VALIDATION, "parties", &what));
-    }
-    let rows = rows.into_iter().map(binding).collect::<Result<Vec<_>, _>>()?;
+async fn register(call: &Call<'_>, body: Registrations) -> Reply {
+    let rows = body.parties;
     let named: BTreeSet<FspName> = rows.iter().flatten().map(|party| party.fsp).collect();
     let (hub, known) = call
         .ask(move |state| {
@@ -97,10 +161,9 @@ pub(crate) async fn register(call: &Call<'_>) -> Reply {
 }
 
 /// `GET /parties/{Type}/{ID}`: who serves the party; with `subId` its part of that name.
-pub(crate) async fn find(call: &Call<'_>, kind: &str, id: &str) -> Reply {
-    let kind = id_type("Type", kind)?;
-    let sub_id = call.parameter("subId");
-    let found = call.hub.find_party(kind.as_str(), id, sub_id.as_deref());
+async fn find(call: &Call<'_>) -> Reply {
+    let (kind, id, sub_id) = (call.path(&TYPE)?, call.path(&ID)?, call.query(&SUB_ID)?);
+    let found = call.hub.find_party(kind.as_str(), &id, sub_id.as_deref());
     let found = found.map_err(refusals::of_unavailable)?;
     let found: Vec<_> = found.into_iter().map(PartyShape::of).collect();
     Ok(Answer::ok(&found))
@@ -126,6 +189,18 @@ impl PartyShape {
             currency: party.currency.map(|currency| currency.to_string()),
         }
     }
+}
+
+fn rows(
+    form: &mut Form<'_>,
+    name: &str,
+) -> Result<Option<Vec<Result<PartyBinding, Refusal>>>, Refusal> {
+    let Some(rows) = form.array(name)? else { return Ok(None) };
+    if !(1..=ROWS_MAX).contains(&rows.len()) {
+        let what = format!("must have 1 to {ROWS_MAX} items");
+        return Err(refuse(ErrorCode::VALIDATION, name, &what));
+    }
+    rows.into_iter().map(binding).collect::<Result<_, _>>().map(Some)
 }
 
 /// A row: a fault of its own, or one of the whole request when it is no object.

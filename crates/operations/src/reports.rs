@@ -4,53 +4,60 @@ use std::time::Duration;
 
 use ledger::Stamp;
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
+use crate::schema::{Schema, shape};
 use crate::shapes::Moment;
 
-/// What `GET /snapshots` says.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Snapshots {
-    /// Its files, newest first.
-    #[serde(rename = "snapshots")]
-    pub files: Vec<SnapshotFile>,
-    /// Whether one is being taken, or will be at once.
-    pub busy: bool,
-    /// Taken since the start.
-    pub taken: u64,
-    /// Attempts that failed since the start.
-    pub failed: u64,
-    /// Length of the last one taken since the start, in bytes.
-    pub last_bytes: u64,
-    /// How long that took, in milliseconds.
-    #[serde(rename = "lastMilliseconds")]
-    pub last_millis: u64,
-    /// Why the last attempt failed, if it did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+shape! {
+    /// What `GET /snapshots` says.
+    #[derive(Clone, Default, PartialEq, Eq)]
+    pub struct Snapshots as "Snapshots" {
+        /// Its files, newest first.
+        #[serde(rename = "snapshots")]
+        pub files: Vec<SnapshotFile>,
+        /// Whether one is being taken, or will be at once.
+        pub busy: bool,
+        /// Taken since the start.
+        pub taken: u64,
+        /// Attempts that failed since the start.
+        pub failed: u64,
+        /// Length of the last one taken since the start, in bytes.
+        pub last_bytes: u64,
+        /// How long that took, in milliseconds.
+        #[serde(rename = "lastMilliseconds")]
+        pub last_millis: u64,
+        /// Why the last attempt failed, if it did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub error: Option<String>,
+    }
 }
 
-/// A state stored beside the log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SnapshotFile {
-    /// The last record that counts.
-    pub position: u64,
-    /// Its name.
-    #[serde(rename = "file")]
-    pub name: String,
+shape! {
+    /// A state stored beside the log.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct SnapshotFile {
+        /// The last record that counts.
+        pub position: u64,
+        /// Its name.
+        #[serde(rename = "file")]
+        pub name: String,
+    }
 }
 
-/// A span of time in which a part of the hub, or a participant, had a transfer in its hands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Stage {
-    /// Start, nanoseconds of the machine's monotonic clock.
-    #[serde(rename = "start")]
-    pub start_ns: u64,
-    /// End, not before the start.
-    #[serde(rename = "end")]
-    pub end_ns: u64,
-    /// Which message and what was done to it.
-    pub label: String,
+shape! {
+    /// A span of time in which a part of the hub, or a participant, had a transfer in its hands.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct Stage {
+        /// Start, nanoseconds of the machine's monotonic clock.
+        #[serde(rename = "start")]
+        pub start_ns: u64,
+        /// End, not before the start.
+        #[serde(rename = "end")]
+        pub end_ns: u64,
+        /// Which message and what was done to it.
+        pub label: String,
+    }
 }
 
 /// What was noted of a transfer.
@@ -97,56 +104,63 @@ pub struct Health {
     pub open_breakers: OpenBreakers,
 }
 
-/// Lanes in which notices are owed and none is delivered.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct StalledLanes {
-    /// How many there are.
-    pub count: u64,
-    /// Notices owed to all of them.
-    pub owed: u64,
-    /// Those that are owed most; not all when there are many.
-    #[serde(rename = "lanes")]
-    pub shown: Vec<StalledLane>,
+shape! {
+    /// Lanes in which notices are owed and none is delivered.
+    #[derive(Clone, Default, PartialEq, Eq)]
+    pub struct StalledLanes {
+        /// How many there are.
+        pub count: u64,
+        /// Notices owed to all of them.
+        pub owed: u64,
+        /// Those that are owed most; not all when there are many.
+        #[serde(rename = "lanes")]
+        pub shown: Vec<StalledLane> = some::<StalledLane>(),
+    }
 }
 
-/// A lane in which notices are owed and none is delivered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StalledLane {
-    /// Whose it is.
-    pub participant: String,
-    /// Notices owed.
-    pub owed: u64,
-    /// Since when none has been delivered.
-    #[serde(serialize_with = "moment")]
-    pub since: Stamp,
-    /// The same as a duration.
-    #[serde(rename = "seconds", serialize_with = "seconds")]
-    pub idle: Duration,
-    /// How the last attempt ended, in words.
-    pub last_attempt: String,
+shape! {
+    /// A lane in which notices are owed and none is delivered.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct StalledLane {
+        /// Whose it is.
+        pub participant: String,
+        /// Notices owed.
+        pub owed: u64,
+        /// Since when none has been delivered.
+        #[serde(serialize_with = "moment")]
+        pub since: Stamp,
+        /// The same as a duration.
+        #[serde(rename = "seconds", serialize_with = "seconds")]
+        pub idle: Duration,
+        /// How the last attempt ended, in words.
+        pub last_attempt: String,
+    }
 }
 
-/// Circuit breakers of forwards that are open.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct OpenBreakers {
-    /// How many there are.
-    pub count: u64,
-    /// Those that opened first; not all when there are many.
-    #[serde(rename = "breakers")]
-    pub shown: Vec<OpenBreaker>,
+shape! {
+    /// Circuit breakers of forwards that are open.
+    #[derive(Clone, Default, PartialEq, Eq)]
+    pub struct OpenBreakers {
+        /// How many there are.
+        pub count: u64,
+        /// Those that opened first; not all when there are many.
+        #[serde(rename = "breakers")]
+        pub shown: Vec<OpenBreaker> = some::<OpenBreaker>(),
+    }
 }
 
-/// A circuit breaker that is open.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OpenBreaker {
-    /// Who does not answer.
-    pub participant: String,
-    /// When it opened.
-    #[serde(serialize_with = "moment")]
-    pub since: Stamp,
-    /// Forwards in a row without an HTTP answer.
-    pub failures: u32,
+shape! {
+    /// A circuit breaker that is open.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct OpenBreaker {
+        /// Who does not answer.
+        pub participant: String,
+        /// When it opened.
+        #[serde(serialize_with = "moment")]
+        pub since: Stamp,
+        /// Forwards in a row without an HTTP answer.
+        pub failures: u32,
+    }
 }
 
 impl Health {
@@ -164,17 +178,19 @@ impl Health {
     }
 }
 
-/// A stage that has work and makes no progress.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct StuckStage {
-    /// Its name: `sequencer`, `log`, `store`, `expiry`, `io-0`, `lane dfsp1`.
-    #[serde(rename = "stage")]
-    pub name: String,
-    /// For how long.
-    #[serde(rename = "seconds", serialize_with = "seconds")]
-    pub idle: Duration,
-    /// What it should be doing.
-    pub detail: String,
+shape! {
+    /// A stage that has work and makes no progress.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct StuckStage {
+        /// Its name: `sequencer`, `log`, `store`, `expiry`, `io-0`, `lane dfsp1`.
+        #[serde(rename = "stage")]
+        pub name: String,
+        /// For how long.
+        #[serde(rename = "seconds", serialize_with = "seconds")]
+        pub idle: Duration,
+        /// What it should be doing.
+        pub detail: String,
+    }
 }
 
 /// How full the disk of the log is.
@@ -204,118 +220,129 @@ impl Fullness {
     }
 }
 
-/// What `GET /cluster` says.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Cluster {
-    /// The node that was asked.
-    pub node: String,
-    /// The last record that it has applied.
-    pub position: u64,
-    /// Messages of the topic that it has not applied, as of its last look.
-    pub behind: u64,
-    /// How long ago the brokers handed out a message, in milliseconds.
-    #[serde(rename = "unheardMilliseconds")]
-    pub unheard_ms: u64,
-    /// How much of the brokers' time is not believed, in milliseconds.
-    #[serde(rename = "heldMilliseconds")]
-    pub held_ms: u64,
-    /// Messages of somebody else in the topic, as far as it has met them since it started.
-    #[serde(rename = "foreignMessages")]
-    pub foreign: u64,
-    /// The last record after which another node said to have the same state.
-    #[serde(rename = "sameStateAt", skip_serializing_if = "Option::is_none")]
-    pub agreed_at: Option<u64>,
-    /// The nodes that are there.
-    pub nodes: Vec<ClusterNode>,
-    /// Participants, and the node that sends to each.
-    pub lanes: Vec<ClusterLane>,
-    /// When nodes were last found to be gone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_takeover: Option<Takeover>,
+shape! {
+    /// What `GET /cluster` says.
+    #[derive(Clone, Default, PartialEq, Eq)]
+    pub struct Cluster as "Cluster" {
+        /// The node that was asked.
+        pub node: String,
+        /// The last record that it has applied.
+        pub position: u64,
+        /// Messages of the topic that it has not applied, as of its last look.
+        pub behind: u64,
+        /// How long ago the brokers handed out a message, in milliseconds.
+        #[serde(rename = "unheardMilliseconds")]
+        pub unheard_ms: u64,
+        /// How much of the brokers' time is not believed, in milliseconds.
+        #[serde(rename = "heldMilliseconds")]
+        pub held_ms: u64,
+        /// Messages of somebody else in the topic, as far as it has met them since it started.
+        #[serde(rename = "foreignMessages")]
+        pub foreign: u64,
+        /// The last record after which another node said to have the same state.
+        #[serde(rename = "sameStateAt", skip_serializing_if = "Option::is_none")]
+        pub agreed_at: Option<u64>,
+        /// The nodes that are there.
+        pub nodes: Vec<ClusterNode>,
+        /// Participants, and the node that sends to each.
+        pub lanes: Vec<ClusterLane>,
+        /// When nodes were last found to be gone.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub last_takeover: Option<Takeover>,
+    }
 }
 
-/// A node that is there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterNode {
-    /// Its name.
-    pub name: String,
-    /// Its life.
-    pub epoch: u32,
-    /// Up to where it has applied the log, as it said last.
-    pub position: u64,
-    /// How long ago it wrote last, in milliseconds.
-    #[serde(rename = "silentMilliseconds")]
-    pub silent_ms: u64,
-    /// The newest rules that it knows, as it said last.
-    #[serde(rename = "rulesKnown")]
-    pub rules: u32,
-    /// Where it was found to have decided otherwise than the node that was asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub contradicts_at: Option<u64>,
+shape! {
+    /// A node that is there.
+    #[derive(Clone, Default, PartialEq, Eq)]
+    pub struct ClusterNode {
+        /// Its name.
+        pub name: String,
+        /// Its life.
+        pub epoch: u32,
+        /// Up to where it has applied the log, as it said last.
+        pub position: u64,
+        /// How long ago it wrote last, in milliseconds.
+        #[serde(rename = "silentMilliseconds")]
+        pub silent_ms: u64,
+        /// The newest rules that it knows, as it said last.
+        #[serde(rename = "rulesKnown")]
+        pub rules: u32,
+        /// Where it was found to have decided otherwise than the node that was asked.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub contradicts_at: Option<u64>,
+    }
 }
 
-/// Whose callbacks are sent from where.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ClusterLane {
-    /// The participant.
-    pub participant: String,
-    /// The node.
-    pub node: String,
+shape! {
+    /// Whose callbacks are sent from where.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct ClusterLane {
+        /// The participant.
+        pub participant: String,
+        /// The node.
+        pub node: String,
+    }
 }
 
-/// Nodes were found to be gone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Takeover {
-    /// The record by which they were.
-    pub position: u64,
-    /// When.
-    #[serde(rename = "time", serialize_with = "moment")]
-    pub at: Stamp,
-    /// Their names.
-    pub gone: Vec<String>,
+shape! {
+    /// Nodes were found to be gone.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct Takeover {
+        /// The record by which they were.
+        pub position: u64,
+        /// When.
+        #[serde(rename = "time", serialize_with = "moment")]
+        pub at: Stamp,
+        /// Their names.
+        pub gone: Vec<String>,
+    }
 }
 
-/// What `GET /storage` says.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Storage {
-    /// How full the disk is.
-    #[serde(skip)]
-    pub fullness: Fullness,
-    /// Bytes of the log in its directory, compressed segments as they are.
-    pub log_bytes: u64,
-    /// Segments in the directory.
-    pub log_segments: u64,
-    /// Bytes of the log that are in an archive only, as they are there.
-    pub archived_bytes: u64,
-    /// Segments that are in an archive only.
-    pub archived_segments: u64,
-    /// Bytes of the cold store.
-    pub store_bytes: u64,
-    /// Bytes of the disk.
-    pub disk_bytes: u64,
-    /// Bytes that can still be written.
-    pub free_bytes: u64,
-    /// Growth of the log, archived or not, over the last day, or over what is known of it, and of
-    /// the store in proportion; `None` while less than ten minutes are known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub growth_bytes_per_day: Option<u64>,
-    /// When the disk is full at that growth, if nothing is moved away.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hours_until_full: Option<u64>,
-    /// Why log or store cannot be written or read at the moment, or their disk not be looked at.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failing: Option<String>,
-    /// The archive, if there is to be one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub archive: Option<Task>,
-    /// The copy, if there is to be one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub backup: Option<Task>,
+shape! {
+    /// What `GET /storage` says.
+    #[derive(Clone, Default, PartialEq, Eq)]
+    pub struct Storage {
+        /// How full the disk is.
+        #[serde(skip)]
+        pub fullness: Fullness = Value::Null,
+        /// Bytes of the log in its directory, compressed segments as they are.
+        pub log_bytes: u64,
+        /// Segments in the directory.
+        pub log_segments: u64,
+        /// Bytes of the log that are in an archive only, as they are there.
+        pub archived_bytes: u64,
+        /// Segments that are in an archive only.
+        pub archived_segments: u64,
+        /// Bytes of the cold store.
+        pub store_bytes: u64,
+        /// Bytes of the disk.
+        pub disk_bytes: u64,
+        /// Bytes that can still be written.
+        pub free_bytes: u64,
+        /// Growth of the log, archived or not, over the last day, or over what is known of it, and
+        /// of the store in proportion; `None` while less than ten minutes are known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub growth_bytes_per_day: Option<u64>,
+        /// When the disk is full at that growth, if nothing is moved away.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub hours_until_full: Option<u64>,
+        /// Why log or store cannot be written or read at the moment, or their disk not be looked
+        /// at.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub failing: Option<String>,
+        /// The archive, if there is to be one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub archive: Option<Task>,
+        /// The copy, if there is to be one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub backup: Option<Task>,
+    }
 }
+
+/// What [`Storage::status`] can be.
+pub(crate) const STATUSES: [&str; 5] = ["OK", "LOW", "CRITICAL", "FULL", FAILING];
+const FAILING: &str = "FAILING";
 
 impl Storage {
     /// One word for all of it, the same wherever it is shown.
@@ -323,23 +350,29 @@ impl Storage {
     pub fn status(&self) -> &'static str {
         match (self.fullness, &self.failing) {
             (Fullness::Full, _) | (_, None) => self.fullness.name(),
-            (_, Some(_)) => "FAILING",
+            (_, Some(_)) => FAILING,
         }
     }
 }
 
-/// Work beside the log, towards another place.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Task {
-    /// When it went well the last time; `None` if it did not since the start.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "moment")]
-    pub last_done: Option<Stamp>,
-    /// The last record that is there; 0 if it is not known.
-    pub position: u64,
-    /// Why it does not go well at the moment.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failing: Option<String>,
+shape! {
+    /// Work beside the log, towards another place.
+    #[derive(Clone, Default, PartialEq, Eq)]
+    pub struct Task {
+        /// When it went well the last time; `None` if it did not since the start.
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "moment")]
+        pub last_done: Option<Stamp>,
+        /// The last record that is there; 0 if it is not known.
+        pub position: u64,
+        /// Why it does not go well at the moment.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub failing: Option<String>,
+    }
+}
+
+/// A list that shows the first ones.
+fn some<T: Schema>() -> Value {
+    json!({"type": "array", "maxItems": 100, "items": T::schema()})
 }
 
 fn moment<S: Serializer>(

@@ -6,35 +6,60 @@
 
 use fspiop::{ErrorCode, Refusal};
 use ledger::{Activate, Change, State, rules_known};
-use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
+use crate::body::{VERSION, body};
 use crate::call::Call;
-use crate::form::{Form, refuse};
+use crate::form::refuse;
 use crate::reports::Cluster;
+use crate::route::routes;
+use crate::schema::{self, shape};
 
 const MEMBER: &str = "rulesVersion";
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RulesShape {
-    /// What decides.
-    rules_version: u32,
-    /// What could, as far as the hub that is asked knows.
-    rules_known: u32,
+routes! {
+    "/rules" {
+        read GET showRules = show, "By which rules the ledger decides" {
+            text: "And the newest that the hub knows which is asked.",
+            answers: [200: RulesShape = "As it stands."],
+        }
+        change PUT activateRules = activate(RulesVersion), "Have later rules decide from now on" {
+            text: "\
+                Once every node runs a program that knows them: refused as long as one that is \
+                there does not. It cannot be taken back: an older program does not read the log \
+                any more.",
+            example: {"rulesVersion": 1},
+            answers: [200: RulesShape = "They decide."],
+            refusals: [400 VALIDATION],
+            outcomes: [RulesVersionRefused],
+        }
+    }
+}
+
+body! {
+    Closed RulesVersion {
+        rules_version: u32 = VERSION,
+    }
+}
+
+shape! {
+    struct RulesShape as "Rules" {
+        /// What decides.
+        rules_version: u32 = schema::version(),
+        /// What could, as far as the hub that is asked knows.
+        rules_known: u32 = schema::version(),
+    }
 }
 
 /// `GET /rules`.
-pub(crate) async fn show(call: &Call<'_>) -> Reply {
+async fn show(call: &Call<'_>) -> Reply {
     let rules_version = call.ask(State::rules_version).await?;
     Ok(Answer::ok(&RulesShape { rules_version, rules_known: rules_known() }))
 }
 
 /// `PUT /rules`: in force with the next batch, on every node.
-pub(crate) async fn activate(call: &Call<'_>) -> Reply {
-    let mut form = call.form()?;
-    let rules_version = form.required(MEMBER, Form::version)?;
-    form.finish()?;
+async fn activate(call: &Call<'_>, body: RulesVersion) -> Reply {
+    let RulesVersion { rules_version } = body;
     all_must_know(rules_version, &call.hub.cluster())?;
     call.change(Change::Activate(Activate { rules_version })).await?;
     show(call).await

@@ -12,7 +12,7 @@ use fspiop::admission::Bounds;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::server::conn::http1;
@@ -32,13 +32,9 @@ use crate::guard::{self, Ends, Identity};
 use crate::hub::Hub;
 use crate::metrics::AdminFigures;
 use crate::options::{AdminOptions, Auth, Limits};
-use crate::resource::Resource;
+use crate::probes;
+use crate::route::{Found, Resource};
 use crate::wire::Wire;
-use crate::{
-    accounts, caps, catalogue, cluster, dead_letters, document, explanations, funds, keys, metrics,
-    monitoring, oracles, participants, parties, probes, rules, settlement_models, snapshots,
-    storage, transactions, waterfall,
-};
 
 /// Headers of one request.
 const HEADERS_MAX: usize = 100;
@@ -193,14 +189,18 @@ impl Server {
         if self.surface == Surface::Probes {
             return match probes::reply(&*self.hub, &head) {
                 Ok(answer) => answer.into_response(None),
-                Err(refusal) => Answer::refusal(&refusal).into_response(Some(probes::METHODS)),
+                Err(refusal) => {
+                    Answer::refusal(&refusal).into_response(Some(probes::METHODS.to_owned()))
+                }
             };
         }
-        let resource = Resource::parse(head.uri.path());
-        let allow = resource.as_ref().map(Resource::methods);
-        match self.reply(&head, body, (resource, place), ends).await {
+        let found = Resource::find(head.uri.path());
+        match self.reply(&head, body, (found.as_ref(), place), ends).await {
             Ok(answer) => answer.into_response(None),
-            Err(refusal) => Answer::refusal(&refusal).into_response(allow),
+            Err(refusal) => {
+                let allow = found.map(|found| found.resource.allow());
+                Answer::refusal(&refusal).into_response(allow)
+            }
         }
     }
 
@@ -208,31 +208,22 @@ impl Server {
         &self,
         head: &Parts,
         body: B,
-        (resource, place): (Option<Resource>, Option<&Place>),
+        (found, place): (Option<&Found>, Option<&Place>),
         Ends { here, peer }: Ends,
     ) -> Reply
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
         guard::check_origin(&self.options, head, here)?;
-        let guarded = matches!(
-            resource,
-            Some(
-                Resource::State
-                    | Resource::Transaction(_)
-                    | Resource::Explanation(_)
-                    | Resource::Party { .. }
-            )
-        );
-        let open = guard::is_reading(&head.method) && !guarded;
+        let route = found.and_then(|found| found.resource.route(&head.method));
+        let open =
+            guard::is_reading(&head.method) && route.is_none_or(|route| route.role.is_none());
         let identity = match open {
             true => Identity::default(),
             false => self.identify(head, peer).await?,
         };
-        let resource = resource.ok_or_else(Refusal::unknown_uri)?;
-        if !knows(&resource, &head.method) {
-            return Err(Refusal::method_not_allowed());
-        }
+        let found = found.ok_or_else(Refusal::unknown_uri)?;
+        let route = route.ok_or_else(Refusal::method_not_allowed)?;
         fspiop::headers::check_content_encoding(&head.headers)?;
         let body = match guard::is_reading(&head.method) {
             true => Bytes::new(),
@@ -247,11 +238,16 @@ impl Server {
             keys: &self.options.keys,
             figures: self.figures(),
             headers: &head.headers,
+            path: &found.values,
             query: head.uri.query().unwrap_or_default(),
             body,
             identity,
         };
-        handle(&call, &resource, &head.method).await
+        if route.needs_accept {
+            call.must_accept()?;
+        }
+        // HEAD is GET: the body is left out when the answer is written.
+        (route.handler)(&call).await
     }
 
     /// Who asks; a failure is noted, and answered when it is time to.
@@ -271,73 +267,6 @@ impl Server {
             tokens_refused: self.failed_tokens.count(),
         }
     }
-}
-
-/// From here on HEAD is GET: the body is left out when the answer is written.
-async fn handle(call: &Call<'_>, resource: &Resource, method: &Method) -> Reply {
-    match (resource, method.as_str()) {
-        (Resource::Participants, "POST") => participants::create(call).await,
-        (Resource::Participants, _) => participants::list(call).await,
-        (Resource::Participant(name), "PUT") => participants::update(call, name).await,
-        (Resource::Participant(name), _) => participants::show(call, name).await,
-        (Resource::Endpoints(name), "POST") => participants::set_endpoint(call, name).await,
-        (Resource::Endpoints(name), _) => participants::endpoints(call, name).await,
-        (Resource::Parties, _) => parties::register(call).await,
-        (Resource::Party { kind, id }, _) => parties::find(call, kind, id).await,
-        (Resource::LimitsOfAll, _) => caps::list_all(call).await,
-        (Resource::InitialPositionAndLimits(name), _) => caps::set_initial(call, name).await,
-        (Resource::Limits(name), "PUT") => caps::update(call, name).await,
-        (Resource::Limits(name), _) => caps::list(call, name).await,
-        (Resource::Positions(name), _) => accounts::positions(call, name).await,
-        (Resource::Accounts(name), "POST") => accounts::create(call, name).await,
-        (Resource::Accounts(name), _) => accounts::list(call, name).await,
-        (Resource::Account { name, account }, "PUT") => accounts::update(call, name, account).await,
-        (Resource::Account { name, account }, _) => funds::start(call, name, account).await,
-        (Resource::AccountTransfer { name, account, transfer }, _) => {
-            funds::end(call, name, account, transfer).await
-        }
-        (Resource::Keys(name), "POST") => keys::add(call, name).await,
-        (Resource::Keys(name), _) => keys::list(call, name).await,
-        (Resource::Key { name, key }, "DELETE") => keys::remove(call, name, key).await,
-        (Resource::Key { name, key }, _) => keys::show(call, name, key).await,
-        (Resource::KeyDirectoryReload, _) => keys::reload(call).await,
-        (Resource::LedgerAccountTypes, "POST") => catalogue::create_account_type(call).await,
-        (Resource::LedgerAccountTypes, _) => catalogue::account_types(call).await,
-        (Resource::SettlementModels, "POST") => settlement_models::create(call).await,
-        (Resource::SettlementModels, _) => settlement_models::list(call).await,
-        (Resource::SettlementModel(name), "PUT") => settlement_models::update(call, name).await,
-        (Resource::SettlementModel(name), _) => settlement_models::show(call, name).await,
-        (Resource::Oracles, "POST") => oracles::create(call).await,
-        (Resource::Oracles, _) => oracles::list(call).await,
-        (Resource::Oracle(id), "PUT") => oracles::update(call, id).await,
-        (Resource::Oracle(id), _) => oracles::delete(call, id).await,
-        (Resource::EndpointCache, _) => Ok(Answer::empty(StatusCode::ACCEPTED)),
-        (Resource::Transaction(id), _) => transactions::show(call, id).await,
-        (Resource::Explanation(id), _) => explanations::show(call, id).await,
-        (Resource::Enums, _) => catalogue::enumerations(call).await,
-        (Resource::DeadLetters, _) => dead_letters::list(call).await,
-        (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,
-        (Resource::Undeliverable, _) => dead_letters::undeliverable(call).await,
-        (Resource::State, _) => monitoring::state(call).await,
-        (Resource::Snapshots, "POST") => snapshots::take(call),
-        (Resource::Snapshots, _) => snapshots::list(call),
-        (Resource::Health, _) => monitoring::health(&call.hub.health(), &call.hub.storage()),
-        (Resource::Metrics, _) => metrics::show(call),
-        (Resource::Storage, _) => storage::show(&call.hub.storage()),
-        (Resource::Cluster, _) => cluster::show(&call.hub.cluster()),
-        (Resource::Rules, "PUT") => rules::activate(call).await,
-        (Resource::Rules, _) => rules::show(call).await,
-        (Resource::Watching, "PUT") => waterfall::switch(call),
-        (Resource::Watching, _) => waterfall::show(call),
-        (Resource::Waterfall(transfer), _) => waterfall::of_transfer(call, transfer),
-        (Resource::FspiopDocument, _) => document::fspiop_json(),
-        (Resource::AdminDocument, _) => document::admin_json(),
-        (Resource::Documents, _) => document::page(),
-    }
-}
-
-fn knows(resource: &Resource, method: &Method) -> bool {
-    resource.methods().split(", ").any(|known| known == method.as_str())
 }
 
 /// Reads a body of JSON within its bounds of size and time.

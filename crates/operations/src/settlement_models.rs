@@ -3,36 +3,113 @@
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{
-    AccountKind, AdminOutcome, Change, CreateSettlementModel, SetSettlementModelActive,
+    AccountKind, AdminOutcome, Change, CreateSettlementModel, Currency, SetSettlementModelActive,
     SettlementModel,
 };
 
 use crate::answer::{Answer, Reply};
+use crate::body::{Activity, Choice, Custom, FLAG, Optional, Word, body};
 use crate::call::Call;
-use crate::form::Form;
 use crate::refusals;
+use crate::route::{Parameter, routes};
+use crate::schema;
 use crate::shapes::SettlementModelShape;
 
 pub(crate) const GRANULARITIES: [(&str, bool); 2] = [("GROSS", false), ("NET", true)];
 pub(crate) const INTERCHANGES: [(&str, bool); 2] = [("BILATERAL", false), ("MULTILATERAL", true)];
 pub(crate) const DELAYS: [(&str, bool); 2] = [("IMMEDIATE", false), ("DEFERRED", true)];
-pub(crate) const LEDGER_ACCOUNTS: [(&str, AccountKind); 2] =
+const LEDGER_ACCOUNTS: [(&str, AccountKind); 2] =
     [("INTERCHANGE_FEE", AccountKind::InterchangeFee), ("POSITION", AccountKind::Position)];
-pub(crate) const SETTLEMENT_ACCOUNTS: [(&str, AccountKind); 2] = [
+const SETTLEMENT_ACCOUNTS: [(&str, AccountKind); 2] = [
     ("SETTLEMENT", AccountKind::Settlement),
     ("INTERCHANGE_FEE_SETTLEMENT", AccountKind::InterchangeFeeSettlement),
 ];
 
+/// The model in a path.
+const NAME: Parameter<String> =
+    Parameter::some_text("name", "The model.").example("\"DEFERREDNET\"");
+
+routes! {
+    "/settlementModels" {
+        read GET listSettlementModels = list, "All settlement models" {
+            answers: [200: Vec<SettlementModelShape> = "Models, oldest first."],
+        }
+        change POST createSettlementModel = create(NewSettlementModel), "Add a settlement model" {
+            text: "\
+                Legal combinations: IMMEDIATE with GROSS and BILATERAL; DEFERRED with GROSS and \
+                BILATERAL; DEFERRED with NET and either. Others are refused with 3100.",
+            example: {
+                "name": "DEFERREDNET",
+                "settlementGranularity": "NET",
+                "settlementInterchange": "MULTILATERAL",
+                "settlementDelay": "DEFERRED",
+                "currency": "XOF",
+                "requireLiquidityCheck": true,
+                "ledgerAccountType": "POSITION",
+                "autoPositionReset": true,
+                "settlementAccountType": "SETTLEMENT"
+            },
+            answers: [201: () = "Added."],
+            outcomes: [SettlementModelExists],
+        }
+    }
+    "/settlementModels/{name}" [NAME] {
+        read GET showSettlementModel = show, "One settlement model" {
+            answers: [200: SettlementModelShape = "The model."],
+            outcomes: [SettlementModelNotFound],
+        }
+        change PUT switchSettlementModel = update(Activity), "Switch a settlement model on or off" {
+            text: "Decides whether participants created from now on get its accounts.",
+            example: {"isActive": true},
+            answers: [200: SettlementModelShape = "As it is now."],
+            outcomes: [SettlementModelNotFound],
+        }
+    }
+}
+
+body! {
+    Closed NewSettlementModel {
+        name: String = Word(
+            2..=30,
+            |character| character.is_ascii_alphanumeric(),
+            "^[A-Za-z0-9]+$",
+        ),
+        settlement_granularity: bool = Choice(&GRANULARITIES),
+        settlement_interchange: bool = Choice(&INTERCHANGES),
+        settlement_delay: bool = Choice(&DELAYS),
+        currency: Option<Currency> = Optional(Custom {
+            take: |form, name| {
+                form.drop_null(name);
+                form.currency(name)
+            },
+            schema: schema::currency_or_null,
+        }),
+        require_liquidity_check: bool = FLAG,
+        ledger_account_type: AccountKind = Choice(&LEDGER_ACCOUNTS),
+        auto_position_reset: bool = FLAG,
+        settlement_account_type: AccountKind = Choice(&SETTLEMENT_ACCOUNTS),
+    }
+}
+
 /// `GET /settlementModels`.
-pub(crate) async fn list(call: &Call<'_>) -> Reply {
+async fn list(call: &Call<'_>) -> Reply {
     Ok(Answer::ok(&call.ask(SettlementModelShape::all).await?))
 }
 
 /// `POST /settlementModels`: 201 and nothing more.
-pub(crate) async fn create(call: &Call<'_>) -> Reply {
-    let mut form = call.form()?;
-    let model = read(&mut form)?;
-    form.finish()?;
+async fn create(call: &Call<'_>, body: NewSettlementModel) -> Reply {
+    let model = SettlementModel {
+        name: body.name,
+        net: body.settlement_granularity,
+        multilateral: body.settlement_interchange,
+        deferred: body.settlement_delay,
+        currency: body.currency,
+        liquidity_check: body.require_liquidity_check,
+        auto_position_reset: body.auto_position_reset,
+        ledger_account: body.ledger_account_type,
+        settlement_account: body.settlement_account_type,
+        active: true,
+    };
     if !is_legal(&model) {
         let detail = "this combination of granularity, interchange and delay does not exist";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
@@ -42,8 +119,8 @@ pub(crate) async fn create(call: &Call<'_>) -> Reply {
 }
 
 /// `GET /settlementModels/{name}`.
-pub(crate) async fn show(call: &Call<'_>, name: &str) -> Reply {
-    let name = name.to_owned();
+async fn show(call: &Call<'_>) -> Reply {
+    let name = call.path(&NAME)?;
     match call.ask(move |state| SettlementModelShape::find(state, &name)).await? {
         Some(model) => Ok(Answer::ok(&model)),
         None => Err(not_found()),
@@ -51,49 +128,15 @@ pub(crate) async fn show(call: &Call<'_>, name: &str) -> Reply {
 }
 
 /// `PUT /settlementModels/{name}`: whether participants created from now on get its accounts.
-pub(crate) async fn update(call: &Call<'_>, name: &str) -> Reply {
-    let active = call.is_active()?;
-    if !is_name_length(name) {
+async fn update(call: &Call<'_>, body: Activity) -> Reply {
+    let name = call.path(&NAME)?;
+    if !is_name_length(&name) {
         return Err(not_found());
     }
-    call.change(Change::SetSettlementModelActive(SetSettlementModelActive {
-        name: name.to_owned(),
-        active,
-    }))
-    .await?;
-    show(call, name).await
-}
-
-fn read(form: &mut Form<'_>) -> Result<SettlementModel, Refusal> {
-    let name = form.required("name", |form, name| {
-        form.word(name, 2..=30, |character| character.is_ascii_alphanumeric())
-    })?;
-    let choose = |form: &mut Form<'_>, name: &str, choices: &[(&str, bool)]| {
-        form.required(name, |form, name| form.choice(name, choices))
-    };
-    let net = choose(form, "settlementGranularity", &GRANULARITIES)?;
-    let multilateral = choose(form, "settlementInterchange", &INTERCHANGES)?;
-    let deferred = choose(form, "settlementDelay", &DELAYS)?;
-    form.drop_null("currency");
-    let currency = form.currency("currency")?;
-    let liquidity_check = form.required("requireLiquidityCheck", Form::flag)?;
-    let ledger_account =
-        form.required("ledgerAccountType", |form, name| form.choice(name, &LEDGER_ACCOUNTS))?;
-    let auto_position_reset = form.required("autoPositionReset", Form::flag)?;
-    let settlement_account = form
-        .required("settlementAccountType", |form, name| form.choice(name, &SETTLEMENT_ACCOUNTS))?;
-    Ok(SettlementModel {
-        name,
-        net,
-        multilateral,
-        deferred,
-        currency,
-        liquidity_check,
-        auto_position_reset,
-        ledger_account,
-        settlement_account,
-        active: true,
-    })
+    let active = body.is_active;
+    call.change(Change::SetSettlementModelActive(SetSettlementModelActive { name, active }))
+        .await?;
+    show(call).await
 }
 
 const fn is_legal(model: &SettlementModel) -> bool {

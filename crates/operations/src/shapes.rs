@@ -11,6 +11,9 @@ use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::value::RawValue;
 
+use crate::schema::{self, shape};
+use crate::settlement_models::{DELAYS, GRANULARITIES, INTERCHANGES};
+
 /// The only limit there is.
 pub(crate) const NET_DEBIT_CAP: &str = "NET_DEBIT_CAP";
 
@@ -40,35 +43,36 @@ impl Serialize for Moment {
     }
 }
 
-/// A participant.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ParticipantShape {
-    name: String,
-    id: String,
-    created: Moment,
-    is_active: u8,
-    links: Links,
-    accounts: Vec<AccountSummary>,
-    is_proxy: u8,
+shape! {
+    /// A participant.
+    pub(crate) struct ParticipantShape as "Participant" {
+        name: String,
+        id: String,
+        created: Moment,
+        is_active: u8 = schema::switch(),
+        links: Links,
+        accounts: Vec<AccountSummary>,
+        is_proxy: u8 = schema::switch(),
+    }
 }
 
-#[derive(Debug, Serialize)]
-struct Links {
-    #[serde(rename = "self")]
-    itself: String,
+shape! {
+    struct Links {
+        #[serde(rename = "self")]
+        itself: String,
+    }
 }
 
-/// An account within a participant.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AccountSummary {
-    id: u32,
-    ledger_account_type: &'static str,
-    currency: String,
-    is_active: u8,
-    created_date: Option<Moment>,
-    created_by: &'static str,
+shape! {
+    /// An account within a participant.
+    struct AccountSummary {
+        id: u32,
+        ledger_account_type: &'static str,
+        currency: String = schema::currency(),
+        is_active: u8 = schema::switch(),
+        created_date: Option<Moment> = schema::text_or_null(),
+        created_by: &'static str,
+    }
 }
 
 impl ParticipantShape {
@@ -94,17 +98,17 @@ impl ParticipantShape {
     }
 }
 
-/// An account with its balance.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct AccountShape {
-    id: u32,
-    ledger_account_type: &'static str,
-    currency: String,
-    is_active: u8,
-    value: Number,
-    reserved_value: u8,
-    changed_date: Moment,
+shape! {
+    /// An account with its balance.
+    pub(crate) struct AccountShape as "Account" {
+        id: u32,
+        ledger_account_type: &'static str,
+        currency: String = schema::currency(),
+        is_active: u8 = schema::switch(),
+        value: Number,
+        reserved_value: u8 = schema::number(),
+        changed_date: Moment,
+    }
 }
 
 impl AccountShape {
@@ -124,13 +128,13 @@ impl AccountShape {
     }
 }
 
-/// A position in one currency.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PositionShape {
-    currency: String,
-    value: Number,
-    changed_date: Moment,
+shape! {
+    /// A position in one currency.
+    pub(crate) struct PositionShape as "Position" {
+        currency: String = schema::currency(),
+        value: Number,
+        changed_date: Moment,
+    }
 }
 
 impl PositionShape {
@@ -144,22 +148,23 @@ impl PositionShape {
     }
 }
 
-/// A net debit cap, with its owner in the list over all participants.
-#[derive(Debug, Serialize)]
-pub(crate) struct CapShape {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) name: Option<String>,
-    pub(crate) currency: String,
-    pub(crate) limit: LimitShape,
+shape! {
+    /// A net debit cap, with its owner in the list over all participants.
+    pub(crate) struct CapShape as "Cap" {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) name: Option<String>,
+        pub(crate) currency: String = schema::currency(),
+        pub(crate) limit: LimitShape,
+    }
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct LimitShape {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    value: Number,
-    alarm_percentage: Number,
+shape! {
+    pub(crate) struct LimitShape {
+        #[serde(rename = "type")]
+        kind: &'static str = schema::one_of(&[NET_DEBIT_CAP]),
+        value: Number,
+        alarm_percentage: Number,
+    }
 }
 
 impl LimitShape {
@@ -172,29 +177,30 @@ impl LimitShape {
     }
 }
 
-/// An endpoint.
-#[derive(Debug, Serialize)]
-pub(crate) struct EndpointShape {
-    #[serde(rename = "type")]
-    pub(crate) kind: String,
-    pub(crate) value: String,
+shape! {
+    /// An endpoint.
+    pub(crate) struct EndpointShape as "Endpoint" {
+        #[serde(rename = "type")]
+        pub(crate) kind: String,
+        pub(crate) value: String,
+    }
 }
 
-/// A settlement model; the reference shows the name of the account type as its id.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct SettlementModelShape {
-    settlement_model_id: usize,
-    name: String,
-    is_active: bool,
-    settlement_granularity: &'static str,
-    settlement_interchange: &'static str,
-    settlement_delay: &'static str,
-    currency: Option<String>,
-    require_liquidity_check: bool,
-    ledger_account_type_id: Option<&'static str>,
-    settlement_account_type: Option<&'static str>,
-    auto_position_reset: bool,
+shape! {
+    /// A settlement model; the reference shows the name of the account type as its id.
+    pub(crate) struct SettlementModelShape as "SettlementModel" {
+        settlement_model_id: usize,
+        name: String,
+        is_active: bool,
+        settlement_granularity: &'static str = schema::one_of(&schema::names(&GRANULARITIES)),
+        settlement_interchange: &'static str = schema::one_of(&schema::names(&INTERCHANGES)),
+        settlement_delay: &'static str = schema::one_of(&schema::names(&DELAYS)),
+        currency: Option<String> = schema::currency_or_null(),
+        require_liquidity_check: bool,
+        ledger_account_type_id: Option<&'static str>,
+        settlement_account_type: Option<&'static str>,
+        auto_position_reset: bool,
+    }
 }
 
 impl SettlementModelShape {
@@ -233,20 +239,20 @@ impl SettlementModelShape {
     }
 }
 
-/// A notice that was given up.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DeadLetterShape {
-    id: u64,
-    recipient: String,
-    transfer_id: Option<String>,
-    message: &'static str,
-    outcome: u16,
-    log_position: u64,
-    created_date: Moment,
-    attempts: u16,
-    last_status: Option<u16>,
-    last_attempt_date: Moment,
+shape! {
+    /// A notice that was given up.
+    pub(crate) struct DeadLetterShape as "DeadLetter" {
+        id: u64,
+        recipient: String,
+        transfer_id: Option<String>,
+        message: &'static str,
+        outcome: u16,
+        log_position: u64,
+        created_date: Moment,
+        attempts: u16,
+        last_status: Option<u16>,
+        last_attempt_date: Moment,
+    }
 }
 
 impl DeadLetterShape {
@@ -267,18 +273,18 @@ impl DeadLetterShape {
     }
 }
 
-/// A notice that waits for an address.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct UndeliverableShape {
-    id: u64,
-    recipient: String,
-    transfer_id: Option<String>,
-    message: &'static str,
-    outcome: u16,
-    log_position: u64,
-    created_date: Moment,
-    reason: &'static str,
+shape! {
+    /// A notice that waits for an address.
+    pub(crate) struct UndeliverableShape as "Undeliverable" {
+        id: u64,
+        recipient: String,
+        transfer_id: Option<String>,
+        message: &'static str,
+        outcome: u16,
+        log_position: u64,
+        created_date: Moment,
+        reason: &'static str,
+    }
 }
 
 impl UndeliverableShape {

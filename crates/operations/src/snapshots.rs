@@ -5,15 +5,33 @@ use http::StatusCode;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
+use crate::reports::Snapshots;
+use crate::route::routes;
+
+routes! {
+    "/snapshots" {
+        read GET listSnapshots = list, "States stored beside the log" {
+            text: "A start goes on from the newest good one, and needs no others.",
+            answers: [200: Snapshots = "As it stands."],
+        }
+        order POST takeSnapshot = take, "Store the state now" {
+            text: "\
+                On a thread of its own, at the share of a core that is configured; it is there \
+                once `busy` is false. Nothing happens when nothing was recorded since the last \
+                one. Needs no body.",
+            answers: [202: Snapshots = "It will be taken."],
+        }
+    }
+}
 
 /// `GET /snapshots`.
-pub(crate) fn list(call: &Call<'_>) -> Reply {
+async fn list(call: &Call<'_>) -> Reply {
     Ok(Answer::ok(&call.hub.snapshots()))
 }
 
 /// `POST /snapshots`: 202 at once; it is taken on a thread of its own. Not recorded in the log: it
 /// changes nothing about money.
-pub(crate) fn take(call: &Call<'_>) -> Reply {
+async fn take(call: &Call<'_>) -> Reply {
     call.hub.take_snapshot();
     Ok(Answer::json(StatusCode::ACCEPTED, &call.hub.snapshots()))
 }

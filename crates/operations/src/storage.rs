@@ -1,18 +1,35 @@
 //! `GET /storage`: what log and store take, what is free, and until when it lasts.
 
-use serde::Serialize;
-
 use crate::answer::{Answer, Reply};
-use crate::reports::Storage;
+use crate::call::Call;
+use crate::reports::{STATUSES, Storage};
+use crate::route::routes;
+use crate::schema::{self, shape};
 
-#[derive(Serialize)]
-struct Shape<'a> {
-    status: &'static str,
-    #[serde(flatten)]
-    storage: &'a Storage,
+routes! {
+    "/storage" {
+        read GET storage = show, "Room for the log: used, free, until when" {
+            text: "\
+                `status` is LOW below a tenth of the disk or three days at the growth of the \
+                last day, CRITICAL below a twentieth or one day, FULL while commands are refused \
+                with 503 for want of room, and FAILING while log or store cannot be written or \
+                read; `failing` gives the reason, here and for an archive or a copy. `/health` \
+                shows the same status.",
+            answers: [200: Shape = "As of the last ten seconds."],
+        }
+    }
+}
+
+shape! {
+    struct Shape<'a> as "Storage" {
+        status: &'static str = schema::one_of(&STATUSES),
+        #[serde(flatten)]
+        storage: &'a Storage,
+    }
 }
 
 /// `GET /storage`.
-pub(crate) fn show(storage: &Storage) -> Reply {
+async fn show(call: &Call<'_>) -> Reply {
+    let storage = &call.hub.storage();
     Ok(Answer::ok(&Shape { status: storage.status(), storage }))
 }

@@ -13,8 +13,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
-use crate::call::Call;
+use crate::call::{Call, EXAMPLE_TRANSFER};
 use crate::refusals;
+use crate::route::{Parameter, routes};
+use crate::schema::{self, AnyObject};
 
 /// ILPv1: a payment.
 const PAYMENT: u8 = 1;
@@ -30,6 +32,25 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// The transfer in the path.
+const ID: Parameter<TransferId> =
+    Parameter::new("id", "The transfer.", schema::transfer_id, |text| {
+        TransferId::parse(text).ok_or_else(not_found)
+    })
+    .example(EXAMPLE_TRANSFER);
+
+routes! {
+    "/transactions/{id}" [ID] {
+        guarded GET showTransaction = show, "What a transfer's ILP packet holds" {
+            text: "\
+                The transaction object, digit for digit. It names people, so that reading it \
+                needs the token. A packet without an object is 500 with 2001.",
+            answers: [200: AnyObject = "The object."],
+            refusals: [400 ID_NOT_FOUND],
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct PrepareBody {
     #[serde(rename = "ilpPacket")]
@@ -37,9 +58,8 @@ struct PrepareBody {
 }
 
 /// The transaction object of a transfer.
-pub(crate) async fn show(call: &Call<'_>, id: &str) -> Reply {
-    let not_found = || Refusal::new(ErrorCode::ID_NOT_FOUND, "transaction not found");
-    let id = TransferId::parse(id).ok_or_else(not_found)?;
+async fn show(call: &Call<'_>) -> Reply {
+    let id = call.path(&ID)?;
     let body = call.hub.prepare_body(id).await.map_err(refusals::of_unavailable)?;
     let body = body.ok_or_else(not_found)?;
     match transaction_object(&body) {
@@ -49,6 +69,10 @@ pub(crate) async fn show(call: &Call<'_>, id: &str) -> Reply {
             Err(Refusal::new(ErrorCode::ID_NOT_FOUND, detail))
         }
     }
+}
+
+fn not_found() -> Refusal {
+    Refusal::new(ErrorCode::ID_NOT_FOUND, "transaction not found")
 }
 
 /// The transaction object within the ILP packet within the body of a prepare, digit for digit

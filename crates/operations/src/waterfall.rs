@@ -3,53 +3,79 @@
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::TransferId;
-use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
-use crate::call::Call;
-use crate::form::{Form, refuse};
+use crate::body::{FLAG, body};
+use crate::call::{Call, TRANSFER};
 use crate::reports::{Noted, Stage};
+use crate::route::routes;
+use crate::schema::{self, shape};
 
-#[derive(Serialize)]
-struct Watching {
-    enabled: bool,
+routes! {
+    "/waterfall" {
+        read GET showWatching = show, "Whether stages of transfers are noted" {
+            answers: [200: Watching = "Whether they are."],
+        }
+        order PUT switchWatching = switch(Watch), "Note stages of transfers, or no longer" {
+            text: "In memory, those of the last seconds; off again forgets them.",
+            example: {"enabled": true},
+            answers: [200: Watching = "As it is now."],
+        }
+    }
+    "/waterfall/{transferId}" [TRANSFER] {
+        read GET showStages = of_transfer, "The stages of one transfer" {
+            text: "\
+                `events`: where somebody worked on it. `waits`: where it waited for a batch, or \
+                to be sent on. While it is `underWay`, what is open ends now. 404 unless all \
+                that was noted of it is still kept; the description then says how far back that \
+                reaches.",
+            answers: [200: Waterfall = "Stages by their start."],
+            refusals: [400 MALFORMED_SYNTAX, 404 TRANSFER_NOT_FOUND],
+        }
+    }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Waterfall<'a> {
-    transfer_id: &'a str,
-    /// Of `start` and `end`, which count from an unnamed moment.
-    unit: &'static str,
-    /// Not all of it has come to its end: what is open ends now.
-    under_way: bool,
-    /// Where somebody worked on it.
-    events: Vec<Stage>,
-    /// Where it waited for the batch, or to be sent on: no work, and not counted as such.
-    waits: Vec<Stage>,
+body! {
+    Closed Watch {
+        enabled: bool = FLAG,
+    }
+}
+
+shape! {
+    struct Watching as "Watching" {
+        enabled: bool,
+    }
+}
+
+shape! {
+    struct Waterfall as "Waterfall" {
+        transfer_id: String,
+        /// Of `start` and `end`, which count from an unnamed moment.
+        unit: &'static str = schema::one_of(&["ns"]),
+        /// Not all of it has come to its end: what is open ends now.
+        under_way: bool,
+        /// Where somebody worked on it.
+        events: Vec<Stage>,
+        /// Where it waited for the batch, or to be sent on: no work, and not counted as such.
+        waits: Vec<Stage>,
+    }
 }
 
 /// `GET /waterfall`.
-pub(crate) fn show(call: &Call<'_>) -> Reply {
+async fn show(call: &Call<'_>) -> Reply {
     Ok(Answer::ok(&Watching { enabled: call.hub.is_watching() }))
 }
 
 /// `PUT /waterfall` with `{"enabled": true}`: the memory of some seconds of transfers; off again
 /// forgets them. Not recorded in the log: it changes nothing about money.
-pub(crate) fn switch(call: &Call<'_>) -> Reply {
-    let mut form = call.form()?;
-    let enabled = form.required("enabled", Form::flag)?;
-    form.finish()?;
+async fn switch(call: &Call<'_>, Watch { enabled }: Watch) -> Reply {
     call.hub.watch(enabled);
     Ok(Answer::json(StatusCode::OK, &Watching { enabled }))
 }
 
 /// `GET /waterfall/{transferId}`: 404 when not all that was noted of it is kept (any more).
-pub(crate) fn of_transfer(call: &Call<'_>, name: &str) -> Reply {
-    let transfer = TransferId::parse(name).ok_or_else(|| {
-        refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", "must be a UUID or a ULID")
-    })?;
+async fn of_transfer(call: &Call<'_>) -> Reply {
+    let transfer = call.path(&TRANSFER)?;
     let Noted { stages, waits, reach, under_way } = call.hub.stages(&transfer);
     if stages.is_empty() {
         let detail: String = match (call.hub.is_watching(), reach) {
@@ -65,5 +91,11 @@ pub(crate) fn of_transfer(call: &Call<'_>, name: &str) -> Reply {
         let refusal = Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, &detail);
         return Err(Refusal { status: StatusCode::NOT_FOUND, ..refusal });
     }
-    Ok(Answer::ok(&Waterfall { transfer_id: name, unit: "ns", under_way, events: stages, waits }))
+    Ok(Answer::ok(&Waterfall {
+        transfer_id: transfer.to_string(),
+        unit: "ns",
+        under_way,
+        events: stages,
+        waits,
+    }))
 }

@@ -137,7 +137,7 @@ fn call(asked: Asked, kind: Kind) -> Call {
         }),
         answers: vec![Answer::empty(0, "Delivered.")],
         calls: Vec::new(),
-        needs_token: false,
+        role: None,
     };
     Call { name: kind.name, address, operation }
 }

@@ -131,12 +131,10 @@ impl Answer {
         let text = |member: &str| error[member].as_str().unwrap_or_default();
         let (code, description) = (text("errorCode"), text("errorDescription"));
         let plain = serde_json::json!({ "errorInformation":
-            { "errorCode": code, "errorDescription": description } });
-        let shown = if plain.to_string() == self.body {
-            format!("{code} {description}")
-        } else {
-            self.body.clone()
-        };
+            { "errorCode": code, "errorDescription": description } })
+        .to_string();
+        let shown =
+            if plain == self.body { format!("{code} {description}") } else { self.body.clone() };
         let allow = self.header("allow").map_or(String::new(), |allow| format!(" [{allow}]"));
         format!("{}{allow} {shown}", self.status).trim_end().to_owned()
     }

@@ -136,7 +136,9 @@ impl Hub for Kernel {
             self.1.asked.notify_one();
             let _open = self.1.gate.read().await;
             let inner = self.inner();
-            inner.unavailable.map_or_else(|| Ok(question(&inner.state)), Err)
+            inner.unavailable.map_or(Ok(()), Err)?;
+            question(&inner.state);
+            Ok(())
         })
     }
 

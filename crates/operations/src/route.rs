@@ -1,0 +1,454 @@
+//! Routes of the admin API (hub-semantics 4.1), declared once each.
+//!
+//! The module of a resource declares its paths with their parameters, and for each method a
+//! [`Route`]: the role that it needs, its query, its body, its answers and its handler
+//! ([`routes!`]). From these declarations come the router, the header `Allow`, the check of the
+//! token and the OpenAPI document. **A new route is one declaration there and one handler**; a new
+//! module is one line in [`ALL`].
+//!
+//! Costs: a path is compared with every declared one, about 40.
+
+use fspiop::{ErrorCode, Refusal};
+use http::Method;
+use ledger::AdminOutcome;
+use serde_json::Value;
+
+use crate::answer::Reply;
+use crate::body::Taken;
+use crate::call::Call;
+use crate::hub::BoxFuture;
+use crate::schema::{Content, any_text, some_text};
+use crate::{
+    accounts, caps, catalogue, cluster, dead_letters, document, endpoint_cache, explanations,
+    funds, keys, metrics, monitoring, oracles, participants, parties, rules, settlement_models,
+    snapshots, storage, transactions, waterfall,
+};
+
+/// The resources of every module, with their group in the document.
+pub(crate) const ALL: &[(&str, &[Resource])] = &[
+    ("participants", participants::RESOURCES),
+    ("parties", parties::RESOURCES),
+    ("keys", keys::RESOURCES),
+    ("caps", caps::RESOURCES),
+    ("accounts", accounts::RESOURCES),
+    ("accounts", funds::RESOURCES),
+    ("settlement", settlement_models::RESOURCES),
+    ("oracles", oracles::RESOURCES),
+    ("hub", catalogue::RESOURCES),
+    ("measurement", waterfall::RESOURCES),
+    ("hub", snapshots::RESOURCES),
+    ("delivery", dead_letters::RESOURCES),
+    ("hub", transactions::RESOURCES),
+    ("hub", explanations::RESOURCES),
+    ("hub", endpoint_cache::RESOURCES),
+    ("hub", monitoring::RESOURCES),
+    ("hub", metrics::RESOURCES),
+    ("hub", storage::RESOURCES),
+    ("hub", cluster::RESOURCES),
+    ("hub", rules::RESOURCES),
+    ("hub", document::RESOURCES),
+];
+
+/// Who may use a route. Roles are declared and not checked yet: any bearer of the token has all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Reads what is costly or personal.
+    Viewer,
+    /// Changes something.
+    Operator,
+}
+
+impl Role {
+    /// Its name in the document.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It reads.
+    Question,
+    /// It has something done that is not recorded.
+    Order,
+    /// It is recorded in the log.
+    Change,
+}
+
+/// The description of a parameter.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+    pub(crate) schema: fn() -> Value,
+    /// A good value, as JSON; `None` when a usual request leaves it out.
+    pub(crate) example: Option<&'static str>,
+}
+
+/// A parameter of a path or of a query, and the type that it is read as.
+#[derive(Debug)]
+pub(crate) struct Parameter<T> {
+    pub(crate) about: About,
+    pub(crate) read: fn(&str) -> Result<T, Refusal>,
+}
+
+impl<T> Parameter<T> {
+    pub(crate) const fn new(
+        name: &'static str,
+        text: &'static str,
+        schema: fn() -> Value,
+        read: fn(&str) -> Result<T, Refusal>,
+    ) -> Self {
+        Self { about: About { name, text, schema, example: None }, read }
+    }
+
+    /// The same with a good value, as JSON.
+    pub(crate) const fn example(mut self, example: &'static str) -> Self {
+        self.about.example = Some(example);
+        self
+    }
+}
+
+impl Parameter<String> {
+    /// A parameter that any text is a value of.
+    pub(crate) const fn text(name: &'static str, text: &'static str) -> Self {
+        Self::new(name, text, any_text, |value| Ok(value.to_owned()))
+    }
+
+    /// The same, but not empty.
+    pub(crate) const fn some_text(name: &'static str, text: &'static str) -> Self {
+        Self::new(name, text, some_text, |value| Ok(value.to_owned()))
+    }
+}
+
+/// An answer that is not a refusal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shows {
+    pub(crate) status: u16,
+    pub(crate) text: &'static str,
+    pub(crate) content: Content,
+}
+
+/// A handler.
+pub(crate) type Handler = for<'a> fn(&'a Call<'a>) -> BoxFuture<'a, Reply>;
+
+/// A method on a path; made by [`routes!`].
+#[derive(Clone, Copy)]
+pub(crate) struct Route {
+    /// Its method, `GET`, `POST`, `PUT` or `DELETE`; `HEAD` is answered wherever `GET` is.
+    pub(crate) verb: &'static str,
+    pub(crate) kind: Kind,
+    /// The role that it needs; `None` where no token is needed.
+    pub(crate) role: Option<Role>,
+    /// Its name in the document.
+    pub(crate) id: &'static str,
+    pub(crate) summary: &'static str,
+    /// What a client must know; CommonMark.
+    pub(crate) text: &'static str,
+    pub(crate) query: &'static [&'static About],
+    /// Whether the header `Accept` is demanded.
+    pub(crate) needs_accept: bool,
+    pub(crate) body: Option<Taken>,
+    /// A good body.
+    pub(crate) example: fn() -> Value,
+    /// A parameter of the path, with the example that it has for this method.
+    pub(crate) path_example: Option<(&'static str, &'static str)>,
+    pub(crate) answers: &'static [Shows],
+    /// Outcomes of the kernel that it can end in.
+    pub(crate) outcomes: &'static [AdminOutcome],
+    /// Refusals beside those of [`Self::outcomes`] and those that all routes have.
+    pub(crate) refusals: &'static [(u16, ErrorCode)],
+    pub(crate) handler: Handler,
+}
+
+impl Route {
+    /// Reads something, without a token.
+    pub(crate) const fn read(handler: Handler) -> Self {
+        Self {
+            verb: "",
+            kind: Kind::Question,
+            role: None,
+            id: "",
+            summary: "",
+            text: "",
+            query: &[],
+            needs_accept: false,
+            body: None,
+            example: || Value::Null,
+            path_example: None,
+            answers: &[],
+            outcomes: &[],
+            refusals: &[],
+            handler,
+        }
+    }
+
+    /// Reads what is costly or personal.
+    pub(crate) const fn guarded(handler: Handler) -> Self {
+        Self { role: Some(Role::Viewer), ..Self::read(handler) }
+    }
+
+    /// Has something done that is not recorded.
+    pub(crate) const fn order(handler: Handler) -> Self {
+        Self { kind: Kind::Order, role: Some(Role::Operator), ..Self::read(handler) }
+    }
+
+    /// Changes something by a record of the log.
+    pub(crate) const fn change(handler: Handler) -> Self {
+        Self { kind: Kind::Change, ..Self::order(handler) }
+    }
+}
+
+/// Declares the resources of a module as `RESOURCES`: each path with its parameters, and within it
+/// the routes:
+///
+/// ```text
+/// KIND METHOD name = handler(Body), "summary" { FIELD: value, ... }
+/// ```
+///
+/// The kind is `read`, `guarded`, `order` or `change`, as the constructors of [`Route`] say, the
+/// fields are those of [`Route`]. A handler is an async function of the [`Call`], and of the body
+/// where there is one.
+macro_rules! routes {
+    ($($path:literal $([$($parameter:ident),*])? {
+        $($kind:ident $verb:ident $id:ident = $handler:ident $(($body:ty))?, $summary:literal {
+            $($field:ident: $value:tt),* $(,)?
+        })*
+    })*) => {
+        pub(crate) const RESOURCES: &[$crate::route::Resource] = &[$(
+            $crate::route::Resource::new(
+                $path,
+                &[$($(&$parameter.about),*)?],
+                &[$($crate::route::Route {
+                    verb: stringify!($verb),
+                    id: stringify!($id),
+                    summary: $summary,
+                    body: $crate::route::taken!($($body)?),
+                    $($field: $crate::route::field!($field $value),)*
+                    ..$crate::route::Route::$kind($crate::route::handler!($handler $($body)?))
+                }),*],
+            )
+        ),*];
+    };
+}
+pub(crate) use routes;
+
+macro_rules! taken {
+    () => {
+        None
+    };
+    ($body:ty) => {
+        Some(<$body as $crate::body::Body>::TAKEN)
+    };
+}
+pub(crate) use taken;
+
+macro_rules! handler {
+    ($handler:ident) => {
+        |call| Box::pin($handler(call))
+    };
+    ($handler:ident $body:ty) => {
+        |call| Box::pin(async move { $handler(call, call.body::<$body>()?).await })
+    };
+}
+pub(crate) use handler;
+
+/// The value of a field of [`Route`], as [`routes!`] spells it.
+macro_rules! field {
+    (query [$($parameter:ident),*]) => {
+        &[$(&$parameter.about),*]
+    };
+    (example $example:tt) => {
+        || serde_json::json!($example)
+    };
+    (path_example ($name:literal = $example:literal)) => {
+        Some(($name, $example))
+    };
+    (answers [$($status:literal: $type:ty = $text:literal),* $(,)?]) => {
+        &[$($crate::route::Shows {
+            status: $status,
+            text: $text,
+            content: <$type as $crate::schema::Schema>::CONTENT,
+        }),*]
+    };
+    (outcomes [$($outcome:ident),* $(,)?]) => {
+        &[$(ledger::AdminOutcome::$outcome),*]
+    };
+    (refusals [$($status:literal $code:ident),*]) => {
+        &[$(($status, fspiop::ErrorCode::$code)),*]
+    };
+    ($field:ident $value:tt) => {
+        $value
+    };
+}
+pub(crate) use field;
+
+/// A path with its methods.
+pub(crate) struct Resource {
+    /// With `{name}` for each parameter.
+    pub(crate) path: &'static str,
+    pub(crate) parameters: &'static [&'static About],
+    pub(crate) routes: &'static [Route],
+}
+
+/// A resource that a path names, with the values of the path's parameters, decoded and otherwise
+/// as the client wrote them.
+pub(crate) struct Found {
+    pub(crate) resource: &'static Resource,
+    pub(crate) values: Vec<(&'static str, String)>,
+}
+
+impl Resource {
+    /// Declares a resource; does not compile when a parameter of the path is not described.
+    pub(crate) const fn new(
+        path: &'static str,
+        parameters: &'static [&'static About],
+        routes: &'static [Route],
+    ) -> Self {
+        assert!(describes(path, parameters), "the parameters are not those of the path");
+        Self { path, parameters, routes }
+    }
+
+    /// The resource of a path; of two, the one with fewer parameters. `None` when there is none.
+    pub(crate) fn find(path: &str) -> Option<Found> {
+        let segments = path.strip_prefix('/')?.split('/').take(SEGMENTS_MAX + 1).map(decode);
+        let segments: Vec<String> = segments.collect::<Option<_>>()?;
+        if segments.iter().any(String::is_empty) {
+            return None;
+        }
+        let all = ALL.iter().flat_map(|(_, resources)| *resources);
+        let all = all.filter_map(|resource| resource.found(&segments));
+        all.min_by_key(|found| found.values.len())
+    }
+
+    fn found(&'static self, segments: &[String]) -> Option<Found> {
+        let names = self.path.split('/').skip(1);
+        if names.clone().count() != segments.len() {
+            return None;
+        }
+        let mut values = Vec::new();
+        for (name, segment) in names.zip(segments) {
+            match name.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+                Some(name) => values.push((name, segment.clone())),
+                None if name == segment => (),
+                None => return None,
+            }
+        }
+        Some(Found { resource: self, values })
+    }
+
+    /// The route of a method.
+    pub(crate) fn route(&self, method: &Method) -> Option<&'static Route> {
+        let verb = if *method == Method::HEAD { Method::GET.as_str() } else { method.as_str() };
+        self.routes.iter().find(|route| route.verb == verb)
+    }
+
+    /// The header `Allow`.
+    pub(crate) fn allow(&self) -> String {
+        let names = self.routes.iter().map(|route| match route.verb {
+            "GET" => "GET, HEAD",
+            verb => verb,
+        });
+        names.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Most segments that a known path has.
+const SEGMENTS_MAX: usize = 6;
+
+/// Whether the parameters of a path are these, in this order.
+const fn describes(path: &str, parameters: &[&About]) -> bool {
+    let path = path.as_bytes();
+    let (mut at, mut known) = (0, 0);
+    while at < path.len() {
+        if path[at] == b'{' {
+            if known == parameters.len() {
+                return false;
+            }
+            let name = parameters[known].name.as_bytes();
+            let mut letter = 0;
+            while letter < name.len() {
+                if path[at + 1 + letter] != name[letter] {
+                    return false;
+                }
+                letter += 1;
+            }
+            if path[at + 1 + letter] != b'}' {
+                return false;
+            }
+            known += 1;
+        }
+        at += 1;
+    }
+    known == parameters.len()
+}
+
+/// The value of a query's parameter, the first one of that name.
+pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
+    let mut pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let (_, value) = pairs.find(|(key, _)| *key == name)?;
+    decode(&value.replace('+', " "))
+}
+
+/// Undoes percent-encoding; `None` when what comes out is not UTF-8 or an escape is incomplete.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'%' => hexadecimal(bytes.next()?)? << 4 | hexadecimal(bytes.next()?)?,
+            byte => byte,
+        });
+    }
+    String::from_utf8(out).ok()
+}
+
+fn hexadecimal(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_apart_and_decoded() {
+        for (path, expected) in [
+            ("/participants", Some("/participants")),
+            ("/participants/", None),
+            ("/participants/limits", Some("/participants/limits")),
+            ("/participants/a%20b/accounts/7", Some("/participants/{name}/accounts/{id} a b 7")),
+            ("/participants/a%2Fb/accounts/7", Some("/participants/{name}/accounts/{id} a/b 7")),
+            ("/participants/%ff/accounts/7", None),
+            ("/participants/%2/accounts/7", None),
+            ("/participants/a/accounts/7/transfers/t/more", None),
+            ("/participants/a/b/c/d/e/f/g/h", None),
+            ("/Participants", None),
+            ("/", None),
+            ("*", None),
+        ] {
+            let found = Resource::find(path).map(|found| {
+                let values = found.values.iter().map(|(_, value)| format!(" {value}"));
+                format!("{}{}", found.resource.path, values.collect::<String>())
+            });
+            assert_eq!(found.as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_found_by_name() {
+        for (query, expected) in [
+            ("", None),
+            ("type", Some("")),
+            ("type=a%26b+c", Some("a&b c")),
+            ("kind=x&type=y&type=z", Some("y")),
+            ("type=%", None),
+        ] {
+            assert_eq!(parameter(query, "type").as_deref(), expected, "{query}");
+        }
+    }
+}

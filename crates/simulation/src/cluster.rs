@@ -31,10 +31,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ledger::{Change, Digest, FspName, Genesis, Notice, Outcome, Stamp};
-use ports::{Arrival, Log};
+use ports::{Arrival, Clock, Log};
 use record::frame::LogIdentity;
 use sequencer::Founding;
 
+use crate::io::{Act, Host, Parcel};
 use crate::operator::Operator;
 use crate::plan::{Plan, SECOND};
 use crate::random::{Random, mix, spread16};
@@ -44,9 +45,9 @@ use ::node::outbox::{Outbox, RECORD_PATIENCE};
 use brokers::{Again, BROKERS, Brokers};
 use delivery::AttemptResult;
 use journal::MemoryDisk;
-use node::{Host, Post, Said, SimClock, Unsent, Up, open_copy};
+use node::{Said, SimClock, Unsent, Up, open_copy};
 use people::key_of;
-use proof::Proof;
+use proof::{Life, Proof};
 
 const NODES: usize = 3;
 /// How long a message may take to be acknowledged before it is given up.
@@ -471,32 +472,40 @@ impl World {
         self.go_on_leaving(at);
     }
 
-    /// The I/O thread of a node acts; what follows from it is on its way.
-    fn io(&mut self, at: usize, act: impl FnOnce(&mut Outbox<Request, Notice>, &mut Host<'_>)) {
-        let Machine { up, clock, lives: life, .. } = &mut self.machines[at];
+    /// The I/O thread of a node works; what follows from it is on its way.
+    fn io(&mut self, at: usize, work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>)) {
+        let Machine { up, clock, .. } = &mut self.machines[at];
         let up = up.as_mut().expect("events of the dead are dropped");
-        let Post { replies, attempts, retry_at, records, submitted } =
-            up.io(clock, &mut self.proof, act);
-        let life = *life;
-        for (request, outcome) in replies {
-            if let Some(outcome) = outcome {
-                self.proof.answered(request, outcome);
+        let (now, life) = (clock.now(), up.life);
+        for act in up.work(now, &mut self.proof, work) {
+            self.follow((at, life), now.monotonic_us, act);
+        }
+    }
+
+    fn follow(&mut self, (at, life): (usize, Life), now_us: u64, act: Act) {
+        match act {
+            Act::Answer(request, _, outcome) => {
+                if let Some(outcome) = outcome {
+                    self.proof.answered(request, outcome);
+                }
+                let wait = self.net();
+                self.after(wait, Event::Answer(request, outcome));
             }
-            let wait = self.net();
-            self.after(wait, Event::Answer(request, outcome));
-        }
-        for notice in attempts {
-            let wait = self.net();
-            self.after(wait, Event::Receive(at, life, Box::new(notice)));
-        }
-        if let Some(due) = retry_at {
-            self.mail_soon(at, due.saturating_sub(self.now).max(1_000));
-        }
-        if records {
-            self.after(RECORD_PATIENCE.as_micros() as u64, Event::Record(at, life));
-        }
-        if submitted {
-            self.turn_soon(at, 1);
+            Act::Owe(notice) => self.proof.is_owed(&notice, now_us),
+            Act::Attempt(attempt) => {
+                let parcel = attempt.message.expect("a lane keeps its messages");
+                self.proof.attempt(&parcel.notice, life, now_us);
+                let wait = self.net();
+                self.after(wait, Event::Receive(at, life.1, Box::new(parcel.notice)));
+            }
+            Act::Record => {
+                let wait = RECORD_PATIENCE.as_micros() as u64;
+                self.after(wait, Event::Record(at, life.1));
+            }
+            Act::Retry(due) => self.mail_soon(at, due.0.saturating_sub(self.now).max(1_000)),
+            Act::Submit(_) => self.turn_soon(at, 1),
+            // Whatever the thread does, it flushes in the end.
+            Act::Flush | Act::End(_) => {}
         }
     }
 
@@ -510,13 +519,13 @@ impl World {
         }
         machine.is_leaving = true;
         self.tally.leaves += 1;
-        self.up(at).outbox.stop();
+        self.up(at).io.outbox.stop();
         self.mail_soon(at, 1);
     }
 
     fn go_on_leaving(&mut self, at: usize) {
         let Machine { is_leaving, is_told, .. } = self.machines[at];
-        if !is_leaving || is_told || 0 < self.up(at).outbox.attempts() {
+        if !is_leaving || is_told || 0 < self.up(at).io.outbox.attempts() {
             return;
         }
         self.machines[at].is_told = true;

@@ -8,9 +8,7 @@ use std::time::Duration;
 use journal::FileLog;
 use ledger::{Command, Position, Stamp};
 use node::stages::WatchedLog;
-use node::{
-    Attached, Directory, Handle, InboxLimits, Mailbox, Standalone, Submission, Ticket, Turn,
-};
+use node::{Attached, Directory, InboxLimits, Mailbox, Standalone, Submission, Ticket, Turn};
 use ports::{Clock, Log, Now, RecordReader};
 use sequencer::{CommitError, Committed, Durability, Sequencer};
 use snapshots::{Aside, SnapshotFile};
@@ -19,6 +17,7 @@ use crate::archive::HubDisk;
 use crate::desk::Desk;
 use crate::edge::Edge;
 use crate::event::HubEvent;
+use crate::io::Io;
 use crate::pace::Pace;
 use crate::plan::SECOND;
 use crate::script::Request;
@@ -56,7 +55,6 @@ pub(crate) struct Hub {
     pub(crate) life: u32,
     pub(crate) born_us: u64,
     pub(crate) node: Standalone<FileLog<HubDisk>, HubClock, Request>,
-    pub(crate) handle: Handle<Request>,
     clock: HubClock,
     /// A state to be stored as a snapshot.
     pub(crate) aside: Option<Aside>,
@@ -86,14 +84,16 @@ impl Hub {
         let mut node = Standalone::new(sequencer, beside, (mailboxes, limits));
         node.resume();
         let handle = node.handle();
-        let edge = |(number, thread)| Edge::new(desk, number, thread);
-        let edges = (0..).zip(threads).map(edge).collect();
+        let edge = |(number, (mailbox, rung))| {
+            let policy = (desk.plan.policy.clone(), desk.random.next());
+            Edge::new(Io::new(handle.clone(), (number, mailbox), policy), rung)
+        };
+        let edges = threads.into_iter().enumerate().map(edge).collect();
         let (aside, stored, awake, sleeps, full_until) = (None, None, true, 0, 0);
         let mut hub = Self {
             life,
             born_us,
             node,
-            handle,
             clock,
             aside,
             stored,
@@ -114,7 +114,7 @@ impl Hub {
         let attached = Attached { ticket: Ticket::None, message: None };
         let genesis = Submission::without_payload(genesis, Durability::Synced, attached);
         let mut genesis = vec![genesis.expect("a genesis fits a record")];
-        self.handle.submit(&mut genesis).expect("an empty inbox has room");
+        self.node.handle().submit(&mut genesis).expect("an empty inbox has room");
     }
 
     pub(crate) fn sequencer(&self) -> &HubSequencer {
@@ -154,7 +154,7 @@ impl Hub {
             observe(desk, witness, (sequencer, committed, batch));
             for (submission, position) in batch.iter().zip(committed.first.0..) {
                 if let Ticket::Waiter { mailbox, waiter } = submission.attached.ticket {
-                    edges[mailbox].note_decided(waiter, position);
+                    edges[mailbox].io.note_decided(waiter, position);
                 }
             }
         });

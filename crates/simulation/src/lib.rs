@@ -52,6 +52,7 @@ mod event;
 mod examiner;
 mod faults;
 mod hub;
+mod io;
 mod model;
 mod operator;
 mod pace;

@@ -24,7 +24,6 @@ use crate::Options;
 use crate::archive::{Archiver, HubDisk};
 use crate::clerk::Clerk;
 use crate::desk::{Desk, Manners};
-use crate::edge::Edge;
 use crate::event::{Event, HubEvent};
 use crate::examiner::Examiner;
 use crate::faults::Fuses;
@@ -559,7 +558,8 @@ impl World {
             let mut owed: Vec<_> = state.notices_owed().map(|notice| notice.id).collect();
             owed.sort_unstable();
             owed.truncate(5);
-            let lanes: Vec<_> = hub.edges.iter().flat_map(Edge::lane_states).collect();
+            let lanes: Vec<_> =
+                hub.edges.iter().flat_map(|edge| edge.io.outbox.delivery().lane_states()).collect();
             format!(
                 "{} in flight, {} owed from {owed:?}, idle {}, lanes {lanes:?}",
                 state.transfers_in_flight(),

@@ -1,26 +1,24 @@
 //! One node: the sequencer's thread and the outbox of one I/O thread as they ship, driven turn by
 //! turn.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use delivery::{Attempt, Moment, Policy};
+use delivery::Policy;
 use journal::{CopyLog, FileLog, MemoryDisk, Options};
-use ledger::{Command, Notice, Outcome, ParticipantIndex, Stamp};
-use node::outbox::{Outbox, OutboxHost};
+use ledger::{ParticipantIndex, Stamp};
+use node::outbox::Outbox;
 use node::stages::{Stages, WatchedLog};
-use node::{
-    Arrivals, Attached, Directory, Driven, Event, Handle, Hooks, InboxLimits, Mailbox, Refused,
-    Submission, Ticket,
-};
-use ports::{Clock, Log, Net, Now, Topic};
+use node::{Arrivals, Directory, Driven, Event, Hooks, InboxLimits, Mailbox};
+use ports::{Clock, Log, Now, Topic};
 use record::bundle::{Bundle, BundleHeader};
 use record::frame::LogIdentity;
-use sequencer::{Durability, LastMessage, Name, Quarantine, Replica, Sequencer};
+use sequencer::{LastMessage, Name, Quarantine, Replica, Sequencer};
 
 use super::brokers::Entry as Stored;
 use super::proof::{Life, Proof};
+use crate::io::{Act, Host, Io, Parcel};
 use crate::plan::EPOCH_US;
 use crate::script::Request;
 
@@ -94,9 +92,7 @@ pub(crate) struct Up {
     pub(crate) arrivals: Arrivals<Request>,
     said: Arc<Mutex<Vec<Said>>>,
     mailbox: Arc<Mailbox<Request>>,
-    pub(crate) outbox: Outbox<Request, Notice>,
-    waiters: BTreeMap<u32, Request>,
-    next_waiter: u32,
+    pub(crate) io: Io,
     /// Lanes that were taken, and not yet while there was a lease: one that stood still may hear
     /// late of a lane that is another's by now.
     unconfirmed: BTreeSet<ParticipantIndex>,
@@ -104,71 +100,6 @@ pub(crate) struct Up {
     pub(crate) fetched: usize,
     pub(crate) unsent: VecDeque<Unsent>,
     pub(crate) sent: u64,
-}
-
-/// What an I/O thread has for others after it has worked.
-#[derive(Default)]
-pub(crate) struct Post {
-    pub(crate) replies: Vec<(Request, Option<Outcome>)>,
-    pub(crate) attempts: Vec<Notice>,
-    /// When it wants to look again.
-    pub(crate) retry_at: Option<u64>,
-    /// Finished deliveries wait to be recorded.
-    pub(crate) records: bool,
-    /// The sequencer has work.
-    pub(crate) submitted: bool,
-}
-
-/// The I/O thread as the outbox sees it.
-pub(crate) struct Host<'a> {
-    now: Now,
-    life: Life,
-    handle: Handle<Request>,
-    waiters: &'a mut BTreeMap<u32, Request>,
-    proof: &'a mut Proof,
-    post: Post,
-}
-
-impl Net for Host<'_> {
-    type Attempt = Attempt<Notice>;
-
-    fn send(&mut self, attempt: Attempt<Notice>) {
-        let notice = attempt.message.expect("a notice without bytes is never dropped");
-        self.proof.attempt(&notice, self.life, self.now.monotonic_us);
-        self.post.attempts.push(notice);
-    }
-}
-
-impl OutboxHost<Request, Notice> for Host<'_> {
-    fn now(&self) -> Now {
-        self.now
-    }
-
-    fn submit(&mut self, submissions: &mut Vec<Submission<Request>>) -> Result<(), Refused> {
-        self.post.submitted = true;
-        self.handle.submit(submissions)
-    }
-
-    fn answer(&mut self, waiter: u32, reply: Result<Outcome, Refused>) {
-        let request = self.waiters.remove(&waiter).expect("a request is answered once");
-        self.post.replies.push((request, reply.ok()));
-    }
-
-    fn parcel(&mut self, notice: Notice, _message: Option<Arc<Request>>) -> (Notice, u32) {
-        self.proof.is_owed(&notice, self.now.monotonic_us);
-        (notice, 0)
-    }
-
-    /// Whatever the thread does, it flushes in the end.
-    fn flush_soon(&mut self) {}
-
-    fn record_later(&mut self) {
-        self.post.records = true;
-    }
-
-    fn retry_at(&mut self, due: Moment) {
-        self.post.retry_at = Some(due.0);
-    }
 }
 
 pub(crate) fn open_copy(disk: &MemoryDisk, identity: LogIdentity) -> Option<Copy> {
@@ -230,17 +161,16 @@ impl Up {
         let beside = (clock, Directory::default());
         let driven = Driven::new(replica, next as i64, beside, of_io, hooks, connect);
         let driven = driven.expect("nothing is started that could fail");
-        let first_lease_us = driven.handle().first_lease_us();
-        let of_thread = (0, Arc::clone(&mailbox));
+        // The log is not read for a message: each lane keeps all of its own.
+        let policy = Policy { bytes_max: u64::MAX, ..policy };
+        let io = Io::new(driven.handle(), (0, Arc::clone(&mailbox)), (policy, seed));
         Self {
             life,
             driven,
             arrivals: arrivals.expect("it was connected"),
             said,
             mailbox,
-            outbox: Outbox::new(of_thread, first_lease_us, (policy, seed)),
-            waiters: BTreeMap::new(),
-            next_waiter: 0,
+            io,
             unconfirmed: BTreeSet::new(),
             fetched: next,
             unsent: VecDeque::new(),
@@ -252,53 +182,36 @@ impl Up {
         std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A request comes in.
-    pub(crate) fn request(&mut self, request: Request, command: Command) {
-        let record = sequencer::encode(&command, Some(&request.payload()));
-        let waiter = self.next_waiter;
-        self.next_waiter += 1;
-        self.waiters.insert(waiter, request);
-        let ticket = Ticket::Waiter { mailbox: 0, waiter };
-        self.outbox.submit(Submission {
-            command,
-            record: record.expect("a request fits a record"),
-            durability: Durability::Synced,
-            attached: Attached { ticket, message: Some(Arc::new(request)) },
-        });
-    }
-
-    /// The I/O thread reads its mail, acts, and hands over what it has gathered.
-    pub(crate) fn io(
+    /// The I/O thread reads its mail, works, and hands over what it has gathered.
+    pub(crate) fn work(
         &mut self,
-        clock: &SimClock,
+        now: Now,
         proof: &mut Proof,
-        act: impl FnOnce(&mut Outbox<Request, Notice>, &mut Host<'_>),
-    ) -> Post {
-        let now = clock.now();
-        let (handle, post) = (self.driven.handle(), Post::default());
-        let mut host =
-            Host { now, life: self.life, handle, waiters: &mut self.waiters, proof, post };
-        let mut events = Vec::new();
-        self.mailbox.take(&mut events);
-        for event in events {
-            match &event {
-                Event::Left(lanes) => self.unconfirmed.retain(|lane| !lanes.contains(lane)),
-                Event::Taken(lanes) => self.unconfirmed.extend(lanes),
-                _ => {}
+        work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>),
+    ) -> Vec<Act> {
+        let Self { life, mailbox, io, unconfirmed, .. } = self;
+        io.work(now, |outbox, host| {
+            let mut events = Vec::new();
+            mailbox.take(&mut events);
+            for event in events {
+                match &event {
+                    Event::Left(lanes) => unconfirmed.retain(|lane| !lanes.contains(lane)),
+                    Event::Taken(lanes) => unconfirmed.extend(lanes),
+                    _ => {}
+                }
+                outbox.handle(event, host);
             }
-            self.outbox.handle(event, &mut host);
-        }
-        if self.outbox.may_send(now) {
-            let taken = std::mem::take(&mut self.unconfirmed);
-            taken.into_iter().for_each(|lane| host.proof.taken(lane.0, self.life));
-        }
-        act(&mut self.outbox, &mut host);
-        self.outbox.flush(&mut host);
-        host.post
+            if outbox.may_send(now) {
+                let taken = std::mem::take(unconfirmed);
+                taken.into_iter().for_each(|lane| proof.taken(lane.0, *life));
+            }
+            work(outbox, host);
+            outbox.flush(host);
+        })
     }
 
     /// Whether nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
-        self.outbox.is_idle() && self.outbox.attempts() == 0 && self.waiters.is_empty()
+        self.io.is_idle() && self.io.outbox.attempts() == 0
     }
 }

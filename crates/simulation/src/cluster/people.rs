@@ -45,7 +45,7 @@ impl World {
             What::Change(number) => administer(&self.changes[number as usize]),
             What::Ask { .. } | What::Stray(_) => return,
         };
-        self.up(at).request(request, command);
+        self.up(at).io.request(request, command);
         self.mail_soon(at, 1);
     }
 

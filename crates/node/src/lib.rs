@@ -34,10 +34,10 @@ mod view;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use ledger::{Counters, Outcome, Position, Stamp, State, TransferId};
+use ledger::{Command, Counters, Outcome, Position, Stamp, State, TransferId};
 use ports::{PartyRow, RecordReader, StoreError};
 use record::frame::Tail;
-use sequencer::{ColdCounts, Counts};
+use sequencer::{ColdCounts, Counts, Durability};
 
 pub use clock::SystemClock;
 pub use directory::Directory;
@@ -64,6 +64,17 @@ pub struct Attached<M> {
     pub ticket: Ticket,
     /// The message, for notices made from it.
     pub message: Option<Arc<M>>,
+}
+
+/// A command of the node's own: no one waits for its outcome.
+///
+/// # Panics
+/// When it does not fit a record.
+#[must_use]
+pub fn unattended<M>(command: Command) -> Submission<M> {
+    let attached = Attached { ticket: Ticket::None, message: None };
+    let submission = Submission::without_payload(command, Durability::Synced, attached);
+    submission.expect("a command of the node's own is short")
 }
 
 /// A call with the outcome, from the sequencer's thread; it must not block.

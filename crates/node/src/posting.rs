@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use ledger::{Command, FspName, NoticeId, Outcome, ParticipantIndex, Position, State};
 use ports::Log;
-use sequencer::Sequencer;
+use sequencer::{Committed, Sequencer};
 
 use crate::inbox::Refused;
 use crate::mailbox::Event;
@@ -73,7 +73,27 @@ impl<M> Posting<M> {
         }
     }
 
-    pub(crate) fn note_deliveries(&mut self, first: Position, batch: &[Submission<M>]) {
+    /// Everything that follows from a batch of this node's own submissions. Durable ends of
+    /// deliveries come before the notices: one of them may be the same notice, owed again.
+    pub(crate) fn release<L: Log>(
+        &mut self,
+        sequencer: &Sequencer<WatchedLog<L>>,
+        committed: &Committed,
+        batch: &mut Vec<Submission<M>>,
+        serves: Serves<'_>,
+    ) {
+        self.note_deliveries(committed.first, batch);
+        self.post_recorded(committed.durable);
+        let message = |source: Position| {
+            let at = source.0.checked_sub(committed.first.0)?;
+            batch.get(at as usize)?.attached.message.clone()
+        };
+        let commands = batch.iter().map(|one| &one.command);
+        self.announce(sequencer, committed.first, commands, (&message, serves));
+        self.reply(batch, sequencer.outcomes());
+    }
+
+    fn note_deliveries(&mut self, first: Position, batch: &[Submission<M>]) {
         for (at, submission) in batch.iter().enumerate() {
             if let Ticket::Deliveries { mailbox } = submission.attached.ticket {
                 let position = Position(first.0 + at as u64);
@@ -90,7 +110,7 @@ impl<M> Posting<M> {
         }
     }
 
-    pub(crate) fn reply(&mut self, batch: &mut Vec<Submission<M>>, outcomes: &[Outcome]) {
+    fn reply(&mut self, batch: &mut Vec<Submission<M>>, outcomes: &[Outcome]) {
         for (submission, outcome) in batch.drain(..).zip(outcomes) {
             match submission.attached.ticket {
                 Ticket::None | Ticket::Deliveries { .. } => {}

@@ -39,8 +39,8 @@ use record::bundle::{Bundle, BundleError};
 use record::frame::{LogIdentity, Payload, Record, Records};
 use record::message::{self, Message};
 use sequencer::{
-    Committed, Delivered, Durability, HEARTBEAT_US, LAST_WORD, LEASE_US, Lanes, Member, Passed,
-    Replica, SESSION_US,
+    Committed, Delivered, HEARTBEAT_US, LAST_WORD, LEASE_US, Lanes, Member, Passed, Replica,
+    SESSION_US,
 };
 
 use crate::comparing::Comparing;
@@ -50,7 +50,7 @@ use crate::mailbox::{Event, Mailbox};
 use crate::posting::{Posting, finished_notices};
 use crate::run::{Closing, Node, share};
 use crate::stages::WatchedLog;
-use crate::{Attached, Handle, Shared, Sharing, Submission, Ticket};
+use crate::{Handle, Shared, Sharing, Submission, unattended};
 
 /// Bundles under way; the next one gathers until one of them has come back.
 const DEPTH: usize = 2;
@@ -170,92 +170,6 @@ pub struct Takeover {
     pub gone: Vec<String>,
 }
 
-/// A node of several, to be given a thread ([`Driven::start`]) or driven turn by turn.
-pub struct Driven<L, C, M, T> {
-    runner: Runner<L, C, M, T>,
-    /// Hears when the node is there; it is cut off when it will never be.
-    ready: Receiver<()>,
-}
-
-impl<L, C, M, T> Driven<L, C, M, T>
-where
-    L: Log + Send + 'static,
-    C: Clock + Send + 'static,
-    M: Send + Sync + 'static,
-    T: Topic + 'static,
-{
-    /// Gives the node the sequencer's thread. The receiver hears when it is there; it is cut off
-    /// when it will never be.
-    ///
-    /// # Errors
-    /// When the thread cannot be started.
-    pub fn start(self) -> std::io::Result<(Node<M>, Receiver<()>)> {
-        let handle = self.handle();
-        let Self { mut runner, ready } = self;
-        runner.comparing = Comparing::beside()?;
-        let run = move || {
-            let _closing = Closing(Arc::clone(&runner.shared));
-            while runner.go_on(runner.patience()) {}
-        };
-        let thread = std::thread::Builder::new().name("sequencer".into()).spawn(run)?;
-        Ok((Node::of(handle, thread), ready))
-    }
-}
-
-impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
-    /// A node over a topic, whose next message is at `offset`. `connect` starts whatever feeds the
-    /// arrivals.
-    ///
-    /// # Errors
-    /// When the topic cannot be started.
-    pub fn new(
-        replica: Replica<WatchedLog<L>>,
-        offset: i64,
-        (clock, directory): (C, Directory),
-        (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
-        hooks: Hooks<M>,
-        connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
-    ) -> Result<Self, String> {
-        let sharing = (limits, Sharing::Shared);
-        let shared = share(replica.sequencer(), directory, mailboxes, sharing);
-        let topic = connect(Arrivals(Arc::clone(&shared)))?;
-        let (heard, ready) = sync_channel(1);
-        let mut runner = Runner::new((replica, topic, clock), offset, shared, (hooks, heard));
-        runner.begin();
-        Ok(Self { runner, ready })
-    }
-
-    /// Takes what waits, and does what follows. False once the node has ended.
-    pub fn turn(&mut self) -> bool {
-        self.runner.go_on(Duration::ZERO)
-    }
-
-    /// After how long at the latest the next turn is due, whatever comes.
-    pub fn patience(&self) -> Duration {
-        self.runner.patience()
-    }
-
-    /// Access as for other threads.
-    pub fn handle(&self) -> Handle<M> {
-        Handle { shared: Arc::clone(&self.runner.shared) }
-    }
-
-    /// Tells the node to leave: it ends within some turns.
-    pub fn close(&self) {
-        self.runner.shared.inbox.close();
-    }
-
-    /// What the node has of the log.
-    pub const fn replica(&self) -> &Replica<WatchedLog<L>> {
-        &self.runner.replica
-    }
-
-    /// Whether the node is one of several.
-    pub fn is_there(&self) -> bool {
-        self.runner.phase == Phase::There
-    }
-}
-
 /// How far a node has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -299,7 +213,8 @@ struct Ends {
     asked_us: u64,
 }
 
-struct Runner<L, C, M, T> {
+/// A node of several, to be given a thread ([`Driven::start`]) or driven turn by turn.
+pub struct Driven<L, C, M, T> {
     replica: Replica<WatchedLog<L>>,
     topic: T,
     clock: C,
@@ -334,15 +249,53 @@ struct Runner<L, C, M, T> {
     farewell_us: Option<u64>,
 }
 
-impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
-    fn new(
-        (replica, topic, clock): (Replica<WatchedLog<L>>, T, C),
+impl<L, C, M, T> Driven<L, C, M, T>
+where
+    L: Log + Send + 'static,
+    C: Clock + Send + 'static,
+    M: Send + Sync + 'static,
+    T: Topic + 'static,
+{
+    /// Gives the node the sequencer's thread. The receiver hears when it is there; it is cut off
+    /// when it will never be.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn start(mut self) -> std::io::Result<(Node<M>, Receiver<()>)> {
+        let handle = self.handle();
+        let (heard, ready) = sync_channel(1);
+        self.ready = Some(heard);
+        self.comparing = Comparing::beside()?;
+        let run = move || {
+            let _closing = Closing(Arc::clone(&self.shared));
+            while self.go_on(self.patience()) {}
+        };
+        let thread = std::thread::Builder::new().name("sequencer".into()).spawn(run)?;
+        Ok((Node::of(handle, thread), ready))
+    }
+}
+
+impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
+    /// A node over a topic, whose next message is at `offset`. `connect` starts whatever feeds the
+    /// arrivals.
+    ///
+    /// # Errors
+    /// When the topic cannot be started.
+    pub fn new(
+        replica: Replica<WatchedLog<L>>,
         offset: i64,
-        shared: Arc<Shared<M>>,
-        (hooks, ready): (Hooks<M>, SyncSender<()>),
-    ) -> Self {
+        (clock, directory): (C, Directory),
+        (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
+        hooks: Hooks<M>,
+        connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
+    ) -> Result<Self, String> {
+        let sharing = (limits, Sharing::Shared);
+        let shared = share(replica.sequencer(), directory, mailboxes, sharing);
+        let mut topic = connect(Arrivals(Arc::clone(&shared)))?;
+        // How much there is to catch up with.
+        topic.ask_end(0);
         let now = clock.now();
-        Self {
+        Ok(Self {
             replica,
             topic,
             clock,
@@ -350,7 +303,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             shared,
             hooks,
             phase: Phase::CatchingUp { until: None },
-            ready: Some(ready),
+            ready: None,
             lanes: Lanes::default(),
             taken: Taken::default(),
             under_way: VecDeque::new(),
@@ -370,12 +323,37 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             published_us: 0,
             published_there: 0,
             farewell_us: None,
-        }
+        })
     }
 
-    /// Asks how much there is to catch up with.
-    fn begin(&mut self) {
-        self.topic.ask_end(0);
+    /// Takes what waits, and does what follows. False once the node has ended.
+    pub fn turn(&mut self) -> bool {
+        self.go_on(Duration::ZERO)
+    }
+
+    /// After how long at the latest the next turn is due, whatever comes.
+    pub fn patience(&self) -> Duration {
+        Duration::from_micros(self.patience_us())
+    }
+
+    /// Access as for other threads.
+    pub fn handle(&self) -> Handle<M> {
+        Handle { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Tells the node to leave: it ends within some turns.
+    pub fn close(&self) {
+        self.shared.inbox.close();
+    }
+
+    /// What the node has of the log.
+    pub const fn replica(&self) -> &Replica<WatchedLog<L>> {
+        &self.replica
+    }
+
+    /// Whether the node is one of several.
+    pub fn is_there(&self) -> bool {
+        self.phase == Phase::There
     }
 
     /// One turn, after sleeping until there is something to do, or for `patience`. False when this
@@ -383,7 +361,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     fn go_on(&mut self, patience: Duration) -> bool {
         let room = self.phase == Phase::There && self.may_send(self.clock.now());
         let is_open = self.shared.inbox.take_with_arrivals(&mut self.taken, room, patience);
-        if let Err(reason) = self.turn() {
+        if let Err(reason) = self.work() {
             self.give_up(&reason);
             return false;
         }
@@ -408,7 +386,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         is_leaving && now_us <= until
     }
 
-    fn turn(&mut self) -> Result<(), String> {
+    fn work(&mut self) -> Result<(), String> {
         while let Some(arrival) = self.taken.arrivals.pop_front() {
             self.arrive(arrival)?;
         }
@@ -624,15 +602,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             return posting.announce(sequencer, first, commands, (&message, &serves));
         };
         taken_ns.into_iter().for_each(|taken| posting.mark(sequencer, taken, &batch));
-        posting.note_deliveries(first, &batch);
-        posting.post_recorded(committed.durable);
-        let message = |source: Position| {
-            let at = source.0.checked_sub(first.0)?;
-            batch.get(at as usize)?.attached.message.clone()
-        };
-        let commands = replica.commands().iter();
-        posting.announce(sequencer, first, commands, (&message, &serves));
-        posting.reply(&mut batch, sequencer.outcomes());
+        posting.release(sequencer, committed, &mut batch, &serves);
         self.come_home();
         self.prolong(proposed_us);
     }
@@ -852,10 +822,6 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         Some(wait.max(pause))
     }
 
-    fn patience(&self) -> Duration {
-        Duration::from_micros(self.patience_us())
-    }
-
     fn patience_us(&self) -> u64 {
         if self.phase != Phase::There {
             return SLEEP_MAX_US;
@@ -1051,11 +1017,4 @@ fn message_in<M>(
         Payload::Stored(payload) => decode(payload).map(Arc::new),
         Payload::None | Payload::Erased => None,
     }
-}
-
-/// A command of the node's own, whose outcome nobody waits for.
-fn unattended<M>(command: Command) -> Submission<M> {
-    let attached = Attached { ticket: Ticket::None, message: None };
-    let submission = Submission::without_payload(command, Durability::Synced, attached);
-    submission.expect("what a node says by itself is short")
 }

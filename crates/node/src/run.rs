@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::{Command, Position};
+use ledger::Command;
 use ports::{Clock, Log, Now};
-use sequencer::{CommitError, Committed, Durability, Sequencer};
+use sequencer::{CommitError, Committed, Sequencer};
 
 use crate::directory::Directory;
 use crate::inbox::{Inbox, InboxLimits, Question, Refused};
@@ -18,7 +18,7 @@ use crate::published::Published;
 use crate::reading::Reading;
 use crate::stages::WatchedLog;
 use crate::view::View;
-use crate::{Attached, Handle, Shared, Sharing, Status, Submission, Tally, Ticket};
+use crate::{Handle, Shared, Sharing, Status, Submission, Tally, unattended};
 
 /// Longest sleep towards a deadline: a bound on how late a clock that was set is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -318,9 +318,7 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
         let now = self.clock.now();
         let due = self.sequencer.wait_us(now) == Some(0) && !self.withholds_ticks();
         if due && self.waiting.is_empty() && self.no_tick_before <= now.monotonic_us {
-            let attached = Attached { ticket: Ticket::None, message: None };
-            let tick = Submission::without_payload(Command::Tick, Durability::Synced, attached);
-            self.waiting.push_back(tick.expect("a tick has no fields"));
+            self.waiting.push_back(unattended(Command::Tick));
         }
     }
 
@@ -343,7 +341,9 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
                     .for_each(|taken| self.posting.mark(&self.sequencer, taken, &self.batch));
                 let last = self.sequencer.state().position().0;
                 self.shared.tally.committed.store(last, Ordering::Release);
-                self.release(&committed);
+                let Self { sequencer, posting, batch, .. } = self;
+                posting.release(sequencer, &committed, batch, &|_| true);
+                posting.post();
                 self.publish_due(now);
                 Ok(Turn::Decided)
             }
@@ -359,22 +359,6 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
                 Err(error)
             }
         }
-    }
-
-    /// Everything that follows from a committed batch, posted at once. A recorded delivery is
-    /// told before the notices: one of them may be the same notice, owed again.
-    fn release(&mut self, committed: &Committed) {
-        let Self { sequencer, posting, batch, .. } = self;
-        posting.note_deliveries(committed.first, batch);
-        posting.post_recorded(committed.durable);
-        let message = |source: Position| {
-            let at = source.0.checked_sub(committed.first.0)?;
-            batch.get(at as usize)?.attached.message.clone()
-        };
-        let commands = batch.iter().map(|one| &one.command);
-        posting.announce(sequencer, committed.first, commands, (&message, &|_| true));
-        posting.reply(batch, sequencer.outcomes());
-        posting.post();
     }
 
     /// The log's tail is unknown: refuses everything and reports why.

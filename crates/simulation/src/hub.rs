@@ -8,9 +8,9 @@ use std::time::Duration;
 use journal::FileLog;
 use ledger::{Command, Position, Stamp};
 use node::stages::WatchedLog;
-use node::{Attached, Directory, InboxLimits, Mailbox, Standalone, Submission, Ticket, Turn};
+use node::{Directory, InboxLimits, Mailbox, Standalone, Submission, Ticket, Turn};
 use ports::{Clock, Log, Now, RecordReader};
-use sequencer::{CommitError, Committed, Durability, Sequencer};
+use sequencer::{CommitError, Committed, Sequencer};
 use snapshots::{Aside, SnapshotFile};
 
 use crate::archive::HubDisk;
@@ -111,9 +111,7 @@ impl Hub {
 
     /// The log is empty: its first record.
     pub(crate) fn begin_log(&mut self, genesis: Command) {
-        let attached = Attached { ticket: Ticket::None, message: None };
-        let genesis = Submission::without_payload(genesis, Durability::Synced, attached);
-        let mut genesis = vec![genesis.expect("a genesis fits a record")];
+        let mut genesis = vec![node::unattended(genesis)];
         self.node.handle().submit(&mut genesis).expect("an empty inbox has room");
     }
 

@@ -10,12 +10,10 @@ use alloc::vec::Vec;
 
 use crate::field::Inconsistent;
 use crate::field::{numbered, stored};
-use crate::ids::{AccountId, ParticipantIndex, Stamp};
+use crate::ids::{ACCOUNTS_MAX, AccountId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
 use crate::trail::Trail;
 
-/// Accounts the books can hold.
-pub const ACCOUNTS_MAX: usize = 200_000;
 
 numbered! {
     /// What an account is for.

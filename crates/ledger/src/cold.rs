@@ -10,27 +10,12 @@
 //! counts and the state hash are the same wherever it is, as long as the store gives back what it
 //! was given. The proof is a property test (`tests/properties.rs`).
 //!
-//! Costs: a digest of at most 165 bytes for a row that leaves or comes back; no allocation.
+//! Costs: a digest for a row that leaves or comes back ([`crate::evicted`]).
 
-use crate::field::{FixedBuffer, Row, stored};
+use crate::evicted::Cold;
 use crate::ids::{Position, Stamp, TransferId};
 use crate::state::State;
 use crate::transfers::{Ended, Found};
-
-/// Longest stored form of a row whose digest is added up: those of transfers and notices.
-const ROW_BYTES_MAX: usize = 256;
-
-stored! {
-    /// What the kernel knows of the rows that live elsewhere: enough to tell whether it is the same
-    /// as another one's, wherever rows happen to live. Part of a snapshot of the state.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Cold {
-        /// How many there are.
-        pub rows: u64,
-        /// The sum of their digests, in four lanes.
-        pub sum: [u64; 4],
-    }
-}
 
 /// Which rows may leave: those for which both holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,31 +26,6 @@ pub struct Eviction {
     pub completed_before: Stamp,
     /// At most so many leave, for this runs between two batches.
     pub rows_max: usize,
-}
-
-impl Cold {
-    pub(crate) fn add(&mut self, row: impl Row) {
-        self.rows += 1;
-        for (lane, part) in self.sum.iter_mut().zip(lanes_of(row)) {
-            *lane = lane.wrapping_add(part);
-        }
-    }
-
-    pub(crate) fn remove(&mut self, row: &Ended) {
-        self.rows = self.rows.checked_sub(1).expect("a row that comes back has left before");
-        for (lane, part) in self.sum.iter_mut().zip(lanes_of(row)) {
-            *lane = lane.wrapping_sub(part);
-        }
-    }
-}
-
-/// The digest of a row's stored form, in four lanes.
-fn lanes_of(row: impl Row) -> [u64; 4] {
-    let mut bytes = FixedBuffer::<ROW_BYTES_MAX>::new();
-    row.write_row(&mut bytes);
-    let digest = *blake3::hash(bytes.as_bytes()).as_bytes();
-    let (lanes, _) = digest.as_chunks::<8>();
-    core::array::from_fn(|at| u64::from_le_bytes(lanes[at]))
 }
 
 impl State {

@@ -34,6 +34,15 @@ pub(crate) struct Subject {
     pub(crate) trace: TraceId,
 }
 
+impl Subject {
+    /// Points a notice about a stored end at the record that says it in full, and at its moment.
+    pub(crate) fn about_end(self, ended: &Ended) -> Self {
+        let answered = || ended.answer.map_or(ended.prepare, |answer| answer.position);
+        let source = ended.cause().map_or_else(answered, |cause| cause.record);
+        Self { source, outcome: ended.outcome, at: ended.completed, ..self }
+    }
+}
+
 impl Context<'_> {
     /// Moves money.
     pub(crate) fn post(&mut self, posting: Posting) {

@@ -14,9 +14,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::accounts::ACCOUNTS_MAX;
 use crate::ids::{
-    AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position, Stamp, TransferId,
+    ACCOUNTS_MAX, AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position, Stamp, TransferId,
 };
 use crate::money::{Amount, Currency};
 

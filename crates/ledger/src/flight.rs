@@ -6,18 +6,23 @@
 use alloc::vec::Vec;
 
 use crate::page::{PAGE, Page};
-use crate::transfers::Active;
 
 /// All transfers in flight.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Flight {
-    pages: Vec<Page<Option<Active>>>,
+#[derive(Clone, Debug)]
+pub(crate) struct Flight<T> {
+    pages: Vec<Page<Option<T>>>,
     vacant: Vec<u32>,
 }
 
-impl Flight {
+impl<T> Default for Flight<T> {
+    fn default() -> Self {
+        Self { pages: Vec::new(), vacant: Vec::new() }
+    }
+}
+
+impl<T: Clone> Flight<T> {
     /// Gives a transfer a slot: the one that was left last, or a new one.
-    pub(crate) fn insert(&mut self, transfer: Active) -> u32 {
+    pub(crate) fn insert(&mut self, transfer: T) -> u32 {
         if let Some(slot) = self.vacant.pop() {
             *self.place(slot) = Some(transfer);
             return slot;
@@ -32,23 +37,23 @@ impl Flight {
         slot.expect("fewer than four billion transfers are in flight")
     }
 
-    pub(crate) fn get(&self, slot: u32) -> &Active {
+    pub(crate) fn get(&self, slot: u32) -> &T {
         let place = &self.pages[slot as usize / PAGE][slot as usize % PAGE];
         place.as_ref().expect("an indexed slot is occupied")
     }
 
-    pub(crate) fn take(&mut self, slot: u32) -> Active {
+    pub(crate) fn take(&mut self, slot: u32) -> T {
         let transfer = self.place(slot).take().expect("a taken slot is occupied");
         self.vacant.push(slot);
         transfer
     }
 
     /// In order of slots.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Active> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flat_map(|page| page.iter()).flatten()
     }
 
-    fn place(&mut self, slot: u32) -> &mut Option<Active> {
+    fn place(&mut self, slot: u32) -> &mut Option<T> {
         &mut self.pages[slot as usize / PAGE].own()[slot as usize % PAGE]
     }
 }
@@ -56,39 +61,19 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::*;
-
-    fn active(number: u64) -> Active {
-        let id = TransferId::parse(&alloc::format!("{number:0>26}")).expect("digits are a ULID");
-        Active {
-            id,
-            payer: ParticipantIndex(1),
-            payee: ParticipantIndex(2),
-            payer_account: AccountId(3),
-            payee_account: AccountId(4),
-            amount: Amount::parse("1").expect("an amount"),
-            condition: [5; 32],
-            expiration_ms: 6,
-            hash: Digest([7; 32]),
-            prepare: Position(number),
-            prepare_notice: NoticeId(8),
-            reserved_at: Stamp(9),
-            trace: [10; 16],
-        }
-    }
 
     #[test]
     fn slots_follow_each_other_over_pages_and_what_was_left_is_taken_first() {
         let mut flight = Flight::default();
         for number in 0..2 * PAGE as u64 + 1 {
-            assert_eq!(u64::from(flight.insert(active(number))), number);
+            assert_eq!(u64::from(flight.insert(number)), number);
         }
         for number in 0..2 * PAGE as u64 + 1 {
-            assert_eq!(flight.get(number as u32).prepare, Position(number));
+            assert_eq!(*flight.get(number as u32), number);
         }
         let left = PAGE as u32 + 3;
-        assert_eq!(flight.take(left).prepare.0, u64::from(left));
+        assert_eq!(flight.take(left), u64::from(left));
         assert_eq!(flight.iter().count(), 2 * PAGE);
-        assert_eq!(flight.insert(active(9)), left);
+        assert_eq!(flight.insert(9), left);
     }
 }

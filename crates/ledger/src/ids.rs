@@ -48,6 +48,9 @@ impl ParticipantIndex {
     }
 }
 
+/// Accounts that there can be.
+pub const ACCOUNTS_MAX: usize = 200_000;
+
 /// Number of an account as the admin API shows it. The first is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub u32);

@@ -21,6 +21,7 @@ extern crate std;
 
 mod about;
 mod accounts;
+mod apply;
 mod change;
 mod cold;
 mod command;
@@ -28,6 +29,7 @@ mod commands;
 mod context;
 mod deadlines;
 mod decided;
+mod evicted;
 pub mod field;
 mod flight;
 mod hashing;
@@ -49,7 +51,7 @@ mod tests;
 mod trail;
 mod transfers;
 
-pub use accounts::{ACCOUNTS_MAX, Account, AccountKind, Books};
+pub use accounts::{Account, AccountKind, Books};
 pub use change::{
     Activate, AddKey, Change, Configure, CreateHubAccount, CreateLedgerAccountType, CreateOracle,
     CreateParticipant, CreateSettlementModel, DeleteOracle, EndFundsOut, FundsDirection,
@@ -57,15 +59,16 @@ pub use change::{
     SetAccountActive, SetEndpoint, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
     SetSettlementModelActive, Settings, SettlementModel, StatePart, UpdateOracle,
 };
-pub use cold::{Cold, Eviction};
+pub use cold::Eviction;
 pub use command::{
     Abort, Administer, ChangeParties, Command, DeliveryResult, ENTRIES_MAX, FinishedDelivery,
     Fulfil, FulfilState, Fulfilment, Genesis, PartyBinding, PartyChangeForm, Prepare, TraceId,
 };
 pub use decided::{Decided, Held, HubAccount, Numbers, Owed, Side};
+pub use evicted::Cold;
 pub use field::FieldError;
 pub use ids::{
-    AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, NoticeId, OracleId, ParticipantIndex, Position,
+    ACCOUNTS_MAX, AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, NoticeId, OracleId, ParticipantIndex, Position,
     Stamp, TransferId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use crate::accounts::{Account, AccountKind, Books};
 use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel};
-use crate::cold::Cold;
+use crate::evicted::Cold;
 use crate::field::{FieldError, Reader, Row, RowList, numbered, stored};
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position};

@@ -1,12 +1,10 @@
-//! The state and the one function that changes it.
+//! The state, batches, and what a batch brings about.
 
 use alloc::vec::Vec;
 
 use crate::accounts::Books;
 use crate::change::Settings;
 use crate::command::Command;
-use crate::commands;
-use crate::context::Context;
 use crate::field::stored;
 use crate::hashing::Keyed;
 use crate::ids::{Digest, FspName, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
@@ -16,9 +14,6 @@ use crate::register::Register;
 use crate::rules::RULES_VERSION;
 use crate::trail::Trail;
 use crate::transfers::{Ended, Transfers};
-
-/// Batches between two full additions of all accounts (each batch asserts its own postings).
-const FULL_SUM_INTERVAL: u64 = 1_024;
 
 /// Nodes that may ever write to one log.
 pub(crate) const NODES_MAX: usize = 1_024;
@@ -164,56 +159,6 @@ impl State {
         }
     }
 
-    /// Decides one batch. `effects` must be empty.
-    ///
-    /// Panics when the batch does not follow the last one or an invariant of the books breaks:
-    /// a node must stop there, before anything of the batch is acknowledged.
-    pub fn apply<'a>(
-        &mut self,
-        batch: &Batch,
-        commands: impl IntoIterator<Item = &'a Command>,
-        effects: &mut Effects,
-    ) {
-        self.apply_watched(batch, commands, effects, &mut |_, _, _| {});
-    }
-
-    /// [`State::apply`], with someone who looks on: at each [`Moment`] he sees the state and the
-    /// effects so far. He decides nothing, and what he does costs what it costs.
-    ///
-    /// Panics as [`State::apply`].
-    pub fn apply_watched<'a>(
-        &mut self,
-        batch: &Batch,
-        commands: impl IntoIterator<Item = &'a Command>,
-        effects: &mut Effects,
-        watch: &mut impl FnMut(Moment<'_>, &Self, &Effects),
-    ) {
-        assert_eq!(batch.first.0, self.position.0 + 1, "batches follow each other without a gap");
-        assert!(batch.stamp >= self.stamp, "time never runs backwards in the log");
-        assert!(effects.outcomes.is_empty(), "effects are cleared between batches");
-        self.stamp = batch.stamp;
-        let mut context = Context { state: self, effects, position: batch.first };
-        watch(Moment::Opened, context.state, context.effects);
-        while let Some(id) = commands::next_due(&context) {
-            watch(Moment::Expiring(id), context.state, context.effects);
-            commands::expire_next(&mut context);
-            watch(Moment::Expired(id), context.state, context.effects);
-        }
-        watch(Moment::DeadlinesFired, context.state, context.effects);
-        for (at, command) in commands.into_iter().enumerate() {
-            context.position = Position(batch.first.0 + at as u64);
-            watch(Moment::Before(context.position, command), context.state, context.effects);
-            let outcome = match context.is_repeat(batch, at as u64) {
-                true => Outcome::Repeated,
-                false => commands::decide(&mut context, command),
-            };
-            context.conclude(outcome);
-            let after = Moment::After(context.position, command, outcome);
-            watch(after, context.state, context.effects);
-        }
-        self.close_batch();
-    }
-
     /// Position of the last record applied.
     #[must_use]
     pub const fn position(&self) -> Position {
@@ -284,15 +229,6 @@ impl State {
     #[must_use]
     pub const fn has_room_for_a_node(&self) -> bool {
         self.nodes.len() < NODES_MAX
-    }
-
-    fn close_batch(&mut self) {
-        self.books.assert_balanced();
-        self.batches += 1;
-        if self.batches.is_multiple_of(FULL_SUM_INTERVAL) {
-            self.books.assert_balanced_in_full();
-        }
-        self.digest = self.trail.close(&self.digest);
     }
 
     pub(crate) fn node_tail(&mut self, node: u32) -> &mut NodeTail {

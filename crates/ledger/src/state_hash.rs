@@ -7,7 +7,7 @@
 
 use core::convert::Infallible;
 
-use crate::cold::Cold;
+use crate::evicted::Cold;
 use crate::field::{Field, Row};
 use crate::ids::Digest;
 use crate::snapshot::{Table, TableVisitor};

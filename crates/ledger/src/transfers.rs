@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashTable;
 
-use crate::cold::Cold;
+use crate::evicted::Cold;
 use crate::command::TraceId;
 use crate::deadlines::Deadlines;
 use crate::field::{numbered, stored};
@@ -166,7 +166,7 @@ pub(crate) enum Found {
 #[derive(Clone, Debug)]
 pub(crate) struct Transfers {
     keyed: Keyed,
-    active: Flight,
+    active: Flight<Active>,
     active_by_id: Index,
     /// By deadline, then by prepare: an order that does not depend on which slots were vacant.
     deadlines: Deadlines,

@@ -197,7 +197,7 @@ fn refuse_state(
     let about = incoming.subject(context, outcome);
     context.owe(payee, NoticeKind::Error, about);
     if incoming.wants_patch && ended.state() == TransferState::Aborted {
-        let about = super::prepare::about_end(ended, about);
+        let about = about.about_end(ended);
         context.owe(payee, NoticeKind::PatchAborted, about);
     }
     outcome
@@ -212,7 +212,7 @@ fn resend_end(
     payee: ParticipantIndex,
 ) -> AnswerOutcome {
     let outcome = AnswerOutcome::AnswerResent;
-    let about = super::prepare::about_end(ended, incoming.subject(context, outcome));
+    let about = incoming.subject(context, outcome).about_end(ended);
     use AnswerEnd::*;
     let (kind, source) = match AnswerEnd::of(ended.outcome) {
         Some(Committed) => (NoticeKind::Committed, about.source),

@@ -59,7 +59,7 @@ fn answer_resend(
         Found::Ended(at) if state.transfers.ended(at).hash == command.hash => {
             let ended = state.transfers.ended(at);
             let (outcome, kind) = stored_end(ended);
-            (outcome, kind, about_end(ended, subject(context, command, outcome)))
+            (outcome, kind, subject(context, command, outcome).about_end(ended))
         }
         _ => {
             let outcome = PrepareOutcome::PrepareModified;
@@ -75,13 +75,6 @@ fn stored_end(ended: &Ended) -> (PrepareOutcome, NoticeKind) {
         TransferState::Committed => (PrepareOutcome::PrepareResentCommitted, NoticeKind::Committed),
         _ => (PrepareOutcome::PrepareResentAborted, NoticeKind::AbortedState),
     }
-}
-
-/// Points a notice about a stored end at the record that says it in full, and at its moment.
-pub(super) fn about_end(ended: &Ended, subject: Subject) -> Subject {
-    let answered = || ended.answer.map_or(ended.prepare, |answer| answer.position);
-    let source = ended.cause().map_or_else(answered, |cause| cause.record);
-    Subject { source, outcome: ended.outcome, at: ended.completed, ..subject }
 }
 
 /// All checks, in their order (3.3, then 3.5).

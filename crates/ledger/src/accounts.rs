@@ -14,7 +14,6 @@ use crate::ids::{ACCOUNTS_MAX, AccountId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
 use crate::trail::Trail;
 
-
 numbered! {
     /// What an account is for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -165,9 +164,6 @@ impl Books {
     ///
     /// The internal accounts of a currency are opened together, which is how they are found again.
     pub(crate) fn restore(accounts: Vec<Account>) -> Result<Self, Inconsistent> {
-        if ACCOUNTS_MAX < accounts.len() {
-            return Err(Inconsistent("there are too many accounts"));
-        }
         let mut sums: BTreeMap<Currency, Amount> = BTreeMap::new();
         let mut currencies = Vec::new();
         for (at, account) in accounts.iter().enumerate() {

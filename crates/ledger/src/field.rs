@@ -15,7 +15,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::ids::{
-    ACCOUNTS_MAX, AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position, Stamp, TransferId,
+    ACCOUNTS_MAX, AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position,
+    Stamp, TransferId,
 };
 use crate::money::{Amount, Currency};
 

@@ -45,6 +45,7 @@ mod rules;
 pub mod snapshot;
 mod state;
 mod state_hash;
+mod table;
 mod telling;
 #[cfg(test)]
 mod tests;
@@ -68,8 +69,8 @@ pub use decided::{Decided, Held, HubAccount, Numbers, Owed, Side};
 pub use evicted::Cold;
 pub use field::FieldError;
 pub use ids::{
-    ACCOUNTS_MAX, AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, NoticeId, OracleId, ParticipantIndex, Position,
-    Stamp, TransferId,
+    ACCOUNTS_MAX, AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, NoticeId, OracleId,
+    ParticipantIndex, Position, Stamp, TransferId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};

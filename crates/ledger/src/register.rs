@@ -147,20 +147,6 @@ pub(crate) struct Catalogue {
     pub(crate) account_types: Vec<LedgerAccountType>,
 }
 
-impl Catalogue {
-    fn check(&self) -> Result<(), Inconsistent> {
-        let rising = self.oracles.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        let given_out = self.oracles.iter().all(|(id, _)| *id <= self.last_oracle);
-        if !rising || !given_out {
-            return Err(Inconsistent("an oracle has a number that it can not have"));
-        }
-        let fits = self.models.len() <= SETTLEMENT_MODELS_MAX
-            && self.oracles.len() <= ORACLES_MAX
-            && self.account_types.len() <= LEDGER_ACCOUNT_TYPES_MAX;
-        if fits { Ok(()) } else { Err(Inconsistent("a table of the register is too long")) }
-    }
-}
-
 impl Register {
     /// The register with these rows, in order.
     pub(crate) fn restore(
@@ -168,10 +154,6 @@ impl Register {
         participants: Vec<Participant>,
         catalogue: Catalogue,
     ) -> Result<Self, Inconsistent> {
-        catalogue.check()?;
-        if PARTICIPANTS_MAX < participants.len() {
-            return Err(Inconsistent("there are too many participants"));
-        }
         let mut register = Self {
             models: catalogue.models,
             oracles: catalogue.oracles,

@@ -19,17 +19,27 @@ use alloc::vec::Vec;
 use crate::accounts::{Account, AccountKind, Books};
 use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel};
 use crate::evicted::Cold;
-use crate::field::{FieldError, Reader, Row, RowList, numbered, stored};
+use crate::field::{Field, FieldError, Reader, Row, RowList, stored};
 use crate::hashing::Keyed;
-use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position};
-use crate::ids::{Stamp, TransferId};
+use crate::ids::{
+    ACCOUNTS_MAX, AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position,
+    Stamp, TransferId,
+};
 use crate::money::Amount;
 use crate::notice::{DeadLetter, Notice, Outbox};
-use crate::register::{Catalogue, Participant, Register};
+use crate::register::{
+    Catalogue, LEDGER_ACCOUNT_TYPES_MAX, ORACLES_MAX, PARTICIPANTS_MAX, Participant, Register,
+    SETTLEMENT_MODELS_MAX,
+};
 use crate::rules::rules_known;
 use crate::state::{Counters, NODES_MAX, State};
+use crate::table::tables;
 use crate::trail::Trail;
 use crate::transfers::{Found, Transfers};
+
+mod notices;
+mod register;
+mod transfers;
 
 pub use crate::field::Inconsistent;
 pub use crate::state::NodeTail;
@@ -68,49 +78,30 @@ stored! {
     }
 }
 
-numbered! {
-    /// The tables of a state, in the order in which a [`Builder`] takes them.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum Table: u16 {
-        /// Accounts, internal ones included, in order of number.
-        Accounts = 3,
-        /// Participants, the hub first.
-        Participants = 4,
-        /// Settlement models, oldest first.
-        SettlementModels = 5,
-        /// Oracles with their numbers, oldest first.
-        Oracles = 6,
-        /// Account types added to the kernel's own, oldest first.
-        LedgerAccountTypes = 7,
-        /// Transfers in flight, in order of their prepares.
-        Active = 8,
-        /// Reserved outflows of funds, in order of id.
-        Outflows = 9,
-        /// Transfers that ended and are hot, in the order in which they became so.
-        Ended = 10,
-        /// Notices owed, in order of number.
-        Notices = 11,
-        /// Notices given up, in order of number.
-        DeadLetters = 12,
-    }
-}
+/// Of a table whose rows the callers of the kernel bound.
+const UNBOUNDED: usize = usize::MAX;
 
-impl Table {
-    /// Whether the order of the rows is part of the logical state.
-    #[must_use]
-    pub const fn is_ordered(self) -> bool {
-        match self {
-            Self::Accounts
-            | Self::Participants
-            | Self::SettlementModels
-            | Self::Oracles
-            | Self::LedgerAccountTypes
-            | Self::Outflows
-            | Self::Notices
-            | Self::DeadLetters => true,
-            Self::Active | Self::Ended => false,
-        }
-    }
+tables! {
+    /// Accounts, internal ones included, in order of number.
+    3 Accounts: Account, ordered, at most ACCOUNTS_MAX;
+    /// Participants, the hub first.
+    4 Participants: Participant, ordered, at most PARTICIPANTS_MAX;
+    /// Settlement models, oldest first.
+    5 SettlementModels: SettlementModel, ordered, at most SETTLEMENT_MODELS_MAX;
+    /// Oracles with their numbers, oldest first.
+    6 Oracles: (OracleId, Oracle), ordered, at most ORACLES_MAX;
+    /// Account types added to the kernel's own, oldest first.
+    7 LedgerAccountTypes: LedgerAccountType, ordered, at most LEDGER_ACCOUNT_TYPES_MAX;
+    /// Transfers in flight, in order of their prepares.
+    8 Active: Active, unordered, at most UNBOUNDED;
+    /// Reserved outflows of funds, in order of id.
+    9 Outflows: (TransferId, Outflow), ordered, at most UNBOUNDED;
+    /// Transfers that ended and are hot, in the order in which they became so.
+    10 Ended: Ended, unordered, at most UNBOUNDED;
+    /// Notices owed, in order of number.
+    11 Notices: Notice, ordered, at most UNBOUNDED;
+    /// Notices given up, in order of number.
+    12 DeadLetters: DeadLetter, ordered, at most UNBOUNDED;
 }
 
 /// Takes the tables of a state, one after the other.
@@ -127,6 +118,20 @@ pub trait TableVisitor {
         table: Table,
         rows: impl IntoIterator<Item = R>,
     ) -> Result<(), Self::Error>;
+}
+
+/// A row of a table, and its place in the declaration.
+pub(crate) trait InTable {
+    const TABLE: Table;
+}
+
+/// What a table needs besides its declaration.
+pub(crate) trait TableRow: Field + InTable {
+    /// The rows of a state, in the table's order.
+    fn all(state: &State) -> impl IntoIterator<Item = impl Row>;
+
+    /// Puts the next row of its table into a state.
+    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent>;
 }
 
 /// Why a row was not taken.
@@ -150,9 +155,7 @@ impl From<Inconsistent> for RowError {
     }
 }
 
-/// The parts of a state, in the order in which a [`Builder`] wants them: the head, accounts,
-/// participants, settlement models, oracles, account types, transfers in flight, outflows,
-/// transfers that ended, notices owed, dead letters.
+/// The parts of a state: the head, and the tables in the order in which a [`Builder`] takes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a>(&'a State);
 
@@ -221,7 +224,7 @@ impl State {
     }
 }
 
-impl<'a> Parts<'a> {
+impl Parts<'_> {
     /// What there is one of.
     #[must_use]
     pub fn head(self) -> Head {
@@ -242,80 +245,6 @@ impl<'a> Parts<'a> {
             cold: *state.cold(),
         }
     }
-
-    /// Shows every table to a visitor, in order.
-    ///
-    /// # Errors
-    /// The visitor's own.
-    pub fn tables<V: TableVisitor>(self, visitor: &mut V) -> Result<(), V::Error> {
-        visitor.table(Table::Accounts, self.accounts())?;
-        visitor.table(Table::Participants, self.participants())?;
-        visitor.table(Table::SettlementModels, self.models())?;
-        visitor.table(Table::Oracles, self.oracles())?;
-        visitor.table(Table::LedgerAccountTypes, self.account_types())?;
-        visitor.table(Table::Active, self.active())?;
-        visitor.table(Table::Outflows, self.outflows())?;
-        visitor.table(Table::Ended, self.ended())?;
-        visitor.table(Table::Notices, self.notices())?;
-        visitor.table(Table::DeadLetters, self.dead_letters())
-    }
-
-    /// All accounts, internal ones included, in order of number.
-    pub fn accounts(self) -> impl Iterator<Item = &'a Account> {
-        self.0.books.iter()
-    }
-
-    /// All participants, the hub first.
-    pub fn participants(self) -> impl Iterator<Item = &'a Participant> {
-        self.0.register.iter().map(|(_, participant)| participant)
-    }
-
-    /// All settlement models, oldest first.
-    #[must_use]
-    pub fn models(self) -> &'a [SettlementModel] {
-        self.0.register.models()
-    }
-
-    /// All oracles, oldest first.
-    #[must_use]
-    pub fn oracles(self) -> &'a [(OracleId, Oracle)] {
-        self.0.register.oracles()
-    }
-
-    /// Account types beside the kernel's own, oldest first.
-    #[must_use]
-    pub fn account_types(self) -> &'a [LedgerAccountType] {
-        self.0.register.account_types()
-    }
-
-    /// Transfers in flight, in order of their prepares.
-    #[must_use]
-    pub fn active(self) -> Vec<&'a Active> {
-        let mut rows: Vec<_> = self.0.transfers.iter_active().collect();
-        rows.sort_unstable_by_key(|row| row.prepare);
-        rows
-    }
-
-    /// Reserved outflows of funds, in order of id.
-    pub fn outflows(self) -> impl Iterator<Item = (&'a TransferId, &'a Outflow)> {
-        self.0.transfers.iter_outflows()
-    }
-
-    /// Transfers that ended and are hot, in the order in which they became so.
-    pub fn ended(self) -> impl Iterator<Item = &'a Ended> {
-        self.0.transfers.iter_ended()
-    }
-
-    /// Notices owed, in order of number.
-    #[must_use]
-    pub fn notices(self) -> Vec<&'a Notice> {
-        self.0.outbox.iter().collect()
-    }
-
-    /// Notices given up, in order of number.
-    pub fn dead_letters(self) -> impl Iterator<Item = &'a DeadLetter> {
-        self.0.outbox.dead().values()
-    }
 }
 
 /// Puts a state together. Each table is taken in its own order; accounts and participants come
@@ -323,6 +252,8 @@ impl<'a> Parts<'a> {
 #[derive(Debug)]
 pub struct Builder {
     head: Head,
+    /// How many of each table were taken.
+    rows: BTreeMap<Table, usize>,
     accounts: Vec<Account>,
     participants: Vec<Participant>,
     catalogue: Catalogue,
@@ -374,6 +305,7 @@ impl Builder {
             transfers: Transfers::beside(Keyed::new(head.seed), head.cold),
             catalogue: Catalogue { last_oracle: head.last_oracle, ..Catalogue::default() },
             head,
+            rows: BTreeMap::new(),
             accounts: Vec::new(),
             participants: Vec::new(),
             reserved: Sums::new(),
@@ -384,130 +316,14 @@ impl Builder {
         })
     }
 
-    /// Reads the next row of a table.
-    ///
-    /// # Errors
-    /// [`RowError`] when the bytes are not those of a row, or when it cannot follow the others.
-    pub fn row(&mut self, table: Table, from: &mut Reader<'_>) -> Result<(), RowError> {
-        match table {
-            Table::Accounts => self.account(from.value()?),
-            Table::Participants => self.participant(from.value()?),
-            Table::SettlementModels => self.model(from.value()?),
-            Table::Oracles => self.oracle(from.value()?, from.value()?),
-            Table::LedgerAccountTypes => self.account_type(from.value()?),
-            Table::Active => self.active(from.value()?)?,
-            Table::Outflows => self.outflow(from.value()?, from.value()?)?,
-            Table::Ended => self.ended(from.value()?)?,
-            Table::Notices => self.notice(from.value()?)?,
-            Table::DeadLetters => self.dead_letter(from.value()?)?,
+    /// Takes the next row of its table.
+    pub(crate) fn take<R: TableRow>(&mut self, row: R) -> Result<(), Inconsistent> {
+        let rows = self.rows.entry(R::TABLE).or_default();
+        *rows += 1;
+        if R::TABLE.rows_max() < *rows {
+            return Err(Inconsistent("a table has more rows than it may"));
         }
-        Ok(())
-    }
-
-    /// The next account.
-    pub fn account(&mut self, account: Account) {
-        self.accounts.push(account);
-    }
-
-    /// The next participant.
-    pub fn participant(&mut self, participant: Participant) {
-        self.participants.push(participant);
-    }
-
-    /// The next settlement model.
-    pub fn model(&mut self, model: SettlementModel) {
-        self.catalogue.models.push(model);
-    }
-
-    /// The next oracle.
-    pub fn oracle(&mut self, id: OracleId, oracle: Oracle) {
-        self.catalogue.oracles.push((id, oracle));
-    }
-
-    /// The next account type.
-    pub fn account_type(&mut self, added: LedgerAccountType) {
-        self.catalogue.account_types.push(added);
-    }
-
-    /// The next transfer in flight.
-    ///
-    /// # Errors
-    /// [`Inconsistent`] when it can not follow what came before.
-    pub fn active(&mut self, transfer: Active) -> Result<(), Inconsistent> {
-        self.check_record(transfer.prepare)?;
-        if transfer.prepare <= self.last_prepare {
-            return Err(Inconsistent("transfers in flight are not in order of their prepares"));
-        }
-        self.check_participants([transfer.payer, transfer.payee])?;
-        let kind = AccountKind::Position;
-        let from = self.check_account(transfer.payer_account, (transfer.payer, kind))?;
-        let to = self.check_account(transfer.payee_account, (transfer.payee, kind))?;
-        if from.currency != to.currency {
-            return Err(Inconsistent("a transfer is in two currencies"));
-        }
-        let account = from.id;
-        self.check_new(&transfer.id)?;
-        add(&mut self.reserved, account, transfer.amount)?;
-        self.last_prepare = transfer.prepare;
-        self.transfers.insert(transfer);
-        Ok(())
-    }
-
-    /// The next outflow.
-    ///
-    /// # Errors
-    /// As [`Builder::active`].
-    pub fn outflow(&mut self, id: TransferId, outflow: Outflow) -> Result<(), Inconsistent> {
-        self.check_record(outflow.record)?;
-        let kind = AccountKind::Settlement;
-        let account = self.check_account(outflow.settlement, (outflow.participant, kind))?.id;
-        self.check_participants([outflow.participant])?;
-        self.check_new(&id)?;
-        add(&mut self.flowing, account, outflow.amount)?;
-        self.transfers.reserve_outflow(id, outflow);
-        Ok(())
-    }
-
-    /// The next transfer that ended.
-    ///
-    /// # Errors
-    /// As [`Builder::active`].
-    pub fn ended(&mut self, transfer: Ended) -> Result<(), Inconsistent> {
-        self.check_record(transfer.prepare)?;
-        self.check_record(transfer.changed)?;
-        self.check_participants(transfer.payer.into_iter().chain(transfer.payee))?;
-        self.check_new(&transfer.id)?;
-        self.transfers.end(transfer);
-        Ok(())
-    }
-
-    /// The next notice owed.
-    ///
-    /// # Errors
-    /// As [`Builder::active`].
-    pub fn notice(&mut self, notice: Notice) -> Result<(), Inconsistent> {
-        self.check_notice(&notice)?;
-        if notice.id <= self.last_notice {
-            return Err(Inconsistent("notices are not in order of their numbers"));
-        }
-        self.last_notice = notice.id;
-        self.outbox.add(notice);
-        Ok(())
-    }
-
-    /// The next dead letter.
-    ///
-    /// # Errors
-    /// As [`Builder::active`].
-    pub fn dead_letter(&mut self, letter: DeadLetter) -> Result<(), Inconsistent> {
-        self.check_notice(&letter.notice)?;
-        let id = letter.notice.id;
-        let last = self.outbox.dead().last_key_value().map(|(id, _)| *id);
-        if self.outbox.owes(id) || Some(id) <= last || letter.end.notice != id {
-            return Err(Inconsistent("a dead letter has the number of another notice"));
-        }
-        self.outbox.bury(letter);
-        Ok(())
+        row.restore(self)
     }
 
     /// The state, once all parts are there.

@@ -15,9 +15,9 @@ use alloc::vec::Vec;
 
 use hashbrown::HashTable;
 
-use crate::evicted::Cold;
 use crate::command::TraceId;
 use crate::deadlines::Deadlines;
+use crate::evicted::Cold;
 use crate::field::{numbered, stored};
 use crate::flight::Flight;
 use crate::hashing::Keyed;

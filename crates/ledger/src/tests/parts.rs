@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use expect_test::expect;
 
 use super::history::{Act, AnswerAct, PrepareAct, Says, World, administer, id, name, usd};
+use super::snapshot::rows;
 use crate::snapshot::{Active, Builder, Head, Inconsistent, NodeTail, Outflow};
 use crate::state::NODES_MAX;
 use crate::*;
@@ -18,6 +19,7 @@ const MISSING_PARTICIPANT: &str = "a participant that is referred to is not ther
 const TOO_LARGE: &str = "a sum is beyond the range of the ledger";
 const NEWER: &str = "a transfer is newer than the state";
 const TWICE: &str = "a transfer is there twice";
+const TOO_MANY: &str = "a table has more rows than it may";
 const RESERVED: &str = "what is reserved is not what the reserved transfers add up to";
 const UNORDERED: &str = "transfers in flight are not in order of their prepares";
 const TOO_MUCH: &str = "a participant is there twice, or has too much";
@@ -81,7 +83,7 @@ fn accounts_of_no_state_are_refused() {
     const ONCE: &str = "a currency is not opened once";
     let cases: [(&str, Spoil); 14] = [
         (MISSING_PARTICIPANT, |it| it.accounts[3].owner = ParticipantIndex(4)),
-        ("there are too many accounts", |it| {
+        (TOO_MANY, |it| {
             it.accounts.resize(ACCOUNTS_MAX + 1, it.accounts[3].clone());
         }),
         ("accounts are not numbered from 1 without gaps", |it| it.accounts[3].id = AccountId(5)),
@@ -132,11 +134,11 @@ fn participants_of_no_state_are_refused() {
         (TOO_MUCH, |it| it.participants[2].endpoints = endpoints(ENDPOINTS_MAX + 1)),
         (TOO_MUCH, |it| it.participants[2].keys = keys(KEYS_MAX + 1, 1)),
         (TOO_MUCH, |it| it.participants[2].keys = keys(1, KEY_BYTES_MAX + 1)),
-        ("there are too many participants", |it| it.fill_participants(PARTICIPANTS_MAX + 1)),
-        ("a table of the register is too long", |it| {
+        (TOO_MANY, |it| it.fill_participants(PARTICIPANTS_MAX + 1)),
+        (TOO_MANY, |it| {
             it.models.resize(SETTLEMENT_MODELS_MAX + 1, it.models[0].clone());
         }),
-        ("a table of the register is too long", |it| {
+        (TOO_MANY, |it| {
             it.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX + 1);
         }),
     ];
@@ -162,7 +164,7 @@ fn oracles_of_no_state_are_refused() {
         (NUMBER, |it| it.with_oracles(2).oracles.swap(0, 1)),
         (NUMBER, |it| it.with_oracles(2).oracles[1].0 = OracleId(1)),
         (NUMBER, |it| it.with_oracles(2).head.last_oracle = OracleId(1)),
-        ("a table of the register is too long", |it| {
+        (TOO_MANY, |it| {
             it.with_oracles(ORACLES_MAX + 1);
         }),
     ];
@@ -293,7 +295,7 @@ fn what_is_at_the_bound_is_taken() {
     let state = pieces.build().expect("nothing is beyond its bound");
     assert!(!state.has_room_for_a_node() && !state.books().has_room_for(1));
     assert!(state.books().has_room_for(0));
-    assert_eq!(state.parts().participants().count(), PARTICIPANTS_MAX);
+    assert_eq!(state.register().len(), PARTICIPANTS_MAX);
 }
 
 #[test]
@@ -501,19 +503,18 @@ struct Pieces {
 
 impl Pieces {
     fn of(state: &State) -> Self {
-        let parts = state.parts();
         Self {
-            head: parts.head(),
-            accounts: parts.accounts().cloned().collect(),
-            participants: parts.participants().cloned().collect(),
-            models: parts.models().to_vec(),
-            oracles: parts.oracles().to_vec(),
-            account_types: parts.account_types().to_vec(),
-            active: parts.active().into_iter().cloned().collect(),
-            outflows: parts.outflows().map(|(id, row)| (*id, row.clone())).collect(),
-            ended: parts.ended().cloned().collect(),
-            notices: parts.notices().into_iter().copied().collect(),
-            dead: parts.dead_letters().copied().collect(),
+            head: state.parts().head(),
+            accounts: rows(state),
+            participants: rows(state),
+            models: rows(state),
+            oracles: rows(state),
+            account_types: rows(state),
+            active: rows(state),
+            outflows: rows(state),
+            ended: rows(state),
+            notices: rows(state),
+            dead: rows(state),
         }
     }
 
@@ -546,16 +547,16 @@ impl Pieces {
 
     fn build(self) -> Result<State, Inconsistent> {
         let mut builder = Builder::new(self.head)?;
-        self.accounts.into_iter().for_each(|account| builder.account(account));
-        self.participants.into_iter().for_each(|participant| builder.participant(participant));
-        self.models.into_iter().for_each(|model| builder.model(model));
-        self.oracles.into_iter().for_each(|(id, oracle)| builder.oracle(id, oracle));
-        self.account_types.into_iter().for_each(|added| builder.account_type(added));
-        self.active.into_iter().try_for_each(|row| builder.active(row))?;
-        self.outflows.into_iter().try_for_each(|(id, row)| builder.outflow(id, row))?;
-        self.ended.into_iter().try_for_each(|row| builder.ended(row))?;
-        self.notices.into_iter().try_for_each(|notice| builder.notice(notice))?;
-        self.dead.into_iter().try_for_each(|letter| builder.dead_letter(letter))?;
+        self.accounts.into_iter().try_for_each(|row| builder.take(row))?;
+        self.participants.into_iter().try_for_each(|row| builder.take(row))?;
+        self.models.into_iter().try_for_each(|row| builder.take(row))?;
+        self.oracles.into_iter().try_for_each(|row| builder.take(row))?;
+        self.account_types.into_iter().try_for_each(|row| builder.take(row))?;
+        self.active.into_iter().try_for_each(|row| builder.take(row))?;
+        self.outflows.into_iter().try_for_each(|row| builder.take(row))?;
+        self.ended.into_iter().try_for_each(|row| builder.take(row))?;
+        self.notices.into_iter().try_for_each(|row| builder.take(row))?;
+        self.dead.into_iter().try_for_each(|row| builder.take(row))?;
         builder.finish()
     }
 }

@@ -4,6 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::history::{Act, AnswerAct, PrepareAct, START_MS, Says, World};
+use super::snapshot::put_together;
 use crate::*;
 
 fn prepare(id: u8, expires_ms: u64) -> Act {
@@ -94,7 +95,8 @@ fn what_was_set_aside_lets_rows_go_a_few_at_a_time() {
     assert_eq!(aside.let_go(0), 0);
     for (rows_max, went, left) in [(1, 1, 3), (2, 2, 1), (5, 1, 0), (5, 0, 0)] {
         assert_eq!(aside.let_go(rows_max), went, "of {rows_max}");
-        assert_eq!(aside.parts().ended().count(), left);
+        let hot = put_together(aside.parts()).expect("its parts are sound").transfers_hot();
+        assert_eq!(hot, left);
         assert_eq!(aside.parts().head().cold.rows, 4 - left as u64);
     }
     assert_eq!(world.state.transfers_hot(), 4);

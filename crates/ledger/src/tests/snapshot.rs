@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::history::{CASES, Step, World, history};
-use crate::snapshot::{Builder, Inconsistent, Parts};
+use crate::field::{Reader, Row};
+use crate::snapshot::{Active, Builder, Parts, RowError, Table, TableRow, TableVisitor};
 use crate::*;
 
 proptest! {
@@ -30,8 +31,8 @@ proptest! {
         }
         prop_assert_eq!(one.state.hash(), other.state.hash());
         prop_assert_eq!(one.state.parts().head(), other.state.parts().head());
-        prop_assert!(one.state.parts().ended().eq(other.state.parts().ended()));
-        prop_assert_eq!(one.state.parts().active(), other.state.parts().active());
+        prop_assert_eq!(rows::<Ended>(&one.state), rows(&other.state));
+        prop_assert_eq!(rows::<Active>(&one.state), rows(&other.state));
     }
 
     #[test]
@@ -65,19 +66,37 @@ fn again_of(parts: Parts<'_>) -> State {
     put_together(parts).expect("the parts of a state make one")
 }
 
-fn put_together(parts: Parts<'_>) -> Result<State, Inconsistent> {
-    let mut builder = Builder::new(parts.head())?;
-    parts.accounts().for_each(|account| builder.account(account.clone()));
-    parts.participants().for_each(|participant| builder.participant(participant.clone()));
-    parts.models().iter().for_each(|model| builder.model(model.clone()));
-    parts.oracles().iter().for_each(|(id, oracle)| builder.oracle(*id, oracle.clone()));
-    parts.account_types().iter().for_each(|added| builder.account_type(added.clone()));
-    parts.active().into_iter().try_for_each(|row| builder.active(row.clone()))?;
-    parts.outflows().try_for_each(|(id, row)| builder.outflow(*id, row.clone()))?;
-    parts.ended().try_for_each(|row| builder.ended(row.clone()))?;
-    parts.notices().into_iter().try_for_each(|notice| builder.notice(*notice))?;
-    parts.dead_letters().try_for_each(|letter| builder.dead_letter(*letter))?;
-    builder.finish()
+pub(super) fn put_together(parts: Parts<'_>) -> Result<State, RowError> {
+    let mut again = Again(Builder::new(parts.head())?);
+    parts.tables(&mut again)?;
+    Ok(again.0.finish()?)
+}
+
+/// Reads every row from its stored form.
+struct Again(Builder);
+
+impl TableVisitor for Again {
+    type Error = RowError;
+
+    fn table<R: Row>(
+        &mut self,
+        table: Table,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Result<(), RowError> {
+        rows.into_iter().try_for_each(|row| self.0.row(table, &mut Reader(&stored(&row))))
+    }
+}
+
+fn stored(row: &impl Row) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    row.write_row(&mut bytes);
+    bytes
+}
+
+/// The rows of a table.
+pub(super) fn rows<R: TableRow>(state: &State) -> Vec<R> {
+    let read = |row| Reader(&stored(&row)).value().expect("it was just written");
+    R::all(state).into_iter().map(read).collect()
 }
 
 fn play(world: &mut World, step: &Step) -> Effects {

@@ -1,0 +1,70 @@
+//! Rows of transfers and of movements of funds.
+
+use alloc::vec::Vec;
+
+use super::{Builder, TableRow, add};
+use crate::accounts::AccountKind;
+use crate::field::{Inconsistent, Row};
+use crate::ids::TransferId;
+use crate::state::State;
+use crate::transfers::{Active, Ended, Outflow};
+
+impl TableRow for Active {
+    fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
+        let mut rows: Vec<_> = state.transfers.iter_active().collect();
+        rows.sort_unstable_by_key(|row| row.prepare);
+        rows
+    }
+
+    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+        builder.check_record(self.prepare)?;
+        if self.prepare <= builder.last_prepare {
+            return Err(Inconsistent("transfers in flight are not in order of their prepares"));
+        }
+        builder.check_participants([self.payer, self.payee])?;
+        let kind = AccountKind::Position;
+        let from = builder.check_account(self.payer_account, (self.payer, kind))?;
+        let to = builder.check_account(self.payee_account, (self.payee, kind))?;
+        if from.currency != to.currency {
+            return Err(Inconsistent("a transfer is in two currencies"));
+        }
+        builder.check_new(&self.id)?;
+        add(&mut builder.reserved, self.payer_account, self.amount)?;
+        builder.last_prepare = self.prepare;
+        builder.transfers.insert(self);
+        Ok(())
+    }
+}
+
+impl TableRow for (TransferId, Outflow) {
+    fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
+        state.transfers.iter_outflows()
+    }
+
+    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+        let (id, outflow) = self;
+        builder.check_record(outflow.record)?;
+        let owner = (outflow.participant, AccountKind::Settlement);
+        builder.check_account(outflow.settlement, owner)?;
+        builder.check_participants([outflow.participant])?;
+        builder.check_new(&id)?;
+        add(&mut builder.flowing, outflow.settlement, outflow.amount)?;
+        builder.transfers.reserve_outflow(id, outflow);
+        Ok(())
+    }
+}
+
+impl TableRow for Ended {
+    fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
+        state.transfers.iter_ended()
+    }
+
+    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+        builder.check_record(self.prepare)?;
+        builder.check_record(self.changed)?;
+        builder.check_participants(self.payer.into_iter().chain(self.payee))?;
+        builder.check_new(&self.id)?;
+        builder.transfers.end(self);
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! `tables!` declares the tables of a state: number, name, row, whether the order of the rows is
+//! part of the logical state, and how many there may be.
+//!
+//! Derived from it: the enum of tables, the visit of all rows that a snapshot and the state hash
+//! make, and the builder's reader with its bounds. The compiler demands a `TableRow` for each row
+//! type: the rows of a state, and what a builder does with the next one.
+
+macro_rules! tables {
+    ($(
+        $(#[$doc:meta])*
+        $number:literal $table:ident: $row:ty, $order:ident, at most $bound:expr;
+    )*) => {
+        $crate::field::numbered! {
+            /// The tables of a state, in the order in which a [`Builder`] takes them.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+            pub enum Table: u16 {
+                $( $(#[$doc])* $table = $number, )*
+            }
+        }
+
+        impl Table {
+            /// Whether the order of the rows is part of the logical state.
+            #[must_use]
+            pub const fn is_ordered(self) -> bool {
+                match self {
+                    $( Self::$table => $crate::table::tables!(@$order), )*
+                }
+            }
+
+            const fn rows_max(self) -> usize {
+                match self {
+                    $( Self::$table => $bound, )*
+                }
+            }
+        }
+
+        $( impl InTable for $row {
+            const TABLE: Table = Table::$table;
+        } )*
+
+        impl Parts<'_> {
+            /// Shows every table to a visitor, in order.
+            ///
+            /// # Errors
+            /// The visitor's own.
+            pub fn tables<V: TableVisitor>(self, visitor: &mut V) -> Result<(), V::Error> {
+                $( visitor.table(Table::$table, <$row as TableRow>::all(self.0))?; )*
+                Ok(())
+            }
+        }
+
+        impl Builder {
+            /// Reads the next row of a table.
+            ///
+            /// # Errors
+            /// [`RowError`] when the bytes are not those of a row, or when it cannot follow the
+            /// others.
+            pub fn row(&mut self, table: Table, from: &mut Reader<'_>) -> Result<(), RowError> {
+                match table {
+                    $( Table::$table => self.take(from.value::<$row>()?)?, )*
+                }
+                Ok(())
+            }
+        }
+    };
+    (@ordered) => { true };
+    (@unordered) => { false };
+}
+
+pub(crate) use tables;

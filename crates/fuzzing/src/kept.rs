@@ -172,28 +172,24 @@ fn versions(id: TransferId, stored: &[u8]) -> Option<Vec<Ended>> {
     };
     while !rest.is_empty() {
         let second = &mut Second(rest);
-        let (changed, flags) = (Position(second.fixed()?), second.byte()?);
-        if 15 < flags || flags & 12 == 8 {
-            return None;
-        }
-        let mut party = |bit| match flags & bit {
-            0 => Some(None),
-            _ => Some(Some(ParticipantIndex(u32::from_le_bytes(second.array()?)))),
-        };
-        let (payer, payee) = (party(1)?, party(2)?);
+        let (payer, payee) = (second.party()?, second.party()?);
         let amount = second.balance()?;
         let currency = Currency::parse(std::str::from_utf8(second.take(3)?).ok()?)?;
         let (hash, prepare) = (Digest(second.array()?), Position(second.fixed()?));
-        let outcome = Outcome::from_number(u16::from_le_bytes(second.array()?))?;
-        let completed = Stamp(second.fixed()?);
-        let answer = match flags & 12 {
-            0 => None,
-            bits => {
-                let kind = if bits == 4 { AnswerKind::Fulfil } else { AnswerKind::Abort };
+        let answer = match second.is_there()? {
+            false => None,
+            true => {
+                let kind = match second.byte()? {
+                    1 => AnswerKind::Fulfil,
+                    2 => AnswerKind::Abort,
+                    _ => return None,
+                };
                 let (hash, position) = (Digest(second.array()?), Position(second.fixed()?));
                 Some(Answer { kind, hash, position })
             }
         };
+        let outcome = Outcome::from_number(u16::from_le_bytes(second.array()?))?;
+        let (completed, changed) = (Stamp(second.fixed()?), Position(second.fixed()?));
         rest = second.0;
         versions.push(Ended {
             id,
@@ -403,6 +399,17 @@ impl<'a> Second<'a> {
 
     fn byte(&mut self) -> Option<u8> {
         self.take(1).map(|byte| byte[0])
+    }
+
+    fn is_there(&mut self) -> Option<bool> {
+        self.byte().filter(|byte| *byte < 2).map(|byte| byte == 1)
+    }
+
+    fn party(&mut self) -> Option<Option<ParticipantIndex>> {
+        match self.is_there()? {
+            false => Some(None),
+            true => Some(Some(ParticipantIndex(u32::from_le_bytes(self.array()?)))),
+        }
     }
 
     fn fixed(&mut self) -> Option<u64> {

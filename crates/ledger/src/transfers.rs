@@ -18,7 +18,7 @@ use hashbrown::HashTable;
 use crate::command::TraceId;
 use crate::deadlines::Deadlines;
 use crate::evicted::Cold;
-use crate::field::{numbered, stored};
+use crate::field::{Compact, numbered, stored};
 use crate::flight::Flight;
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
@@ -107,7 +107,7 @@ stored! {
         /// Whom it was for; the hub for a movement of funds.
         pub payee: Option<ParticipantIndex>,
         /// How much it was about.
-        pub amount: Amount,
+        pub amount: Amount as Compact,
         /// In which currency.
         pub currency: Currency,
         /// Of the body that began it.

@@ -4,21 +4,7 @@
 //! # Rows of transfers
 //! Under a transfer's id (17 bytes) stand all versions of its row, oldest first: normally one; an
 //! answer that came too late adds a second. A value is one byte for its own version and then, for
-//! each version of the row, little-endian:
-//!
-//! | bytes | what |
-//! |---|---|
-//! | 8 | the record that made this version |
-//! | 1 | flags: 1 payer known, 2 payee known, 4 answer, 8 the answer is an error |
-//! | 4 | payer, if known |
-//! | 4 | payee, if known |
-//! | 1 to 11 | amount in ten-thousandths, folded, seven bits a byte ([`ledger::field::Compact`]) |
-//! | 3 | currency |
-//! | 32 | hash of the body that began it |
-//! | 8 | record that began it |
-//! | 2 | outcome |
-//! | 8 | when it ended, microseconds |
-//! | 32 + 8 | hash and record of the answer, if there is one |
+//! each version of the row, its stored form ([`ledger::Ended`]) without the id.
 //!
 //! # Entries of the party directory
 //! The key is the identifier's type, the identifier and, if there is one, the sub-identifier, each
@@ -26,23 +12,19 @@
 //! one identifier. The value is a byte for its version, the
 //! currency (three letters, or one zero byte) and the FSP behind its length.
 //!
-//! Costs: some tens of nanoseconds for a row; no allocation but the caller's buffer.
+//! Costs: some tens of nanoseconds for a row; one allocation for each version that is read.
 
 use alloc::vec::Vec;
 
-use ledger::{
-    Answer, AnswerKind, Currency, Ended, FspName, Outcome, PartyBinding, Position, TransferId,
-};
+use ledger::{Currency, Ended, FspName, Outcome, PartyBinding, Position, TransferId};
 
-use ledger::field::{Compact, Field, FieldError, Form, LONG, Reader, SHORT, write_text};
+use ledger::field::{Field, FieldError, LONG, Reader, SHORT, write_text};
 
 /// Version of both kinds of values.
 const VALUE_VERSION: u8 = 1;
 
-const PAYER_KNOWN: u8 = 1;
-const PAYEE_KNOWN: u8 = 2;
-const ANSWERED: u8 = 4;
-const ANSWER_IS_ERROR: u8 = 8;
+/// Bytes of the id that a row's stored form begins with.
+const ID_BYTES: usize = 17;
 
 /// Puts a version of a row into the value that is stored under its id, which is empty when nothing
 /// is: behind the older ones, in place of one that the same record made.
@@ -179,69 +161,17 @@ fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
 }
 
 fn write_version(row: &Ended, out: &mut Vec<u8>) {
-    let is_error = row.answer.is_some_and(|answer| answer.kind == AnswerKind::Abort);
-    let flags = [
-        (row.payer.is_some(), PAYER_KNOWN),
-        (row.payee.is_some(), PAYEE_KNOWN),
-        (row.answer.is_some(), ANSWERED),
-        (is_error, ANSWER_IS_ERROR),
-    ];
-    row.changed.write(out);
-    out.push(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
-    for party in [row.payer, row.payee].into_iter().flatten() {
-        party.write(out);
-    }
-    Compact::write(&row.amount, out);
-    row.currency.write(out);
-    row.hash.write(out);
-    row.prepare.write(out);
-    row.outcome.write(out);
-    row.completed.write(out);
-    if let Some(answer) = &row.answer {
-        answer.hash.write(out);
-        answer.position.write(out);
-    }
+    let start = out.len();
+    row.write(out);
+    out.drain(start..start + ID_BYTES);
 }
 
 fn read_version(id: &TransferId, reader: &mut Reader<'_>) -> Result<Ended, FieldError> {
-    let changed = reader.value()?;
-    let flags = reader.value::<u8>()?;
-    if (PAYER_KNOWN | PAYEE_KNOWN | ANSWERED | ANSWER_IS_ERROR) < flags {
-        return Err(FieldError::Value);
-    }
-    let has = |flag| flags & flag != 0;
-    let mut party = |known: bool| match known {
-        true => reader.value().map(Some),
-        false => Ok(None),
-    };
-    let (payer, payee) = (party(has(PAYER_KNOWN))?, party(has(PAYEE_KNOWN))?);
-    let amount = Compact::read(reader)?;
-    let currency = reader.value()?;
-    let hash = reader.value()?;
-    let prepare = reader.value()?;
-    let outcome = reader.value::<Outcome>()?;
-    let completed = reader.value()?;
-    let answer = match has(ANSWERED) {
-        false if has(ANSWER_IS_ERROR) => return Err(FieldError::Value),
-        false => None,
-        true => {
-            let kind = if has(ANSWER_IS_ERROR) { AnswerKind::Abort } else { AnswerKind::Fulfil };
-            Some(Answer { kind, hash: reader.value()?, position: reader.value()? })
-        }
-    };
-    Ok(Ended {
-        id: *id,
-        payer,
-        payee,
-        amount,
-        currency,
-        hash,
-        prepare,
-        answer,
-        outcome,
-        completed,
-        changed,
-    })
+    let whole = [&id.to_bytes(), reader.0].concat();
+    let mut rest = Reader(&whole);
+    let row = rest.value()?;
+    reader.take(whole.len() - ID_BYTES - rest.0.len())?;
+    Ok(row)
 }
 
 #[cfg(test)]

@@ -264,8 +264,8 @@ fn a_known_state_has_the_digests_that_it_always_had() {
         [NodeTail { node: 1, epoch: 1, sequence: 19 }]
         Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0, given_up: 0 }
         c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
-        a93fd60a7b9ba3a5171cf5f54d19f45096adf96241ca4df8740288268665c780
-        4e0b0533df5524155585d1f71df83d5dc83f61bcebb0b56bdab787db2147704f
+        7f4e899b0a7e3ea02a07bc891df96deb560b243a43e3c2b515f7851aa259efe7
+        b3a185cbfa3032f381e748342a6e0286761f0e316c2a926b9199285bbaa6de1d
     "#]]
     .assert_eq(&text);
 }

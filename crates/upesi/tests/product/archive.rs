@@ -696,6 +696,6 @@ fn frames_of_each_version_are_read() {
 }
 
 const CHAIN_HEAD_1: &str = "86b8a148b6bec2b183ca67ca36046e11a0c3917b90436367e998539fc70cff07";
-const STATE_HASH_1: &str = "210e7dfd9dbaf64bc6a39beb622449a99e29432e46f8f117c87beb0cb9e0ad3b";
+const STATE_HASH_1: &str = "36485f5ad938ccae477741e5dafb2d5a442114b7a9154696519195e578e2b0f7";
 const CHAIN_HEAD_2: &str = "e9f9bbd21f8b6fb477ca3bc3484a47e7c8b345732e4d99f1809d84a04011e678";
-const STATE_HASH_2: &str = "f6fb3141a3529f183eab0ea1dd5d4ce36cf0096024bc08ed1e242b438ba947dd";
+const STATE_HASH_2: &str = "1f6c7026f73f5dc0aa019891179493713c237db0356ae185e93b923b89f1b3c9";

@@ -297,12 +297,6 @@ pub struct Expiring {
 }
 
 impl BenchReport {
-    /// The steady part where there is one, else the whole.
-    #[must_use]
-    pub fn best_window(&self) -> &Window {
-        if self.steady.ended > 0 { &self.steady } else { &self.whole_run }
-    }
-
     /// One more thing that must be true; the run is void when it is not.
     pub(crate) fn add(&mut self, check: Check) {
         self.checks.push(check);

@@ -12,7 +12,7 @@ use super::*;
 const FULFILMENT: [u8; 32] = [7; 32];
 
 /// What the account is told of a decision.
-type Told = fn(Command, Outcome) -> (Command, Outcome);
+type Told<'a> = &'a dyn Fn(&mut Command, &mut Outcome);
 /// What is stored with a message, and the digest that the record has of it.
 type Message = (Vec<u8>, Hash);
 /// A message in the place of the one that was stored, or none.
@@ -29,7 +29,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn decide(&mut self, command: &Command, told: Told, other: Option<Other<'_>>) -> Outcome {
+    fn decide(&mut self, command: &Command, told: Told<'_>, other: Option<Other<'_>>) -> Outcome {
         let own = usual(command);
         let message = match other.filter(|(is_meant, _)| is_meant(command)) {
             Some((_, message)) => message,
@@ -49,10 +49,11 @@ impl Bench {
         let mut effects = Effects::default();
         let Self { state, audit } = self;
         state.apply_watched(&batch, [command], &mut effects, &mut |moment, state, effects| {
-            let (command, outcome) = match moment {
-                Moment::After(_, command, outcome) => told(command.clone(), outcome),
+            let (mut command, mut outcome) = match moment {
+                Moment::After(_, command, outcome) => (command.clone(), outcome),
                 _ => return audit.watch(moment, &mut records, state, effects),
             };
+            told(&mut command, &mut outcome);
             audit.watch(Moment::After(first, &command, outcome), &mut records, state, effects);
         });
         self.audit.close_batch(&self.state);
@@ -164,12 +165,28 @@ fn commands() -> Vec<Command> {
     commands
 }
 
-fn honest(command: Command, outcome: Outcome) -> (Command, Outcome) {
-    (command, outcome)
+fn honest(_: &mut Command, _: &mut Outcome) {}
+
+fn prepare(command: &mut Command, change: impl FnOnce(&mut Prepare)) {
+    if let Command::Prepare(prepare) = command {
+        change(prepare);
+    }
+}
+
+fn fulfil(command: &mut Command, change: impl FnOnce(&mut Fulfil)) {
+    if let Command::Fulfil(fulfil) = command {
+        change(fulfil);
+    }
+}
+
+fn instead(outcome: &mut Outcome, [of, other]: [Outcome; 2]) {
+    if *outcome == of {
+        *outcome = other;
+    }
 }
 
 #[track_caller]
-fn check(told: Told, other: Option<Other<'_>>, expected: Option<&str>) {
+fn check(told: Told<'_>, other: Option<Other<'_>>, expected: Option<&str>) {
     let mut bench = Bench { state: State::new(), audit: Audit::default() };
     let outcomes: Vec<_> =
         commands().iter().map(|command| bench.decide(command, told, other)).collect();
@@ -190,68 +207,39 @@ fn check(told: Told, other: Option<Other<'_>>, expected: Option<&str>) {
 
 #[test]
 fn an_honest_log_is_proved() {
-    check(honest, None, None);
+    check(&honest, None, None);
 }
 
 #[test]
 fn what_differs_from_the_kernel_is_found() {
-    let cases: [(Told, &str); 7] = [
+    let cases: [(Told<'_>, &str); 7] = [
         (
-            |command, outcome| match command {
-                Command::Fulfil(fulfil) => {
-                    let fulfilment = Fulfilment::Present([8; 32]);
-                    (Command::Fulfil(Box::new(Fulfil { fulfilment, ..*fulfil })), outcome)
-                }
-                other => (other, outcome),
-            },
+            &|command, _| fulfil(command, |it| it.fulfilment = Fulfilment::Present([8; 32])),
             "whose SHA-256 is not the condition",
         ),
         (
-            |command, outcome| match outcome {
-                Outcome::AnswerResent => (command, Outcome::Committed),
-                other => (command, other),
-            },
+            &|_, outcome| instead(outcome, [Outcome::AnswerResent, Outcome::Committed]),
             "has two ends",
         ),
         (
-            |command, outcome| match outcome {
-                Outcome::PrepareReserved => (command, Outcome::PrepareCapExceeded),
-                other => (command, other),
-            },
+            &|_, outcome| instead(outcome, [Outcome::PrepareReserved, Outcome::PrepareCapExceeded]),
             "0 transfers are in flight by this account, 1 by the kernel's",
         ),
+        (&|command, _| prepare(command, |it| it.amount = units(6)), "its postings add up to"),
         (
-            |command, outcome| match command {
-                Command::Prepare(prepare) => {
-                    let amount = units(6);
-                    (Command::Prepare(Box::new(Prepare { amount, ..*prepare })), outcome)
-                }
-                other => (other, outcome),
-            },
-            "its postings add up to",
-        ),
-        (
-            |command, outcome| match command {
-                Command::Prepare(prepare) => {
-                    let amount = units(150);
-                    (Command::Prepare(Box::new(Prepare { amount, ..*prepare })), outcome)
-                }
-                other => (other, outcome),
-            },
+            &|command, _| prepare(command, |it| it.amount = units(150)),
             "reserved although the position of payer then is 150, with cover 200 and cap 100",
         ),
         (
-            |command, outcome| match command {
-                Command::FinishDeliveries(_) => (Command::Tick, outcome),
-                other => (other, outcome),
+            &|command, _| {
+                if let Command::FinishDeliveries(_) = command {
+                    *command = Command::Tick;
+                }
             },
             "notices are owed by this account",
         ),
         (
-            |command, outcome| match outcome {
-                Outcome::Committed => (command, Outcome::FulfilmentInvalid),
-                other => (command, other),
-            },
+            &|_, outcome| instead(outcome, [Outcome::Committed, Outcome::FulfilmentInvalid]),
             "its postings add up to",
         ),
     ];
@@ -268,7 +256,7 @@ fn an_end_that_its_payer_gets_twice_is_found() {
         let commands = commands();
         let reserved = commands.iter().position(is_prepare).expect("a prepare");
         for command in &commands[..=reserved] {
-            bench.decide(command, honest, None);
+            bench.decide(command, &honest, None);
         }
         let notices = recipients.iter().zip(2..).map(|(recipient, number)| Notice {
             id: NoticeId(number),
@@ -294,117 +282,68 @@ fn an_end_that_its_payer_gets_twice_is_found() {
 
 #[test]
 fn an_unknown_sender_that_is_not_ignored_is_found() {
-    fn from(source: &str, command: Command) -> Command {
-        match command {
-            Command::Fulfil(fulfil) => {
-                Command::Fulfil(Box::new(Fulfil { source: name(source), ..*fulfil }))
-            }
-            other => other,
-        }
-    }
-    let known: Told = |command, outcome| match outcome {
-        Outcome::PrepareReserved => (command, Outcome::SenderNotFound),
-        other => (command, other),
-    };
+    let known: Told<'_> =
+        &|_, outcome| instead(outcome, [Outcome::PrepareReserved, Outcome::SenderNotFound]);
     check(known, None, Some("ignored although its sender is a participant"));
-    let check_from = |source: &'static str, told: Told, expected: Option<&str>| {
-        let message = stored(&[("fspiop-source", source)], BODY);
-        check(told, Some((FULFIL, Some(&message))), expected);
-    };
     let decided = Some("decided although its sender is not a participant");
-    check_from("stranger", |command, outcome| (from("stranger", command), outcome), decided);
-    check_from("Hub", |command, outcome| (from("Hub", command), outcome), decided);
-    check_from("PAYEE", |command, outcome| (from("PAYEE", command), outcome), None);
+    for (source, expected) in [("stranger", decided), ("Hub", decided), ("PAYEE", None)] {
+        let message = stored(&[("fspiop-source", source)], BODY);
+        let from: Told<'_> = &|command, _| fulfil(command, |it| it.source = name(source));
+        check(from, Some((FULFIL, Some(&message))), expected);
+    }
 }
 
 #[test]
 fn a_delivery_that_cannot_have_ended_so_is_found() {
-    /// A delivery in the place of the first that ended.
-    fn told(command: Command, outcome: Outcome, other: FinishedDelivery) -> (Command, Outcome) {
-        match command {
-            Command::FinishDeliveries(_) => (Command::FinishDeliveries(vec![other]), outcome),
-            command => (command, outcome),
-        }
-    }
-    const END: FinishedDelivery = FinishedDelivery {
-        notice: NoticeId(2),
-        result: DeliveryResult::Delivered,
-        attempts: 1,
-        status: 200,
+    let end = |number, result, attempts, status| FinishedDelivery {
+        notice: NoticeId(number),
+        result,
+        attempts,
+        status,
         finished_ms: 1,
     };
-    let cases: [(Told, &str); 7] = [
+    use DeliveryResult::{Dead, Delivered, GivenUp, Withdrawn};
+    for (other, expected) in [
         (
-            |command, outcome| told(command, outcome, FinishedDelivery { attempts: 0, ..END }),
+            end(2, Delivered, 0, 200),
             "its notice 2 (Fulfil) counts as Delivered after 0 attempts and status 200",
         ),
-        (
-            |command, outcome| told(command, outcome, FinishedDelivery { status: 503, ..END }),
-            "counts as Delivered after 1 attempts and status 503",
-        ),
-        (
-            |command, outcome| {
-                let result = DeliveryResult::Dead;
-                told(command, outcome, FinishedDelivery { result, ..END })
-            },
-            "counts as Dead after 1 attempts and status 200",
-        ),
-        (
-            |command, outcome| {
-                let (result, status) = (DeliveryResult::Dead, 503);
-                told(command, outcome, FinishedDelivery { result, status, attempts: 0, ..END })
-            },
-            "counts as Dead after 0 attempts and status 503",
-        ),
+        (end(2, Delivered, 1, 503), "counts as Delivered after 1 attempts and status 503"),
+        (end(2, Dead, 1, 200), "counts as Dead after 1 attempts and status 200"),
+        (end(2, Dead, 0, 503), "counts as Dead after 0 attempts and status 503"),
         // A callback that says how a transfer ended is never withdrawn.
-        (
-            |command, outcome| {
-                let (result, status) = (DeliveryResult::Withdrawn, 0);
-                told(command, outcome, FinishedDelivery { result, status, attempts: 0, ..END })
-            },
-            "its notice 2 (Fulfil) counts as Withdrawn",
-        ),
+        (end(2, Withdrawn, 0, 0), "its notice 2 (Fulfil) counts as Withdrawn"),
         // Nor is it given up without a dead letter.
         (
-            |command, outcome| {
-                let (result, status) = (DeliveryResult::GivenUp, 400);
-                told(command, outcome, FinishedDelivery { result, status, ..END })
-            },
+            end(2, GivenUp, 1, 400),
             "its notice 2 (Fulfil) counts as GivenUp after 1 attempts and status 400",
         ),
         // Nor is a prepare that somebody may have heard of.
-        (
-            |command, outcome| {
-                let (result, notice) = (DeliveryResult::Withdrawn, NoticeId(1));
-                told(command, outcome, FinishedDelivery { result, notice, ..END })
-            },
-            "its notice 1 (Prepare) counts as Withdrawn after 1 attempts",
-        ),
-    ];
-    for (told, expected) in cases {
+        (end(1, Withdrawn, 1, 200), "its notice 1 (Prepare) counts as Withdrawn after 1 attempts"),
+    ] {
+        let told: Told<'_> = &|command, _| {
+            if let Command::FinishDeliveries(ends) = command {
+                *ends = vec![other];
+            }
+        };
         check(told, None, Some(expected));
     }
     // Nor one of a transfer that is still in flight.
-    let early: Told = |command, outcome| match command {
-        Command::Fulfil(_) => {
-            let (result, notice) = (DeliveryResult::Withdrawn, NoticeId(1));
-            let end = FinishedDelivery { result, notice, attempts: 0, status: 0, ..END };
-            (Command::FinishDeliveries(vec![end]), Outcome::Accepted)
-        }
-        command => (command, outcome),
-    };
-    let expected = "its notice 1 (Prepare) counts as Withdrawn after 0 attempts";
-    check(early, None, Some(expected));
-    let early: Told = |command, outcome| match command {
-        Command::Fulfil(_) => {
-            let (result, notice) = (DeliveryResult::GivenUp, NoticeId(1));
-            let end = FinishedDelivery { result, notice, status: 503, ..END };
-            (Command::FinishDeliveries(vec![end]), Outcome::Accepted)
-        }
-        command => (command, outcome),
-    };
-    let expected = "its notice 1 (Prepare) counts as GivenUp after 1 attempts and status 503";
-    check(early, None, Some(expected));
+    for (early, expected) in [
+        (end(1, Withdrawn, 0, 0), "its notice 1 (Prepare) counts as Withdrawn after 0 attempts"),
+        (
+            end(1, GivenUp, 1, 503),
+            "its notice 1 (Prepare) counts as GivenUp after 1 attempts and status 503",
+        ),
+    ] {
+        let told: Told<'_> = &|command, outcome| {
+            if let Command::Fulfil(_) = command {
+                *command = Command::FinishDeliveries(vec![early]);
+                *outcome = Outcome::Accepted;
+            }
+        };
+        check(told, None, Some(expected));
+    }
 }
 
 #[test]
@@ -430,11 +369,11 @@ fn a_message_that_is_not_the_one_decided_on_is_found() {
             "the hash of the record was taken of",
         ),
     ] {
-        check(honest, Some((is_meant, message.as_ref())), Some(expected));
+        check(&honest, Some((is_meant, message.as_ref())), Some(expected));
     }
     // A prepare goes to its payee, whatever its header says.
     let message = stored(&[("fspiop-source", "payer"), stranger], BODY);
-    check(honest, Some((PREPARE, Some(&message))), None);
+    check(&honest, Some((PREPARE, Some(&message))), None);
 }
 
 #[test]
@@ -442,21 +381,15 @@ fn a_body_that_says_something_else_is_found() {
     const ABORTED: &[u8] = br#"{"transferState":"ABORTED"}"#;
     const UNKNOWN_CODE: &[u8] =
         br#"{"errorInformation":{"errorCode":"9999","errorDescription":"none"}}"#;
-    let states: Told = |command, outcome| match command {
-        Command::Fulfil(fulfil) => {
-            let (fulfilment, hash) = (Fulfilment::Absent, hash(ABORTED));
-            (Command::Fulfil(Box::new(Fulfil { fulfilment, hash, ..*fulfil })), outcome)
-        }
-        command => (command, outcome),
+    let states: Told<'_> = &|command, _| {
+        fulfil(command, |it| (it.fulfilment, it.hash) = (Fulfilment::Absent, hash(ABORTED)));
     };
-    let codes: Told = |command, outcome| match command {
-        Command::Fulfil(fulfil) => {
-            let Fulfil { id, source, destination, trace, .. } = *fulfil;
-            let (code_is_known, hash) = (true, hash(UNKNOWN_CODE));
-            let abort = Abort { id, source, destination, code_is_known, hash, trace };
-            (Command::Abort(Box::new(abort)), outcome)
-        }
-        command => (command, outcome),
+    let codes: Told<'_> = &|command, _| {
+        let Command::Fulfil(fulfil) = command else { return };
+        let Fulfil { id, source, destination, trace, .. } = **fulfil;
+        let (code_is_known, hash) = (true, hash(UNKNOWN_CODE));
+        let abort = Abort { id, source, destination, code_is_known, hash, trace };
+        *command = Command::Abort(Box::new(abort));
     };
     for (told, body) in [(states, ABORTED), (codes, UNKNOWN_CODE)] {
         let message = stored(&[("fspiop-source", "payee")], body);

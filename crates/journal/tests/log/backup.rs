@@ -14,12 +14,9 @@ use ports::{Disk, DiskError, DiskFile, Log, Stop};
 use record::frame::LogIdentity;
 use tempfile::TempDir;
 
-const OPTIONS: Options = Options {
-    segment_bytes: 300_000,
-    verify: journal::Verify::Everything,
-    damaged_end: journal::DamagedEnd::Refuse,
-    room_bytes: 0,
-};
+use crate::common::{STRICT, go};
+
+const OPTIONS: Options = Options { segment_bytes: 300_000, ..STRICT };
 
 struct Scene {
     directory: TempDir,
@@ -61,10 +58,6 @@ impl Scene {
         let disk = RealDisk::open(&self.path(name)).expect("opens");
         journal::restore(&*self.place(), &disk, &mut go)
     }
-}
-
-fn go(_: u64) -> Result<(), Stop> {
-    Ok(())
 }
 
 fn grow<D: Disk>(log: &mut FileLog<D>, frames: usize) {

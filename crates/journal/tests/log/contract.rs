@@ -6,13 +6,10 @@ use ledger::Position;
 use ports::Log;
 use tempfile::TempDir;
 
+use crate::common::STRICT;
+
 /// Small segments, so that the contract is also checked across them.
-const OPTIONS: Options = Options {
-    segment_bytes: 20_000,
-    verify: journal::Verify::Everything,
-    damaged_end: journal::DamagedEnd::Refuse,
-    room_bytes: 700,
-};
+const OPTIONS: Options = Options { segment_bytes: 20_000, room_bytes: 700, ..STRICT };
 
 struct InMemory;
 

@@ -1,19 +1,14 @@
 //! Zeros that are written ahead of the frames: they are no part of the log, and nobody minds them.
 
 use journal::contract::{IDENTITY, frame_after};
-use journal::{
-    CopyLog, DamageReason, DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Records, Verify,
-};
+use journal::{CopyLog, DamageReason, FileLog, MemoryDisk, OpenError, Options, Records};
 use ledger::Position;
 use ports::{Disk, DiskFile, Log};
 
+use crate::common::STRICT;
+
 const ROOM: u64 = 5_000;
-const OPTIONS: Options = Options {
-    segment_bytes: 20_000,
-    verify: Verify::Everything,
-    damaged_end: DamagedEnd::Refuse,
-    room_bytes: ROOM,
-};
+const OPTIONS: Options = Options { segment_bytes: 20_000, room_bytes: ROOM, ..STRICT };
 
 fn create(disk: &MemoryDisk) -> FileLog<MemoryDisk> {
     FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates")

@@ -4,21 +4,16 @@
 //! frame flips is refused, and whatever sector a crash kept from being stored is repaired.
 
 use journal::contract::{IDENTITY, frame_after};
-use journal::{
-    DamageReason, DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Recovery, Verify,
-};
+use journal::{DamageReason, FileLog, MemoryDisk, OpenError, Options, Recovery};
 use ledger::Position;
 use ports::{Disk, Log};
 use record::frame::{
     BatchHeader, FRAME_HEADER_BYTES, FrameBuilder, NODE_ALONE, NewRecord, Tail, payload_digest,
 };
 
-const OPTIONS: Options = Options {
-    segment_bytes: 60_000,
-    verify: Verify::Everything,
-    damaged_end: DamagedEnd::Refuse,
-    room_bytes: 0,
-};
+use crate::common::STRICT;
+
+const OPTIONS: Options = Options { segment_bytes: 60_000, ..STRICT };
 const SECTOR: usize = 512;
 
 /// A log of two synced frames: the second one starts `before` bytes later than it might and ends

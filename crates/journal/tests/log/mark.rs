@@ -4,19 +4,15 @@
 use expect_test::expect;
 use journal::contract::{IDENTITY, frame_after};
 use journal::{
-    DamageReason, DamagedEnd, FileLog, MARK, Marker, MemoryDisk, Noted, OpenError, Options, Verify,
-    noted,
+    DamageReason, DamagedEnd, FileLog, MARK, Marker, MemoryDisk, Noted, OpenError, Options, noted,
 };
 use ledger::Position;
 use ports::{Disk, DiskFile, Log};
 use record::frame::LogIdentity;
 
-const OPTIONS: Options = Options {
-    segment_bytes: 6_000,
-    verify: Verify::Everything,
-    damaged_end: DamagedEnd::Refuse,
-    room_bytes: 0,
-};
+use crate::common::STRICT;
+
+const OPTIONS: Options = Options { segment_bytes: 6_000, ..STRICT };
 
 type MemoryLog = FileLog<MemoryDisk>;
 

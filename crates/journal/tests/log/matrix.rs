@@ -2,17 +2,14 @@
 //! out stands in `docs/internals/log-format.md`, and is compared with it.
 
 use journal::contract::{IDENTITY, frame_after};
-use journal::{DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Verify};
+use journal::{FileLog, MemoryDisk, OpenError, Options};
 use ports::{Disk, Log};
-use record::frame::{FRAME_HEADER_BYTES, Frame};
+use record::frame::FRAME_HEADER_BYTES;
 
-const OPTIONS: Options = Options {
-    segment_bytes: 6_000,
-    verify: Verify::Everything,
-    damaged_end: DamagedEnd::Refuse,
-    room_bytes: 0,
-};
-const DOCUMENT: &str = include_str!("../../../docs/internals/log-format.md");
+use crate::common::{STRICT, frame_offsets};
+
+const OPTIONS: Options = Options { segment_bytes: 6_000, ..STRICT };
+const DOCUMENT: &str = include_str!("../../../../docs/internals/log-format.md");
 const DAMAGES: [&str; 4] = ["flipped", "cut off from there", "doubled", "swapped"];
 
 /// A stretch of bytes of a frame or a segment, by name, start within it, and length.
@@ -130,15 +127,4 @@ fn sample() -> MemoryDisk {
     }
     drop(log);
     disk.kill()
-}
-
-/// Where the frames of a segment start, and where the last one ends.
-fn frame_offsets(bytes: &[u8]) -> Vec<usize> {
-    let mut offsets = vec![512];
-    let mut at = 512;
-    while at < bytes.len() {
-        at += Frame::parse(&bytes[at..]).expect("a sample is sound").as_bytes().len();
-        offsets.push(at);
-    }
-    offsets
 }

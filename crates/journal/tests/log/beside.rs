@@ -11,25 +11,18 @@ use ledger::Position;
 use ports::{Disk, DiskError, Log};
 use tempfile::TempDir;
 
+use crate::common::STRICT;
+
 const SEGMENT: &str = "00000000000000000001.segment";
 /// Readings beside the writer.
 const WALKS: usize = 150;
 
 /// With segments that fill up meanwhile, room behind the frames, and none.
 const LOGS: [Options; 3] = [
-    Options { segment_bytes: 400_000, room_bytes: 64 << 10, ..base() },
-    Options { segment_bytes: 1 << 30, room_bytes: 1 << 20, ..base() },
-    Options { segment_bytes: 1 << 30, room_bytes: 0, ..base() },
+    Options { segment_bytes: 400_000, room_bytes: 64 << 10, ..STRICT },
+    Options { segment_bytes: 1 << 30, room_bytes: 1 << 20, ..STRICT },
+    Options { segment_bytes: 1 << 30, ..STRICT },
 ];
-
-const fn base() -> Options {
-    Options {
-        segment_bytes: 0,
-        room_bytes: 0,
-        verify: journal::Verify::Everything,
-        damaged_end: journal::DamagedEnd::Refuse,
-    }
-}
 
 #[test]
 fn a_log_that_is_written_meanwhile_is_read_as_far_as_it_goes() {
@@ -114,7 +107,7 @@ fn a_segment_that_is_gone_again_is_looked_for_again() {
 fn quiet() -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = RealDisk::open(directory.path()).expect("opens");
-    let mut log = FileLog::create(disk, IDENTITY, Options { segment_bytes: 1 << 20, ..base() })
+    let mut log = FileLog::create(disk, IDENTITY, Options { segment_bytes: 1 << 20, ..STRICT })
         .expect("creates");
     for _ in 0..20 {
         log.append(&frame_after(&log.tail(), &[900, 20])).expect("appends");

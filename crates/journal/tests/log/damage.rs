@@ -7,12 +7,9 @@ use ledger::{Position, Stamp};
 use ports::{Disk, DiskFile, Log, LogError};
 use record::frame::{FRAME_HEADER_BYTES, Frame, LogIdentity, Tail};
 
-const OPTIONS: Options = Options {
-    segment_bytes: 6_000,
-    verify: Verify::Everything,
-    damaged_end: DamagedEnd::Refuse,
-    room_bytes: 0,
-};
+use crate::common::{STRICT, frame_offsets as frame_offsets_of};
+
+const OPTIONS: Options = Options { segment_bytes: 6_000, ..STRICT };
 
 /// Eleven synced frames of one record each and one that is not synced, three to a segment.
 fn sample() -> MemoryDisk {
@@ -44,14 +41,7 @@ fn content(disk: &MemoryDisk) -> Vec<(String, Vec<u8>)> {
 
 /// Where the frames of a segment start, and where the last one ends.
 fn frame_offsets(disk: &MemoryDisk, name: &str) -> Vec<usize> {
-    let bytes = disk.content(name).expect("exists");
-    let mut offsets = vec![512];
-    let mut at = 512;
-    while at < bytes.len() {
-        at += Frame::parse(&bytes[at..]).expect("a sample is sound").as_bytes().len();
-        offsets.push(at);
-    }
-    offsets
+    frame_offsets_of(&disk.content(name).expect("exists"))
 }
 
 fn refused(disk: &MemoryDisk) -> OpenError {

@@ -5,16 +5,13 @@
 //! next crash as well.
 
 use journal::contract::{IDENTITY, frame_after, frames_of};
-use journal::{DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Verify};
+use journal::{FileLog, MemoryDisk, OpenError, Options};
 use ledger::Position;
 use ports::{Disk, Log, LogError};
 
-const OPTIONS: Options = Options {
-    segment_bytes: 12_000,
-    verify: Verify::Everything,
-    damaged_end: DamagedEnd::Refuse,
-    room_bytes: 700,
-};
+use crate::common::STRICT;
+
+const OPTIONS: Options = Options { segment_bytes: 12_000, room_bytes: 700, ..STRICT };
 
 /// What a run knows of its log.
 #[derive(Debug, Default)]

@@ -15,13 +15,10 @@ use ports::{Disk, DiskError, DiskFile, Log, LogError, Stop};
 use record::frame::LogIdentity;
 use tempfile::TempDir;
 
+use crate::common::{STRICT, go};
+
 const ALL: Retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
-const OPTIONS: Options = Options {
-    segment_bytes: 700_000,
-    verify: Verify::Everything,
-    damaged_end: journal::DamagedEnd::Refuse,
-    room_bytes: 700,
-};
+const OPTIONS: Options = Options { segment_bytes: 700_000, room_bytes: 700, ..STRICT };
 
 /// A directory with a log of four segments, the closed ones of three blocks each, and a place.
 struct Scene {
@@ -84,10 +81,6 @@ fn write_log<D: Disk>(disk: D, identity: LogIdentity) {
         log.append(&noisy_frame_after(&log.tail(), &[30_000 + at * 10, 10_000])).expect("appends");
     }
     log.sync().expect("syncs");
-}
-
-fn go(_: u64) -> Result<(), Stop> {
-    Ok(())
 }
 
 fn hand_over_all<D: Disk>(

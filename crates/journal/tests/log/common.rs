@@ -1,0 +1,29 @@
+//! What several files of tests need.
+
+use journal::{DamagedEnd, Options, Verify};
+use ports::Stop;
+use record::frame::Frame;
+
+/// Refuses whatever is not sound; without room ahead.
+pub(crate) const STRICT: Options = Options {
+    segment_bytes: 0,
+    verify: Verify::Everything,
+    damaged_end: DamagedEnd::Refuse,
+    room_bytes: 0,
+};
+
+/// Watches and never stops.
+pub(crate) fn go(_: u64) -> Result<(), Stop> {
+    Ok(())
+}
+
+/// Where the frames of a sound segment start, and where the last one ends.
+pub(crate) fn frame_offsets(bytes: &[u8]) -> Vec<usize> {
+    let mut offsets = vec![512];
+    let mut at = 512;
+    while at < bytes.len() {
+        at += Frame::parse(&bytes[at..]).expect("a sample is sound").as_bytes().len();
+        offsets.push(at);
+    }
+    offsets
+}

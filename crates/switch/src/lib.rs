@@ -66,6 +66,8 @@ mod signer;
 mod socket;
 mod stalled;
 mod submitter;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod trace;
 mod traffic;

@@ -16,7 +16,7 @@ use hyper_util::rt::TokioTimer;
 use tokio::task::spawn_local;
 
 use crate::connections::Line;
-use crate::socket::Socket;
+use crate::socket::{Socket, Stream};
 
 /// Requests at once on one connection.
 const STREAMS_MAX: u32 = 128;
@@ -42,7 +42,7 @@ impl<F: Future + 'static> Executor<F> for LocalTasks {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve<S>(socket: Socket, line: &Line, service: S)
+pub(crate) async fn serve<S>(socket: Socket<impl Stream>, line: &Line, service: S)
 where
     S: HttpService<Incoming, ResBody = Full<Bytes>, Error = Infallible> + 'static,
     S::Future: 'static,

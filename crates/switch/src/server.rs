@@ -35,7 +35,7 @@ use crate::egress::Egress;
 use crate::inbound::{Envelope, Inbound};
 use crate::message::Message;
 use crate::signatures::Seals;
-use crate::socket::{self, Protocol, Room, Socket};
+use crate::socket::{self, Protocol, Room, Socket, Stream};
 use crate::submitter::{Answering, Submitter};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
@@ -117,7 +117,7 @@ fn turn_away(server: &Rc<Server>, stream: TcpStream) {
     }
 }
 
-async fn serve_connection(server: Rc<Server>, stream: TcpStream, place: Place) {
+pub(crate) async fn serve_connection(server: Rc<Server>, stream: impl Stream, place: Place) {
     let line = Rc::clone(place.line());
     let limits = server.limits;
     let shared = (Rc::clone(&server.room), Arc::clone(&server.thread.counters));
@@ -137,7 +137,7 @@ async fn serve_connection(server: Rc<Server>, stream: TcpStream, place: Place) {
     ending.close().await;
 }
 
-async fn serve_http1(server: Rc<Server>, socket: Socket, line: Rc<Line>) {
+async fn serve_http1(server: Rc<Server>, socket: Socket<impl Stream>, line: Rc<Line>) {
     let serving = Rc::clone(&line);
     let service = service_fn(move |request| {
         serve(Rc::clone(&server), serving.heard_ns(), serving.serve(), request)

@@ -24,7 +24,7 @@ use fspiop::{ErrorCode, Refusal, bare};
 use http::StatusCode;
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::connections::Line;
@@ -41,9 +41,14 @@ const FIRST_BYTES: usize = 4_096;
 const PARTING_BYTES_MAX: u64 = 16 << 20;
 const PARTING_PATIENCE: Duration = Duration::from_secs(2);
 
+/// The bytes of a connection: a socket, or memory in tests.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {}
+
 /// A socket that hyper has done with.
-pub(crate) struct Ending {
-    inner: Rc<RefCell<TokioIo<TcpStream>>>,
+pub(crate) struct Ending<S> {
+    inner: Rc<RefCell<TokioIo<S>>>,
     line: Rc<Line>,
     counters: Arc<Counters>,
 }
@@ -65,9 +70,9 @@ impl Default for Room {
 }
 
 /// A client's socket.
-pub(crate) struct Socket {
+pub(crate) struct Socket<S> {
     /// Shared with the [`Ending`], which alone has it in the end.
-    inner: Rc<RefCell<TokioIo<TcpStream>>>,
+    inner: Rc<RefCell<TokioIo<S>>>,
     /// What was read before hyper began.
     first: Bytes,
     room: Rc<Room>,
@@ -79,11 +84,11 @@ pub(crate) struct Socket {
     replacing: Option<Bytes>,
 }
 
-impl Socket {
+impl<S: Stream> Socket<S> {
     /// Reads the first bytes of a connection, and tells by them what the client speaks. `None`
     /// when it sends nothing.
     pub(crate) async fn open(
-        mut stream: TcpStream,
+        mut stream: S,
         line: Rc<Line>,
         (room, counters): (Rc<Room>, Arc<Counters>),
         head: Duration,
@@ -105,13 +110,13 @@ impl Socket {
     }
 
     /// What is left when hyper is done.
-    pub(crate) fn ending(&self) -> Ending {
+    pub(crate) fn ending(&self) -> Ending<S> {
         let (inner, line) = (Rc::clone(&self.inner), Rc::clone(&self.line));
         Ending { inner, line, counters: Arc::clone(&self.counters) }
     }
 }
 
-impl Ending {
+impl<S: Stream> Ending<S> {
     /// Says the last word, if there is one, and closes so that the client can read it.
     pub(crate) async fn close(self) {
         let Some(inner) = Rc::into_inner(self.inner) else { return };
@@ -122,7 +127,11 @@ impl Ending {
         if let Some(refusal) = farewell(&self.line) {
             self.counters.malformed.add(1);
             // A client that does not take it goes without.
-            let _said = stream.try_write(&bare::render(&refusal, &[]));
+            let last = bare::render(&refusal, &[]);
+            let _said = poll_fn(|context| {
+                Poll::Ready(Pin::new(&mut stream).poll_write(context, &last).is_ready())
+            })
+            .await;
         } else if self.line.is_overdue() {
             return;
         }
@@ -134,7 +143,7 @@ impl Ending {
 async fn read_within(
     time: Duration,
     line: &Line,
-    stream: &mut TcpStream,
+    stream: &mut impl Stream,
     buffer: &mut BytesMut,
 ) -> Option<()> {
     let reading = tokio::time::timeout(time, stream.read_buf(buffer));
@@ -181,7 +190,7 @@ fn farewell(line: &Line) -> Option<Refusal> {
     line.is_broken_off().then(|| Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail))
 }
 
-impl Read for Socket {
+impl<S: Stream> Read for Socket<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -230,7 +239,7 @@ fn good_length(check: &mut Option<LineEndCheck>, bytes: &[u8], line: &Line) -> u
     }
 }
 
-impl Write for Socket {
+impl<S: Stream> Write for Socket<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -260,7 +269,7 @@ impl Write for Socket {
     }
 }
 
-impl Socket {
+impl<S: Stream> Socket<S> {
     fn poll_pass(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut *self.inner.borrow_mut()).poll_write(context, bytes);
         if polled.is_pending() {
@@ -290,7 +299,7 @@ impl Socket {
 }
 
 /// Closes one half and reads the other away, within bounds.
-async fn part(stream: &mut TcpStream) {
+async fn part(stream: &mut impl Stream) {
     let parting = async {
         stream.shutdown().await?;
         let mut rest = stream.take(PARTING_BYTES_MAX);

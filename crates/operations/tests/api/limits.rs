@@ -65,6 +65,14 @@ async fn what_is_not_http_is_refused_with_a_body_and_its_headers() {
         ("GET /a HTTP/9.9\r\n\r\n", "3101"),
         ("GET /health HTTP/1.1\r\nhost : localhost\r\n\r\n", "3101"),
         ("GET /a HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", "3101"),
+        ("GET /a HTTP/1.1\r\ncontent-length: -1\r\n\r\n", "3101"),
+        ("GET /a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n", "3101"),
+        ("GET /a HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n", "3101"),
+        ("GET /a HTTP/1.1\r\nhost: a\r\nx: a\rb\r\n\r\n", "3101"),
+        ("GET /a HTTP/1.1\r\nhost: a\r\nx: a\0b\r\n\r\n", "3101"),
+        ("GET /a HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n", "3101"),
+        ("CONNECT hub:4000 HTTP/1.1\r\nhost: hub\r\n\r\n", "3101"),
+        ("\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\r\n\r\n", "3101"),
         (&long, "3104"),
     ] {
         let answer = server.send_raw(text).await;

@@ -46,7 +46,6 @@ mod offline;
 mod operations;
 mod parties;
 mod preload;
-mod refusals;
 mod signatures;
 mod snapshots;
 mod support;

@@ -11,16 +11,9 @@ use ledger::FspName;
 use super::fsp::Callback;
 use crate::signatures::pem;
 
-/// The smallest body of a party's answer.
-pub(crate) const PARTY: &str = "{\"party\":{\"partyIdInfo\":{\"partyIdType\":\"MSISDN\",\
-                                \"partyIdentifier\":\"1\"}}}";
-
 /// A fulfilment and the condition it meets; any number of transfers may use them.
 pub(crate) const FULFILMENT: &str = "dGhlIHNlY3JldCBvZiBldmVyeSB0ZXN0LCAzMiBieS4";
 pub(crate) const CONDITION: &str = "BeZFGxq2RPkY0IpxxIBaJSnr7jhPs8hPedGCgk16Uzc";
-/// A fulfilment that meets another condition.
-pub(crate) const WRONG_FULFILMENT: &str = "YW5vdGhlciBzZWNyZXQsIGFuZCBhIHdyb25nIG9uZS4";
-
 const DATE: &str = "Tue, 15 Nov 1994 08:12:31 GMT";
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -45,7 +38,6 @@ pub(crate) struct Message {
     pub(crate) trace: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-    chunked: bool,
 }
 
 impl Message {
@@ -60,7 +52,6 @@ impl Message {
             trace,
             headers: Vec::new(),
             body: Vec::new(),
-            chunked: false,
         };
         let message = message
             .with("content-type", &media)
@@ -95,22 +86,6 @@ impl Message {
         self
     }
 
-    pub(crate) fn version(mut self, version: &str) -> Self {
-        for (name, value) in &mut self.headers {
-            if ["accept", "content-type"].contains(&&**name) {
-                let length = value.len() - 3;
-                value.replace_range(length.., version);
-            }
-        }
-        self
-    }
-
-    /// Sends the body in pieces, without saying before how long it is.
-    pub(crate) fn chunked(mut self) -> Self {
-        self.chunked = true;
-        self
-    }
-
     /// The same message under another method and path, with the media types that belong there.
     pub(crate) fn sent_as(mut self, method: &str, path: &str) -> Self {
         let other = Self::new(method, path, "").headers;
@@ -137,19 +112,8 @@ impl Message {
         for (name, value) in &self.headers {
             write!(head, "{name}: {value}\r\n").unwrap();
         }
-        if !self.chunked {
-            write!(head, "content-length: {}\r\n\r\n", self.body.len()).unwrap();
-            return [head.as_bytes(), &self.body].concat();
-        }
-        head += "transfer-encoding: chunked\r\n\r\n";
-        let mut request = head.into_bytes();
-        for piece in self.body.chunks(100) {
-            request.extend(format!("{:x}\r\n", piece.len()).bytes());
-            request.extend(piece);
-            request.extend(b"\r\n");
-        }
-        request.extend(b"0\r\n\r\n");
-        request
+        write!(head, "content-length: {}\r\n\r\n", self.body.len()).unwrap();
+        [head.as_bytes(), &self.body].concat()
     }
 }
 

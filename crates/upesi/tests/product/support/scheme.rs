@@ -67,7 +67,6 @@ pub(crate) struct Admin {
 pub(crate) struct Account {
     pub(crate) id: u64,
     ledger_account_type: String,
-    is_active: u8,
     value: Box<RawValue>,
     reserved_value: Box<RawValue>,
 }
@@ -161,18 +160,6 @@ impl Admin {
              \"alarmPercentage\":10}}}}"
         );
         self.must("PUT", &format!("/participants/{name}/limits"), &body, 200);
-    }
-
-    pub(crate) fn set_active(&self, name: &str, active: bool) {
-        let body = format!("{{\"isActive\":{active}}}");
-        self.must("PUT", &format!("/participants/{name}"), &body, 200);
-    }
-
-    pub(crate) fn set_account_active(&self, name: &str, active: bool) {
-        let Account { id, is_active, .. } = self.account(name, "POSITION");
-        assert_ne!(is_active, u8::from(active), "it is to change");
-        let body = format!("{{\"isActive\":{active}}}");
-        self.must("PUT", &format!("/participants/{name}/accounts/{id}"), &body, 200);
     }
 
     pub(crate) fn set_endpoint(&self, name: &str, kind: &str, value: &str) {

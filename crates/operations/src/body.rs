@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
 use fspiop::Refusal;
-use ledger::{Amount, Currency, TransferId};
+use ledger::{Amount, Currency, PRECISION_MAX, TransferId};
 use openapi::schema::reference;
 use serde_json::Value;
 
-use crate::form::Form;
+use crate::form::{CURRENCY_FORM, Form, TRANSFER_ID_FORM, VERSION_MAX, known_currency};
 use crate::schema::{self, Component, Extent, NO_CONTROLS, names, one_of};
 
 /// The form of a body.
@@ -147,36 +147,102 @@ impl<T> Rule for Custom<T> {
 }
 
 /// A boolean, or its name.
-pub(crate) const FLAG: Custom<bool> =
-    Custom { take: |form, name| form.flag(name), schema: || reference("Flag") };
-
-/// A currency that the scheme can know.
-pub(crate) const CURRENCY: Custom<Currency> =
-    Custom { take: |form, name| form.currency(name), schema: schema::currency };
-
-/// A plain decimal.
-pub(crate) const DECIMAL: Custom<Amount> =
-    Custom { take: |form, name| form.decimal(name), schema: || reference("Decimal") };
-
-/// A decimal that is not below zero.
-pub(crate) const DECIMAL_FROM_ZERO: Custom<Amount> = Custom {
-    take: |form, name| form.decimal_from_zero(name),
-    schema: || reference("DecimalFromZero"),
+pub(crate) const FLAG: Custom<bool> = Custom {
+    take: |form, name| {
+        let Some(text) = form.raw(name) else { return Ok(None) };
+        match text.trim_matches('"').to_ascii_lowercase().as_str() {
+            "true" => Ok(Some(true)),
+            "false" => Ok(Some(false)),
+            _ => Err(form.malformed(name, "must be a boolean")),
+        }
+    },
+    schema: || reference("Flag"),
 };
 
-/// A decimal above zero.
-pub(crate) const DECIMAL_ABOVE_ZERO: Custom<Amount> = Custom {
-    take: |form, name| form.decimal_above_zero(name),
-    schema: || reference("DecimalAboveZero"),
+/// A currency that the scheme can know.
+pub(crate) const CURRENCY: Custom<Currency> = Custom {
+    take: |form, name| {
+        let Some(text) = form.raw(name) else { return Ok(None) };
+        let code = serde_json::from_str::<String>(text).unwrap_or_default();
+        let known = known_currency(&code);
+        known.map(Some).ok_or_else(|| form.malformed(name, CURRENCY_FORM))
+    },
+    schema: schema::currency,
+};
+
+/// The same or null; another text is an invalid value, and not a malformed one.
+pub(crate) const CURRENCY_OR_NULL: Custom<Currency> = Custom {
+    take: |form, name| {
+        form.drop_null(name);
+        let Some(code) = form.text(name, 1..=32)? else { return Ok(None) };
+        known_currency(&code).map(Some).ok_or_else(|| form.invalid(name, CURRENCY_FORM))
+    },
+    schema: schema::currency_or_null,
 };
 
 /// A number of a version, from 1.
-pub(crate) const VERSION: Custom<u32> =
-    Custom { take: |form, name| form.version(name), schema: schema::version };
+pub(crate) const VERSION: Custom<u32> = Custom {
+    take: |form, name| {
+        let Some(text) = form.raw(name) else { return Ok(None) };
+        match text.parse::<u32>() {
+            Ok(version) if (1..=VERSION_MAX).contains(&version) => Ok(Some(version)),
+            _ => Err(form.malformed(name, "must be a whole number from 1 to 65535")),
+        }
+    },
+    schema: schema::version,
+};
 
 /// The id of a transfer.
-pub(crate) const TRANSFER_ID: Custom<TransferId> =
-    Custom { take: |form, name| form.transfer_id(name), schema: schema::transfer_id };
+pub(crate) const TRANSFER_ID: Custom<TransferId> = Custom {
+    take: |form, name| {
+        let Some(text) = form.text(name, 1..=36)? else { return Ok(None) };
+        let id = TransferId::parse(&text);
+        id.map(Some).ok_or_else(|| form.invalid(name, TRANSFER_ID_FORM))
+    },
+    schema: || reference("TransferId"),
+};
+
+/// A plain decimal, as a number or as text: at most 18 digits, four of them decimals.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decimal {
+    Any,
+    FromZero,
+    AboveZero,
+}
+
+impl Rule for Decimal {
+    type Value = Amount;
+
+    fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<Amount>, Refusal> {
+        let Some(text) = form.raw(name) else { return Ok(None) };
+        let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+        let numeral = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+        if text.is_empty() || !text.bytes().all(numeral) {
+            return Err(form.malformed(name, "must be a number"));
+        }
+        let amount = Amount::parse_decimal(text).filter(|it| it.precision() <= PRECISION_MAX);
+        match (self, amount) {
+            (_, None) => {
+                Err(form.invalid(name, "must be a decimal of at most 18 digits, 4 after the point"))
+            }
+            (Self::FromZero, Some(amount)) if amount < Amount::ZERO => {
+                Err(form.invalid(name, "must be greater than or equal to 0"))
+            }
+            (Self::AboveZero, Some(amount)) if amount <= Amount::ZERO => {
+                Err(form.invalid(name, "must be a positive number"))
+            }
+            (_, amount) => Ok(amount),
+        }
+    }
+
+    fn schema(&self) -> Value {
+        reference(match self {
+            Self::Any => "Decimal",
+            Self::FromZero => "DecimalFromZero",
+            Self::AboveZero => "DecimalAboveZero",
+        })
+    }
+}
 
 /// A text of 1 to this many characters.
 pub(crate) struct Text(pub(crate) usize);
@@ -209,7 +275,12 @@ impl Rule for Word {
     type Value = String;
 
     fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
-        form.word(name, self.0.clone(), self.1)
+        match form.text(name, self.0.clone())? {
+            Some(text) if !text.chars().all(self.1) => {
+                Err(form.invalid(name, "contains a character that is not allowed"))
+            }
+            text => Ok(text),
+        }
     }
 
     fn schema(&self) -> Value {
@@ -224,7 +295,15 @@ impl<T: Copy> Rule for Choice<T> {
     type Value = T;
 
     fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<T>, Refusal> {
-        form.choice(name, self.0)
+        let Some(raw) = form.raw(name) else { return Ok(None) };
+        let text = serde_json::from_str::<String>(raw).ok();
+        match self.0.iter().find(|(choice, _)| Some(*choice) == text.as_deref()) {
+            Some((_, value)) => Ok(Some(*value)),
+            None => {
+                let known = names(self.0).join(", ");
+                Err(form.malformed(name, &format!("must be one of [{known}]")))
+            }
+        }
     }
 
     fn schema(&self) -> Value {

@@ -5,10 +5,11 @@ use fspiop::reach::Reach;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use ledger::{Administer, Change, Currency, FspName, State, TransferId};
+use openapi::schema::reference;
 use tokio::sync::oneshot;
 
 use crate::body::Body;
-use crate::form::{Form, known_currency, refuse};
+use crate::form::{CURRENCY_FORM, Form, known_currency, refuse};
 use crate::guard::Identity;
 use crate::hub::{Hub, Unavailable};
 use crate::metrics::AdminFigures;
@@ -109,19 +110,23 @@ impl Call<'_> {
 pub(crate) const EXAMPLE_TRANSFER: &str = "\"b51ec534-ee48-4575-b6a9-ead2955b8069\"";
 
 /// The transfer in a path.
-pub(crate) const TRANSFER: Parameter<TransferId> =
-    Parameter::new("transferId", "The transfer.", schema::transfer_id, |text| {
+pub(crate) const TRANSFER: Parameter<TransferId> = Parameter::new(
+    "transferId",
+    "The transfer.",
+    || reference("TransferId"),
+    |text| {
         let what = "must be a UUID or a ULID";
         TransferId::parse(text)
             .ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", what))
-    })
-    .example(EXAMPLE_TRANSFER);
+    },
+)
+.example(EXAMPLE_TRANSFER);
 
 /// The query parameter `currency`.
 pub(crate) const ONLY_CURRENCY: Parameter<Currency> =
     Parameter::new("currency", "Only this currency.", schema::currency, |code| {
-        let what = "must be a currency code of ISO 4217";
-        known_currency(code).ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "currency", what))
+        known_currency(code)
+            .ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "currency", CURRENCY_FORM))
     });
 
 /// A participant's name from the path; a text that cannot be a name names nobody.

@@ -6,7 +6,7 @@ use http::StatusCode;
 use ledger::{Amount, Change, Currency, Limit, Participant, SetInitialPositionAndLimits, SetLimit};
 
 use crate::answer::{Answer, Reply};
-use crate::body::{CURRENCY, Choice, DECIMAL, DECIMAL_FROM_ZERO, Object, Optional, body};
+use crate::body::{CURRENCY, Choice, Decimal, Object, Optional, body};
 use crate::call::{Call, ONLY_CURRENCY};
 use crate::participants::NAME;
 use crate::refusals;
@@ -65,8 +65,8 @@ body! {
 body! {
     Closed AlarmedCap {
         _kind as "type": () = NET_DEBIT,
-        value: Amount = DECIMAL_FROM_ZERO,
-        alarm_percentage: Amount = DECIMAL_FROM_ZERO,
+        value: Amount = Decimal::FromZero,
+        alarm_percentage: Amount = Decimal::FromZero,
     }
 }
 
@@ -74,14 +74,14 @@ body! {
     Closed InitialPositionAndLimits {
         currency: Currency = CURRENCY,
         limit: Cap = Object::<Cap>::RULE,
-        initial_position: Option<Amount> = Optional(DECIMAL),
+        initial_position: Option<Amount> = Optional(Decimal::Any),
     }
 }
 
 body! {
     Closed Cap {
         _kind as "type": () = NET_DEBIT,
-        value: Amount = DECIMAL_FROM_ZERO,
+        value: Amount = Decimal::FromZero,
     }
 }
 

@@ -11,6 +11,7 @@ use http::StatusCode;
 use ledger::{
     AccountKind, Change, CreateLedgerAccountType, LedgerAccountType, ParticipantIndex, State,
 };
+use openapi::schema::reference;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ use crate::answer::{Answer, Reply};
 use crate::body::{FLAG, Text, Word, body};
 use crate::call::Call;
 use crate::route::{Parameter, routes};
-use crate::schema::{self, other, shape};
+use crate::schema::{other, shape};
 use crate::shapes::Moment;
 
 /// Names with their numbers.
@@ -226,8 +227,8 @@ shape! {
         id: usize,
         name: String,
         description: String,
-        is_active: u8 = schema::switch(),
-        is_settleable: u8 = schema::switch(),
+        is_active: u8 = reference("Switch"),
+        is_settleable: u8 = reference("Switch"),
     }
 }
 

@@ -10,12 +10,15 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use fspiop::{ErrorCode, Refusal};
-use ledger::{Amount, Currency, PRECISION_MAX, TransferId};
+use ledger::Currency;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Highest number of a version.
 pub(crate) const VERSION_MAX: u32 = 65_535;
+
+/// What a currency must be.
+pub(crate) const CURRENCY_FORM: &str = "must be a currency code of ISO 4217";
 
 /// What the id of a transfer must be. The form is that of FSPIOP: an id that was taken here in
 /// another would be found by no participant.
@@ -73,113 +76,9 @@ impl<'a> Form<'a> {
         Ok(Some(text))
     }
 
-    /// A text of so many characters, each of them fit.
-    pub(crate) fn word(
-        &mut self,
-        name: &str,
-        characters: RangeInclusive<usize>,
-        is_fit: fn(char) -> bool,
-    ) -> Result<Option<String>, Refusal> {
-        match self.text(name, characters)? {
-            Some(text) if !text.chars().all(is_fit) => {
-                Err(self.invalid(name, "contains a character that is not allowed"))
-            }
-            text => Ok(text),
-        }
-    }
-
-    /// One of the texts given, as what it stands for.
-    pub(crate) fn choice<T: Copy>(
-        &mut self,
-        name: &str,
-        choices: &[(&str, T)],
-    ) -> Result<Option<T>, Refusal> {
-        let Some(raw) = self.members.remove(name) else { return Ok(None) };
-        let text = serde_json::from_str::<String>(raw.get()).ok();
-        match choices.iter().find(|(choice, _)| Some(*choice) == text.as_deref()) {
-            Some((_, value)) => Ok(Some(*value)),
-            None => {
-                let names: Vec<_> = choices.iter().map(|(choice, _)| *choice).collect();
-                Err(self.malformed(name, &format!("must be one of [{}]", names.join(", "))))
-            }
-        }
-    }
-
-    /// A boolean, or its name.
-    pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, Refusal> {
-        let Some(raw) = self.members.remove(name) else { return Ok(None) };
-        match raw.get().trim_matches('"').to_ascii_lowercase().as_str() {
-            "true" => Ok(Some(true)),
-            "false" => Ok(Some(false)),
-            _ => Err(self.malformed(name, "must be a boolean")),
-        }
-    }
-
-    /// A number of a version, from 1.
-    pub(crate) fn version(&mut self, name: &str) -> Result<Option<u32>, Refusal> {
-        let Some(raw) = self.members.remove(name) else { return Ok(None) };
-        match raw.get().parse::<u32>() {
-            Ok(version) if (1..=VERSION_MAX).contains(&version) => Ok(Some(version)),
-            _ => Err(self.malformed(name, "must be a whole number from 1 to 65535")),
-        }
-    }
-
-    /// A plain decimal, as a number or as text: at most 18 digits, four of them decimals.
-    pub(crate) fn decimal(&mut self, name: &str) -> Result<Option<Amount>, Refusal> {
-        let Some(raw) = self.members.remove(name) else { return Ok(None) };
-        let text = raw.get();
-        let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-        let numeral = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
-        if text.is_empty() || !text.bytes().all(numeral) {
-            return Err(self.malformed(name, "must be a number"));
-        }
-        match Amount::parse_decimal(text) {
-            Some(amount) if amount.precision() <= PRECISION_MAX => Ok(Some(amount)),
-            _ => {
-                Err(self.invalid(name, "must be a decimal of at most 18 digits, 4 after the point"))
-            }
-        }
-    }
-
-    /// A decimal that is not below zero.
-    pub(crate) fn decimal_from_zero(&mut self, name: &str) -> Result<Option<Amount>, Refusal> {
-        match self.decimal(name)? {
-            Some(amount) if amount < Amount::ZERO => {
-                Err(self.invalid(name, "must be greater than or equal to 0"))
-            }
-            amount => Ok(amount),
-        }
-    }
-
-    /// A decimal above zero.
-    pub(crate) fn decimal_above_zero(&mut self, name: &str) -> Result<Option<Amount>, Refusal> {
-        match self.decimal(name)? {
-            Some(amount) if amount <= Amount::ZERO => {
-                Err(self.invalid(name, "must be a positive number"))
-            }
-            amount => Ok(amount),
-        }
-    }
-
-    /// A currency that the scheme can know.
-    pub(crate) fn currency(&mut self, name: &str) -> Result<Option<Currency>, Refusal> {
-        let Some(raw) = self.members.remove(name) else { return Ok(None) };
-        let text = serde_json::from_str::<String>(raw.get()).unwrap_or_default();
-        match known_currency(&text) {
-            Some(currency) => Ok(Some(currency)),
-            None => Err(self.malformed(name, "must be a currency code of ISO 4217")),
-        }
-    }
-
-    /// The id of a transfer.
-    pub(crate) fn transfer_id(&mut self, name: &str) -> Result<Option<TransferId>, Refusal> {
-        match self.text(name, 1..=36)? {
-            None => Ok(None),
-            Some(text) => match TransferId::parse(&text) {
-                Some(id) => Ok(Some(id)),
-                None => Err(self.invalid(name, TRANSFER_ID_FORM)),
-            },
-        }
+    /// The text of a member's value.
+    pub(crate) fn raw(&mut self, name: &str) -> Option<&'a str> {
+        self.members.remove(name).map(RawValue::get)
     }
 
     /// A member that is an object itself.
@@ -205,7 +104,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Refuses what nobody took.
+    /// Refuses a member that no rule took.
     pub(crate) fn finish(self) -> Result<(), Refusal> {
         match self.members.keys().next() {
             None => Ok(()),
@@ -228,11 +127,11 @@ impl<'a> Form<'a> {
         Ok(form)
     }
 
-    fn malformed(&self, name: &str, what: &str) -> Refusal {
+    pub(crate) fn malformed(&self, name: &str, what: &str) -> Refusal {
         self.refuse(ErrorCode::MALFORMED_SYNTAX, name, what)
     }
 
-    fn invalid(&self, name: &str, what: &str) -> Refusal {
+    pub(crate) fn invalid(&self, name: &str, what: &str) -> Refusal {
         self.refuse(ErrorCode::VALIDATION, name, what)
     }
 

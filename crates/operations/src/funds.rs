@@ -10,19 +10,18 @@ use ledger::{
     AccountId, Amount, Change, Currency, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds,
     TransferId,
 };
+use openapi::schema::reference;
 use serde_json::json;
 
 use crate::accounts::ACCOUNT;
 use crate::answer::{Answer, Reply};
 use crate::body::{
-    CURRENCY, Choice, Custom, DECIMAL_ABOVE_ZERO, Described, Object, Optional, TRANSFER_ID, Text,
-    body,
+    CURRENCY, Choice, Custom, Decimal, Described, Object, Optional, TRANSFER_ID, Text, body,
 };
 use crate::call::{Call, EXAMPLE_TRANSFER};
 use crate::form::{Form, TRANSFER_ID_FORM, refuse};
 use crate::participants::NAME;
 use crate::route::{Parameter, routes};
-use crate::schema;
 
 /// Longest external reference, in characters.
 const REFERENCE_CHARACTERS_MAX: usize = 256;
@@ -36,12 +35,16 @@ const STARTS: [(&str, FundsDirection); 2] =
 const ENDS: [(&str, bool); 2] = [("recordFundsOutCommit", true), ("recordFundsOutAbort", false)];
 
 /// The outflow in a path.
-const OUTFLOW: Parameter<TransferId> =
-    Parameter::new("transferId", "The outflow.", schema::transfer_id, |text| {
+const OUTFLOW: Parameter<TransferId> = Parameter::new(
+    "transferId",
+    "The outflow.",
+    || reference("TransferId"),
+    |text| {
         let wrong = || refuse(ErrorCode::VALIDATION, "transferId", TRANSFER_ID_FORM);
         TransferId::parse(text).ok_or_else(wrong)
-    })
-    .example(EXAMPLE_TRANSFER);
+    },
+)
+.example(EXAMPLE_TRANSFER);
 
 routes! {
     "/participants/{name}/accounts/{id}/transfers/{transferId}" [NAME, ACCOUNT, OUTFLOW] {
@@ -74,7 +77,7 @@ body! {
 
 body! {
     Closed Money {
-        amount: Amount = DECIMAL_ABOVE_ZERO,
+        amount: Amount = Decimal::AboveZero,
         currency: Currency = CURRENCY,
     }
 }

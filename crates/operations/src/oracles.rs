@@ -14,7 +14,7 @@ use ledger::{
 use serde_json::json;
 
 use crate::answer::{Answer, Reply};
-use crate::body::{Custom, FLAG, Object, Optional, body, line};
+use crate::body::{CURRENCY_OR_NULL, Custom, FLAG, Object, Optional, body, line};
 use crate::call::Call;
 use crate::form::{Form, known_currency, refuse};
 use crate::refusals;
@@ -99,7 +99,7 @@ body! {
     Open NewOracle {
         oracle_id_type: String = ID_TYPE,
         endpoint: Endpoint = Object::<Endpoint>::RULE,
-        currency: Option<Currency> = Optional(ORACLE_CURRENCY),
+        currency: Option<Currency> = Optional(CURRENCY_OR_NULL),
         is_default: Option<bool> = Optional(FLAG),
     }
 }
@@ -108,7 +108,7 @@ body! {
     Open OracleUpdate {
         oracle_id_type: Option<String> = Optional(ID_TYPE),
         endpoint: Endpoint = Object::<Endpoint>::RULE,
-        currency: Option<Currency> = Optional(ORACLE_CURRENCY),
+        currency: Option<Currency> = Optional(CURRENCY_OR_NULL),
         is_default: Option<bool> = Optional(FLAG),
     }
 }
@@ -124,9 +124,6 @@ body! {
 }
 
 const ID_TYPE: Custom<String> = Custom { take: id_type, schema: || schema::one_of(&ID_TYPES) };
-
-const ORACLE_CURRENCY: Custom<Currency> =
-    Custom { take: currency, schema: schema::currency_or_null };
 
 shape! {
     struct OracleShape as "Oracle" {
@@ -229,16 +226,4 @@ fn endpoint_type(form: &mut Form<'_>, name: &str) -> Result<Option<()>, Refusal>
         Some(URL) => Ok(Some(())),
         Some(_) => Err(refuse(ErrorCode::VALIDATION, "endpoint.endpointType", "must be URL")),
     }
-}
-
-fn currency(form: &mut Form<'_>, name: &str) -> Result<Option<Currency>, Refusal> {
-    form.drop_null(name);
-    match form.text(name, 1..=32)? {
-        None => Ok(None),
-        Some(code) => known_currency(&code).map(Some).ok_or_else(unknown_currency),
-    }
-}
-
-fn unknown_currency() -> Refusal {
-    refuse(ErrorCode::VALIDATION, "currency", "must be a currency code of ISO 4217")
 }

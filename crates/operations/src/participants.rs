@@ -86,7 +86,7 @@ body! {
         name: String = Word(2..=30, is_name_character, "^[A-Za-z0-9._~-]+$"),
         /// Proxies for other schemes are not served.
         _is_proxy as "isProxy": Option<()> = Optional(Custom {
-            take: |form, name| match form.flag(name)? {
+            take: |form, name| match FLAG.take(form, name)? {
                 Some(true) => Err(Refusal::not_implemented()),
                 _ => Ok(None::<()>),
             },

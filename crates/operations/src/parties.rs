@@ -8,14 +8,14 @@
 use std::collections::BTreeSet;
 
 use fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, PartyIdType, Refusal, is_identifier};
-use ledger::{ChangeParties, Currency, FspName, PartyBinding, PartyChangeForm};
+use ledger::{ChangeParties, FspName, PartyBinding, PartyChangeForm};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
-use crate::body::{Custom, body};
+use crate::body::{CURRENCY_OR_NULL, Custom, Rule, body};
 use crate::call::Call;
-use crate::form::{Form, known_currency, refuse};
+use crate::form::{Form, refuse};
 use crate::hub::Told;
 use crate::refusals;
 use crate::route::{Parameter, routes};
@@ -213,7 +213,6 @@ fn binding(row: &RawValue) -> Result<Result<PartyBinding, Refusal>, Refusal> {
 
 fn read(mut form: Form<'_>) -> Result<PartyBinding, Refusal> {
     form.drop_null("partySubIdOrType");
-    form.drop_null("currency");
     let kind = form.required("partyIdType", |form, name| form.text(name, 1..=32))?;
     let kind = id_type("partyIdType", &kind)?;
     let id = form.required("partyIdentifier", identifier)?;
@@ -224,7 +223,7 @@ fn read(mut form: Form<'_>) -> Result<PartyBinding, Refusal> {
     let fsp = form.required("fspId", |form, name| form.text(name, 1..=32))?;
     let fsp = FspName::new(&fsp)
         .ok_or_else(|| refuse(ErrorCode::VALIDATION, "fspId", "must have 1 to 32 bytes"))?;
-    let currency = currency(&mut form)?;
+    let currency = CURRENCY_OR_NULL.take(&mut form, "currency")?;
     form.finish()?;
     Ok(PartyBinding { id_type: kind.as_str().into(), id, sub_id, currency, fsp })
 }
@@ -244,13 +243,6 @@ fn identifier(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal
         }
         text => Ok(text),
     }
-}
-
-fn currency(form: &mut Form<'_>) -> Result<Option<Currency>, Refusal> {
-    let what = "must be a currency code of ISO 4217";
-    let Some(code) = form.text("currency", 1..=32)? else { return Ok(None) };
-    let known = known_currency(&code);
-    known.map(Some).ok_or_else(|| refuse(ErrorCode::VALIDATION, "currency", what))
 }
 
 fn unknown_fsp(name: &FspName) -> Refusal {

@@ -298,15 +298,6 @@ pub(crate) fn date_time() -> Value {
     json!({"type": "string", "format": "date-time"})
 }
 
-pub(crate) fn transfer_id() -> Value {
-    reference("TransferId")
-}
-
-/// 0 or 1.
-pub(crate) fn switch() -> Value {
-    reference("Switch")
-}
-
 pub(crate) fn described(mut schema: Value, description: &str) -> Value {
     schema["description"] = description.into();
     schema
@@ -393,13 +384,4 @@ impl<T: Schema> Schema for Option<T> {
 /// A version of the rules.
 pub(crate) fn version() -> Value {
     json!({"type": "integer", "minimum": 1, "maximum": crate::form::VERSION_MAX})
-}
-
-pub(crate) fn text_or_null() -> Value {
-    <Option<String>>::schema()
-}
-
-/// An exact number.
-pub(crate) fn number() -> Value {
-    reference("Number")
 }

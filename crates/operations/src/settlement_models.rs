@@ -8,7 +8,7 @@ use ledger::{
 };
 
 use crate::answer::{Answer, Reply};
-use crate::body::{Activity, Choice, Custom, FLAG, Optional, Word, body};
+use crate::body::{Activity, CURRENCY, Choice, Custom, FLAG, Optional, Rule, Word, body};
 use crate::call::Call;
 use crate::refusals;
 use crate::route::{Parameter, routes};
@@ -80,7 +80,7 @@ body! {
         currency: Option<Currency> = Optional(Custom {
             take: |form, name| {
                 form.drop_null(name);
-                form.currency(name)
+                CURRENCY.take(form, name)
             },
             schema: schema::currency_or_null,
         }),

@@ -7,6 +7,7 @@ use ledger::{
     Account, AccountId, Amount, DeadLetter, FspName, Holding, Limit, Notice, NoticeKind,
     Participant, SettlementModel, Stamp, State,
 };
+use openapi::schema::reference;
 use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::value::RawValue;
@@ -49,10 +50,10 @@ shape! {
         name: String,
         id: String,
         created: Moment,
-        is_active: u8 = schema::switch(),
+        is_active: u8 = reference("Switch"),
         links: Links,
         accounts: Vec<AccountSummary>,
-        is_proxy: u8 = schema::switch(),
+        is_proxy: u8 = reference("Switch"),
     }
 }
 
@@ -69,8 +70,8 @@ shape! {
         id: u32,
         ledger_account_type: &'static str,
         currency: String = schema::currency(),
-        is_active: u8 = schema::switch(),
-        created_date: Option<Moment> = schema::text_or_null(),
+        is_active: u8 = reference("Switch"),
+        created_date: Option<Moment> = <Option<String>>::schema(),
         created_by: &'static str,
     }
 }
@@ -104,9 +105,9 @@ shape! {
         id: u32,
         ledger_account_type: &'static str,
         currency: String = schema::currency(),
-        is_active: u8 = schema::switch(),
+        is_active: u8 = reference("Switch"),
         value: Number,
-        reserved_value: u8 = schema::number(),
+        reserved_value: u8 = reference("Number"),
         changed_date: Moment,
     }
 }

@@ -9,6 +9,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use fspiop::{ErrorCode, Refusal};
 use ledger::TransferId;
+use openapi::schema::reference;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -16,7 +17,7 @@ use crate::answer::{Answer, Reply};
 use crate::call::{Call, EXAMPLE_TRANSFER};
 use crate::refusals;
 use crate::route::{Parameter, routes};
-use crate::schema::{self, AnyObject};
+use crate::schema::AnyObject;
 
 /// ILPv1: a payment.
 const PAYMENT: u8 = 1;
@@ -33,11 +34,13 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The transfer in the path.
-const ID: Parameter<TransferId> =
-    Parameter::new("id", "The transfer.", schema::transfer_id, |text| {
-        TransferId::parse(text).ok_or_else(not_found)
-    })
-    .example(EXAMPLE_TRANSFER);
+const ID: Parameter<TransferId> = Parameter::new(
+    "id",
+    "The transfer.",
+    || reference("TransferId"),
+    |text| TransferId::parse(text).ok_or_else(not_found),
+)
+.example(EXAMPLE_TRANSFER);
 
 routes! {
     "/transactions/{id}" [ID] {

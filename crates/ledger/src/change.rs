@@ -105,10 +105,15 @@ macro_rules! changes {
             #[must_use]
             pub const fn outcomes(&self) -> &'static [AdminOutcome] {
                 match self {
-                    $( Self::$change(_) => &[$(AdminOutcome::$outcome),*], )*
+                    $( Self::$change(_) => $change::OUTCOMES, )*
                 }
             }
         }
+
+        $( impl $change {
+            /// Its outcomes: when several apply, the first one listed is the outcome.
+            pub const OUTCOMES: &[AdminOutcome] = &[$(AdminOutcome::$outcome),*];
+        } )*
 
         $( impl From<$change> for $name {
             fn from(change: $change) -> Self {

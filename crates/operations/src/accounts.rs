@@ -2,7 +2,7 @@
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{AccountId, AccountKind, Change, CreateHubAccount, Currency, SetAccountActive};
+use ledger::{AccountId, AccountKind, CreateHubAccount, Currency, SetAccountActive};
 use serde_json::json;
 
 use crate::answer::{Answer, Reply};
@@ -49,26 +49,26 @@ routes! {
         read GET listPositions = positions, "What a participant owes" {
             query: [CURRENCY_OF_ONE],
             answers: [200: OneOrAll<PositionShape> = "Positions."],
-            refusals: [400 MALFORMED_SYNTAX],
-            outcomes: [ParticipantNotFound],
+            refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX],
         }
     }
     "/participants/{name}/accounts" [NAME] {
         read GET listAccounts = list, "The accounts of a participant" {
             answers: [200: Vec<AccountShape> = "Accounts with their balances."],
-            outcomes: [ParticipantNotFound],
+            refusals: [400 ID_NOT_FOUND],
         }
         change POST createHubAccount = create(NewAccount), "Add an account of the hub" {
+            records: CreateHubAccount,
             text: "Only the hub gets its accounts one by one; participants get theirs at once.",
             path_example: ("name" = "Hub"),
             example: {"currency": "XOF", "type": "HUB_RECONCILIATION"},
             answers: [201: ParticipantShape = "As the hub is now."],
-            refusals: [400 GENERIC_CLIENT],
-            outcomes: [ParticipantNotFound, AccountKindNotForHub, AccountExists],
+            refusals: [400 GENERIC_CLIENT, 400 ID_NOT_FOUND],
         }
     }
     "/participants/{name}/accounts/{id}" [NAME, ACCOUNT] {
         change POST moveFunds = start(Funds), "Record funds in, or reserve funds out" {
+            records: MoveFunds,
             text: "\
                 On the SETTLEMENT account. An outflow that lacks cover is taken, and recorded as \
                 aborted; the account shows it. The same request again, white space apart, is 202 \
@@ -82,15 +82,11 @@ routes! {
                 "extensionList": {"extension": [{"key": "branch", "value": "12"}]}
             },
             answers: [202: () = "Recorded and applied."],
-            outcomes: [
-                ParticipantNotFound, AccountNotFound, AccountKindWrong, AccountInactive,
-                ParticipantInactive, CurrencyMismatch, FundsModified, HubAccountsMissing,
-            ],
         }
         change PUT switchAccount = update(Activity), "Switch a POSITION account on or off" {
+            records: SetAccountActive,
             example: {"isActive": true},
             answers: [200: () = "Done."],
-            outcomes: [ParticipantNotFound, AccountNotFound, AccountKindWrong, AccountInactive],
         }
     }
 }
@@ -123,7 +119,7 @@ async fn create(call: &Call<'_>, body: NewAccount) -> Reply {
         let detail = "only accounts of the Hub are created one by one";
         return Err(Refusal::new(ErrorCode::GENERIC_CLIENT, detail));
     }
-    call.change(Change::CreateHubAccount(CreateHubAccount { currency, kind })).await?;
+    call.change(CreateHubAccount { currency, kind }).await?;
     show_with(call, name, StatusCode::CREATED).await
 }
 
@@ -131,7 +127,7 @@ async fn create(call: &Call<'_>, body: NewAccount) -> Reply {
 async fn update(call: &Call<'_>, body: Activity) -> Reply {
     let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
     let active = body.is_active;
-    call.change(Change::SetAccountActive(SetAccountActive { name, account, active })).await?;
+    call.change(SetAccountActive { name, account, active }).await?;
     Ok(Answer::empty(StatusCode::OK))
 }
 

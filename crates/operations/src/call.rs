@@ -35,7 +35,7 @@ pub(crate) struct Call<'a> {
 
 impl Call<'_> {
     /// Asks for a change; it is durable and applied when this returns without a refusal.
-    pub(crate) async fn change(&self, change: Change) -> Result<(), Refusal> {
+    pub(crate) async fn change(&self, change: impl Into<Change>) -> Result<(), Refusal> {
         self.change_because(self.identity.reason.clone(), change).await
     }
 
@@ -43,9 +43,9 @@ impl Call<'_> {
     pub(crate) async fn change_because(
         &self,
         reason: String,
-        change: Change,
+        change: impl Into<Change>,
     ) -> Result<(), Refusal> {
-        let actor = self.identity.actor.clone();
+        let (actor, change) = (self.identity.actor.clone(), change.into());
         let outcome = self
             .hub
             .administer(Administer { actor, reason, change })

@@ -3,7 +3,7 @@
 
 use fspiop::Refusal;
 use http::StatusCode;
-use ledger::{Amount, Change, Currency, Limit, Participant, SetInitialPositionAndLimits, SetLimit};
+use ledger::{Amount, Currency, Limit, Participant, SetInitialPositionAndLimits, SetLimit};
 
 use crate::answer::{Answer, Reply};
 use crate::body::{CURRENCY, Choice, Decimal, Object, Optional, body};
@@ -28,26 +28,25 @@ routes! {
         read GET listCaps = list, "The caps of a participant" {
             query: [ONLY_CURRENCY, TYPE],
             answers: [200: Vec<CapShape> = "Caps."],
-            refusals: [400 MALFORMED_SYNTAX],
-            outcomes: [ParticipantNotFound],
+            refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX],
         }
         change PUT changeCap = update(NewCap), "Change a cap" {
+            records: SetLimit,
             text: "In force with the next prepare.",
             example: {
                 "currency": "XOF",
                 "limit": {"type": "NET_DEBIT_CAP", "value": 100000, "alarmPercentage": 10}
             },
             answers: [200: CapShape = "As it is now."],
-            outcomes: [ParticipantNotFound, AccountNotFound, LimitsMissing],
         }
     }
     "/participants/{name}/initialPositionAndLimits" [NAME] {
         change POST setInitialCap = set_initial(InitialPositionAndLimits),
         "Set cap and position for the first time" {
+            records: SetInitialPositionAndLimits,
             text: "Once per currency; switches the accounts on.",
             example: {"currency": "XOF", "limit": {"type": "NET_DEBIT_CAP", "value": 100000}},
             answers: [201: () = "Set."],
-            outcomes: [ParticipantNotFound, AccountNotFound, LimitsExist],
         }
     }
 }
@@ -120,8 +119,7 @@ async fn update(call: &Call<'_>, body: NewCap) -> Reply {
     let NewCap { currency, limit: AlarmedCap { value, alarm_percentage, .. } } = body;
     let name = call.path(&NAME)?;
     let limit = Limit { value, alarm_percentage };
-    call.change(Change::SetLimit(SetLimit { name, currency, limit: value, alarm_percentage }))
-        .await?;
+    call.change(SetLimit { name, currency, limit: value, alarm_percentage }).await?;
     Ok(Answer::ok(&shape(currency, limit)))
 }
 
@@ -132,7 +130,7 @@ async fn set_initial(call: &Call<'_>, body: InitialPositionAndLimits) -> Reply {
     let position = body.initial_position.unwrap_or(Amount::ZERO);
     let name = call.path(&NAME)?;
     let change = SetInitialPositionAndLimits { name, currency, limit, position };
-    call.change(Change::SetInitialPositionAndLimits(change)).await?;
+    call.change(change).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 

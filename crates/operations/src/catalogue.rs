@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{
-    AccountKind, Change, CreateLedgerAccountType, LedgerAccountType, ParticipantIndex, State,
-};
+use ledger::{AccountKind, CreateLedgerAccountType, LedgerAccountType, ParticipantIndex, State};
 use openapi::schema::reference;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -121,6 +119,7 @@ routes! {
         }
         change POST createAccountType = create_account_type(NewAccountType),
         "Add a type of account" {
+            records: CreateLedgerAccountType,
             text: "\
                 A name in the catalogue: no account is ever of an added type. A known one is 400 \
                 with 3000, but for `HUB_FEE`, which is there from the start and answered 201.",
@@ -131,7 +130,6 @@ routes! {
                 "isSettleable": false
             },
             answers: [201: AccountTypeShape = "The type."],
-            outcomes: [LedgerAccountTypeExists],
         }
     }
     "/enums" {
@@ -244,10 +242,7 @@ async fn create_account_type(call: &Call<'_>, body: NewAccountType) -> Reply {
     if AccountKind::parse(&name) != Some(AccountKind::HubFee) {
         let (name, active, settleable) = (name.clone(), is_active, is_settleable);
         let added = LedgerAccountType { name, description, active, settleable };
-        call.change(Change::CreateLedgerAccountType(CreateLedgerAccountType {
-            account_type: added,
-        }))
-        .await?;
+        call.change(CreateLedgerAccountType { account_type: added }).await?;
     }
     let types = call.ask(all_types).await?;
     let added = types.into_iter().find(|known| known.name == name);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{Change, DeadLetter, NoticeId, Redeliver, State};
+use ledger::{DeadLetter, NoticeId, Redeliver, State};
 use serde_json::json;
 
 use crate::answer::{Answer, Reply};
@@ -50,9 +50,9 @@ routes! {
     }
     "/deadletters/{id}/resend" [LETTER] {
         change POST resend = resend, "Send a notice again" {
+            records: Redeliver,
             text: "With a fresh set of attempts. Needs no body.",
             answers: [202: () = "Owed again."],
-            outcomes: [DeadLetterNotFound],
         }
     }
     "/undeliverable" {
@@ -94,7 +94,7 @@ async fn undeliverable(call: &Call<'_>) -> Reply {
 /// `POST /deadletters/{id}/resend`: owed again, with a fresh set of attempts.
 async fn resend(call: &Call<'_>) -> Reply {
     let notice = call.path(&LETTER)?;
-    call.change(Change::Redeliver(Redeliver { notice })).await?;
+    call.change(Redeliver { notice }).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
 }
 

@@ -11,7 +11,6 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use fspiop::ErrorCode;
-use ledger::AdminOutcome;
 use openapi::schema::reference;
 use openapi::{Answer, Api, Body, Operation, Parameter, Place};
 use serde_json::{Value, json};
@@ -270,9 +269,8 @@ fn refusals(resource: &Resource, route: &Route) -> BTreeMap<u16, Vec<ErrorCode>>
         all.push((400, ErrorCode::MISSING_ELEMENT));
         all.extend(body.is_closed.then_some((400, ErrorCode::TOO_MANY_ELEMENTS)));
     }
-    let mut ends: Vec<_> = route.outcomes.iter().filter_map(|it| of_outcome(*it)).collect();
+    let mut ends: Vec<_> = route.records.iter().filter_map(|it| of_outcome(*it)).collect();
     if route.kind == Kind::Change {
-        ends.extend(of_outcome(AdminOutcome::RegisterFull));
         ends.push(repeated());
     }
     all.extend(ends.iter().map(|refusal| (refusal.status.as_u16(), refusal.code)));

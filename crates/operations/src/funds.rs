@@ -7,7 +7,7 @@
 use fspiop::{ErrorCode, Refusal, significant_hash};
 use http::StatusCode;
 use ledger::{
-    AccountId, Amount, Change, Currency, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds,
+    AccountId, Amount, Currency, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds,
     TransferId,
 };
 use openapi::schema::reference;
@@ -49,15 +49,12 @@ const OUTFLOW: Parameter<TransferId> = Parameter::new(
 routes! {
     "/participants/{name}/accounts/{id}/transfers/{transferId}" [NAME, ACCOUNT, OUTFLOW] {
         change PUT endFundsOut = end(FundsEnd), "Commit or abort reserved funds out" {
+            records: EndFundsOut,
             text: "\
                 The same request again is 202 and changes nothing. What does not fit the \
                 outflow's state is 400 with 3100.",
             example: {"action": "recordFundsOutCommit", "reason": "paid out"},
             answers: [202: () = "Recorded and applied."],
-            outcomes: [
-                ParticipantNotFound, AccountNotFound, AccountKindWrong, AccountInactive,
-                ParticipantInactive, FundsOutNotReserved,
-            ],
         }
     }
 }
@@ -108,7 +105,7 @@ pub(crate) async fn start(call: &Call<'_>, body: Funds) -> Reply {
     let (id, direction) = (body.transfer_id, body.action);
     let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
     let reason = format!("{} (externalReference {})", body.reason, body.external_reference);
-    call.change_because(reason, Change::MoveFunds(funds)).await?;
+    call.change_because(reason, funds).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
 }
 
@@ -118,7 +115,7 @@ async fn end(call: &Call<'_>, body: FundsEnd) -> Reply {
     let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
     let hash = request_hash(call, &name, account);
     let end = EndFundsOut { id, name, account, commit: body.action, hash };
-    call.change_because(body.reason, Change::EndFundsOut(end)).await?;
+    call.change_because(body.reason, end).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
 }
 

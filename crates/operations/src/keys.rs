@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use jws::{Algorithm, KEY_TEXT_BYTES_MAX, KeyKind, KeyRing, VerificationKey};
-use ledger::{AddKey, Change, Digest, FspName, RemoveKey, Stamp};
+use ledger::{AddKey, Digest, FspName, RemoveKey, Stamp};
 
 use crate::answer::{Answer, Reply};
 use crate::body::{Described, Text, body};
@@ -32,9 +32,10 @@ routes! {
                 Those added here, oldest first, then those of the directory of keys. For the hub \
                 its own, if it signs.",
             answers: [200: Vec<KeyShape> = "Keys."],
-            outcomes: [ParticipantNotFound],
+            refusals: [400 ID_NOT_FOUND],
         }
         change POST addKey = add(NewKey), "Add a public key" {
+            records: AddKey,
             text: "\
                 In force with the next message, beside the others: at most 4. A key that is \
                 there already stays as it is. The hub's own key is a setting: 3100.",
@@ -45,20 +46,19 @@ routes! {
                 "-----END PUBLIC KEY-----\n",
             )},
             answers: [201: KeyShape = "The key as it is kept."],
-            outcomes: [ParticipantNotFound, KeysFull],
         }
     }
     "/participants/{name}/keys/{key}" [NAME, KEY] {
         read GET showKey = show, "One public key" {
             answers: [200: KeyShape = "The key."],
-            outcomes: [ParticipantNotFound, KeyNotFound],
+            refusals: [400 ID_NOT_FOUND],
         }
         change DELETE removeKey = remove, "Remove a public key" {
+            records: RemoveKey,
             text: "\
                 Refused from the next message on. A key of the directory goes with its file: \
                 3100.",
             answers: [204: () = "Removed."],
-            outcomes: [ParticipantNotFound, KeyNotFound],
         }
     }
     "/keyDirectory/reload" {
@@ -151,7 +151,7 @@ async fn add(call: &Call<'_>, body: NewKey) -> Reply {
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     }
     let id = key.fingerprint();
-    call.change(Change::AddKey(AddKey { name, id, key: key.der().to_vec() })).await?;
+    call.change(AddKey { name, id, key: key.der().to_vec() }).await?;
     let created = call.ask(move |state| {
         of_participant(state, &name, |participant| {
             participant.keys.iter().find(|known| known.id == id).map(|known| known.added)
@@ -165,7 +165,7 @@ async fn add(call: &Call<'_>, body: NewKey) -> Reply {
 async fn remove(call: &Call<'_>) -> Reply {
     let name = call.path(&NAME)?;
     let id = parse_id(&call.path(&KEY)?).ok_or_else(not_found)?;
-    call.change(Change::RemoveKey(RemoveKey { name, id })).await.map_err(|refusal| {
+    call.change(RemoveKey { name, id }).await.map_err(|refusal| {
         let listed = call.keys.directory.as_ref().map(|keys| keys.ring()).unwrap_or_default();
         match listed.of(&name).iter().any(|key| key.fingerprint() == id) {
             true => Refusal::new(

@@ -8,8 +8,7 @@
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{
-    AdminOutcome, Change, CreateOracle, Currency, DeleteOracle, Oracle, OracleId, State,
-    UpdateOracle,
+    AdminOutcome, CreateOracle, Currency, DeleteOracle, Oracle, OracleId, State, UpdateOracle,
 };
 use serde_json::json;
 
@@ -63,6 +62,7 @@ routes! {
             answers: [200: Vec<OracleShape> = "Oracles, oldest first."],
         }
         change POST createOracle = create(NewOracle), "Add an oracle" {
+            records: CreateOracle,
             text: "\
                 One for each type and currency, where none counts as a currency. Kept and shown: \
                 look-ups use the hub's own directory. A second one is 500 with 2001. The address \
@@ -75,11 +75,11 @@ routes! {
                 "isDefault": true
             },
             answers: [201: () = "Added."],
-            outcomes: [OracleExists],
         }
     }
     "/oracles/{id}" [ID] {
         change DELETE deleteOracle = delete, "Remove an oracle" {
+            records: DeleteOracle,
             text: "\
                 One that was removed before, or never was, is gone: 204 again. No number is \
                 given out twice.",
@@ -87,10 +87,10 @@ routes! {
             answers: [204: () = "Gone."],
         }
         change PUT updateOracle = update(OracleUpdate), "Change an oracle" {
+            records: UpdateOracle,
             text: "What is absent stays, but the endpoint must be given.",
             example: {"endpoint": {"value": "http://oracle-2.example", "endpointType": "URL"}},
             answers: [204: () = "Changed."],
-            outcomes: [OracleExists, OracleNotFound],
         }
     }
 }
@@ -170,7 +170,7 @@ async fn create(call: &Call<'_>, body: NewOracle) -> Reply {
         currency: body.currency,
         default: body.is_default.unwrap_or(false),
     };
-    call.change(Change::CreateOracle(CreateOracle { oracle })).await?;
+    call.change(CreateOracle { oracle }).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 
@@ -185,7 +185,7 @@ async fn update(call: &Call<'_>, body: OracleUpdate) -> Reply {
     };
     let not_found = || refusals::of_outcome(AdminOutcome::OracleNotFound);
     let id = call.path(&ID)?.ok_or_else(|| not_found().expect("it is a refusal"))?;
-    call.change(Change::UpdateOracle(UpdateOracle { id, update })).await?;
+    call.change(UpdateOracle { id, update }).await?;
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }
 
@@ -193,7 +193,7 @@ async fn update(call: &Call<'_>, body: OracleUpdate) -> Reply {
 /// never was.
 async fn delete(call: &Call<'_>) -> Reply {
     if let Some(id) = call.path(&ID)? {
-        call.change(Change::DeleteOracle(DeleteOracle { id })).await?;
+        call.change(DeleteOracle { id }).await?;
     }
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }

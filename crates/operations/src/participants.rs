@@ -4,7 +4,7 @@
 use fspiop::endpoint::{self, EndpointType};
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{Change, CreateParticipant, Currency, FspName, SetEndpoint, SetParticipantActive};
+use ledger::{CreateParticipant, Currency, FspName, SetEndpoint, SetParticipantActive};
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Reply};
@@ -37,34 +37,35 @@ routes! {
             answers: [200: Vec<ParticipantShape> = "Participants with their accounts."],
         }
         change POST createParticipant = create(NewParticipant), "Add a participant or a currency" {
+            records: CreateParticipant,
             text: "\
                 Names are told apart by case. A known name gets a further currency. The accounts \
                 stay inactive until limits are set. A proxy is 501.",
             example: {"name": "payerfsp", "currency": "XOF"},
             answers: [201: ParticipantShape = "As it is now."],
             refusals: [501 NOT_IMPLEMENTED],
-            outcomes: [ParticipantCurrencyExists, HubAccountsMissing, SettlementModelMissing],
         }
     }
     "/participants/{name}" [NAME] {
         read GET showParticipant = show, "One participant" {
             answers: [200: ParticipantShape = "With its accounts."],
-            outcomes: [ParticipantNotFound],
+            refusals: [400 ID_NOT_FOUND],
         }
         change PUT switchParticipant = update(Activity), "Switch a participant on or off" {
+            records: SetParticipantActive,
             text: "In force with the next message.",
             example: {"isActive": true},
             answers: [200: ParticipantShape = "As it is now."],
-            outcomes: [ParticipantNotFound],
         }
     }
     "/participants/{name}/endpoints" [NAME] {
         read GET listEndpoints = endpoints, "Where a participant is called" {
             query: [TYPE],
             answers: [200: OneOrAll<EndpointShape> = "Endpoints."],
-            outcomes: [ParticipantNotFound],
+            refusals: [400 ID_NOT_FOUND],
         }
         change POST setEndpoint = set_endpoint(NewEndpoint), "Set where a participant is called" {
+            records: SetEndpoint,
             text: "\
                 Sets or overwrites one type; one that is not known is 3101. Values are templates \
                 with names as `{{transferId}}` in them, or, for quotes, base addresses. What the \
@@ -76,7 +77,6 @@ routes! {
                 "value": "http://payerfsp.example/transfers/{{transferId}}"
             },
             answers: [201: () = "Set."],
-            outcomes: [ParticipantNotFound],
         }
     }
 }
@@ -124,7 +124,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Reply {
 pub(crate) async fn create(call: &Call<'_>, body: NewParticipant) -> Reply {
     let NewParticipant { name, currency, .. } = body;
     let name = participant_name(&name)?;
-    call.change(Change::CreateParticipant(CreateParticipant { name, currency })).await?;
+    call.change(CreateParticipant { name, currency }).await?;
     show_with(call, name, StatusCode::CREATED).await
 }
 
@@ -137,7 +137,7 @@ pub(crate) async fn show(call: &Call<'_>) -> Reply {
 pub(crate) async fn update(call: &Call<'_>, body: Activity) -> Reply {
     let name = call.path(&NAME)?;
     let active = body.is_active;
-    call.change(Change::SetParticipantActive(SetParticipantActive { name, active })).await?;
+    call.change(SetParticipantActive { name, active }).await?;
     show_with(call, name, StatusCode::OK).await
 }
 
@@ -166,7 +166,7 @@ pub(crate) async fn set_endpoint(call: &Call<'_>, body: NewEndpoint) -> Reply {
         call.may_call("value", &value)?;
     }
     let name = call.path(&NAME)?;
-    call.change(Change::SetEndpoint(SetEndpoint { name, endpoint: kind, value })).await?;
+    call.change(SetEndpoint { name, endpoint: kind, value }).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 

@@ -158,9 +158,9 @@ pub(crate) struct Route {
     /// A parameter of the path, with the example that it has for this method.
     pub(crate) path_example: Option<(&'static str, &'static str)>,
     pub(crate) answers: &'static [Shows],
-    /// Outcomes of the kernel that it can end in.
-    pub(crate) outcomes: &'static [AdminOutcome],
-    /// Refusals beside those of [`Self::outcomes`] and those that all routes have.
+    /// Outcomes of the change that it records.
+    pub(crate) records: &'static [AdminOutcome],
+    /// Refusals beside those of [`Self::records`] and those that all routes have.
     pub(crate) refusals: &'static [(u16, ErrorCode)],
     pub(crate) handler: Handler,
 }
@@ -181,7 +181,7 @@ impl Route {
             example: || Value::Null,
             path_example: None,
             answers: &[],
-            outcomes: &[],
+            records: &[],
             refusals: &[],
             handler,
         }
@@ -275,8 +275,8 @@ macro_rules! field {
             content: <$type as $crate::schema::Schema>::CONTENT,
         }),*]
     };
-    (outcomes [$($outcome:ident),* $(,)?]) => {
-        &[$(ledger::AdminOutcome::$outcome),*]
+    (records $change:ident) => {
+        ledger::$change::OUTCOMES
     };
     (refusals [$($status:literal $code:ident),*]) => {
         &[$(($status, fspiop::ErrorCode::$code)),*]

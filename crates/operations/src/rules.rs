@@ -5,7 +5,7 @@
 //! that is there does not know them; one that was away meanwhile hears it at its start.
 
 use fspiop::{ErrorCode, Refusal};
-use ledger::{Activate, Change, State, rules_known};
+use ledger::{Activate, State, rules_known};
 
 use crate::answer::{Answer, Reply};
 use crate::body::{VERSION, body};
@@ -24,14 +24,13 @@ routes! {
             answers: [200: RulesShape = "As it stands."],
         }
         change PUT activateRules = activate(RulesVersion), "Have later rules decide from now on" {
+            records: Activate,
             text: "\
                 Once every node runs a program that knows them: refused as long as one that is \
                 there does not. It cannot be taken back: an older program does not read the log \
                 any more.",
             example: {"rulesVersion": 1},
             answers: [200: RulesShape = "They decide."],
-            refusals: [400 VALIDATION],
-            outcomes: [RulesVersionRefused],
         }
     }
 }
@@ -61,7 +60,7 @@ async fn show(call: &Call<'_>) -> Reply {
 async fn activate(call: &Call<'_>, body: RulesVersion) -> Reply {
     let RulesVersion { rules_version } = body;
     all_must_know(rules_version, &call.hub.cluster())?;
-    call.change(Change::Activate(Activate { rules_version })).await?;
+    call.change(Activate { rules_version }).await?;
     show(call).await
 }
 

@@ -3,7 +3,7 @@
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{
-    AccountKind, AdminOutcome, Change, CreateSettlementModel, Currency, SetSettlementModelActive,
+    AccountKind, AdminOutcome, CreateSettlementModel, Currency, SetSettlementModelActive,
     SettlementModel,
 };
 
@@ -35,6 +35,7 @@ routes! {
             answers: [200: Vec<SettlementModelShape> = "Models, oldest first."],
         }
         change POST createSettlementModel = create(NewSettlementModel), "Add a settlement model" {
+            records: CreateSettlementModel,
             text: "\
                 Legal combinations: IMMEDIATE with GROSS and BILATERAL; DEFERRED with GROSS and \
                 BILATERAL; DEFERRED with NET and either. Others are refused with 3100.",
@@ -50,19 +51,18 @@ routes! {
                 "settlementAccountType": "SETTLEMENT"
             },
             answers: [201: () = "Added."],
-            outcomes: [SettlementModelExists],
         }
     }
     "/settlementModels/{name}" [NAME] {
         read GET showSettlementModel = show, "One settlement model" {
             answers: [200: SettlementModelShape = "The model."],
-            outcomes: [SettlementModelNotFound],
+            refusals: [400 ID_NOT_FOUND],
         }
         change PUT switchSettlementModel = update(Activity), "Switch a settlement model on or off" {
+            records: SetSettlementModelActive,
             text: "Decides whether participants created from now on get its accounts.",
             example: {"isActive": true},
             answers: [200: SettlementModelShape = "As it is now."],
-            outcomes: [SettlementModelNotFound],
         }
     }
 }
@@ -114,7 +114,7 @@ async fn create(call: &Call<'_>, body: NewSettlementModel) -> Reply {
         let detail = "this combination of granularity, interchange and delay does not exist";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     }
-    call.change(Change::CreateSettlementModel(CreateSettlementModel { model })).await?;
+    call.change(CreateSettlementModel { model }).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 
@@ -134,8 +134,7 @@ async fn update(call: &Call<'_>, body: Activity) -> Reply {
         return Err(not_found());
     }
     let active = body.is_active;
-    call.change(Change::SetSettlementModelActive(SetSettlementModelActive { name, active }))
-        .await?;
+    call.change(SetSettlementModelActive { name, active }).await?;
     show(call).await
 }
 

@@ -14,7 +14,7 @@ use crate::participants::{NAME, show_with};
 use crate::refusals;
 use crate::route::{Parameter, routes};
 use crate::schema::{self, OneOrAll};
-use crate::shapes::{AccountShape, ParticipantShape, PositionShape, of_participant};
+use crate::shapes::{AccountShape, ParticipantShape, PositionShape};
 
 /// Types that `POST /participants/{name}/accounts` knows.
 const KINDS: [(&str, AccountKind); 7] = [
@@ -101,10 +101,7 @@ body! {
 /// `GET /participants/{name}/accounts`.
 async fn list(call: &Call<'_>) -> Reply {
     let name = call.path(&NAME)?;
-    let found = call.ask(move |state| {
-        of_participant(state, &name, |participant| AccountShape::all(state, participant))
-    });
-    Ok(Answer::ok(&found.await?.ok_or_else(refusals::participant_not_found)?))
+    Ok(Answer::ok(&call.of_participant(name, AccountShape::all).await?))
 }
 
 /// `POST /participants/{name}/accounts`: only the hub gets its accounts one by one.
@@ -135,17 +132,14 @@ async fn update(call: &Call<'_>, body: Activity) -> Reply {
 async fn positions(call: &Call<'_>) -> Reply {
     let wanted = call.query(&CURRENCY_OF_ONE)?;
     let name = call.path(&NAME)?;
-    let found = call.ask(move |state| {
-        of_participant(state, &name, |participant| {
-            participant
-                .holdings
-                .iter()
-                .filter(|holding| wanted.is_none_or(|currency| holding.currency == currency))
-                .filter_map(|holding| PositionShape::of(state, holding))
-                .collect::<Vec<_>>()
-        })
+    let found = call.of_participant(name, move |state, participant| {
+        let holdings = participant.holdings.iter();
+        holdings
+            .filter(|holding| wanted.is_none_or(|currency| holding.currency == currency))
+            .filter_map(|holding| PositionShape::of(state, holding))
+            .collect::<Vec<_>>()
     });
-    let found = found.await?.ok_or_else(refusals::participant_not_found)?;
+    let found = found.await?;
     match (wanted, found.first()) {
         (None, _) => Ok(Answer::ok(&found)),
         (Some(_), Some(position)) => Ok(Answer::ok(position)),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use fspiop::reach::Reach;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
-use ledger::{Administer, Change, Currency, FspName, State, TransferId};
+use ledger::{Administer, Change, Currency, FspName, Participant, State, TransferId};
 use openapi::schema::reference;
 use tokio::sync::oneshot;
 
@@ -64,6 +64,18 @@ impl Call<'_> {
         let question = Box::new(move |state: &State| drop(answer.send(question(state))));
         self.hub.ask(question).await.map_err(refusals::of_unavailable)?;
         answered.try_recv().map_err(|_| refusals::of_unavailable(Unavailable::Stopped))
+    }
+
+    /// Copies something out of a participant; refuses a name that nobody has.
+    pub(crate) async fn of_participant<R: Send + 'static>(
+        &self,
+        name: FspName,
+        copy: impl FnOnce(&State, &Participant) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let found = self.ask(move |state| {
+            state.register().find(&name).map(|(_, participant)| copy(state, participant))
+        });
+        found.await?.ok_or_else(refusals::participant_not_found)
     }
 
     /// The body.

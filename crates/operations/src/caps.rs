@@ -9,9 +9,8 @@ use crate::answer::{Answer, Reply};
 use crate::body::{CURRENCY, Choice, Decimal, Object, Optional, body};
 use crate::call::{Call, ONLY_CURRENCY};
 use crate::participants::NAME;
-use crate::refusals;
 use crate::route::{Parameter, routes};
-use crate::shapes::{CapShape, LimitShape, NET_DEBIT_CAP, of_participant};
+use crate::shapes::{CapShape, LimitShape, NET_DEBIT_CAP};
 
 const TYPE: Parameter<String> =
     Parameter::text("type", "Only this type; there is none but `NET_DEBIT_CAP`.");
@@ -105,13 +104,11 @@ async fn list_all(call: &Call<'_>) -> Reply {
 async fn list(call: &Call<'_>) -> Reply {
     let filter = Filter::of(call)?;
     let name = call.path(&NAME)?;
-    let caps = call.ask(move |state| {
-        of_participant(state, &name, |participant| {
-            filter.caps(participant).map(|(currency, limit)| shape(currency, limit)).collect()
-        })
+    let caps = call.of_participant(name, move |_, participant| {
+        let caps = filter.caps(participant);
+        caps.map(|(currency, limit)| shape(currency, limit)).collect::<Vec<_>>()
     });
-    let caps: Vec<CapShape> = caps.await?.ok_or_else(refusals::participant_not_found)?;
-    Ok(Answer::ok(&caps))
+    Ok(Answer::ok(&caps.await?))
 }
 
 /// `PUT /participants/{name}/limits`: in force with the next prepare.

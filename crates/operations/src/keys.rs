@@ -15,10 +15,9 @@ use crate::answer::{Answer, Reply};
 use crate::body::{Described, Text, body};
 use crate::call::Call;
 use crate::participants::NAME;
-use crate::refusals;
 use crate::route::{Parameter, routes};
 use crate::schema::{self, shape};
-use crate::shapes::{Moment, of_participant};
+use crate::shapes::Moment;
 
 /// The key in a path.
 const KEY: Parameter<String> =
@@ -152,13 +151,10 @@ async fn add(call: &Call<'_>, body: NewKey) -> Reply {
     }
     let id = key.fingerprint();
     call.change(AddKey { name, id, key: key.der().to_vec() }).await?;
-    let created = call.ask(move |state| {
-        of_participant(state, &name, |participant| {
-            participant.keys.iter().find(|known| known.id == id).map(|known| known.added)
-        })
+    let created = call.of_participant(name, move |_, participant| {
+        participant.keys.iter().find(|known| known.id == id).map(|known| known.added)
     });
-    let created = created.await?.flatten();
-    Ok(Answer::json(StatusCode::CREATED, &KeyShape::of(&key, "register", created)))
+    Ok(Answer::json(StatusCode::CREATED, &KeyShape::of(&key, "register", created.await?)))
 }
 
 /// `DELETE /participants/{name}/keys/{id}`: refused with the next message.
@@ -194,13 +190,12 @@ async fn reload(call: &Call<'_>) -> Reply {
 }
 
 async fn all(call: &Call<'_>, name: FspName) -> Result<Vec<KeyShape>, Refusal> {
-    let found = call.ask(move |state| {
-        let keys = of_participant(state, &name, |participant| participant.keys.clone());
-        (keys, *state.hub() == name)
+    let found = call.of_participant(name, move |state, participant| {
+        (participant.keys.clone(), *state.hub() == name)
     });
     let (keys, is_hub) = found.await?;
     let mut shapes = Vec::new();
-    for key in keys.ok_or_else(refusals::participant_not_found)? {
+    for key in keys {
         // What is no key was refused before it was recorded.
         let parsed = VerificationKey::from_der(&key.der).ok();
         shapes.extend(parsed.map(|it| KeyShape::of(&it, "register", Some(key.added))));

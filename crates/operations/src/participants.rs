@@ -11,10 +11,9 @@ use crate::answer::{Answer, Reply};
 use crate::body::{Activity, CURRENCY, Custom, FLAG, Optional, Rule, Word, body, line};
 use crate::call::{Call, participant_name};
 use crate::form::{Form, refuse};
-use crate::refusals;
 use crate::route::{Parameter, routes};
 use crate::schema::{self, OneOrAll};
-use crate::shapes::{EndpointShape, ParticipantShape, of_participant};
+use crate::shapes::{EndpointShape, ParticipantShape};
 
 /// Longest value of an endpoint, in characters.
 const ENDPOINT_VALUE_CHARACTERS_MAX: usize = 1_024;
@@ -144,11 +143,8 @@ pub(crate) async fn update(call: &Call<'_>, body: Activity) -> Reply {
 /// `GET /participants/{name}/endpoints`: one object with `type`, else an array.
 pub(crate) async fn endpoints(call: &Call<'_>) -> Reply {
     let name = call.path(&NAME)?;
-    let found = call.ask(move |state| {
-        of_participant(state, &name, |participant| participant.endpoints.clone())
-    });
-    let found = found.await?.ok_or_else(refusals::participant_not_found)?;
-    let mut found = found.into_iter().map(|(kind, value)| EndpointShape { kind, value });
+    let found = call.of_participant(name, |_, participant| participant.endpoints.clone());
+    let mut found = found.await?.into_iter().map(|(kind, value)| EndpointShape { kind, value });
     match call.query(&TYPE)? {
         None => Ok(Answer::ok(&found.collect::<Vec<_>>())),
         Some(wanted) => match found.find(|endpoint| endpoint.kind == wanted) {
@@ -173,13 +169,10 @@ pub(crate) async fn set_endpoint(call: &Call<'_>, body: NewEndpoint) -> Reply {
 /// The participant as it is now, after a change or without one.
 pub(crate) async fn show_with(call: &Call<'_>, name: FspName, status: StatusCode) -> Reply {
     let base_url = call.base_url.to_owned();
-    let found = call.ask(move |state| {
-        of_participant(state, &name, |participant| {
-            ParticipantShape::of(state, participant, &base_url)
-        })
+    let found = call.of_participant(name, move |state, participant| {
+        ParticipantShape::of(state, participant, &base_url)
     });
-    let found = found.await?.ok_or_else(refusals::participant_not_found)?;
-    Ok(Answer::json(status, &found))
+    Ok(Answer::json(status, &found.await?))
 }
 
 /// Names travel in headers and paths: letters, digits and marks that need no escape in either.

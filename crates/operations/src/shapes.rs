@@ -4,8 +4,8 @@
 //! participants and accounts is 0 or 1, as the reference shows its database.
 
 use ledger::{
-    Account, AccountId, Amount, DeadLetter, FspName, Holding, Limit, Notice, NoticeKind,
-    Participant, SettlementModel, Stamp, State,
+    Account, AccountId, Amount, DeadLetter, Holding, Limit, Notice, NoticeKind, Participant,
+    SettlementModel, Stamp, State,
 };
 use openapi::schema::reference;
 use serde::Serialize;
@@ -301,15 +301,6 @@ impl UndeliverableShape {
             reason: "no usable endpoint is registered for this callback",
         }
     }
-}
-
-/// A participant by name, copied out with `copy`.
-pub(crate) fn of_participant<R>(
-    state: &State,
-    name: &FspName,
-    copy: impl FnOnce(&Participant) -> R,
-) -> Option<R> {
-    state.register().find(name).map(|(_, participant)| copy(participant))
 }
 
 /// The request that a notice becomes.

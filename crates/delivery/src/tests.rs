@@ -76,6 +76,13 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
+/// When a notice is tried again, which it must be.
+#[track_caller]
+fn again(verdict: Verdict) -> Moment {
+    let Verdict::RetryAt(moment) = verdict else { panic!("{verdict:?}") };
+    moment
+}
+
 fn end(report: &Report) -> &'static str {
     match report.result {
         DeliveryResult::Delivered => "delivered",
@@ -95,50 +102,17 @@ fn lapsed(delivery: &mut Delivery<u64>, now: Moment) -> Vec<(u64, &'static str)>
 
 #[test]
 fn a_result_decides_what_follows() {
-    let mut rows: Vec<(AttemptResult, &str)> =
-        NO_ANSWER.into_iter().map(|result| (result, "retry")).collect();
-    for (status, expected) in [
-        (200, "delivered"),
-        (202, "delivered"),
-        (299, "delivered"),
-        (300, "retry"),
-        (304, "retry"),
-        (307, "retry"),
-        (400, "dead"),
-        (401, "retry"),
-        (402, "dead"),
-        (403, "retry"),
-        (404, "retry"),
-        (405, "dead"),
-        (406, "dead"),
-        (407, "dead"),
-        (408, "retry"),
-        (409, "retry"),
-        (410, "dead"),
-        (413, "dead"),
-        (415, "dead"),
-        (420, "dead"),
-        (421, "retry"),
-        (422, "dead"),
-        (424, "dead"),
-        (425, "retry"),
-        (426, "dead"),
-        (428, "dead"),
-        (429, "retry"),
-        (431, "dead"),
-        (499, "dead"),
-        (500, "retry"),
-        (501, "dead"),
-        (502, "retry"),
-        (503, "retry"),
-        (504, "retry"),
-        (599, "retry"),
-        (100, "retry"),
-        (600, "retry"),
-    ] {
-        rows.push((AttemptResult::Status(status), expected));
-    }
-    for (result, expected) in rows {
+    let rows = [
+        ("delivered", &[200, 202, 299][..]),
+        ("retry", &[100, 300, 304, 307, 401, 403, 404, 408, 409, 421, 425, 429, 500, 502, 503]),
+        ("retry", &[504, 599, 600]),
+        ("dead", &[400, 402, 405, 406, 407, 410, 413, 415, 420, 422, 424, 426, 428, 431, 499, 501]),
+    ];
+    let of = |(word, statuses): (&'static str, &'static [u16])| {
+        statuses.iter().map(move |status| (AttemptResult::Status(*status), word))
+    };
+    let unanswered = NO_ANSWER.into_iter().map(|result| (result, "retry"));
+    for (result, expected) in rows.into_iter().flat_map(of).chain(unanswered) {
         let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
         delivery.poll(Moment(10)).expect("one attempt");
         let verdict = delivery.finished(NoticeId(1), result, Moment(30));
@@ -169,7 +143,7 @@ fn pauses_double_up_to_the_cap_and_a_failure_near_the_horizon_is_a_dead_letter()
     {
         assert_eq!(delivery.poll(now).map(|sent| sent.number), Some(attempt));
         let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(503), now);
-        let Verdict::RetryAt(retry_at) = verdict else { panic!("{verdict:?} at {attempt}") };
+        let retry_at = again(verdict);
         let pause = retry_at.0 - now.0;
         assert!((full / 2..=full).contains(&pause), "{pause} after attempt {attempt}");
         assert_eq!(delivery.next_deadline(), Some(retry_at));
@@ -217,9 +191,7 @@ fn recorded_attempts_saturate() {
     let mut now = Moment(0);
     for _ in 0..70_000 {
         delivery.poll(now).expect("one more attempt");
-        let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(500), now);
-        let Verdict::RetryAt(again) = verdict else { panic!("{verdict:?}") };
-        now = again;
+        now = again(delivery.finished(NoticeId(1), AttemptResult::Status(500), now));
     }
     delivery.poll(now).expect("one more attempt");
     let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(200), now);
@@ -269,10 +241,7 @@ fn entries_that_fail_together_come_back_apart() {
     let mut moments: Vec<Moment> = sent
         .iter()
         .map(|notice| {
-            match delivery.finished(NoticeId(*notice), AttemptResult::Status(500), Moment(1)) {
-                Verdict::RetryAt(moment) => moment,
-                other => panic!("{other:?}"),
-            }
+            again(delivery.finished(NoticeId(*notice), AttemptResult::Status(500), Moment(1)))
         })
         .collect();
     moments.sort_unstable();
@@ -295,9 +264,7 @@ fn order_holds_within_a_transfer_only() {
     let now = Moment(5);
     assert_eq!(drain(&mut delivery, now), [1, 4, 3], "2 and 5 wait, 3 and 4 overtake");
 
-    let Verdict::RetryAt(later) = delivery.finished(NoticeId(1), AttemptResult::Broken, now) else {
-        panic!("a broken connection is tried again")
-    };
+    let later = again(delivery.finished(NoticeId(1), AttemptResult::Broken, now));
     assert_eq!(drain(&mut delivery, now), [] as [u64; 0], "a pause keeps the order");
     assert_eq!(drain(&mut delivery, later), [1]);
 
@@ -351,8 +318,7 @@ fn where_nothing_was_sent_nothing_is_counted() {
     let mut now = Moment(0);
     let mut pauses = Vec::new();
     for _ in 0..10 {
-        let verdict = delivery.finished(NoticeId(1), AttemptResult::Unsent, now);
-        let Verdict::RetryAt(later) = verdict else { panic!("{verdict:?}") };
+        let later = again(delivery.finished(NoticeId(1), AttemptResult::Unsent, now));
         assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
         let course = delivery.course(NoticeId(1), now).expect("it waits");
         assert_eq!((course.attempts, course.first_attempt), (0, None));
@@ -363,8 +329,7 @@ fn where_nothing_was_sent_nothing_is_counted() {
     }
     assert!(pauses[0] <= 200_000 && 50_000_000 <= pauses[9], "{pauses:?}");
     // A real failure is the first attempt, and the next pause a short one again.
-    let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(503), now);
-    let Verdict::RetryAt(later) = verdict else { panic!("{verdict:?}") };
+    let later = again(delivery.finished(NoticeId(1), AttemptResult::Status(503), now));
     assert!(later.0 - now.0 <= 200_000);
     assert_eq!(delivery.course(NoticeId(1), now).expect("it waits").attempts, 1);
     // A lane that probes asks with another one soon.
@@ -628,9 +593,7 @@ fn a_notice_that_always_fails_keeps_no_lane_shut() {
     let mut now = Moment(0);
     for _ in 0..20 {
         assert_eq!(drain(&mut delivery, now), [1]);
-        let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(500), now);
-        let Verdict::RetryAt(again) = verdict else { panic!("{verdict:?}") };
-        now = again;
+        now = again(delivery.finished(NoticeId(1), AttemptResult::Status(500), now));
     }
     assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
     delivery.enqueue(answer(2, BANK));
@@ -1021,10 +984,8 @@ fn how_far_a_notice_is_is_told_at_each_step() {
     assert_eq!(course(&delivery, 1, 10), Some((1, Some(10), None, Waits::Result)));
     assert_eq!(course(&delivery, 4, 10), Some((0, None, None, Waits::Turn)), "no room");
     let failed = AttemptResult::Status(500);
-    let Verdict::RetryAt(again) = delivery.finished(NoticeId(1), failed, Moment(20)) else {
-        panic!("it is tried again")
-    };
-    let paused = (1, Some(10), Some(failed), Waits::Until(again));
+    let retry_at = again(delivery.finished(NoticeId(1), failed, Moment(20)));
+    let paused = (1, Some(10), Some(failed), Waits::Until(retry_at));
     assert_eq!(course(&delivery, 1, 20), Some(paused));
     // A recipient that does not answer holds up everything of its own, what failed first too.
     let broken = AttemptResult::Broken;

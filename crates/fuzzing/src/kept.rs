@@ -270,7 +270,7 @@ fn decisions(stored: &[u8]) {
     told::begin(&mut written);
     for decided in &found {
         let start = written.len();
-        told::write(decided, &mut written);
+        decided.write(&mut written);
         assert_eq!(told::read_one(&written[start..]).as_ref(), Ok(decided));
     }
     assert!(written.len() <= stored.len(), "what is written is the shortest form");

@@ -79,8 +79,14 @@ pub trait Sink {
 }
 
 impl Sink for Vec<u8> {
+    #[inline]
     fn bytes(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn byte(&mut self, byte: u8) {
+        self.push(byte);
     }
 }
 
@@ -456,39 +462,30 @@ impl Form<Amount> for Compact {
 
 /// Integers, and types around one, that have a [`Compact`] form.
 macro_rules! compact {
-    ($($integer:ty: $($wrapper:ident)*;)*) => { $(
-        impl Form<$integer> for Compact {
-            fn write(value: &$integer, to: &mut impl Sink) {
-                Self::write_number((*value).into(), to);
+    ($($number:ty: $integer:ty, $from:expr, $into:expr;)*) => { $(
+        impl Form<$number> for Compact {
+            fn write(value: &$number, to: &mut impl Sink) {
+                let integer: $integer = $into(*value);
+                Self::write_number(integer.into(), to);
             }
 
-            fn read(from: &mut Reader<'_>) -> Result<$integer, FieldError> {
-                <$integer>::try_from(Self::read_number(from)?).map_err(|_| FieldError::Value)
+            fn read(from: &mut Reader<'_>) -> Result<$number, FieldError> {
+                let number = Self::read_number(from)?;
+                <$integer>::try_from(number).map($from).map_err(|_| FieldError::Value)
             }
 
-            fn make_up(chooser: &mut impl Chooser) -> $integer {
+            fn make_up(chooser: &mut impl Chooser) -> $number {
                 Field::make_up(chooser)
             }
         }
-
-        $( impl Form<$wrapper> for Compact {
-            fn write(value: &$wrapper, to: &mut impl Sink) {
-                <Self as Form<$integer>>::write(&value.0, to);
-            }
-
-            fn read(from: &mut Reader<'_>) -> Result<$wrapper, FieldError> {
-                <Self as Form<$integer>>::read(from).map($wrapper)
-            }
-
-            fn make_up(chooser: &mut impl Chooser) -> $wrapper {
-                Field::make_up(chooser)
-            }
-        } )*
     )* };
 }
 compact! {
-    u32: AccountId;
-    u64: NoticeId Position;
+    u32: u32, |number| number, |number| number;
+    u64: u64, |number| number, |number| number;
+    AccountId: u32, AccountId, |id: AccountId| id.0;
+    NoticeId: u64, NoticeId, |id: NoticeId| id.0;
+    Position: u64, Position, |position: Position| position.0;
 }
 
 /// Appends text of at most `most` bytes, in the form of [`Text`].

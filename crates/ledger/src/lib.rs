@@ -77,7 +77,7 @@ pub use notice::{DeadLetter, Notice, NoticeKind};
 pub use outcome::{
     AdminOutcome, AnswerEnd, AnswerOutcome, ErrorOutcome, Outcome, PartiesOutcome, PrepareOutcome,
 };
-pub use query::{Cause, InFlight, LookUp, TransferView};
+pub use query::{Cause, LookUp, TransferView};
 pub use register::{
     ENDPOINTS_MAX, Holding, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit, ORACLES_MAX,
     PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,

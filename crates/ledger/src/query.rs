@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
+use crate::ids::{FspName, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::money::{Amount, Currency};
 use crate::notice::{DeadLetter, Notice, NoticeKind};
 use crate::outcome::Outcome;
@@ -49,27 +49,6 @@ pub struct Cause {
     pub outcome: Outcome,
     /// The payee's error for [`Outcome::Aborted`], the prepare otherwise.
     pub record: Position,
-}
-
-/// A reserved transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InFlight {
-    /// The transfer.
-    pub id: TransferId,
-    /// Whose position was taken.
-    pub payer: ParticipantIndex,
-    /// Who has been asked.
-    pub payee: ParticipantIndex,
-    /// The payer's POSITION account, hence the currency.
-    pub account: AccountId,
-    /// How much is reserved.
-    pub amount: Amount,
-    /// When it ends by itself, in milliseconds since the epoch.
-    pub expiration_ms: u64,
-    /// The record that made it.
-    pub prepare: Position,
-    /// When that was.
-    pub reserved: Stamp,
 }
 
 impl Ended {
@@ -162,17 +141,8 @@ impl State {
     }
 
     /// Every transfer that is reserved and not ended, in no order.
-    pub fn in_flight(&self) -> impl Iterator<Item = InFlight> {
-        self.transfers.iter_active().map(|transfer| InFlight {
-            id: transfer.id,
-            payer: transfer.payer,
-            payee: transfer.payee,
-            account: transfer.payer_account,
-            amount: transfer.amount,
-            expiration_ms: transfer.expiration_ms,
-            prepare: transfer.prepare,
-            reserved: transfer.reserved_at,
-        })
+    pub fn in_flight(&self) -> impl Iterator<Item = &Active> {
+        self.transfers.iter_active()
     }
 
     /// Transfers that ended, and funds moved.

@@ -10,14 +10,11 @@
 
 use alloc::vec::Vec;
 
-use ledger::field::{Compact, FieldError, Form, Reader, Sink};
+use ledger::field::{Compact, FieldError, Form, Reader};
 use ledger::{Decided, Listener, NoticeId, Position, TransferId};
 
 /// Version of both kinds of values.
 const VALUE_VERSION: u8 = 1;
-
-/// Bytes of a decision that are gathered before the buffer is asked for room.
-const GATHERED: usize = 256;
 
 /// Decisions in their stored form, in the order of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,7 +76,7 @@ impl Telling {
 
 impl Listener for Telling {
     fn decided(&mut self, decided: &Decided) {
-        write(decided, &mut self.bytes);
+        decided.write(&mut self.bytes);
         let Decided { transfer, position, .. } = *decided;
         self.decisions.push(Entry { transfer, position, end: self.bytes.len() });
     }
@@ -93,13 +90,6 @@ impl Listener for Telling {
 pub fn begin(out: &mut Vec<u8>) {
     out.clear();
     out.push(VALUE_VERSION);
-}
-
-/// Appends a decision.
-pub fn write(decided: &Decided, out: &mut Vec<u8>) {
-    let mut gathered = Gathered { bytes: [0; GATHERED], length: 0, out };
-    decided.write(&mut gathered);
-    gathered.move_on();
 }
 
 /// Reads a value that holds decisions.
@@ -168,39 +158,6 @@ fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
     match reader.value::<u8>()? {
         VALUE_VERSION => Ok(()),
         _ => Err(FieldError::Value),
-    }
-}
-
-/// Fields of a decision on their way to a buffer. There are dozens of them, of a few bytes each:
-/// one by one they would all ask the buffer for room.
-struct Gathered<'a> {
-    bytes: [u8; GATHERED],
-    length: usize,
-    out: &'a mut Vec<u8>,
-}
-
-impl Gathered<'_> {
-    fn move_on(&mut self) {
-        self.out.extend_from_slice(&self.bytes[..self.length]);
-        self.length = 0;
-    }
-}
-
-impl Sink for Gathered<'_> {
-    fn bytes(&mut self, bytes: &[u8]) {
-        if GATHERED - self.length < bytes.len() {
-            self.move_on();
-        }
-        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
-        self.length += bytes.len();
-    }
-
-    fn byte(&mut self, byte: u8) {
-        if self.length == GATHERED {
-            self.move_on();
-        }
-        self.bytes[self.length] = byte;
-        self.length += 1;
     }
 }
 

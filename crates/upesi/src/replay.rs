@@ -249,11 +249,11 @@ fn in_flight(state: &State) -> Vec<InFlight> {
         amount: Decimal(transfer.amount),
         currency: state
             .books()
-            .get(transfer.account)
+            .get(transfer.payer_account)
             .map_or(String::new(), |account| account.currency.to_string()),
         expiration: moment(Stamp::from_millis(transfer.expiration_ms)),
         prepare: transfer.prepare.0,
-        reserved: moment(transfer.reserved),
+        reserved: moment(transfer.reserved_at),
     });
     shown.collect()
 }

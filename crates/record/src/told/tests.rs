@@ -94,7 +94,7 @@ fn samples() -> Vec<Decided> {
 fn stored(all: &[Decided]) -> Vec<u8> {
     let mut bytes = Vec::new();
     begin(&mut bytes);
-    all.iter().for_each(|decided| write(decided, &mut bytes));
+    all.iter().for_each(|decided| decided.write(&mut bytes));
     bytes
 }
 
@@ -105,7 +105,7 @@ fn what_is_told_is_read_back() {
     assert_eq!(read_all(&stored(&[])), Ok(vec![]));
 }
 
-/// A bulk transfer: more accounts and notices than are gathered at a time.
+/// A bulk transfer, with an account and a notice for each of its items.
 #[test]
 fn a_decision_about_a_thousand_accounts_is_read_back() {
     let mut decided = samples().remove(0);

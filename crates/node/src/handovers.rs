@@ -23,12 +23,12 @@ use shuttle::thread;
 use store::Memory;
 
 use crate::directory::Directory;
-use crate::inbox::{ARRIVED_BYTES_MAX, About, Inbox, InboxLimits, Question, Refused, Taken};
+use crate::inbox::{ARRIVED_BYTES_MAX, About, Inbox, InboxLimits, Question, Taken};
 use crate::mailbox::{Event, Mailbox};
 use crate::published::Published;
 use crate::stages::{Inbound, Moment, Stages, What};
+use crate::submission::{Attached, Refused, Submission, Ticket};
 use crate::sync::Arc;
-use crate::{Attached, Submission, Ticket};
 
 /// Orders of each kind that a test tries.
 const ORDERS: usize = 1_000;

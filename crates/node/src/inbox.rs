@@ -8,7 +8,7 @@ use ports::{Arrival, Log, Now};
 use record::frame::Tail;
 use sequencer::{CommitError, Sequencer};
 
-use crate::Submission;
+use crate::submission::{Refused, Submission};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -66,27 +66,6 @@ impl Default for InboxLimits {
     fn default() -> Self {
         Self { submissions_max: 65_536, bytes_max: 64 << 20, questions_max: 16_384 }
     }
-}
-
-/// Why work was not taken; nothing of it has happened or will happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// Too much waits already.
-    #[error("too much work is waiting; try again")]
-    Full,
-    /// The log's disk is full.
-    #[error("the disk of the log is full")]
-    DiskFull,
-    /// The brokers of a shared log did not acknowledge it in time: it may be recorded or not, and
-    /// the same message again hears which.
-    #[error("the brokers of the log did not answer in time")]
-    Unacknowledged,
-    /// More callbacks are owed to the sender than two lanes take: its endpoint takes none.
-    #[error("too many callbacks are owed to the sender")]
-    Owed,
-    /// The node has stopped.
-    #[error("the node has stopped")]
-    Stopped,
 }
 
 /// Work for the sequencer's thread.

@@ -2,7 +2,7 @@
 
 use ledger::{FinishedDelivery, Notice, NoticeId, Outcome, ParticipantIndex};
 
-use crate::Refused;
+use crate::submission::Refused;
 use crate::sync::{Arc, Mutex, PoisonError};
 
 /// One thing an I/O thread is told.

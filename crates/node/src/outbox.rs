@@ -14,7 +14,7 @@
 //!
 //! # Costs
 //! No call allocates per notice beyond what [`Delivery`] keeps. One record carries up to
-//! [`RECORD_MAX`] finished deliveries.
+//! `RECORD_MAX` finished deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,8 @@ use ports::{Net, Now};
 use record::tried::{Tried, TriedEnd};
 use sequencer::Durability;
 
-use crate::{Attached, Event, Mailbox, Refused, Submission, Ticket};
+use crate::mailbox::{Event, Mailbox};
+use crate::submission::{Attached, Refused, Submission, Ticket};
 
 /// How long finished deliveries wait for a record that takes them along.
 pub const RECORD_PATIENCE: Duration = Duration::from_millis(20);

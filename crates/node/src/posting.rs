@@ -2,17 +2,18 @@
 //! alone or shares it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use ledger::{Command, FspName, NoticeId, Outcome, ParticipantIndex, Position, State};
 use ports::Log;
 use sequencer::{Committed, Sequencer};
 
-use crate::inbox::Refused;
+use crate::handle::Shared;
 use crate::mailbox::Event;
 use crate::stages::{self, Moment, WatchedLog};
+use crate::submission::{Refused, Submission, Ticket};
 use crate::view::View;
-use crate::{Shared, Submission, Ticket};
 
 /// The sequencer's place among the threads that leave marks.
 const SEQUENCER: usize = 0;
@@ -213,7 +214,7 @@ impl<M> Posting<M> {
     pub(crate) fn publish_status<L: Log>(&self, sequencer: &Sequencer<WatchedLog<L>>) {
         let state = sequencer.state();
         let offered = sequencer.offered_to_store().0;
-        self.shared.tally.offered_to_store.store(offered, crate::Ordering::Relaxed);
+        self.shared.tally.offered_to_store.store(offered, Ordering::Relaxed);
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.counts = sequencer.counts();
         status.counters = *state.counters();

@@ -33,7 +33,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ledger::{Command, FspName, ParticipantIndex, Position, Stamp, State};
+use ledger::{Command, ParticipantIndex, Position, Stamp, State};
 use ports::{Arrival, Clock, Log, Now, Topic};
 use record::bundle::{Bundle, BundleError};
 use record::frame::{LogIdentity, Payload, Record, Records};
@@ -43,14 +43,16 @@ use sequencer::{
     SESSION_US,
 };
 
+use crate::cluster::{Cluster, ClusterLane, ClusterNode, Takeover};
 use crate::comparing::Comparing;
 use crate::directory::Directory;
-use crate::inbox::{InboxLimits, Question, Refused, Taken};
+use crate::handle::{Handle, Shared, Sharing};
+use crate::inbox::{InboxLimits, Question, Taken};
 use crate::mailbox::{Event, Mailbox};
 use crate::posting::{Posting, finished_notices};
 use crate::run::{Closing, Node, share};
 use crate::stages::WatchedLog;
-use crate::{Handle, Shared, Sharing, Submission, unattended};
+use crate::submission::{Refused, Submission, unattended};
 
 /// Bundles under way; the next one gathers until one of them has come back.
 const DEPTH: usize = 2;
@@ -104,70 +106,6 @@ impl<M> Arrivals<M> {
     pub fn push(&self, arrival: Arrival) -> bool {
         self.0.inbox.arrive(arrival)
     }
-}
-
-/// What a node knows of all nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cluster {
-    /// The node that was asked.
-    pub me: String,
-    /// The last record that it has applied.
-    pub position: Position,
-    /// Messages of the topic that it has not applied, as of its last look at the end.
-    pub behind: u64,
-    /// How long ago the brokers handed out a message, in milliseconds: each node writes once a
-    /// second.
-    pub unheard_ms: u64,
-    /// How much of the brokers' time is not believed, in microseconds.
-    pub held_us: u64,
-    /// Messages of the topic that are no part of any log of this program, as far as it has met
-    /// them since it started.
-    pub foreign: u64,
-    /// The last record after which another node said to have the same state.
-    pub agreed: Option<Position>,
-    /// The nodes that are there.
-    pub nodes: Vec<ClusterNode>,
-    /// The lanes.
-    pub lanes: Vec<ClusterLane>,
-    /// When nodes were last found to be gone.
-    pub last_takeover: Option<Takeover>,
-}
-
-/// A node that is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterNode {
-    /// Its name.
-    pub name: String,
-    /// Its life.
-    pub epoch: u32,
-    /// Up to where it has applied the log, as it said last.
-    pub position: Position,
-    /// How long ago it wrote last, in milliseconds of the log's time.
-    pub silent_ms: u64,
-    /// The newest rules that it knows, as it said last; 0 until it has said so.
-    pub rules: u32,
-    /// Where it was found to have decided otherwise.
-    pub contradicts: Option<Position>,
-}
-
-/// Whose callbacks go out from where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterLane {
-    /// The participant.
-    pub participant: FspName,
-    /// The node.
-    pub node: String,
-}
-
-/// Nodes were found to be gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Takeover {
-    /// The record by which they were.
-    pub position: Position,
-    /// Its stamp.
-    pub stamp: Stamp,
-    /// Their names.
-    pub gone: Vec<String>,
 }
 
 /// How far a node has got.

@@ -11,14 +11,15 @@ use ports::{Clock, Log, Now};
 use sequencer::{CommitError, Committed, Sequencer};
 
 use crate::directory::Directory;
-use crate::inbox::{Inbox, InboxLimits, Question, Refused};
+use crate::handle::{Handle, Shared, Sharing, Status, Tally};
+use crate::inbox::{Inbox, InboxLimits, Question};
 use crate::mailbox::Mailbox;
 use crate::posting::Posting;
 use crate::published::Published;
 use crate::reading::Reading;
 use crate::stages::WatchedLog;
+use crate::submission::{Refused, Submission, unattended};
 use crate::view::View;
-use crate::{Handle, Shared, Sharing, Status, Submission, Tally, unattended};
 
 /// Longest sleep towards a deadline: a bound on how late a clock that was set is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);

@@ -1,9 +1,8 @@
-//! Import cycles between the modules of one crate: none but those in the ratchet file, which may
-//! only shrink.
+//! Import cycles between the modules of one crate.
 //!
 //! Phases: find the modules of a crate (one per file), collect the paths that each of them names,
-//! resolve every path to the module that defines the item, and find the strongly connected
-//! components of the resulting graph. A path that names a re-export counts as a path to the
+//! resolve every path to the module that defines the item, and find the modules that reach
+//! themselves in the resulting graph. A path that names a re-export counts as a path to the
 //! module behind the re-export. Code for tests does not count.
 //!
 //! An import that must close a cycle has its reason in a comment directly above, or on its line:
@@ -15,41 +14,20 @@ use super::Finding;
 use super::tree::{SourceFile, Tree, closing_brace, line_of};
 
 const CRATES: [&str; 4] = ["ledger", "switch", "node", "upesi"];
-pub(crate) const RATCHET: &str = "crates/xtask/module-cycles.txt";
 const REASON: &str = "// cycle: ";
 
 const MEND_CYCLE: &str = "move the shared types to a module of their own, or pass the value as an \
                           argument; only with a reason write `// cycle: reason` above the import";
-const MEND_GONE: &str = "remove the line, so that the module stays out of cycles";
 const MEND_REASON: &str = "remove the comment";
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let text = tree.get(RATCHET).map_or("", |file| file.text.as_str());
-    let listed = text.lines().enumerate().filter(|(_, line)| !is_comment(line));
-    let mut listed: BTreeMap<&str, usize> =
-        listed.map(|(index, line)| (line.trim(), index + 1)).collect();
     let mut findings = Vec::new();
     for name in CRATES {
         let modules = Modules::of(tree, name);
         let graph = modules.graph(&mut findings);
-        for component in graph.components() {
-            for module in component {
-                let key = format!("{name}::{module}");
-                if listed.remove(key.as_str()).is_none() {
-                    findings.extend(graph.finding(&modules, &module));
-                }
-            }
-        }
+        findings.extend(graph.cyclic().filter_map(|module| graph.finding(&modules, module)));
     }
-    let gone = |(key, line): (&str, usize)| {
-        Finding::new(RATCHET, line, format!("{key} is in no import cycle"), MEND_GONE)
-    };
-    findings.extend(listed.into_iter().map(gone));
     findings
-}
-
-fn is_comment(line: &str) -> bool {
-    line.trim().is_empty() || line.starts_with('#')
 }
 
 /// The modules of one crate by their names from the root, which is `lib` or `main`.
@@ -189,19 +167,9 @@ impl Graph {
         Some(way)
     }
 
-    /// The modules in cycles, those that reach each other together.
-    fn components(&self) -> Vec<Vec<String>> {
-        let mut components: Vec<Vec<String>> = Vec::new();
-        for module in self.edges.keys().filter(|module| self.way(module, module).is_some()) {
-            let known = components.iter_mut().find(|known| {
-                self.way(&known[0], module).is_some() && self.way(module, &known[0]).is_some()
-            });
-            match known {
-                Some(known) => known.push(module.clone()),
-                None => components.push(vec![module.clone()]),
-            }
-        }
-        components
+    /// The modules in cycles.
+    fn cyclic(&self) -> impl Iterator<Item = &String> {
+        self.edges.keys().filter(|module| self.way(module, module).is_some())
     }
 
     /// Shows the shortest cycle through a module.
@@ -375,12 +343,11 @@ mod tests {
     use super::*;
 
     /// The findings about a crate `switch` of these files, under `crates/switch/src`.
-    fn found(files: &[(&str, &str)], ratchet: &str) -> Vec<String> {
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
         let paths: Vec<_> =
             files.iter().map(|(name, _)| format!("crates/switch/src/{name}")).collect();
-        let mut all: Vec<_> =
+        let all: Vec<_> =
             paths.iter().zip(files).map(|(path, (_, text))| (path.as_str(), *text)).collect();
-        all.push((RATCHET, ratchet));
         let findings = check(&Tree::of(&all)).into_iter();
         findings
             .map(|finding| format!("{}:{} {}", finding.path, finding.line, finding.what))
@@ -393,7 +360,7 @@ mod tests {
             let shown = finding.split("import cycle: ").nth(1).unwrap_or(&finding).to_owned();
             shown.split(' ').next().unwrap_or_default().to_owned()
         };
-        found(files, "").into_iter().map(name).collect()
+        found(files).into_iter().map(name).collect()
     }
 
     #[test]
@@ -405,11 +372,11 @@ mod tests {
             ("c.rs", "\n\nuse super::{b as other, a::{X, Y}};\n"),
         ];
         assert_eq!(
-            found(&files, "# Reasons.\nswitch::b\nswitch::z\n"),
+            found(&files),
             [
                 "crates/switch/src/a.rs:1 import cycle: a -(1)-> b -(2)-> c -(3)-> a",
+                "crates/switch/src/b.rs:2 import cycle: b -(2)-> c -(3)-> b",
                 "crates/switch/src/c.rs:3 import cycle: c -(3)-> b -(2)-> c",
-                "crates/xtask/module-cycles.txt:3 switch::z is in no import cycle",
             ]
         );
     }
@@ -458,10 +425,10 @@ mod tests {
         let reason =
             "// cycle: a list and its items are one thing,\n// in two files.\nuse crate::b;";
         let files = |a, b| [("lib.rs", "mod a;\nmod b;"), ("a.rs", a), ("b.rs", b)];
-        assert_eq!(found(&files(reason, "use crate::a;"), ""), [""; 0]);
-        assert_eq!(found(&files("use crate::b; // cycle: as well.", "use crate::a;"), ""), [""; 0]);
+        assert_eq!(found(&files(reason, "use crate::a;")), [""; 0]);
+        assert_eq!(found(&files("use crate::b; // cycle: as well.", "use crate::a;")), [""; 0]);
         assert_eq!(
-            found(&files(reason, "struct B;"), ""),
+            found(&files(reason, "struct B;")),
             ["crates/switch/src/a.rs:1 the import below closes no cycle"]
         );
     }

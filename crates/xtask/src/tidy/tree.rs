@@ -23,7 +23,7 @@ pub(crate) struct SourceFile {
 
 const DIRECTORIES_SKIPPED: [&str; 2] = [".git", "target"];
 const EXTENSIONS: [&str; 6] = ["rs", "md", "toml", "sh", "yml", "yaml"];
-const NAMES: [&str; 4] = ["run", "Cargo.lock", "long-functions.txt", "module-cycles.txt"];
+const NAMES: [&str; 3] = ["run", "Cargo.lock", "long-functions.txt"];
 
 impl Tree {
     pub(crate) fn read(root: &Path) -> Result<Self, String> {

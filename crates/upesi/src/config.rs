@@ -58,8 +58,8 @@ impl Config {
                 let text = fs::read_to_string(path)
                     .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
                 toml::from_str(&text).map_err(|error| {
-                    let line = error.span().map_or(1, |span| line_at(&text, span.start));
-                    Failure::new(format!("{name}, line {line}: {}", error.message()))
+                    let (line, setting) = place(&text, error.span().map_or(0, |span| span.start));
+                    Failure::new(format!("{name}, line {line}: {setting}{}", error.message()))
                 })?
             }
         };
@@ -205,9 +205,21 @@ fn or_half_of_the_cores(threads: usize) -> usize {
     }
 }
 
-/// The line, from 1, that holds a byte.
-fn line_at(text: &str, byte: usize) -> usize {
-    1 + text.bytes().take(byte).filter(|byte| *byte == b'\n').count()
+/// The line of a file, from 1, that holds a byte; and the setting there, if it is one.
+fn place(text: &str, byte: usize) -> (usize, String) {
+    let lines: Vec<_> = text.get(..byte).unwrap_or_default().split('\n').collect();
+    let number = lines.len();
+    let section =
+        lines.iter().rev().find_map(|line| line.trim().strip_prefix('[')?.split(']').next());
+    let key =
+        text.lines().nth(number - 1).and_then(|line| line.split_once('=')).map(|it| it.0.trim());
+    let is_key = |key: &&str| key.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    let setting = match (section, key.filter(is_key)) {
+        (Some(section), Some(key)) => format!("{section}.{key}: "),
+        (None, Some(key)) => format!("{key}: "),
+        (_, None) => String::new(),
+    };
+    (number, setting)
 }
 
 #[cfg(test)]
@@ -311,6 +323,22 @@ mod tests {
         ] {
             let error = toml::from_str::<Config>(text).expect_err("unknown");
             assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_read_is_named_with_its_line() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("upesi.toml");
+        for (text, expected) in [
+            ("[hub]\nname = 7\n", "line 2: hub.name: invalid type: integer"),
+            ("[log]\n\nsegment_mib = -1", "line 3: log.segment_mib: invalid value: integer"),
+            ("admin.auth = \"no\"", "line 1: admin.auth: unknown variant `no`"),
+            ("[hub\n", "line 1: "),
+        ] {
+            fs::write(&path, text).expect("written");
+            let error = Config::read(Some(&path)).expect_err("it is wrong").to_string();
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 

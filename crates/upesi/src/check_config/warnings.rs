@@ -233,3 +233,95 @@ fn is_missing(url: &Option<String>) -> bool {
     let path = url.as_deref().and_then(|url| url.strip_prefix("file://"));
     path.is_some_and(|path| !Path::new(path).is_dir())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Settings of a hub on loopback with a limit on expirations, and how its warnings begin.
+    const CASES: &str = r#"
+        |
+        fspiop.listen = "0.0.0.0:4000" | fspiop.listen is reached | fspiop.gateways is empty
+        fspiop.threads = 64 | fspiop.threads is above
+        fspiop.header_timeout_ms = 3600000 | fspiop.header_timeout_ms is above
+        fspiop.header_timeout_ms = 1 | fspiop.header_timeout_ms is below
+        fspiop.body_timeout_ms = 3600000 | fspiop.body_timeout_ms is above
+        fspiop.body_timeout_ms = 1 | fspiop.body_timeout_ms is below
+        fspiop.idle_timeout_ms = 3600000 | fspiop.idle_timeout_ms is above
+        fspiop.idle_timeout_ms = 1 | fspiop.idle_timeout_ms is below
+        fspiop.connections_max = 30 | fspiop.connections_per_address_max
+        fspiop.connections_per_address_max = 1 | fspiop.connections_per_address_max
+        admin.listen = "0.0.0.0:3001" | admin.listen is reached
+        admin.listen = "0.0.0.0:3001"; admin.auth = "none" | admin.auth = "none"
+        transfers.funds_out_covers_position = false | transfers.funds_out_covers_position = false
+        transfers.lane_capacity = 9 | transfers.lane_capacity is below
+        transfers.lane_capacity = 4000000000 | transfers.lane_capacity is above
+        delivery.window = 1 | delivery.window is below 4
+        delivery.horizon_seconds = 60 | delivery.horizon_seconds is below
+        delivery.horizon_seconds = 2592000 | delivery.horizon_seconds is above
+        delivery.backoff_max_ms = 3600000 | delivery.backoff_max_ms is above
+        delivery.connect_timeout_ms = 3600000 | delivery.connect_timeout_ms is above
+        delivery.connect_timeout_ms = 1 | delivery.connect_timeout_ms is below
+        delivery.answer_timeout_ms = 3600000 | delivery.answer_timeout_ms is above
+        delivery.answer_timeout_ms = 1 | delivery.answer_timeout_ms is below
+        endpoints.networks = ["10.0.0.0/8"]; endpoints.denied_networks = ["10.1.0.0/16"] |
+        endpoints.networks = ["127.0.0.0/8", "10.0.0.0/8"] |
+        endpoints.networks = ["169.254.0.0/16"] | endpoints.denied_networks, or addresses
+        endpoints.networks = ["10.1.0.0/16"]; endpoints.denied_networks = ["10.0.0.0/8"] \
+            | endpoints.denied_networks, or addresses
+        fspiop.listen = "0.0.0.0:0"; endpoints.networks = ["127.0.0.0/8", "10.0.0.0/8"] \
+            | fspiop.listen is | fspiop.gateways is | endpoints.networks allows loopback
+        jws.validate = ["participants"]; jws.unsigned_delete = true | jws.unsigned_delete
+        log.segment_mib = 1 | log.segment_mib is below
+        log.batch_records_max = 50 | log.batch_records_max is below
+        kafka.user = "hub"; kafka.password_file = "secret" | kafka.user without kafka.tls
+        health.stuck_seconds = 2 |
+        health.stuck_seconds = 2; health.watchdog = "exit" | health.stuck_seconds is below
+        health.stuck_seconds = 3600 | health.stuck_seconds is above
+        snapshot.every_records = 0 |
+        snapshot.every_records = 0; snapshot.every_mib = 0 | snapshot.every_records and
+        store.cache_mib = 10000000 | store.cache_mib is more than half
+        archive.to = "file:///nobody/made/it" | archive.to names
+        backup.to = "file:///nobody/made/it" | backup.to names
+        backup.to = "file:///tmp"; backup.every_seconds = 3600 | backup.every_seconds is above
+    "#;
+
+    #[test]
+    fn each_warning_appears_and_no_other() {
+        let no_tls = "kafka.tls = true | kafka.tls = true, and this program was built without it";
+        let no_tls = if cfg!(feature = "kafka-tls") { "" } else { no_tls };
+        let text = CASES.replace("\\\n", "");
+        let cases = text.lines().chain([no_tls]).filter(|line| !line.trim().is_empty());
+        let mut seen: BTreeSet<_> = warned("").iter().map(|warning| warning.what).collect();
+        for case in cases {
+            let (settings, wanted) = case.split_once('|').expect("settings and warnings");
+            let mut text = settings.replace("; ", "\n");
+            for set in ["fspiop.listen = \"127.0.0.1:0\"", "transfers.expiration_max = \"24h\""] {
+                let (name, _) = set.split_once(" =").expect("a setting");
+                if !text.contains(name) {
+                    text = format!("{text}\n{set}");
+                }
+            }
+            let found = warned(&text);
+            let begins: Vec<_> =
+                wanted.split('|').map(str::trim).filter(|it| !it.is_empty()).collect();
+            assert_eq!(found.len(), begins.len(), "{case}: {found:?}");
+            for (warning, begin) in found.iter().zip(begins) {
+                assert!(warning.what.starts_with(begin), "{case}: {warning:?}");
+                seen.insert(warning.what);
+            }
+        }
+        let unseen: Vec<_> = WARNINGS.iter().filter(|(_, it)| !seen.contains(it.what)).collect();
+        assert_eq!(
+            unseen.len(),
+            usize::from(cfg!(feature = "kafka-tls")),
+            "a case for each warning"
+        );
+    }
+
+    fn warned(text: &str) -> Vec<Warning> {
+        warnings(&toml::from_str(text).expect("a good file"))
+    }
+}

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ledger::Stamp;
-use serde::{Serialize, Serializer};
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::schema::{Schema, shape};
@@ -222,7 +223,7 @@ impl Fullness {
 
 shape! {
     /// What `GET /cluster` says.
-    #[derive(Clone, Default, PartialEq, Eq)]
+    #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
     pub struct Cluster as "Cluster" {
         /// The node that was asked.
         pub node: String,
@@ -254,7 +255,7 @@ shape! {
 
 shape! {
     /// A node that is there.
-    #[derive(Clone, Default, PartialEq, Eq)]
+    #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
     pub struct ClusterNode {
         /// Its name.
         pub name: String,
@@ -276,7 +277,7 @@ shape! {
 
 shape! {
     /// Whose callbacks are sent from where.
-    #[derive(Clone, PartialEq, Eq)]
+    #[derive(Clone, PartialEq, Eq, Deserialize)]
     pub struct ClusterLane {
         /// The participant.
         pub participant: String,
@@ -287,12 +288,12 @@ shape! {
 
 shape! {
     /// Nodes were found to be gone.
-    #[derive(Clone, PartialEq, Eq)]
+    #[derive(Clone, PartialEq, Eq, Deserialize)]
     pub struct Takeover {
         /// The record by which they were.
         pub position: u64,
         /// When.
-        #[serde(rename = "time", serialize_with = "moment")]
+        #[serde(rename = "time", serialize_with = "moment", deserialize_with = "read_moment")]
         pub at: Stamp,
         /// Their names.
         pub gone: Vec<String>,
@@ -380,6 +381,12 @@ fn moment<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     (*at).into().map(Moment).serialize(serializer)
+}
+
+fn read_moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Stamp, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let millis = fspiop::time::parse_date_time(&text);
+    millis.map(Stamp::from_millis).ok_or_else(|| D::Error::custom("no moment"))
 }
 
 fn seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

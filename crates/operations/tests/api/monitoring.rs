@@ -5,8 +5,8 @@ use std::time::Duration;
 use expect_test::expect;
 use ledger::TransferId;
 use operations::{
-    ClusterNode, Fullness, Noted, OpenBreaker, OpenBreakers, SnapshotFile, Snapshots, Stage,
-    StalledLane, StalledLanes, Storage, StuckStage, Task, Unavailable,
+    Cluster, ClusterLane, ClusterNode, Fullness, Noted, OpenBreaker, OpenBreakers, SnapshotFile,
+    Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage, Takeover, Task, Unavailable,
 };
 
 use crate::conversation::Server;
@@ -195,6 +195,35 @@ async fn every_metric_has_its_name_and_type() {
         let mut values = process.lines().filter_map(|line| line.strip_prefix(name));
         assert!(values.next().unwrap().parse::<f64>().unwrap() > 0.0, "{name}");
     }
+    server.stop().await;
+}
+
+/// `upesi cluster` reads what the admin API writes.
+#[tokio::test]
+async fn nodes_that_share_a_log_are_read_back() {
+    let server = Server::start().await;
+    let node =
+        ClusterNode { name: "a".into(), epoch: 3, position: 40, silent_ms: 5, ..<_>::default() };
+    let cluster = Cluster {
+        node: "a".into(),
+        position: 41,
+        behind: 1,
+        unheard_ms: 2,
+        held_ms: 3,
+        foreign: 4,
+        agreed_at: Some(39),
+        nodes: vec![ClusterNode { rules: 1, contradicts_at: Some(7), ..node }],
+        lanes: vec![ClusterLane { participant: "dfsp1".into(), node: "a".into() }],
+        last_takeover: Some(Takeover {
+            position: 12,
+            at: ledger::Stamp::from_millis(BEGINNING_MS),
+            gone: vec!["b".into()],
+        }),
+    };
+    server.hub.inner().cluster = cluster.clone();
+    server.check("GET /cluster", "", expect![[r#"200 {"node":"a","position":41,"behind":1,"unheardMilliseconds":2,"heldMilliseconds":3,"foreignMessages":4,"sameStateAt":39,"nodes":[{"name":"a","epoch":3,"position":40,"silentMilliseconds":5,"rulesKnown":1,"contradictsAt":7}],"lanes":[{"participant":"dfsp1","node":"a"}],"lastTakeover":{"position":12,"time":"2026-01-01T10:00:00.000Z","gone":["b"]}}"#]]).await;
+    let text = server.send("GET /cluster", "host: localhost\r\n", "").await.body;
+    assert_eq!(serde_json::from_str::<Cluster>(&text).unwrap(), cluster);
     server.stop().await;
 }
 

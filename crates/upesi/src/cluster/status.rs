@@ -1,9 +1,10 @@
 //! What a node says of all nodes that share its log.
 
-use serde::Deserialize;
+use operations::{Cluster, Takeover};
 
 use crate::Failure;
 use crate::ask::ask;
+use crate::printed::moment;
 
 /// Arguments of `cluster status`.
 #[derive(clap::Args)]
@@ -14,47 +15,6 @@ pub(crate) struct StatusArguments {
     /// Print JSON, as GET /cluster answers it.
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Cluster {
-    pub(super) node: String,
-    pub(super) position: u64,
-    pub(super) behind: u64,
-    /// Older nodes do not tell.
-    #[serde(default)]
-    pub(super) unheard_milliseconds: u64,
-    pub(super) held_milliseconds: u64,
-    pub(super) foreign_messages: u64,
-    pub(super) same_state_at: Option<u64>,
-    pub(super) nodes: Vec<Node>,
-    pub(super) lanes: Vec<Lane>,
-    pub(super) last_takeover: Option<Takeover>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Node {
-    pub(super) name: String,
-    pub(super) epoch: u32,
-    pub(super) position: u64,
-    pub(super) silent_milliseconds: u64,
-    pub(super) rules_known: u32,
-    pub(super) contradicts_at: Option<u64>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Lane {
-    pub(super) participant: String,
-    pub(super) node: String,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Takeover {
-    pub(super) position: u64,
-    pub(super) time: String,
-    pub(super) gone: Vec<String>,
 }
 
 pub(crate) fn run(StatusArguments { admin, json }: &StatusArguments) -> Result<(), Failure> {
@@ -87,12 +47,12 @@ fn show(cluster: &Cluster) {
         "as {} sees it at record {}, {} messages behind the topic:",
         cluster.node, cluster.position, cluster.behind
     );
-    if UNHEARD_MS <= cluster.unheard_milliseconds {
+    if UNHEARD_MS <= cluster.unheard_ms {
         println!(
             "NOTHING HAS COME FROM THE BROKERS for {:.0} s: what is shown is of then. They are \
              gone, {} is cut off from them, or the topic was deleted; `upesi health` of each node \
              tells which",
-            cluster.unheard_milliseconds as f64 / 1e3,
+            cluster.unheard_ms as f64 / 1e3,
             cluster.node
         );
     }
@@ -104,34 +64,35 @@ fn show(cluster: &Cluster) {
             node.name,
             node.epoch,
             node.position,
-            node.silent_milliseconds,
-            node.rules_known,
+            node.silent_ms,
+            node.rules,
             if served.is_empty() { "nobody".to_owned() } else { served.join(", ") }
         );
         if let Some(position) = node.contradicts_at {
             println!("  {:<12} HAS DECIDED OTHERWISE by record {position}", "");
         }
     }
-    if let Some(position) = cluster.same_state_at {
+    if let Some(position) = cluster.agreed_at {
         println!("another node had the same state after record {position}");
     }
     match &cluster.last_takeover {
         None => println!("no node was found to be gone since {} started", cluster.node),
-        Some(Takeover { position, time, gone }) => {
-            println!("last takeover: of {} at {time}, with record {position}", gone.join(", "));
+        Some(Takeover { position, at, gone }) => {
+            let (gone, at) = (gone.join(", "), moment(*at));
+            println!("last takeover: of {gone} at {at}, with record {position}");
         }
     }
-    if 0 < cluster.held_milliseconds {
+    if 0 < cluster.held_ms {
         println!(
             "TIME IS HELD BACK: the brokers' clock jumped by {} ms and no two nodes have confirmed \
              it",
-            cluster.held_milliseconds
+            cluster.held_ms
         );
     }
-    if 0 < cluster.foreign_messages {
+    if 0 < cluster.foreign {
         println!(
             "{} messages of somebody else were passed over since {} started",
-            cluster.foreign_messages, cluster.node
+            cluster.foreign, cluster.node
         );
     }
 }

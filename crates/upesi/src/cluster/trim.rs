@@ -71,11 +71,12 @@ pub(super) fn run(arguments: &TrimArguments) -> Result<(), Failure> {
 mod work {
     use journal::{RealDisk, Records, Tiered, open_place, survey};
     use ledger::Position;
+    use operations::Cluster;
     use ports::Stop;
     use record::frame::{FrameHeader, Tail};
     use serde::Serialize;
 
-    use super::super::status::{Cluster, cluster_of};
+    use super::super::status::cluster_of;
     use super::TrimArguments;
     use crate::Failure;
     use crate::config::Config;

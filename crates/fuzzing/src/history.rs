@@ -15,8 +15,9 @@ use ledger::{
     Configure, Counters, CreateParticipant, Currency, DeliveryResult, Digest, Effects, EndFundsOut,
     Ended, Eviction, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection,
     MoveFunds, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, PartyBinding,
-    PartyChangeForm, Position, Prepare, Redeliver, SetAccountActive, SetInitialPositionAndLimits,
-    SetLimit, SetParticipantActive, Settings, Stamp, State, TransferId,
+    PartyChangeForm, Position, Prepare, PrepareOutcome, Redeliver, SetAccountActive,
+    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, Settings, Stamp, State,
+    TransferChange, TransferId,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use sha2::{Digest as _, Sha256};
@@ -432,7 +433,10 @@ impl Account {
             Command::Administer(administer) if outcome == Outcome::Accepted => {
                 self.take_change(&administer.change);
             }
-            _ => {}
+            Command::Genesis(_)
+            | Command::Tick
+            | Command::ChangeParties(_)
+            | Command::Administer(_) => {}
         }
         // A transfer may be reserved at the very moment at which it ends.
         self.take_expired(notices, last, now_ms);
@@ -473,11 +477,8 @@ impl Account {
     }
 
     fn take_prepare(&mut self, prepare: &Prepare, outcome: Outcome, state: &State, now_ms: u64) {
-        use Outcome::{
-            PrepareCapExceeded, PrepareLiquidityInsufficient, PrepareModified,
-            PrepareResentAborted, PrepareResentCommitted, PrepareResentReserved, PrepareReserved,
-            SenderNotFound,
-        };
+        use PrepareOutcome::*;
+        let outcome = PrepareOutcome::of(outcome).expect("a prepare has no other outcome");
         let Prepare { payer, payee, expiration_ms, .. } = *prepare;
         let units = prepare.amount.units();
         match outcome {
@@ -504,7 +505,19 @@ impl Account {
                 let most = if outcome == PrepareCapExceeded { cap } else { cover };
                 assert!(most < self.position(&payer) + units, "{prepare:?} had room");
             }
-            _ => {}
+            PrepareSourceNotPayer
+            | PrepareAmountPrecision
+            | PreparePayerNotFound
+            | PreparePayerInactive
+            | PreparePayeeNotFound
+            | PreparePayeeInactive
+            | PrepareExpirationPast
+            | PreparePayerIsPayee
+            | PreparePayerAccountNotFound
+            | PreparePayerAccountInactive
+            | PreparePayeeAccountNotFound
+            | PreparePayeeAccountInactive
+            | PreparePayeeLaneFull => {}
         }
         self.counters.refused += 1;
     }
@@ -532,10 +545,9 @@ impl Account {
         assert_eq!(deal.end, None, "{deal:?} ends again");
         assert!(deal.payee.matches(source), "{deal:?} is ended by its payee");
         deal.end = Some(outcome);
-        match outcome {
-            Committed => self.counters.committed += 1,
-            _ => self.counters.aborted += 1,
-        }
+        let commits = outcome == Committed;
+        let counters = &mut self.counters;
+        *(if commits { &mut counters.committed } else { &mut counters.aborted }) += 1;
     }
 
     fn deliver(&mut self, ends: &[FinishedDelivery]) {
@@ -551,8 +563,8 @@ impl Account {
     }
 
     fn take_change(&mut self, change: &Change) {
-        match change {
-            Change::MoveFunds(funds) => {
+        match change.about_transfer() {
+            Some(TransferChange::MoveFunds(funds)) => {
                 let units = funds.amount.units();
                 let settlement = self.settlement.entry(known(&funds.name)).or_default();
                 match funds.direction {
@@ -563,13 +575,13 @@ impl Account {
                     }
                 }
             }
-            Change::EndFundsOut(end) => {
+            Some(TransferChange::EndFundsOut(end)) => {
                 let (name, units) = self.outflows.remove(&end.id).expect("it was reserved");
                 if !end.commit {
                     *self.settlement.entry(name).or_default() -= units;
                 }
             }
-            _ => {}
+            Some(TransferChange::Redeliver(_)) | None => {}
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use dfsp::{Acknowledged, Said};
 use journal::{RealDisk, Tiered};
-use ledger::Command;
+use ledger::{Command, TransferMessage};
 use record::command::read_fields;
 
 use crate::child::SwitchCommand;
@@ -118,11 +118,11 @@ fn recorded(data: &Path) -> Result<BTreeSet<Acknowledged>, String> {
 }
 
 fn said(command: &Command) -> Option<Acknowledged> {
-    let (transfer, said) = match command {
-        Command::Prepare(prepare) => (prepare.id, Said::Prepare),
-        Command::Fulfil(fulfil) => (fulfil.id, Said::Fulfil),
-        Command::Abort(abort) => (abort.id, Said::Abort),
-        _ => return None,
+    let message = command.message()?;
+    let said = match message {
+        TransferMessage::Prepare(_) => Said::Prepare,
+        TransferMessage::Fulfil(_) => Said::Fulfil,
+        TransferMessage::Abort(_) => Said::Abort,
     };
-    Some(Acknowledged { transfer, said })
+    Some(Acknowledged { transfer: *message.transfer(), said })
 }

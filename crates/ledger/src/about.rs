@@ -3,7 +3,7 @@
 //! A driver brings the rows into memory before a batch is decided, and the recorder of decisions
 //! reads the accounts before and after. There may be any number of each.
 
-use crate::change::{Change, EndFundsOut, MoveFunds, Redeliver};
+use crate::change::{Change, EndFundsOut, MoveFunds, TransferChange};
 use crate::command::{Command, FinishedDelivery, Prepare};
 use crate::ids::{NoticeId, TransferId};
 
@@ -67,27 +67,11 @@ impl Command {
 
 impl Change {
     fn about(&self) -> About<'_> {
-        match self {
-            Self::MoveFunds(funds) => About::Funds(funds),
-            Self::EndFundsOut(end) => About::Outflow(end),
-            Self::Redeliver(Redeliver { notice }) => About::DeadLetter(*notice),
-            Self::Configure(_)
-            | Self::Activate(_)
-            | Self::CreateHubAccount(_)
-            | Self::CreateSettlementModel(_)
-            | Self::SetSettlementModelActive(_)
-            | Self::CreateParticipant(_)
-            | Self::SetParticipantActive(_)
-            | Self::SetAccountActive(_)
-            | Self::SetInitialPositionAndLimits(_)
-            | Self::SetLimit(_)
-            | Self::SetEndpoint(_)
-            | Self::AddKey(_)
-            | Self::RemoveKey(_)
-            | Self::CreateOracle(_)
-            | Self::UpdateOracle(_)
-            | Self::DeleteOracle(_)
-            | Self::CreateLedgerAccountType(_) => About::Nothing,
+        match self.about_transfer() {
+            Some(TransferChange::MoveFunds(funds)) => About::Funds(funds),
+            Some(TransferChange::EndFundsOut(end)) => About::Outflow(end),
+            Some(TransferChange::Redeliver(again)) => About::DeadLetter(again.notice),
+            None => About::Nothing,
         }
     }
 }

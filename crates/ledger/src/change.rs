@@ -2,8 +2,10 @@
 //! bounds, the parts of the state that it touches, and its outcomes in order of precedence.
 //!
 //! `changes!` derives from a declaration the payload, its variant of [`Change`], the stored form
-//! and the generator for property tests. `for_each_change!` names all changes: `commands` makes the
-//! dispatch with it, which demands a decision for each.
+//! and the generator for property tests. `posts` and `about` put the change into the subsets
+//! [`PostingChange`] and [`TransferChange`], which auditor and `explain` match exhaustively.
+//! `for_each_change!` names all changes: `commands` makes the dispatch with it, which demands a
+//! decision for each.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -64,6 +66,17 @@ impl StatePart {
 /// Longest public key, in bytes: RSA with 8,192 bits has half of it.
 pub const KEY_BYTES_MAX: usize = 2_048;
 
+/// What is declared of a change besides its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// Its name.
+    pub name: &'static str,
+    /// The parts of the state that it may touch.
+    pub touches: &'static [StatePart],
+    /// Its outcomes: when several apply, the first one listed is the outcome.
+    pub outcomes: &'static [AdminOutcome],
+}
+
 /// Declares the changes: see the module's documentation.
 macro_rules! changes {
     (
@@ -73,7 +86,8 @@ macro_rules! changes {
                 $(#[$about:meta])*
                 $number:literal $change:ident {
                     $( $(#[$doc:meta])* $field:ident: $type:ty $(as $form:ty)?, )*
-                } touches [$($part:ident),* $(,)?] => [$($outcome:ident),* $(,)?],
+                } touches [$($part:ident),* $(,)?] => [$($outcome:ident),* $(,)?]
+                    $(posts $posts:literal)? $(about $about_what:literal)?,
             )*
         }
     ) => {
@@ -93,19 +107,43 @@ macro_rules! changes {
         )* }
 
         impl $name {
-            /// The parts of the state that it may touch.
+            /// What is declared of each change, in order of declaration.
+            pub const DECLARATIONS: &'static [Declaration] = &[ $( Declaration {
+                name: stringify!($change),
+                touches: &[$(StatePart::$part),*],
+                outcomes: $change::OUTCOMES,
+            }, )* ];
+
+            /// What is declared of this change.
             #[must_use]
-            pub const fn touches(&self) -> &'static [StatePart] {
+            pub const fn declaration(&self) -> &'static Declaration {
                 match self {
-                    $( Self::$change(_) => &[$(StatePart::$part),*], )*
+                    $( Self::$change(_) => &Declaration {
+                        name: stringify!($change),
+                        touches: &[$(StatePart::$part),*],
+                        outcomes: $change::OUTCOMES,
+                    }, )*
                 }
             }
 
-            /// Its outcomes: when several apply, the first one listed is the outcome.
+            /// The change as one that moves money; `None` when it moves none.
             #[must_use]
-            pub const fn outcomes(&self) -> &'static [AdminOutcome] {
+            pub const fn posting(&self) -> Option<PostingChange<'_>> {
                 match self {
-                    $( Self::$change(_) => $change::OUTCOMES, )*
+                    $( Self::$change(_change) => {
+                        changes!(@subset PostingChange $change _change $($posts)?)
+                    } )*
+                }
+            }
+
+            /// The change as one about a transfer or a movement of funds; `None` when it is about
+            /// neither.
+            #[must_use]
+            pub const fn about_transfer(&self) -> Option<TransferChange<'_>> {
+                match self {
+                    $( Self::$change(_change) => {
+                        changes!(@subset TransferChange $change _change $($about_what)?)
+                    } )*
                 }
             }
         }
@@ -115,20 +153,65 @@ macro_rules! changes {
             pub const OUTCOMES: &[AdminOutcome] = &[$(AdminOutcome::$outcome),*];
         } )*
 
+        /// The changes that move money: the auditor of `verify` posts each of them by itself.
+        #[derive(Clone, Copy, Debug)]
+        pub enum PostingChange<'a> {
+            $( $( #[doc = $posts] $change(&'a $change), )? )*
+        }
+
+        /// The changes about a transfer or a movement of funds: `explain` shows each of them.
+        #[derive(Clone, Copy, Debug)]
+        pub enum TransferChange<'a> {
+            $( $( #[doc = $about_what] $change(&'a $change), )? )*
+        }
+
+        $( const _: () = {
+            let parts = &[$(StatePart::$part),*];
+            let moves = changes!(@is $($posts)?);
+            let is_about = changes!(@is $($about_what)?);
+            assert!(
+                names(parts, StatePart::Balances) == moves,
+                concat!(stringify!($change), ": `touches [Balances]` and `posts` go together"),
+            );
+            assert!(
+                is_about || !names(parts, StatePart::Transfers),
+                concat!(stringify!($change), ": `touches [Transfers]` needs `about`"),
+            );
+        }; )*
+
         $( impl From<$change> for $name {
             fn from(change: $change) -> Self {
                 Self::$change(change)
             }
         } )*
 
-        /// Hands the names of all changes to a macro.
+        /// Hands the names of all changes to a macro, which demands something of each.
+        #[macro_export]
         macro_rules! for_each_change {
             ($with:ident) => {
                 $with! { $($change),* }
             };
         }
-        pub(crate) use for_each_change;
+        pub(crate) use for_each_change as each_change;
     };
+    (@subset $subset:ident $change:ident $value:ident) => { None };
+    (@subset $subset:ident $change:ident $value:ident $named:literal) => {
+        Some($subset::$change($value))
+    };
+    (@is) => { false };
+    (@is $named:literal) => { true };
+}
+
+/// Whether a part is among those that a change touches.
+const fn names(parts: &[StatePart], part: StatePart) -> bool {
+    let mut at = 0;
+    while at < parts.len() {
+        if parts[at] as u8 == part as u8 {
+            return true;
+        }
+        at += 1;
+    }
+    false
 }
 
 changes! {
@@ -204,7 +287,8 @@ changes! {
             position: Amount as Limited,
         } touches [Limits, Accounts, Balances] => [
             ParticipantNotFound, AccountNotFound, LimitsExist, Accepted,
-        ],
+        ]
+            posts "The position to start from, against the hub's opening account.",
         /// `PUT /participants/{name}/limits`.
         10 SetLimit {
             /// The participant.
@@ -263,7 +347,9 @@ changes! {
             ParticipantNotFound, ParticipantInactive, AccountNotFound, AccountKindWrong,
             AccountInactive, CurrencyMismatch, FundsRepeated, FundsModified, HubAccountsMissing,
             FundsInsufficient, Accepted,
-        ],
+        ]
+            posts "Funds between the participant and the hub's reconciliation account."
+            about "The movement.",
         /// `recordFundsOutCommit`, `recordFundsOutAbort`.
         41 EndFundsOut {
             /// The transfer that recorded the reservation.
@@ -279,12 +365,15 @@ changes! {
         } touches [Balances, Transfers] => [
             ParticipantNotFound, ParticipantInactive, AccountNotFound, AccountKindWrong,
             AccountInactive, FundsRepeated, FundsOutNotReserved, Accepted,
-        ],
+        ]
+            posts "Reserved funds, on to the reconciliation account or back."
+            about "The movement that ends.",
         /// Sends a dead letter again.
         14 Redeliver {
             /// The notice.
             notice: NoticeId,
-        } touches [Notices] => [DeadLetterNotFound, Accepted],
+        } touches [Notices] => [DeadLetterNotFound, Accepted]
+            about "The transfer of the notice, if it has one.",
         /// `POST /oracles`.
         42 CreateOracle {
             /// The oracle.

@@ -39,6 +39,96 @@ choices! {
     }
 }
 
+/// A command that is a message about a transfer.
+#[derive(Clone, Copy, Debug)]
+pub enum TransferMessage<'a> {
+    /// `POST /transfers`.
+    Prepare(&'a Prepare),
+    /// `PUT /transfers/{id}`.
+    Fulfil(&'a Fulfil),
+    /// `PUT /transfers/{id}/error`.
+    Abort(&'a Abort),
+}
+
+impl Command {
+    /// The message about a transfer; `None` for every other command.
+    #[must_use]
+    pub fn message(&self) -> Option<TransferMessage<'_>> {
+        match self {
+            Self::Prepare(prepare) => Some(TransferMessage::Prepare(prepare)),
+            Self::Fulfil(fulfil) => Some(TransferMessage::Fulfil(fulfil)),
+            Self::Abort(abort) => Some(TransferMessage::Abort(abort)),
+            Self::Genesis(_)
+            | Self::Tick
+            | Self::FinishDeliveries(_)
+            | Self::ChangeParties(_)
+            | Self::Administer(_) => None,
+        }
+    }
+
+    /// The change by an operator; `None` for every other command.
+    #[must_use]
+    pub fn change(&self) -> Option<&Change> {
+        match self {
+            Self::Administer(administer) => Some(&administer.change),
+            Self::Genesis(_)
+            | Self::Tick
+            | Self::Prepare(_)
+            | Self::Fulfil(_)
+            | Self::Abort(_)
+            | Self::FinishDeliveries(_)
+            | Self::ChangeParties(_) => None,
+        }
+    }
+
+    /// The deliveries that ended; none for every other command.
+    #[must_use]
+    pub fn finished_deliveries(&self) -> &[FinishedDelivery] {
+        match self {
+            Self::FinishDeliveries(ends) => ends,
+            Self::Genesis(_)
+            | Self::Tick
+            | Self::Prepare(_)
+            | Self::Fulfil(_)
+            | Self::Abort(_)
+            | Self::ChangeParties(_)
+            | Self::Administer(_) => &[],
+        }
+    }
+}
+
+impl<'a> TransferMessage<'a> {
+    /// The transfer.
+    #[must_use]
+    pub const fn transfer(self) -> &'a TransferId {
+        match self {
+            Self::Prepare(prepare) => &prepare.id,
+            Self::Fulfil(fulfil) => &fulfil.id,
+            Self::Abort(abort) => &abort.id,
+        }
+    }
+
+    /// `FSPIOP-Source`.
+    #[must_use]
+    pub const fn source(self) -> &'a FspName {
+        match self {
+            Self::Prepare(prepare) => &prepare.source,
+            Self::Fulfil(fulfil) => &fulfil.source,
+            Self::Abort(abort) => &abort.source,
+        }
+    }
+
+    /// Digest of the body without insignificant white space.
+    #[must_use]
+    pub const fn hash(self) -> Digest {
+        match self {
+            Self::Prepare(prepare) => prepare.hash,
+            Self::Fulfil(fulfil) => fulfil.hash,
+            Self::Abort(abort) => abort.hash,
+        }
+    }
+}
+
 stored! {
     /// What is fixed for the life of a log.
     #[derive(Clone, Debug, PartialEq, Eq)]

@@ -55,15 +55,17 @@ mod transfers;
 pub use accounts::{Account, AccountKind, Books};
 pub use change::{
     Activate, AddKey, Change, Configure, CreateHubAccount, CreateLedgerAccountType, CreateOracle,
-    CreateParticipant, CreateSettlementModel, DeleteOracle, EndFundsOut, FundsDirection,
-    KEY_BYTES_MAX, LedgerAccountType, MoveFunds, Oracle, OracleUpdate, Redeliver, RemoveKey,
-    SetAccountActive, SetEndpoint, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
-    SetSettlementModelActive, Settings, SettlementModel, StatePart, UpdateOracle,
+    CreateParticipant, CreateSettlementModel, Declaration, DeleteOracle, EndFundsOut,
+    FundsDirection, KEY_BYTES_MAX, LedgerAccountType, MoveFunds, Oracle, OracleUpdate,
+    PostingChange, Redeliver, RemoveKey, SetAccountActive, SetEndpoint,
+    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, SetSettlementModelActive,
+    Settings, SettlementModel, StatePart, TransferChange, UpdateOracle,
 };
 pub use cold::Eviction;
 pub use command::{
     Abort, Administer, ChangeParties, Command, DeliveryResult, ENTRIES_MAX, FinishedDelivery,
     Fulfil, FulfilState, Fulfilment, Genesis, PartyBinding, PartyChangeForm, Prepare, TraceId,
+    TransferMessage,
 };
 pub use decided::{Decided, Held, HubAccount, Numbers, Owed, Side};
 pub use evicted::Cold;
@@ -75,7 +77,8 @@ pub use ids::{
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
 pub use outcome::{
-    AdminOutcome, AnswerEnd, AnswerOutcome, ErrorOutcome, Outcome, PartiesOutcome, PrepareOutcome,
+    AdminOutcome, AnswerEnd, AnswerOutcome, ErrorOutcome, ExplainedOutcome, Outcome,
+    PartiesOutcome, PrepareOutcome,
 };
 pub use query::{Cause, LookUp, TransferView};
 pub use register::{

@@ -238,6 +238,22 @@ families! {
         Expired, FundsInsufficient, FundsOutAborted,
     }
 
+    /// Outcomes of decisions about a transfer or a movement of funds, which `explain` shows.
+    pub enum ExplainedOutcome {
+        Accepted, Repeated, SenderNotFound, PrepareModified, PrepareResentCommitted,
+        PrepareResentAborted, PrepareResentReserved, PrepareSourceNotPayer, PrepareAmountPrecision,
+        PreparePayerNotFound, PreparePayerInactive, PreparePayeeNotFound, PreparePayeeInactive,
+        PrepareExpirationPast, PreparePayerIsPayee, PreparePayerAccountNotFound,
+        PreparePayerAccountInactive, PreparePayeeAccountNotFound, PreparePayeeAccountInactive,
+        PreparePayeeLaneFull, PrepareLiquidityInsufficient, PrepareCapExceeded, PrepareReserved,
+        FulfilVersionIgnored, AnswerTransferNotFound, AnswerFromStranger, AnswerToStranger,
+        AnswerModified, AnswerResent, AnswerExpired, AnswerStateNotReserved, FulfilAbortedIgnored,
+        FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted, AbortedByPut, Expired,
+        ParticipantNotFound, HubAccountsMissing, AccountNotFound, AccountKindWrong, AccountInactive,
+        CurrencyMismatch, FundsOutNotReserved, FundsInsufficient, DeadLetterNotFound, FundsRepeated,
+        FundsModified, ParticipantInactive,
+    }
+
     /// Outcomes of a change of the party directory.
     pub enum PartiesOutcome { Accepted, RegistrarNotFound }
 

@@ -127,10 +127,8 @@ stored! {
 
 impl Ended {
     pub(crate) fn state(&self) -> TransferState {
-        match self.outcome {
-            Outcome::Committed | Outcome::Accepted => TransferState::Committed,
-            _ => TransferState::Aborted,
-        }
+        let committed = [Outcome::Committed, Outcome::Accepted].contains(&self.outcome);
+        if committed { TransferState::Committed } else { TransferState::Aborted }
     }
 }
 

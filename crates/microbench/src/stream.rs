@@ -204,10 +204,8 @@ impl Letters {
     }
 
     fn submit(&self, command: Command) -> Submission<()> {
-        let payload = match command {
-            Command::Prepare(_) => &self.prepare,
-            _ => &self.fulfil,
-        };
+        let is_prepare = matches!(command, Command::Prepare(_));
+        let payload = if is_prepare { &self.prepare } else { &self.fulfil };
         let record = sequencer::encode(&command, Some(payload)).expect("the messages are small");
         Submission { command, record, durability: Durability::Synced, attached: () }
     }

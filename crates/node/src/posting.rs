@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use ledger::{Command, FspName, NoticeId, Outcome, ParticipantIndex, Position, State};
+use ledger::{Command, NoticeId, Outcome, ParticipantIndex, Position, State, TransferMessage};
 use ports::Log;
 use sequencer::{Committed, Sequencer};
 
@@ -151,7 +151,8 @@ impl<M> Posting<M> {
             return;
         }
         let is_owed = |one: &Submission<M>| {
-            let found = sender_of(&one.command).and_then(|name| state.register().sender(name));
+            let source = one.command.message().map(TransferMessage::source);
+            let found = source.and_then(|name| state.register().sender(name));
             found.is_some_and(|sender| most <= state.notices_owed_to(sender))
         };
         if waiting.iter().any(is_owed) {
@@ -236,18 +237,5 @@ impl<M> Posting<M> {
 }
 
 pub(crate) fn finished_notices(command: &Command) -> Vec<NoticeId> {
-    match command {
-        Command::FinishDeliveries(ends) => ends.iter().map(|end| end.notice).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// The participant that a message of the scheme comes from.
-fn sender_of(command: &Command) -> Option<&FspName> {
-    match command {
-        Command::Prepare(prepare) => Some(&prepare.source),
-        Command::Fulfil(fulfil) => Some(&fulfil.source),
-        Command::Abort(abort) => Some(&abort.source),
-        _ => None,
-    }
+    command.finished_deliveries().iter().map(|end| end.notice).collect()
 }

@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ledger::{Command, NoticeKind, ParticipantIndex, TransferId};
+use ledger::{Command, NoticeKind, ParticipantIndex, TransferId, TransferMessage};
 use ports::{LogError, LogObserver, ObservedLog};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -425,12 +425,13 @@ pub fn monotonic_ns() -> u64 {
 /// The inbound message that a command was made from, if it is about a transfer.
 #[must_use]
 pub fn inbound_of(command: &Command) -> Option<(TransferId, What)> {
-    match command {
-        Command::Prepare(prepare) => Some((prepare.id, What::Taking(Inbound::Prepare))),
-        Command::Fulfil(fulfil) => Some((fulfil.id, What::Taking(Inbound::Fulfil))),
-        Command::Abort(abort) => Some((abort.id, What::Taking(Inbound::Abort))),
-        _ => None,
-    }
+    let message = command.message()?;
+    let inbound = match message {
+        TransferMessage::Prepare(_) => Inbound::Prepare,
+        TransferMessage::Fulfil(_) => Inbound::Fulfil,
+        TransferMessage::Abort(_) => Inbound::Abort,
+    };
+    Some((*message.transfer(), What::Taking(inbound)))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -553,13 +553,12 @@ impl<L: Log> Replica<L> {
 /// Rules that others may decide by from here on must be known here: what this program would make of
 /// the command is not what they do.
 fn must_be_known(position: Position, command: &Command) -> Result<(), ReplayError> {
-    match command {
-        Command::Administer(asked) => match asked.change {
-            Change::Activate(Activate { rules_version: version }) if rules_known() < version => {
-                Err(ReplayError::UnknownRules { position, version })
-            }
-            _ => Ok(()),
-        },
-        _ => Ok(()),
+    let Some(Change::Activate(Activate { rules_version: version })) = command.change() else {
+        return Ok(());
+    };
+    let version = *version;
+    if rules_known() < version {
+        return Err(ReplayError::UnknownRules { position, version });
     }
+    Ok(())
 }

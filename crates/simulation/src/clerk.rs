@@ -148,17 +148,14 @@ impl World {
 
 /// Makes another request of it, with a digest of its own.
 fn alter(change: &mut Change) {
-    let hash = match change {
-        Change::MoveFunds(funds) => {
-            let more = Amount::from_units(1);
-            funds.amount = funds.amount.checked_add(more).expect("amounts of funds are small");
-            &mut funds.hash
-        }
-        Change::EndFundsOut(end) => {
-            end.commit = !end.commit;
-            &mut end.hash
-        }
-        _ => return,
-    };
-    hash.0[31] = hash.0[31].wrapping_add(16);
+    let mark = |hash: &mut Digest| hash.0[31] = hash.0[31].wrapping_add(16);
+    if let Change::MoveFunds(funds) = change {
+        let more = Amount::from_units(1);
+        funds.amount = funds.amount.checked_add(more).expect("amounts of funds are small");
+        mark(&mut funds.hash);
+    }
+    if let Change::EndFundsOut(end) = change {
+        end.commit = !end.commit;
+        mark(&mut end.hash);
+    }
 }

@@ -11,10 +11,10 @@
 //! copies of the disk before the recovery (see [`damage`](crate::damage)).
 
 use ledger::{
-    Abort, AccountId, AccountKind, Activate, Amount, Change, ChangeParties, Command,
+    Abort, AccountId, AccountKind, Activate, AdminOutcome, Amount, Change, ChangeParties, Command,
     CreateHubAccount, CreateLedgerAccountType, CreateParticipant, CreateSettlementModel, Currency,
     Digest, EndFundsOut, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection,
-    LedgerAccountType, MoveFunds, Outcome, PartyBinding, PartyChangeForm, Prepare, Redeliver,
+    LedgerAccountType, MoveFunds, PartyBinding, PartyChangeForm, Prepare, Redeliver,
     SetAccountActive, SetEndpoint, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
     SetSettlementModelActive, SettlementModel, TransferId,
 };
@@ -34,43 +34,82 @@ pub(crate) const STRAY: u32 = 1 << 31;
 /// Bursts of requests that fill a register, in a thousand: they are long.
 const BURSTS_PER_MILLE: u32 = 400;
 
+/// What one visit aims at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    /// The outcome of a change.
+    Change(AdminOutcome),
+    /// The outcome of a message.
+    Stray(Stray),
+    /// The end of an outflow that is given back.
+    FundsGivenBack,
+}
+
+/// Outcomes of messages that are aimed at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stray {
+    SenderNotFound,
+    PrepareModified,
+    PreparePayerNotFound,
+    PreparePayerAccountNotFound,
+    PreparePayeeAccountNotFound,
+    PreparePayeeAccountInactive,
+    PreparePayerIsPayee,
+    AnswerTransferNotFound,
+    AnswerFromStranger,
+    RegistrarNotFound,
+}
+
+/// Requests about funds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Funds {
+    CurrencyMismatch,
+    AccountInactive,
+    ParticipantInactive,
+    OutNotReserved,
+    Insufficient,
+    GivenBack,
+    Repeated,
+    Modified,
+}
+
 /// What is aimed at.
-const AIMS: [Outcome; 35] = [
-    Outcome::Accepted,
-    Outcome::SenderNotFound,
-    Outcome::PrepareModified,
-    Outcome::PreparePayerNotFound,
-    Outcome::PreparePayerAccountNotFound,
-    Outcome::PreparePayeeAccountNotFound,
-    Outcome::PreparePayeeAccountInactive,
-    Outcome::PreparePayerIsPayee,
-    Outcome::AnswerTransferNotFound,
-    Outcome::AnswerFromStranger,
-    Outcome::ParticipantNotFound,
-    Outcome::ParticipantCurrencyExists,
-    Outcome::HubAccountsMissing,
-    Outcome::SettlementModelMissing,
-    Outcome::AccountKindNotForHub,
-    Outcome::AccountExists,
-    Outcome::AccountNotFound,
-    Outcome::AccountKindWrong,
-    Outcome::AccountInactive,
-    Outcome::ParticipantInactive,
-    Outcome::LimitsExist,
-    Outcome::LimitsMissing,
-    Outcome::CurrencyMismatch,
-    Outcome::SettlementModelExists,
-    Outcome::SettlementModelNotFound,
-    Outcome::FundsOutNotReserved,
-    Outcome::FundsInsufficient,
-    Outcome::FundsOutAborted,
-    Outcome::FundsRepeated,
-    Outcome::FundsModified,
-    Outcome::DeadLetterNotFound,
-    Outcome::RulesVersionRefused,
-    Outcome::RegisterFull,
-    Outcome::RegistrarNotFound,
-    Outcome::LedgerAccountTypeExists,
+const AIMS: [Aim; 35] = [
+    Aim::Change(AdminOutcome::Accepted),
+    Aim::Stray(Stray::SenderNotFound),
+    Aim::Stray(Stray::PrepareModified),
+    Aim::Stray(Stray::PreparePayerNotFound),
+    Aim::Stray(Stray::PreparePayerAccountNotFound),
+    Aim::Stray(Stray::PreparePayeeAccountNotFound),
+    Aim::Stray(Stray::PreparePayeeAccountInactive),
+    Aim::Stray(Stray::PreparePayerIsPayee),
+    Aim::Stray(Stray::AnswerTransferNotFound),
+    Aim::Stray(Stray::AnswerFromStranger),
+    Aim::Change(AdminOutcome::ParticipantNotFound),
+    Aim::Change(AdminOutcome::ParticipantCurrencyExists),
+    Aim::Change(AdminOutcome::HubAccountsMissing),
+    Aim::Change(AdminOutcome::SettlementModelMissing),
+    Aim::Change(AdminOutcome::AccountKindNotForHub),
+    Aim::Change(AdminOutcome::AccountExists),
+    Aim::Change(AdminOutcome::AccountNotFound),
+    Aim::Change(AdminOutcome::AccountKindWrong),
+    Aim::Change(AdminOutcome::AccountInactive),
+    Aim::Change(AdminOutcome::ParticipantInactive),
+    Aim::Change(AdminOutcome::LimitsExist),
+    Aim::Change(AdminOutcome::LimitsMissing),
+    Aim::Change(AdminOutcome::CurrencyMismatch),
+    Aim::Change(AdminOutcome::SettlementModelExists),
+    Aim::Change(AdminOutcome::SettlementModelNotFound),
+    Aim::Change(AdminOutcome::FundsOutNotReserved),
+    Aim::Change(AdminOutcome::FundsInsufficient),
+    Aim::FundsGivenBack,
+    Aim::Change(AdminOutcome::FundsRepeated),
+    Aim::Change(AdminOutcome::FundsModified),
+    Aim::Change(AdminOutcome::DeadLetterNotFound),
+    Aim::Change(AdminOutcome::RulesVersionRefused),
+    Aim::Change(AdminOutcome::RegisterFull),
+    Aim::Stray(Stray::RegistrarNotFound),
+    Aim::Change(AdminOutcome::LedgerAccountTypeExists),
 ];
 
 /// The examiner of a run.
@@ -147,29 +186,22 @@ impl World {
     }
 
     /// Asks for what should have this outcome, as far as the hub's state lets it.
-    fn aim(&mut self, outcome: Outcome) {
-        use Outcome::*;
-        match outcome {
-            SenderNotFound
-            | PrepareModified
-            | PreparePayerNotFound
-            | PreparePayerAccountNotFound
-            | PreparePayeeAccountNotFound
-            | PreparePayeeAccountInactive
-            | PreparePayerIsPayee
-            | AnswerTransferNotFound
-            | AnswerFromStranger
-            | RegistrarNotFound => {
-                if let Some((from, command)) = self.stray_for(outcome) {
+    fn aim(&mut self, aim: Aim) {
+        match aim {
+            Aim::Stray(stray) => {
+                if let Some((from, command)) = self.stray_for(stray) {
                     self.stray(from, command);
                 }
             }
-            FundsOutNotReserved | FundsInsufficient | FundsOutAborted | FundsRepeated
-            | FundsModified | CurrencyMismatch | AccountInactive | ParticipantInactive => {
-                self.funds_for(outcome).into_iter().for_each(|it| self.ask_for_change(it));
+            Aim::FundsGivenBack => {
+                let fsp = self.any_fsp();
+                let asked = self.funds_for(fsp, Funds::GivenBack);
+                asked.into_iter().for_each(|it| self.ask_for_change(it));
             }
-            Accepted => self.aim_at_acceptance(),
-            _ => self.changes_for(outcome).into_iter().for_each(|it| self.ask_for_change(it)),
+            Aim::Change(AdminOutcome::Accepted) => self.aim_at_acceptance(),
+            Aim::Change(outcome) => {
+                self.changes_for(outcome).into_iter().for_each(|it| self.ask_for_change(it));
+            }
         }
     }
 
@@ -214,13 +246,13 @@ impl World {
     }
 
     /// A message by an FSP, or by nobody known, and who sends it.
-    fn stray_for(&mut self, outcome: Outcome) -> Option<(u8, Command)> {
-        use Outcome::*;
+    fn stray_for(&mut self, stray: Stray) -> Option<(u8, Command)> {
+        use Stray::*;
         let (from, to) = (self.any_fsp(), self.any_fsp());
         let other = (from + 1) % self.desk.plan.fsps;
         let (payer, payee) = (self.cast.name(from), self.cast.name(other));
         let first = self.cast.currency(0);
-        Some(match outcome {
+        Some(match stray {
             SenderNotFound => (GHOST, self.ghostly((payer, payee), from)?),
             PreparePayerNotFound => {
                 let shouting = FspName::new(&payer.as_str().to_uppercase())?;
@@ -258,7 +290,7 @@ impl World {
                 let id = self.some_funds()?.id;
                 (from, self.stray_answer(id, from))
             }
-            _ => (GHOST, self.registration(to)),
+            RegistrarNotFound => (GHOST, self.registration(to)),
         })
     }
 
@@ -280,7 +312,7 @@ impl World {
             Command::Prepare(prepare) => (prepare.id, prepare.source) = (id, source),
             Command::Fulfil(fulfil) => fulfil.source = source,
             Command::Abort(abort) => abort.source = source,
-            _ => {}
+            other => panic!("{other:?} is not stray"),
         }
         Some(command)
     }
@@ -347,33 +379,32 @@ impl World {
     }
 
     /// Requests to move funds that should be refused so, or recognised.
-    fn funds_for(&mut self, outcome: Outcome) -> Vec<Change> {
-        use Outcome::*;
-        let fsp = self.any_fsp();
-        let name = match outcome {
-            AccountInactive | ParticipantInactive => self.examiner.newcomer(false),
-            _ => self.cast.name(fsp),
+    fn funds_for(&mut self, fsp: u8, aim: Funds) -> Vec<Change> {
+        use Funds::*;
+        let name = match [AccountInactive, ParticipantInactive].contains(&aim) {
+            true => self.examiner.newcomer(false),
+            false => self.cast.name(fsp),
         };
         let currency = self.cast.currency(0);
         let Some(held) = self.holding(&name, currency) else { return Vec::new() };
         let id = self.examiner.fresh_id();
         let hash = Digest(spread32(self.examiner.random.next()));
-        let direction = match outcome {
-            FundsInsufficient | FundsOutAborted => FundsDirection::Out,
-            _ => FundsDirection::In,
+        let direction = match [Insufficient, GivenBack].contains(&aim) {
+            true => FundsDirection::Out,
+            false => FundsDirection::In,
         };
-        let units = if outcome == FundsInsufficient { i128::from(u64::MAX) } else { 10_000 };
+        let units = if aim == Insufficient { i128::from(u64::MAX) } else { 10_000 };
         let amount = Amount::from_units(units);
         let account = held.1;
         let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
         let end = |commit| EndFundsOut { id, name, account, commit, hash };
-        match outcome {
+        match aim {
             CurrencyMismatch => {
                 let currency = Currency::parse("XTS").expect("three letters");
                 vec![Change::MoveFunds(MoveFunds { currency, ..funds })]
             }
-            FundsRepeated => vec![Change::MoveFunds(funds.clone()), Change::MoveFunds(funds)],
-            FundsModified => {
+            Repeated => vec![Change::MoveFunds(funds.clone()), Change::MoveFunds(funds)],
+            Modified => {
                 let other = Digest(spread32(self.examiner.random.next()));
                 let modified = MoveFunds { hash: other, ..funds.clone() };
                 vec![Change::MoveFunds(funds), Change::MoveFunds(modified)]
@@ -383,15 +414,15 @@ impl World {
                     |active| Change::SetParticipantActive(SetParticipantActive { name, active });
                 vec![switch(false), Change::MoveFunds(funds), switch(true)]
             }
-            FundsOutNotReserved => vec![Change::EndFundsOut(end(true))],
-            FundsOutAborted => vec![Change::MoveFunds(funds), Change::EndFundsOut(end(false))],
-            _ => vec![Change::MoveFunds(funds)],
+            OutNotReserved => vec![Change::EndFundsOut(end(true))],
+            GivenBack => vec![Change::MoveFunds(funds), Change::EndFundsOut(end(false))],
+            AccountInactive | Insufficient => vec![Change::MoveFunds(funds)],
         }
     }
 
     /// Changes that should be refused so.
-    fn changes_for(&mut self, outcome: Outcome) -> Vec<Change> {
-        use Outcome::*;
+    fn changes_for(&mut self, outcome: AdminOutcome) -> Vec<Change> {
+        use AdminOutcome::*;
         let (fsp, currency) = (self.any_fsp(), self.cast.currency(0));
         let (name, ghost) = (self.cast.name(fsp), self.cast.name(GHOST));
         let unused = Currency::parse("XTS").expect("three letters");
@@ -457,7 +488,15 @@ impl World {
                     account_type: account_type("HUB_FEE"),
                 })]
             }
-            other => panic!("nobody knows how to aim at {other:?}"),
+            CurrencyMismatch => self.funds_for(fsp, Funds::CurrencyMismatch),
+            AccountInactive => self.funds_for(fsp, Funds::AccountInactive),
+            ParticipantInactive => self.funds_for(fsp, Funds::ParticipantInactive),
+            FundsOutNotReserved => self.funds_for(fsp, Funds::OutNotReserved),
+            FundsInsufficient => self.funds_for(fsp, Funds::Insufficient),
+            FundsRepeated => self.funds_for(fsp, Funds::Repeated),
+            FundsModified => self.funds_for(fsp, Funds::Modified),
+            // Aimed at apart, or reached by the clerk.
+            Accepted | OracleExists | OracleNotFound | KeysFull | KeyNotFound => Vec::new(),
         }
     }
 
@@ -579,11 +618,12 @@ impl World {
 
     /// A movement of funds that was asked for.
     fn some_funds(&mut self) -> Option<MoveFunds> {
-        let of_funds = |change: &Change| match change {
-            Change::MoveFunds(funds) => Some(funds.clone()),
-            _ => None,
-        };
-        let known: Vec<MoveFunds> = self.operator.changes().iter().filter_map(of_funds).collect();
+        let mut known = Vec::new();
+        for change in self.operator.changes() {
+            if let Change::MoveFunds(funds) = change {
+                known.push(funds.clone());
+            }
+        }
         let at = self.examiner.random.below(known.len().max(1) as u64) as usize;
         known.into_iter().nth(at)
     }
@@ -607,4 +647,25 @@ fn model(name: &str, ledger_account: AccountKind, currency: Option<Currency>) ->
 fn account_type(name: &str) -> LedgerAccountType {
     let description = "one more".into();
     LedgerAccountType { name: name.into(), description, active: true, settleable: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The clerk adds oracles and keys until they are refused.
+    const OF_CLERK: [AdminOutcome; 4] = [
+        AdminOutcome::OracleExists,
+        AdminOutcome::OracleNotFound,
+        AdminOutcome::KeysFull,
+        AdminOutcome::KeyNotFound,
+    ];
+
+    #[test]
+    fn every_outcome_of_a_change_is_aimed_at() {
+        for outcome in AdminOutcome::ALL {
+            let aimed = AIMS.contains(&Aim::Change(*outcome));
+            assert_ne!(aimed, OF_CLERK.contains(outcome), "{outcome:?}");
+        }
+    }
 }

@@ -113,15 +113,15 @@ pub fn run(seed: u64, options: &Options) -> Report {
     let failure = failure.map(|panic| words_of(&*panic));
     let counters = world.state().map_or_else(Counters::default, |state| *state.counters());
     let outcomes = Outcome::ALL.iter().map(|outcome| {
-        let count = match outcome {
-            // No command has these: a deadline does, and an outflow that was given back.
-            Outcome::Expired => counters.expired,
-            Outcome::FundsOutAborted => world.witness.model.given_back,
-            // Nor is one decided so but at a replay.
-            Outcome::Repeated => world.witness.echoes(),
-            _ => world.desk.outcomes[usize::from(outcome.number())],
-        };
-        (*outcome, count)
+        // No command has these: a deadline does, an outflow that was given back, and a replay.
+        let others = [
+            (Outcome::Expired, counters.expired),
+            (Outcome::FundsOutAborted, world.witness.model.given_back),
+            (Outcome::Repeated, world.witness.echoes()),
+        ];
+        let other = others.iter().find(|(known, _)| known == outcome);
+        let decided = world.desk.outcomes[usize::from(outcome.number())];
+        (*outcome, other.map_or(decided, |(_, count)| *count))
     });
     Report {
         seed,

@@ -3,7 +3,7 @@
 //! An FSP believes what the hub tells it. It never sees the kernel's state; at the end of a run
 //! its beliefs are compared with it.
 
-use ledger::{LookUp, Notice, NoticeKind, Outcome, TransferId, TransferState};
+use ledger::{ErrorOutcome, LookUp, Notice, NoticeKind, Outcome, TransferId, TransferState};
 
 use crate::event::{Callback, Event};
 use crate::examiner::STRAY;
@@ -281,7 +281,13 @@ fn check_source(notice: &Notice, source: Request) {
         NoticeKind::Fulfil | NoticeKind::Abort | NoticeKind::FulfilCopy | NoticeKind::AbortCopy => {
             assert!(!is_prepare, "{notice:?} is made from {source:?}");
         }
-        _ => {}
+        NoticeKind::Committed
+        | NoticeKind::Reserved
+        | NoticeKind::AbortedState
+        | NoticeKind::Error
+        | NoticeKind::PatchCommitted
+        | NoticeKind::PatchAborted
+        | NoticeKind::PartiesChanged => {}
     }
 }
 
@@ -294,19 +300,54 @@ fn roles_of(script: &Script, fsp: u8) -> [Option<Role>; 2] {
 
 /// The end of a transfer that a notice speaks of, if it does.
 fn end_told_by(notice: &Notice) -> Option<End> {
-    use Outcome::*;
-    match (notice.kind, notice.outcome) {
-        (NoticeKind::Prepare | NoticeKind::Reserved, _) => None,
-        (NoticeKind::Fulfil | NoticeKind::FulfilCopy, Committed) => Some(End::Committed),
-        (NoticeKind::Committed | NoticeKind::PatchCommitted, _) => Some(End::Committed),
-        (NoticeKind::Error, outcome) => match outcome {
-            Expired | AnswerExpired | FulfilmentInvalid | AnswerToStranger => Some(End::Aborted),
-            AbortedWithUnknownCode => Some(End::Aborted),
-            refused if (PrepareSourceNotPayer..PrepareReserved).contains(&refused) => {
-                Some(End::Aborted)
-            }
-            _ => None,
-        },
-        _ => Some(End::Aborted),
+    match notice.kind {
+        NoticeKind::Prepare | NoticeKind::Reserved => None,
+        NoticeKind::Fulfil | NoticeKind::FulfilCopy => {
+            let committed = notice.outcome == Outcome::Committed;
+            Some(if committed { End::Committed } else { End::Aborted })
+        }
+        NoticeKind::Committed | NoticeKind::PatchCommitted => Some(End::Committed),
+        NoticeKind::Error => ErrorOutcome::of(notice.outcome).and_then(end_told_by_error),
+        NoticeKind::Abort
+        | NoticeKind::AbortCopy
+        | NoticeKind::AbortedState
+        | NoticeKind::PatchAborted
+        | NoticeKind::PartiesChanged => Some(End::Aborted),
+    }
+}
+
+/// A refused prepare and every error that ends a transfer; others leave it as it is.
+fn end_told_by_error(error: ErrorOutcome) -> Option<End> {
+    use ErrorOutcome::*;
+    match error {
+        Expired
+        | AnswerExpired
+        | FulfilmentInvalid
+        | AnswerToStranger
+        | AbortedWithUnknownCode
+        | PrepareSourceNotPayer
+        | PrepareAmountPrecision
+        | PreparePayerNotFound
+        | PreparePayerInactive
+        | PreparePayeeNotFound
+        | PreparePayeeInactive
+        | PrepareExpirationPast
+        | PreparePayerIsPayee
+        | PreparePayerAccountNotFound
+        | PreparePayerAccountInactive
+        | PreparePayeeAccountNotFound
+        | PreparePayeeAccountInactive
+        | PreparePayeeLaneFull
+        | PrepareLiquidityInsufficient
+        | PrepareCapExceeded => Some(End::Aborted),
+        PrepareModified
+        | AnswerTransferNotFound
+        | AnswerFromStranger
+        | AnswerModified
+        | AnswerStateNotReserved
+        | Aborted
+        | AbortedByPut
+        | FundsInsufficient
+        | FundsOutAborted => None,
     }
 }

@@ -113,7 +113,14 @@ impl Notices {
                 self.forwarded(notice, message)
             }
             NoticeKind::PartiesChanged => self.parties(notice).await,
-            _ => {
+            NoticeKind::FulfilCopy
+            | NoticeKind::AbortCopy
+            | NoticeKind::Committed
+            | NoticeKind::Reserved
+            | NoticeKind::AbortedState
+            | NoticeKind::Error
+            | NoticeKind::PatchCommitted
+            | NoticeKind::PatchAborted => {
                 let body = own_body(&self.records, parcel).await?;
                 let state = tracestate(parcel.message.borrow().as_deref());
                 self.own(notice, (destination(notice)?, Resource::Transfers), state, body).await
@@ -203,19 +210,22 @@ pub(crate) async fn state_body(records: &Records, view: &TransferView) -> Option
 /// Where a notice about a transfer goes; `None` for one that is about none.
 fn destination(notice: &Notice) -> Option<Destination> {
     let id = notice.transfer?.to_string();
-    let (method, endpoint, suffix) = match notice.kind {
-        NoticeKind::Prepare => (Method::POST, EndpointType::TransferPost, ""),
+    let path = |suffix: &str| format!("/transfers/{id}{suffix}");
+    let (method, endpoint, path) = match notice.kind {
+        NoticeKind::Prepare => (Method::POST, EndpointType::TransferPost, "/transfers".to_owned()),
         NoticeKind::PatchCommitted | NoticeKind::PatchAborted => {
-            (Method::PATCH, EndpointType::TransferPut, "")
+            (Method::PATCH, EndpointType::TransferPut, path(""))
         }
         NoticeKind::Abort | NoticeKind::AbortCopy | NoticeKind::Error => {
-            (Method::PUT, EndpointType::TransferError, "/error")
+            (Method::PUT, EndpointType::TransferError, path("/error"))
         }
-        _ => (Method::PUT, EndpointType::TransferPut, ""),
-    };
-    let path = match notice.kind {
-        NoticeKind::Prepare => "/transfers".to_owned(),
-        _ => format!("/transfers/{id}{suffix}"),
+        NoticeKind::Fulfil
+        | NoticeKind::FulfilCopy
+        | NoticeKind::Committed
+        | NoticeKind::Reserved
+        | NoticeKind::AbortedState => (Method::PUT, EndpointType::TransferPut, path("")),
+        // About a registration, for which `parties` finds the way.
+        NoticeKind::PartiesChanged => return None,
     };
     let variables = vec![("transferId", id)];
     Some(Destination { participant: notice.recipient, endpoint, method, path, variables })
@@ -244,11 +254,16 @@ async fn own_body(records: &Records, parcel: &Parcel) -> Option<Bytes> {
             let told = TransferNotice { state, completed_ms, fulfilment: None, extensions };
             Some(callback::transfer(&told))
         }
-        _ => {
+        NoticeKind::Error => {
             let named = named(records, parcel).await?;
             let (code, description) = wording::error(ErrorOutcome::of(notice.outcome)?, &named);
             Some(callback::error(code, &description, &[]))
         }
+        // Not the hub's own, or not about a transfer.
+        NoticeKind::Prepare
+        | NoticeKind::Fulfil
+        | NoticeKind::Abort
+        | NoticeKind::PartiesChanged => None,
     }
 }
 
@@ -369,7 +384,7 @@ fn single_answer(notice: &Notice, change: &ChangeParties) -> Option<(Destination
     };
     let body = match change.form {
         PartyChangeForm::Delete => callback::participant(&party.fsp),
-        _ => {
+        PartyChangeForm::Single | PartyChangeForm::Batch => {
             let name = PartyName {
                 kind,
                 id: &party.id,

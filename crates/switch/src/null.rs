@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use ledger::{
     Command, FspName, Notice, NoticeId, NoticeKind, Outcome, Position, TraceId, TransferId,
+    TransferMessage,
 };
 use node::{Event, Mailbox, View};
 use ports::Now;
@@ -46,11 +47,11 @@ pub(crate) struct Passing {
 impl Passing {
     /// `None` when the command is of another kind and takes the usual way.
     pub(crate) fn of(command: &Command) -> Option<Self> {
-        let (kind, transfer, recipient, trace) = match command {
-            Command::Prepare(it) => (NoticeKind::Prepare, it.id, Some(it.payee), it.trace),
-            Command::Fulfil(it) => (NoticeKind::Fulfil, it.id, it.destination, it.trace),
-            Command::Abort(it) => (NoticeKind::Abort, it.id, it.destination, it.trace),
-            _ => return None,
+        use TransferMessage::{Abort, Fulfil, Prepare};
+        let (kind, transfer, recipient, trace) = match command.message()? {
+            Prepare(it) => (NoticeKind::Prepare, it.id, Some(it.payee), it.trace),
+            Fulfil(it) => (NoticeKind::Fulfil, it.id, it.destination, it.trace),
+            Abort(it) => (NoticeKind::Abort, it.id, it.destination, it.trace),
         };
         Some(Self { kind, transfer, recipient, trace })
     }

@@ -19,10 +19,10 @@ use std::io;
 use fspiop::body::{self, TransferState};
 use fspiop::payload::Stated;
 use ledger::{
-    AccountId, AccountKind, Administer, Amount, Change, Command, Currency, DeliveryResult, Effects,
+    AccountId, AccountKind, Amount, AnswerEnd, Command, Currency, DeliveryResult, Effects,
     FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Moment, MoveFunds,
-    Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, Position, Prepare,
-    SetInitialPositionAndLimits, State, TransferId,
+    Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, Position, PostingChange, Prepare,
+    SetInitialPositionAndLimits, State, TransferId, TransferMessage,
 };
 use record::command::read_fields;
 use record::frame::{Payload, Record, Records};
@@ -235,34 +235,38 @@ impl Audit {
     /// What a decision must have brought about.
     fn follow(&mut self, command: &Command, outcome: Outcome, state: &State, new: &[Notice]) {
         self.check_sender(command, outcome, state, new);
+        let is_accepted = outcome == Outcome::Accepted;
         match command {
-            Command::Prepare(prepare) if outcome == Outcome::PrepareReserved => {
-                self.reserve(prepare, state);
-                if prepare.expiration_ms <= state.stamp().millis() {
-                    self.expire_due(state, new);
+            Command::Prepare(prepare) => {
+                if outcome == Outcome::PrepareReserved {
+                    self.reserve(prepare, state);
+                    if prepare.expiration_ms <= state.stamp().millis() {
+                        self.expire_due(state, new);
+                    }
                 }
             }
-            Command::Fulfil(fulfil) if outcome == Outcome::Committed => {
-                self.check_fulfilment(fulfil);
-                self.end(&fulfil.id, outcome, state, new);
+            Command::Fulfil(fulfil) => {
+                if outcome == Outcome::Committed {
+                    self.check_fulfilment(fulfil);
+                }
+                self.answered(&fulfil.id, outcome, state, new);
             }
-            Command::Fulfil(fulfil) if is_end(outcome) => {
-                self.end(&fulfil.id, outcome, state, new);
+            Command::Abort(abort) => self.answered(&abort.id, outcome, state, new),
+            Command::FinishDeliveries(ends) => {
+                ends.iter().filter(|_| is_accepted).for_each(|end| self.finish(end));
             }
-            Command::Abort(abort) if is_end(outcome) => self.end(&abort.id, outcome, state, new),
-            Command::FinishDeliveries(ends) if outcome == Outcome::Accepted => {
-                ends.iter().for_each(|end| self.finish(end));
+            Command::Administer(administer) => {
+                if let Some(change) = administer.change.posting().filter(|_| is_accepted) {
+                    self.post_change(change, state);
+                }
             }
-            Command::Administer(administer) if outcome == Outcome::Accepted => {
-                self.administer(administer, state);
-            }
-            _ => {}
+            Command::Genesis(_) | Command::Tick | Command::ChangeParties(_) => {}
         }
     }
 
     /// An unknown sender changes nothing, and nobody else is taken for one.
     fn check_sender(&mut self, command: &Command, outcome: Outcome, state: &State, new: &[Notice]) {
-        let Some(source) = source_of(command) else { return };
+        let Some(source) = command.message().map(TransferMessage::source) else { return };
         let is_known = is_participant(state, source);
         let is_ignored = outcome == Outcome::SenderNotFound;
         let is_nothing =
@@ -335,6 +339,13 @@ impl Audit {
         }
     }
 
+    /// An answer ends its transfer, or leaves it as it is.
+    fn answered(&mut self, id: &TransferId, outcome: Outcome, state: &State, new: &[Notice]) {
+        if is_end(outcome) {
+            self.end(id, outcome, state, new);
+        }
+    }
+
     /// The one end of a transfer.
     fn end(&mut self, id: &TransferId, outcome: Outcome, state: &State, new: &[Notice]) {
         let Some(open) = self.open.remove(id) else {
@@ -346,10 +357,12 @@ impl Audit {
         };
         self.deadlines.remove(&(open.expiration_ms, open.prepare));
         let in_flight = self.internal(AccountKind::InFlight, open.currency, state);
-        let (to, count) = match outcome {
-            Outcome::Committed => (open.payee_account, &mut self.figures.committed),
-            Outcome::Expired => (open.payer_account, &mut self.figures.expired),
-            _ => (open.payer_account, &mut self.figures.aborted),
+        let (to, count) = if outcome == Outcome::Committed {
+            (open.payee_account, &mut self.figures.committed)
+        } else if outcome == Outcome::Expired {
+            (open.payer_account, &mut self.figures.expired)
+        } else {
+            (open.payer_account, &mut self.figures.aborted)
         };
         *count += 1;
         self.post(in_flight, to, open.amount);
@@ -433,10 +446,10 @@ impl Audit {
         self.noticed = effects.notices.len();
     }
 
-    fn administer(&mut self, administer: &Administer, state: &State) {
-        match &administer.change {
-            Change::MoveFunds(funds) => self.move_funds(funds, state),
-            Change::EndFundsOut(end) => {
+    fn post_change(&mut self, change: PostingChange<'_>, state: &State) {
+        match change {
+            PostingChange::MoveFunds(funds) => self.move_funds(funds, state),
+            PostingChange::EndFundsOut(end) => {
                 let Some(amount) = self.outflows.remove(&end.id) else {
                     let what = "an outflow ended that was not reserved".into();
                     return self.find(Some(end.id), what);
@@ -450,19 +463,14 @@ impl Audit {
                 };
                 self.post(outflow, to, amount);
             }
-            Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
-                name,
-                currency,
-                position,
-                ..
-            }) => {
+            PostingChange::SetInitialPositionAndLimits(change) => {
+                let SetInitialPositionAndLimits { name, currency, position, .. } = change;
                 let found = state.register().find(name);
                 let holding = found.and_then(|(_, participant)| participant.holding(*currency));
                 let Some(holding) = holding.filter(|_| *position != Amount::ZERO) else { return };
                 let opening = self.internal(AccountKind::Opening, *currency, state);
                 self.post(holding.position, opening, *position);
             }
-            _ => {}
         }
     }
 
@@ -570,7 +578,9 @@ impl Audit {
             let what = "the stored message is not the one that its digest was taken of";
             return self.find(transfer, what.into());
         }
-        let Some((_, hash)) = transfer.zip(hash_of(command)) else { return };
+        let Some((_, hash)) = transfer.zip(command.message().map(TransferMessage::hash)) else {
+            return;
+        };
         let Ok(stated) = fspiop::payload::stated(stored) else {
             return self.find(transfer, "the stored message cannot be read".into());
         };
@@ -621,35 +631,12 @@ fn transfer_of_body(record: &Record<'_>) -> Option<TransferId> {
 
 /// The transfer that a message is about.
 pub(crate) fn transfer_of(command: &Command) -> Option<TransferId> {
-    match command {
-        Command::Prepare(prepare) => Some(prepare.id),
-        Command::Fulfil(fulfil) => Some(fulfil.id),
-        Command::Abort(abort) => Some(abort.id),
-        _ => None,
-    }
+    command.message().map(|message| *message.transfer())
 }
 
-/// Outcomes of an answer that end its transfer.
+/// Whether the outcome of an answer ends its transfer.
 pub(crate) fn is_end(outcome: Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Committed
-            | Outcome::Aborted
-            | Outcome::AbortedWithUnknownCode
-            | Outcome::AbortedByPut
-            | Outcome::FulfilmentInvalid
-            | Outcome::AnswerToStranger
-    )
-}
-
-/// The sender of a message about a transfer.
-fn source_of(command: &Command) -> Option<&FspName> {
-    match command {
-        Command::Prepare(prepare) => Some(&prepare.source),
-        Command::Fulfil(fulfil) => Some(&fulfil.source),
-        Command::Abort(abort) => Some(&abort.source),
-        _ => None,
-    }
+    AnswerEnd::of(outcome).is_some()
 }
 
 /// Whether the name is a participant's, in whatever case. The hub is none.
@@ -660,23 +647,15 @@ fn is_participant(state: &State, name: &FspName) -> bool {
         || others.any(|(_, participant)| participant.name.matches(name))
 }
 
-fn hash_of(command: &Command) -> Option<ledger::Digest> {
-    match command {
-        Command::Prepare(prepare) => Some(prepare.hash),
-        Command::Fulfil(fulfil) => Some(fulfil.hash),
-        Command::Abort(abort) => Some(abort.hash),
-        _ => None,
-    }
-}
-
 /// Whether the headers say from whom to whom the command is. A prepare goes to its payee, whatever
 /// they say.
 fn names_the_same(stated: &Stated<'_>, command: &Command) -> bool {
-    let (source, destination) = match command {
-        Command::Prepare(prepare) => (prepare.source, None),
-        Command::Fulfil(fulfil) => (fulfil.source, Some(fulfil.destination)),
-        Command::Abort(abort) => (abort.source, Some(abort.destination)),
-        _ => return true,
+    let Some(message) = command.message() else { return true };
+    let source = message.source();
+    let destination = match message {
+        TransferMessage::Prepare(_) => None,
+        TransferMessage::Fulfil(fulfil) => Some(fulfil.destination),
+        TransferMessage::Abort(abort) => Some(abort.destination),
     };
     let written = |name: Option<FspName>| {
         let written = name.as_ref().map_or("", FspName::as_str);
@@ -687,8 +666,9 @@ fn names_the_same(stated: &Stated<'_>, command: &Command) -> bool {
 
 /// Whether a body says what the command has; `None` if the rules of today do not take the body.
 fn says_the_same(body: &[u8], command: &Command) -> Option<bool> {
-    match command {
-        Command::Prepare(prepare) => {
+    let Some(message) = command.message() else { return Some(true) };
+    match message {
+        TransferMessage::Prepare(prepare) => {
             let read = body::Prepare::parse(body).ok()?;
             let said = (read.transfer, read.payer, read.payee, read.condition, read.expiration_ms);
             let taken = (
@@ -701,7 +681,7 @@ fn says_the_same(body: &[u8], command: &Command) -> Option<bool> {
             let money = (read.amount.amount, read.amount.currency);
             Some(said == taken && money == (prepare.amount, prepare.currency))
         }
-        Command::Fulfil(fulfil) => {
+        TransferMessage::Fulfil(fulfil) => {
             let read = body::Fulfil::parse(body).ok()?;
             let state = states_the_same(read.state, fulfil.state);
             match (read.fulfilment, fulfil.fulfilment) {
@@ -712,11 +692,10 @@ fn says_the_same(body: &[u8], command: &Command) -> Option<bool> {
                 _ => Some(false),
             }
         }
-        Command::Abort(abort) => {
+        TransferMessage::Abort(abort) => {
             let read = body::ErrorInformation::parse(body).ok()?;
             Some(read.code.is_accepted() == abort.code_is_known)
         }
-        _ => Some(true),
     }
 }
 

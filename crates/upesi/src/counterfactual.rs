@@ -26,7 +26,8 @@ use ledger::{
     Abort, AccountId, Administer, Amount, Batch, Change, Command, Currency, DeliveryResult, Digest,
     Effects, EndFundsOut, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
     FundsDirection, Holding, Moment, MoveFunds, Notice, NoticeId, Outcome, ParticipantIndex,
-    Position, Prepare, Redeliver, SetLimit, Stamp, State, TransferId, TransferState,
+    Position, Prepare, Redeliver, SetLimit, Stamp, State, TransferChange, TransferId,
+    TransferMessage, TransferState,
 };
 use serde::Serialize;
 use sha2::Digest as _;
@@ -333,22 +334,22 @@ impl Counterfactual {
             false => copy.follow(followed, outcome, state.stamp(), new),
         });
         let mark = |transfer| Mark { position, stamp: state.stamp(), transfer };
-        match command {
-            Command::Prepare(prepare) if is_first(outcome) => {
-                self.note(prepare, mark(prepare.id), (outcome, outcomes), state);
-            }
-            Command::Administer(administer) => {
-                match &administer.change {
-                    _ if known => {}
-                    Change::MoveFunds(funds) => {
-                        self.note_funds(funds, mark(funds.id), (outcome, outcomes), state);
-                    }
-                    Change::EndFundsOut(end) => self.note_funds_end(end, (outcome, outcomes)),
-                    _ => {}
+        if let Some(TransferMessage::Prepare(prepare)) = command.message()
+            && is_first(outcome)
+        {
+            self.note(prepare, mark(prepare.id), (outcome, outcomes), state);
+        }
+        if let Some(change) = command.change() {
+            match change.about_transfer().filter(|_| !known) {
+                Some(TransferChange::MoveFunds(funds)) => {
+                    self.note_funds(funds, mark(funds.id), (outcome, outcomes), state);
                 }
-                self.observe_all(state);
+                Some(TransferChange::EndFundsOut(end)) => {
+                    self.note_funds_end(end, (outcome, outcomes));
+                }
+                Some(TransferChange::Redeliver(_)) | None => {}
             }
-            _ => {}
+            self.observe_all(state);
         }
     }
 

@@ -13,8 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ledger::{
-    Command, Decided, Listener, NoticeId, Outcome, Position, Teller, TransferId, TransferState,
-    TransferView,
+    Decided, Listener, NoticeId, Outcome, Position, Teller, TransferId, TransferMessage,
+    TransferState, TransferView,
 };
 use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
 use record::frame::Frame;
@@ -174,19 +174,19 @@ fn deadline(tale: &Tale, reader: &dyn RecordReader) -> Result<Option<u64>, LogEr
     let mut reserved = None;
     for Decided { outcome, position, owed, .. } in &tale.told {
         let expired = owed.iter().any(|owed| owed.outcome == Outcome::Expired);
-        match *outcome {
-            Outcome::PrepareReserved if !expired => reserved = Some(*position),
-            Outcome::Expired => reserved = None,
-            outcome if is_end(outcome) => reserved = None,
-            _ => {}
+        if *outcome == Outcome::PrepareReserved && !expired {
+            reserved = Some(*position);
+        }
+        if *outcome == Outcome::Expired || is_end(*outcome) {
+            reserved = None;
         }
     }
     let Some(position) = reserved else { return Ok(None) };
     let Some(owned) = reader.read(position)? else { return Ok(None) };
     let command = record::command::read_fields(owned.kind, owned.version, &owned.fields);
-    Ok(command.ok().and_then(|command| match command {
-        Command::Prepare(prepare) => Some(prepare.expiration_ms),
-        _ => None,
+    Ok(command.ok().and_then(|command| match command.message()? {
+        TransferMessage::Prepare(prepare) => Some(prepare.expiration_ms),
+        TransferMessage::Fulfil(_) | TransferMessage::Abort(_) => None,
     }))
 }
 

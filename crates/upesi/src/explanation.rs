@@ -4,7 +4,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use delivery::{AttemptResult, Waits};
-use ledger::{Amount, NoticeKind, Outcome, Stamp};
+use ledger::{Amount, ExplainedOutcome, NoticeKind, Outcome, Stamp};
 use record::tried::{Tried, TriedEnd};
 use serde::{Serialize, Serializer};
 
@@ -130,7 +130,9 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     pub(crate) fn of(outcome: Outcome) -> Self {
-        Self { outcome: format!("{outcome:?}"), number: outcome.number(), why: why(outcome) }
+        // `explain` shows no other outcome.
+        let why = ExplainedOutcome::of(outcome).map_or("refused", why);
+        Self { outcome: format!("{outcome:?}"), number: outcome.number(), why }
     }
 }
 
@@ -532,8 +534,8 @@ pub(crate) const fn request_of(kind: NoticeKind) -> &'static str {
 }
 
 /// An outcome in words, for whoever asks why.
-const fn why(outcome: Outcome) -> &'static str {
-    use Outcome::*;
+const fn why(outcome: ExplainedOutcome) -> &'static str {
+    use ExplainedOutcome::*;
     match outcome {
         Accepted => "accepted",
         Repeated => "the same record was applied before; nothing happened",
@@ -586,6 +588,7 @@ const fn why(outcome: Outcome) -> &'static str {
         AccountInactive => "refused: the account is switched off",
         FundsModified => "refused: the id belongs to something else",
         DeadLetterNotFound => "refused: it is no dead letter",
-        _ => "refused",
+        ParticipantNotFound | AccountNotFound | AccountKindWrong | CurrencyMismatch
+        | HubAccountsMissing => "refused",
     }
 }

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use fspiop::body::ErrorInformation;
 use fspiop::payload::Payload as Sent;
 use ledger::{
-    Abort, AccountKind, Amount, Change, Command, Currency, Decided, DeliveryResult,
+    Abort, AccountKind, Amount, AnswerEnd, Change, Command, Currency, Decided, DeliveryResult,
     FinishedDelivery, FspName, Fulfilment, FundsDirection, Held, HubAccount, NoticeId, Numbers,
-    Outcome, Owed, Position, Redeliver, Side, Stamp, TransferId,
+    Outcome, Owed, Position, PrepareOutcome, Side, Stamp, TransferChange, TransferId,
+    TransferMessage,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
@@ -198,17 +199,16 @@ impl Life {
         let (of_end, own): (Vec<_>, Vec<_>) =
             decided.owed.iter().copied().partition(|owed| expired && at_once(&owed));
         let decision = decision_of(decided, &own);
-        let what = match &command {
-            Command::Administer(administer) => What::Operator {
+        let what = if let Command::Administer(administer) = &command {
+            What::Operator {
                 actor: administer.actor.clone(),
                 reason: administer.reason.clone(),
                 change: words_of(&administer.change),
                 decision,
-            },
-            _ => What::Message {
-                message: message_of(&view_of(owned), &command, owned.stamp),
-                decision,
-            },
+            }
+        } else {
+            let message = message_of(&view_of(owned), &command, owned.stamp);
+            What::Message { message, decision }
         };
         if let (Command::Prepare(prepare), Outcome::PrepareReserved) = (&command, decided.outcome) {
             self.expiration = moment(Stamp::from_millis(prepare.expiration_ms));
@@ -254,7 +254,14 @@ impl Life {
         let (message, change) = match &command {
             Command::Administer(administer) => (None, Some(words_of(&administer.change))),
             Command::FinishDeliveries(_) => (None, Some("how deliveries ended".to_owned())),
-            _ => (Some(message_of(&view_of(&owned), &command, owned.stamp)), None),
+            Command::Prepare(_)
+            | Command::Fulfil(_)
+            | Command::Abort(_)
+            | Command::Genesis(_)
+            | Command::Tick
+            | Command::ChangeParties(_) => {
+                (Some(message_of(&view_of(&owned), &command, owned.stamp)), None)
+            }
         };
         let what = What::SetAside { message, change, quarantined: entry.clone() };
         self.push(owned.position, owned.stamp, what);
@@ -268,26 +275,54 @@ impl Life {
 
 /// The state that a decision brings about, if it does.
 fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
-    use Outcome::*;
-    let change = match command {
-        Command::Administer(administer) => Some(&administer.change),
-        _ => None,
+    if let Some(end) = AnswerEnd::of(outcome) {
+        return Some(if end.commits() { "COMMITTED" } else { "ABORTED" });
+    }
+    match command.change().and_then(Change::about_transfer) {
+        Some(TransferChange::MoveFunds(funds)) => state_of_funds(funds.direction, outcome),
+        Some(TransferChange::EndFundsOut(end)) => {
+            let state = if end.commit { "COMMITTED" } else { "ABORTED" };
+            (outcome == Outcome::Accepted).then_some(state)
+        }
+        Some(TransferChange::Redeliver(_)) => None,
+        None => PrepareOutcome::of(outcome).and_then(state_of_prepare),
+    }
+}
+
+fn state_of_funds(direction: FundsDirection, outcome: Outcome) -> Option<&'static str> {
+    let aborted = (outcome == Outcome::FundsInsufficient).then_some("ABORTED");
+    let state = match direction {
+        FundsDirection::In => "COMMITTED",
+        FundsDirection::Out => "RESERVED",
     };
-    match (change, outcome) {
-        (Some(Change::MoveFunds(funds)), Accepted) => Some(match funds.direction {
-            FundsDirection::In => "COMMITTED",
-            FundsDirection::Out => "RESERVED",
-        }),
-        (Some(Change::EndFundsOut(end)), Accepted) if end.commit => Some("COMMITTED"),
-        (Some(Change::EndFundsOut(_)), Accepted) => Some("ABORTED"),
-        (_, PrepareReserved) => Some("RESERVED"),
-        (_, Committed) => Some("COMMITTED"),
-        (_, FundsInsufficient | Aborted | AbortedWithUnknownCode | AbortedByPut) => Some("ABORTED"),
-        (_, AnswerToStranger | FulfilmentInvalid) => Some("ABORTED"),
-        // A resend, another prepare under a known id or an unknown sender changes nothing.
-        (_, Repeated | SenderNotFound | PrepareModified) => None,
-        (_, PrepareResentCommitted | PrepareResentAborted | PrepareResentReserved) => None,
-        _ => matches!(command, Command::Prepare(_)).then_some("ABORTED"),
+    aborted.or((outcome == Outcome::Accepted).then_some(state))
+}
+
+/// A resend, another prepare under a known id or an unknown sender changes nothing.
+const fn state_of_prepare(outcome: PrepareOutcome) -> Option<&'static str> {
+    use PrepareOutcome::*;
+    match outcome {
+        PrepareReserved => Some("RESERVED"),
+        SenderNotFound
+        | PrepareModified
+        | PrepareResentCommitted
+        | PrepareResentAborted
+        | PrepareResentReserved => None,
+        PrepareSourceNotPayer
+        | PrepareAmountPrecision
+        | PreparePayerNotFound
+        | PreparePayerInactive
+        | PreparePayeeNotFound
+        | PreparePayeeInactive
+        | PrepareExpirationPast
+        | PreparePayerIsPayee
+        | PreparePayerAccountNotFound
+        | PreparePayerAccountInactive
+        | PreparePayeeAccountNotFound
+        | PreparePayeeAccountInactive
+        | PreparePayeeLaneFull
+        | PrepareLiquidityInsufficient
+        | PrepareCapExceeded => Some("ABORTED"),
     }
 }
 
@@ -436,18 +471,22 @@ pub(crate) fn name_of(kind: AccountKind) -> String {
 }
 
 fn words_of(change: &Change) -> String {
-    match change {
-        Change::MoveFunds(funds) => {
+    match change.about_transfer() {
+        Some(TransferChange::MoveFunds(funds)) => {
             let way = match funds.direction {
                 FundsDirection::In => "funds in",
                 FundsDirection::Out => "funds out, to be reserved",
             };
             format!("{way}: {} {} of {}", funds.amount, funds.currency, funds.name.as_str())
         }
-        Change::EndFundsOut(end) if end.commit => format!("funds out of {}", end.name.as_str()),
-        Change::EndFundsOut(end) => format!("funds out of {} given back", end.name.as_str()),
-        Change::Redeliver(Redeliver { notice }) => format!("dead letter {} sent again", notice.0),
-        other => format!("{other:?}"),
+        Some(TransferChange::EndFundsOut(end)) => {
+            let back = if end.commit { "" } else { " given back" };
+            format!("funds out of {}{back}", end.name.as_str())
+        }
+        Some(TransferChange::Redeliver(again)) => {
+            format!("dead letter {} sent again", again.notice.0)
+        }
+        None => format!("{change:?}"),
     }
 }
 
@@ -471,8 +510,9 @@ fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
         digest: (kept != "none").then(|| record.payload_digest.to_string()),
     };
     let name = |name: &FspName| name.as_str().to_owned();
-    match command {
-        Command::Prepare(prepare) => Message {
+    let Some(message) = command.message() else { return blank };
+    match message {
+        TransferMessage::Prepare(prepare) => Message {
             request: "POST /transfers",
             sender: name(&prepare.source),
             // Nothing is decided by it, so that it stands in the headers alone.
@@ -491,7 +531,7 @@ fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
             hash: prepare.hash.to_string(),
             ..blank
         },
-        Command::Fulfil(fulfil) => Message {
+        TransferMessage::Fulfil(fulfil) => Message {
             request: "PUT /transfers/{id}",
             sender: name(&fulfil.source),
             destination: fulfil.destination.as_ref().map(name),
@@ -500,7 +540,7 @@ fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
             hash: fulfil.hash.to_string(),
             ..blank
         },
-        Command::Abort(abort) => Message {
+        TransferMessage::Abort(abort) => Message {
             request: "PUT /transfers/{id}/error",
             sender: name(&abort.source),
             destination: abort.destination.as_ref().map(name),
@@ -509,7 +549,6 @@ fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
             hash: abort.hash.to_string(),
             ..blank
         },
-        _ => blank,
     }
 }
 

@@ -23,7 +23,7 @@ mod set_endpoint;
 mod set_keys;
 mod set_limits;
 
-use crate::change::{Change, StatePart, for_each_change};
+use crate::change::{Change, each_change};
 use crate::command::Command;
 use crate::context::{Context, Decide};
 use crate::ids::Position;
@@ -50,8 +50,9 @@ pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {
 
 fn administer_change(context: &mut Context<'_>, change: &Change) -> AdminOutcome {
     let outcome = change.decide(context);
-    assert!(change.outcomes().contains(&outcome), "{outcome:?} is declared for {change:?}");
-    let viewed = || change.touches().iter().copied().any(StatePart::is_viewed);
+    let declared = change.declaration();
+    assert!(declared.outcomes.contains(&outcome), "{outcome:?} is declared for {change:?}");
+    let viewed = || declared.touches.iter().any(|part| part.is_viewed());
     context.effects.register_changed |= outcome == AdminOutcome::Accepted && viewed();
     outcome
 }
@@ -69,4 +70,4 @@ macro_rules! dispatch {
         }
     };
 }
-for_each_change!(dispatch);
+each_change!(dispatch);

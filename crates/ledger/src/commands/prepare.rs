@@ -61,7 +61,7 @@ fn answer_resend(
             let (outcome, kind) = stored_end(ended);
             (outcome, kind, subject(context, command, outcome).about_end(ended))
         }
-        _ => {
+        Found::Active(_) | Found::Ended(_) | Found::Outflow => {
             let outcome = PrepareOutcome::PrepareModified;
             (outcome, NoticeKind::Error, subject(context, command, outcome))
         }
@@ -73,7 +73,9 @@ fn answer_resend(
 fn stored_end(ended: &Ended) -> (PrepareOutcome, NoticeKind) {
     match ended.state() {
         TransferState::Committed => (PrepareOutcome::PrepareResentCommitted, NoticeKind::Committed),
-        _ => (PrepareOutcome::PrepareResentAborted, NoticeKind::AbortedState),
+        TransferState::Reserved | TransferState::Aborted => {
+            (PrepareOutcome::PrepareResentAborted, NoticeKind::AbortedState)
+        }
     }
 }
 

@@ -87,10 +87,7 @@ impl Model {
         let movement =
             Movement { account, amount, currency, hash, begun, changed, fate, end: None };
         self.movements.insert(funds.id, movement);
-        match fate {
-            Fate::Insufficient => Outcome::FundsInsufficient,
-            _ => Outcome::Accepted,
-        }
+        if fate == Fate::Insufficient { Outcome::FundsInsufficient } else { Outcome::Accepted }
     }
 
     pub(super) fn end_funds_out(&mut self, end: &EndFundsOut) -> Outcome {

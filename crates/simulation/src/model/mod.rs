@@ -24,8 +24,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use ledger::{
     Activate, Amount, Change, ChangeParties, Command, Configure, Counters, Currency,
-    DeliveryResult, Effects, FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome, Redeliver,
-    Settings, Stamp, State, TransferId,
+    DeliveryResult, Effects, EndFundsOut, FinishedDelivery, FspName, MoveFunds, NoticeId,
+    NoticeKind, Outcome, Redeliver, Settings, Stamp, State, TransferId,
 };
 
 use ports::Log;
@@ -111,7 +111,7 @@ impl Model {
             Command::Abort(abort) => self.abort(abort),
             Command::FinishDeliveries(ends) => self.finish_deliveries(ends),
             Command::ChangeParties(change) => self.change_parties(change),
-            Command::Administer(administer) => self.administer(&administer.change),
+            Command::Administer(administer) => administer.change.predict(self),
         }
     }
 
@@ -213,36 +213,6 @@ impl Model {
         outcome
     }
 
-    fn administer(&mut self, change: &Change) -> Outcome {
-        let is_known = |name: &FspName| self.scheme.index_of(name).is_some();
-        if let Some(outcome) = self.catalogue.decide(change, is_known) {
-            return outcome;
-        }
-        match change {
-            Change::Configure(Configure { settings }) => {
-                self.settings = *settings;
-                Outcome::Accepted
-            }
-            // Rules only go forward, and only to those there are.
-            Change::Activate(Activate { rules_version }) => {
-                if *rules_version < self.rules || RULES < *rules_version {
-                    return Outcome::RulesVersionRefused;
-                }
-                self.rules = *rules_version;
-                Outcome::Accepted
-            }
-            Change::MoveFunds(funds) => self.move_funds(funds),
-            Change::EndFundsOut(end) => self.end_funds_out(end),
-            Change::Redeliver(Redeliver { notice }) => {
-                match self.outbox.exhume(*notice, self.stamp) {
-                    true => Outcome::Accepted,
-                    false => Outcome::DeadLetterNotFound,
-                }
-            }
-            _ => self.scheme.administer(change),
-        }
-    }
-
     /// Moves a participant's POSITION; money that is reserved or given back stands against the
     /// hub's internal accounts.
     fn move_position(&mut self, name: &FspName, currency: Currency, by: Money) {
@@ -255,4 +225,62 @@ impl Model {
 /// Whether a transfer that ended so is COMMITTED; all others are ABORTED.
 fn is_commit(fate: Fate) -> bool {
     fate == Fate::Ended(Outcome::Committed)
+}
+
+/// Predicts the outcome of a change by rules of its own, and makes the change.
+trait Predict {
+    fn predict(&self, model: &mut Model) -> Outcome;
+}
+
+/// Demands a prediction of every change.
+macro_rules! predict_each {
+    ($($change:ident),*) => {
+        impl Predict for Change {
+            fn predict(&self, model: &mut Model) -> Outcome {
+                match self {
+                    $( Self::$change(change) => change.predict(model), )*
+                }
+            }
+        }
+    };
+}
+ledger::for_each_change!(predict_each);
+
+impl Predict for Configure {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        model.settings = self.settings;
+        Outcome::Accepted
+    }
+}
+
+/// Rules only go forward, and only to those there are.
+impl Predict for Activate {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        if self.rules_version < model.rules || RULES < self.rules_version {
+            return Outcome::RulesVersionRefused;
+        }
+        model.rules = self.rules_version;
+        Outcome::Accepted
+    }
+}
+
+impl Predict for MoveFunds {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        model.move_funds(self)
+    }
+}
+
+impl Predict for EndFundsOut {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        model.end_funds_out(self)
+    }
+}
+
+impl Predict for Redeliver {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        match model.outbox.exhume(self.notice, model.stamp) {
+            true => Outcome::Accepted,
+            false => Outcome::DeadLetterNotFound,
+        }
+    }
 }

@@ -1,13 +1,13 @@
 //! The model's scheme: who takes part, with which accounts and caps (hub-semantics 4.1 to 4.5).
 
 use ledger::{
-    AccountId, AccountKind, Change, CreateHubAccount, CreateParticipant, CreateSettlementModel,
-    Currency, ENDPOINTS_MAX, FspName, Outcome, SETTLEMENT_MODELS_MAX, SetAccountActive,
-    SetEndpoint, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
-    SetSettlementModelActive, SettlementModel, Stamp, State,
+    AccountId, AccountKind, CreateHubAccount, CreateParticipant, CreateSettlementModel, Currency,
+    ENDPOINTS_MAX, FspName, Outcome, SETTLEMENT_MODELS_MAX, SetAccountActive, SetEndpoint,
+    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, SetSettlementModelActive,
+    SettlementModel, Stamp, State,
 };
 
-use super::Money;
+use super::{Model, Money, Predict};
 
 /// Warning threshold of a cap that was set without one, in ten-thousandths of a percent.
 const ALARM: Money = 10 * 10_000;
@@ -156,55 +156,6 @@ impl Scheme {
         self.accounts[account].value += by;
         self.accounts[account].changed = self.stamp;
         self.touched.push(account);
-    }
-
-    pub(super) fn administer(&mut self, change: &Change) -> Outcome {
-        let outcome = match change {
-            Change::CreateHubAccount(CreateHubAccount { currency, kind }) => {
-                self.open_of_hub(*currency, *kind)
-            }
-            Change::CreateSettlementModel(CreateSettlementModel { model }) => self.add_model(model),
-            Change::SetSettlementModelActive(SetSettlementModelActive { name, active }) => {
-                let model = self.models.iter_mut().find(|model| model.name == *name);
-                model.map(|model| model.active = *active).ok_or(Outcome::SettlementModelNotFound)
-            }
-            Change::CreateParticipant(CreateParticipant { name, currency }) => {
-                self.create(*name, *currency)
-            }
-            Change::SetParticipantActive(SetParticipantActive { name, active }) => {
-                self.known(name).map(|place| self.participants[place].active = *active)
-            }
-            Change::SetAccountActive(SetAccountActive { name, account, active }) => {
-                self.account_of(name, *account).and_then(|account| {
-                    let account = &mut self.accounts[account];
-                    if account.kind != AccountKind::Position {
-                        return Err(Outcome::AccountKindWrong);
-                    }
-                    account.active = *active;
-                    Ok(())
-                })
-            }
-            Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
-                name,
-                currency,
-                limit,
-                position,
-            }) => self.begin_holding((name, *currency), limit.units(), position.units()),
-            Change::SetLimit(SetLimit { name, currency, limit, alarm_percentage }) => {
-                self.held(name, *currency).and_then(|held| match &mut held.cap {
-                    None => Err(Outcome::LimitsMissing),
-                    Some(cap) => {
-                        *cap = (limit.units(), alarm_percentage.units());
-                        Ok(())
-                    }
-                })
-            }
-            Change::SetEndpoint(SetEndpoint { name, endpoint, value }) => {
-                self.set_endpoint(name, endpoint, value)
-            }
-            other => panic!("the model knows nothing of {other:?}"),
-        };
-        outcome.err().unwrap_or(Outcome::Accepted)
     }
 
     /// The accounts that the batch moved.
@@ -418,4 +369,84 @@ impl Scheme {
         self.participants[owner].accounts.push(at);
         at
     }
+}
+
+impl Predict for CreateHubAccount {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        predicted(model.scheme.open_of_hub(self.currency, self.kind))
+    }
+}
+
+impl Predict for CreateSettlementModel {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        predicted(model.scheme.add_model(&self.model))
+    }
+}
+
+impl Predict for SetSettlementModelActive {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        let known = model.scheme.models.iter_mut().find(|known| known.name == self.name);
+        let Some(known) = known else { return Outcome::SettlementModelNotFound };
+        known.active = self.active;
+        Outcome::Accepted
+    }
+}
+
+impl Predict for CreateParticipant {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        predicted(model.scheme.create(self.name, self.currency))
+    }
+}
+
+impl Predict for SetParticipantActive {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        let place = match model.scheme.known(&self.name) {
+            Ok(place) => place,
+            Err(outcome) => return outcome,
+        };
+        model.scheme.participants[place].active = self.active;
+        Outcome::Accepted
+    }
+}
+
+impl Predict for SetAccountActive {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        let account = match model.scheme.account_of(&self.name, self.account) {
+            Ok(account) => &mut model.scheme.accounts[account],
+            Err(outcome) => return outcome,
+        };
+        if account.kind != AccountKind::Position {
+            return Outcome::AccountKindWrong;
+        }
+        account.active = self.active;
+        Outcome::Accepted
+    }
+}
+
+impl Predict for SetInitialPositionAndLimits {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        let holding = (&self.name, self.currency);
+        let (cap, position) = (self.limit.units(), self.position.units());
+        predicted(model.scheme.begin_holding(holding, cap, position))
+    }
+}
+
+impl Predict for SetLimit {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        predicted(model.scheme.held(&self.name, self.currency).and_then(|held| {
+            let cap = held.cap.as_mut().ok_or(Outcome::LimitsMissing)?;
+            *cap = (self.limit.units(), self.alarm_percentage.units());
+            Ok(())
+        }))
+    }
+}
+
+impl Predict for SetEndpoint {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        predicted(model.scheme.set_endpoint(&self.name, &self.endpoint, &self.value))
+    }
+}
+
+fn predicted(made: Result<(), Outcome>) -> Outcome {
+    made.err().unwrap_or(Outcome::Accepted)
 }

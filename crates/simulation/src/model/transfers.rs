@@ -380,12 +380,13 @@ impl Model {
         let outcome = Outcome::AnswerResent;
         let transfer = &self.transfers[&incoming.id];
         let about = transfer.end_again(self.about(incoming.id, outcome, incoming.trace));
-        let (kind, source) = match ended {
-            Outcome::Committed => (NoticeKind::Committed, about.source),
-            Outcome::Aborted | Outcome::AbortedWithUnknownCode => {
-                (NoticeKind::AbortCopy, taken.record)
-            }
-            _ => (NoticeKind::AbortedState, about.source),
+        let by_payee = [Outcome::Aborted, Outcome::AbortedWithUnknownCode];
+        let (kind, source) = if ended == Outcome::Committed {
+            (NoticeKind::Committed, about.source)
+        } else if by_payee.contains(&ended) {
+            (NoticeKind::AbortCopy, taken.record)
+        } else {
+            (NoticeKind::AbortedState, about.source)
         };
         self.tell(transfer.payee, kind, &About { source, ..about });
         outcome
@@ -403,9 +404,10 @@ impl Model {
 
     /// The answer ends its transfer.
     fn take(&mut self, incoming: &Incoming<'_>, outcome: Outcome) {
-        match outcome {
-            Outcome::Committed => self.counters.committed += 1,
-            _ => self.counters.aborted += 1,
+        if outcome == Outcome::Committed {
+            self.counters.committed += 1;
+        } else {
+            self.counters.aborted += 1;
         }
         self.end(incoming.id, outcome);
         self.note_answer(incoming);

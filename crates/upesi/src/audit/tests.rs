@@ -2,8 +2,8 @@
 
 use http::{HeaderName, HeaderValue};
 use ledger::{
-    Abort, Batch, CreateHubAccount, CreateParticipant, DeliveryResult, Digest as Hash, FspName,
-    FulfilState, Genesis, SetInitialPositionAndLimits, Stamp, TransferId,
+    Abort, Administer, Batch, Change, CreateHubAccount, CreateParticipant, DeliveryResult,
+    Digest as Hash, FspName, FulfilState, Genesis, SetInitialPositionAndLimits, Stamp, TransferId,
 };
 use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, NewRecord, Tail};
 

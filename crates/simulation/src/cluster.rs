@@ -1,8 +1,8 @@
 //! Three nodes that share a log over a model of Kafka, among faults, in virtual time, all from one
 //! seed.
 //!
-//! The kernel, the replicas, the sequencer's thread ([`node::Driven`]), the lanes and the delivery
-//! policy are those that ship. The brokers are a model (module `brokers`): three of them, which
+//! The kernel, the replicas, the sequencer's thread ([`node::Driven`]) and the outboxes with their
+//! lanes are those that ship. The brokers are a model (module `brokers`): three of them, which
 //! copy from a leader, die, come back and choose another one; what was not committed may be cut
 //! off, what was never is. Messages are late, may be taken twice, and are given up after a while
 //! though they may arrive. Nodes are killed and go on from their copy, lose it, are told to leave,
@@ -31,10 +31,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ledger::{Change, Digest, FspName, Genesis, Notice, Outcome, Stamp};
-use ports::{Arrival, Clock, Log};
+use ports::{Arrival, Clock, Log, Now};
 use record::frame::LogIdentity;
 use sequencer::Founding;
 
+use crate::clock::{SimClock, wall};
 use crate::io::{Act, Host, Parcel};
 use crate::operator::Operator;
 use crate::plan::{Plan, SECOND};
@@ -45,7 +46,7 @@ use ::node::outbox::{Outbox, RECORD_PATIENCE};
 use brokers::{Again, BROKERS, Brokers};
 use delivery::AttemptResult;
 use journal::MemoryDisk;
-use node::{Said, SimClock, Unsent, Up, open_copy};
+use node::{Said, Unsent, Up, open_copy};
 use people::key_of;
 use proof::{Life, Proof};
 
@@ -168,6 +169,8 @@ struct Machine {
     up: Option<Up>,
     lives: u32,
     clock: SimClock,
+    /// How much its wall clock is wrong.
+    skew_us: i64,
     /// It stands still until then.
     paused_until: u64,
     is_cut: bool,
@@ -201,7 +204,6 @@ struct World {
     transfers: u32,
     calm_since: Option<u64>,
     jumped_at: u64,
-    clock: SimClock,
     trace: u64,
     state: Digest,
     seed: u64,
@@ -218,12 +220,12 @@ impl World {
         plan.lifetime_ms = random.pick(&[(2_000, 8_000), (5_000, 20_000)]);
         let cast = Cast::new(random.next(), &plan);
         let changes = Operator::new(&cast).changes().to_vec();
-        let clock = SimClock::default();
         let machine = |number: usize| Machine {
             disk: MemoryDisk::new(seed ^ number as u64),
             up: None,
             lives: 0,
-            clock: clock.beside(),
+            clock: SimClock::default(),
+            skew_us: 0,
             paused_until: 0,
             is_cut: false,
             is_leaving: false,
@@ -253,7 +255,6 @@ impl World {
             transfers,
             calm_since: None,
             jumped_at: 0,
-            clock,
             trace: seed,
             state: Digest::default(),
             seed,
@@ -284,7 +285,9 @@ impl World {
         while !self.is_over {
             let ((now, _), event) = self.queue.pop_first().expect("a run ends by looking around");
             self.now = now;
-            self.clock.set(now);
+            for Machine { clock, skew_us, .. } in &self.machines {
+                clock.set(Now { wall: wall(now, *skew_us), monotonic_us: now + 1 });
+            }
             if self.verbose {
                 println!("{now:>12} {event:?}");
             }
@@ -674,7 +677,7 @@ impl World {
         self.replicate_soon();
         for at in 0..NODES {
             self.machines[at].paused_until = self.now;
-            self.machines[at].clock.put_off(0);
+            self.machines[at].skew_us = 0;
             self.after(0, Event::Uncut(at));
             if self.machines[at].up.is_none() {
                 self.after(0, Event::Start(at));

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use delivery::{AttemptResult, TRIED_MAX, Tried};
-use ledger::{DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome, Stamp};
+use ledger::{DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome};
 use ports::Now;
 
+use crate::clock::wall;
 use crate::event::{Callback, Event, HubEvent, Queue};
 use crate::faults::SKEW_MAX_US;
 use crate::plan::{EPOCH_US, Plan, SECOND};
@@ -98,8 +99,7 @@ impl Desk {
 
     /// The two clocks of a process that was born at `born_us`.
     pub(crate) fn clock(&self, born_us: u64) -> Now {
-        let wall = (EPOCH_US + self.now).saturating_add_signed(self.skew_us);
-        Now { monotonic_us: self.now - born_us, wall: Stamp(wall) }
+        Now { monotonic_us: self.now - born_us, wall: wall(self.now, self.skew_us) }
     }
 
     /// How much longer a commit takes now.

@@ -13,7 +13,7 @@ use ports::{Log, LogError, OwnedPayload};
 
 use crate::desk::{Attempting, Desk};
 use crate::event::{Callback, HubEvent};
-use crate::hub::Hub;
+use crate::hub::{Hub, Stopped};
 use crate::io::{Act, Host, Io, Parcel};
 use crate::script::Request;
 use crate::witness::Witness;
@@ -51,38 +51,60 @@ impl Hub {
         self.flush_soon(desk, edge);
     }
 
-    pub(crate) fn flush_when_woken(&mut self, desk: &mut Desk, witness: &mut Witness, edge: u8) {
-        self.edge(edge).flushing = false;
-        self.work(desk, witness, edge, |outbox, host| outbox.flush(host));
-    }
-
-    pub(crate) fn record_when_idle(&mut self, desk: &mut Desk, witness: &mut Witness, edge: u8) {
-        self.edge(edge).recording = false;
-        self.work(desk, witness, edge, |outbox, host| outbox.record_when_idle(host));
-    }
-
-    pub(crate) fn read_mail(&mut self, desk: &mut Desk, witness: &mut Witness, edge: u8) {
-        self.edge(edge).has_mail.store(false, Ordering::Relaxed);
-        self.work(desk, witness, edge, |outbox, host| {
-            outbox.read_mail(host);
-            outbox.start_due_attempts(host);
-        });
-    }
-
-    pub(crate) fn retry(&mut self, desk: &mut Desk, witness: &mut Witness, edge: u8) {
-        let at = self.edge(edge);
-        if at.retry_at.is_some_and(|due| due <= desk.now) {
-            at.retry_at = None;
-        }
-        self.work(desk, witness, edge, |outbox, host| outbox.start_due_attempts(host));
-    }
-
-    /// An attempt to deliver a notice ended.
-    pub(crate) fn attempted(
+    /// Something happens within the process.
+    pub(crate) fn handle(
         &mut self,
         desk: &mut Desk,
         witness: &mut Witness,
-        (edge, notice, result): (u8, NoticeId, AttemptResult),
+        event: HubEvent,
+    ) -> Result<(), Stopped> {
+        match event {
+            HubEvent::Step => return self.step(desk, witness),
+            HubEvent::Wake(sleep) => return self.wake(desk, witness, sleep),
+            HubEvent::Flush(edge) => {
+                self.edge(edge).flushing = false;
+                self.work((desk, witness), edge, |outbox, host| outbox.flush(host));
+            }
+            HubEvent::Record(edge) => {
+                self.edge(edge).recording = false;
+                self.work((desk, witness), edge, |outbox, host| outbox.record_when_idle(host));
+            }
+            HubEvent::Mail(edge) => {
+                self.edge(edge).has_mail.store(false, Ordering::Relaxed);
+                self.work((desk, witness), edge, |outbox, host| {
+                    outbox.read_mail(host);
+                    outbox.start_due_attempts(host);
+                });
+            }
+            HubEvent::Retry(edge) => {
+                self.edge(edge).retry_at.take_if(|due| *due <= desk.now);
+                self.work((desk, witness), edge, |outbox, host| outbox.start_due_attempts(host));
+            }
+            HubEvent::Attempted(edge, notice, result) => {
+                self.attempted((desk, witness), edge, (notice, result));
+            }
+            HubEvent::PauseAsked(edge, fsp, micros) => {
+                let now = self.tell_time(desk);
+                self.edge(edge).io.outbox.pause_asked(index_of(fsp), micros, now);
+            }
+            HubEvent::Addressed(fsp) => {
+                for edge in 0..self.edges.len() as u8 {
+                    self.work((desk, witness), edge, |outbox, host| {
+                        outbox.address_changed(index_of(fsp), host.now);
+                        outbox.start_due_attempts(host);
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An attempt to deliver a notice ended.
+    fn attempted(
+        &mut self,
+        (desk, witness): (&mut Desk, &mut Witness),
+        edge: u8,
+        (notice, result): (NoticeId, AttemptResult),
     ) {
         let (now, mut verdict) = (self.tell_time(desk), Verdict::Left);
         let acts = self.edge(edge).io.work(now, |outbox, host| {
@@ -107,26 +129,10 @@ impl Hub {
         for act in acts {
             match act {
                 Act::End(end) => self.judge(desk, edge, &end),
-                act => self.follow(desk, witness, edge, act),
+                act => self.follow((desk, witness), edge, act),
             }
         }
-        self.work(desk, witness, edge, |outbox, host| outbox.start_due_attempts(host));
-    }
-
-    /// An FSP asked for a pause.
-    pub(crate) fn pause_asked(&mut self, desk: &Desk, (edge, fsp, micros): (u8, u8, u64)) {
-        let now = self.tell_time(desk);
-        self.edge(edge).io.outbox.pause_asked(index_of(fsp), micros, now);
-    }
-
-    /// An FSP has registered an address.
-    pub(crate) fn addressed(&mut self, desk: &mut Desk, witness: &mut Witness, fsp: u8) {
-        for edge in 0..self.edges.len() as u8 {
-            self.work(desk, witness, edge, |outbox, host| {
-                outbox.address_changed(index_of(fsp), host.now);
-                outbox.start_due_attempts(host);
-            });
-        }
+        self.work((desk, witness), edge, |outbox, host| outbox.start_due_attempts(host));
     }
 
     fn edge(&mut self, number: u8) -> &mut Edge {
@@ -136,18 +142,17 @@ impl Hub {
     /// An I/O thread works; what follows from it is on its way.
     fn work(
         &mut self,
-        desk: &mut Desk,
-        witness: &mut Witness,
+        (desk, witness): (&mut Desk, &mut Witness),
         edge: u8,
         work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>),
     ) {
         let now = self.tell_time(desk);
         for act in self.edge(edge).io.work(now, work) {
-            self.follow(desk, witness, edge, act);
+            self.follow((desk, witness), edge, act);
         }
     }
 
-    fn follow(&mut self, desk: &mut Desk, witness: &mut Witness, edge: u8, act: Act) {
+    fn follow(&mut self, (desk, witness): (&mut Desk, &mut Witness), edge: u8, act: Act) {
         match act {
             Act::Answer(request, position, outcome) => {
                 if let Some(outcome) = outcome {
@@ -157,7 +162,7 @@ impl Hub {
                 desk.answer(request, outcome);
             }
             Act::Owe(_) => {}
-            Act::Attempt(attempt) => self.carry_out(desk, witness, (edge, attempt)),
+            Act::Attempt(attempt) => self.carry_out((desk, witness), edge, attempt),
             Act::End(end) => {
                 let is_withdrawn = end.result == DeliveryResult::Withdrawn;
                 desk.tally.withdrawn += u64::from(is_withdrawn);
@@ -203,9 +208,9 @@ impl Hub {
 
     fn carry_out(
         &self,
-        desk: &mut Desk,
-        witness: &mut Witness,
-        (edge, attempt): (u8, Attempt<Parcel>),
+        (desk, witness): (&mut Desk, &mut Witness),
+        edge: u8,
+        attempt: Attempt<Parcel>,
     ) {
         let id = attempt.notice;
         witness.attempt(id, self.sequencer().log().durable_end());

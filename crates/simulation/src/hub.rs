@@ -2,11 +2,11 @@
 //! threads as they ship, one event at a time. Only the wake-ups between them are simulated.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use journal::FileLog;
-use ledger::{Command, Position, Stamp};
+use ledger::{Command, Position};
 use node::stages::WatchedLog;
 use node::{Directory, InboxLimits, Mailbox, Standalone, Submission, Ticket, Turn};
 use ports::{Clock, Log, Now, RecordReader};
@@ -14,6 +14,7 @@ use sequencer::{CommitError, Committed, Sequencer};
 use snapshots::{Aside, SnapshotFile};
 
 use crate::archive::HubDisk;
+use crate::clock::SimClock;
 use crate::desk::Desk;
 use crate::edge::Edge;
 use crate::event::HubEvent;
@@ -33,29 +34,11 @@ pub(crate) type HubSequencer = Sequencer<WatchedLog<FileLog<HubDisk>>>;
 #[derive(Debug)]
 pub(crate) struct Stopped;
 
-/// The clocks of the process.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HubClock(Arc<(AtomicU64, AtomicU64)>);
-
-impl HubClock {
-    pub(crate) fn set(&self, now: Now) {
-        self.0.0.store(now.monotonic_us, Ordering::Relaxed);
-        self.0.1.store(now.wall.0, Ordering::Relaxed);
-    }
-}
-
-impl Clock for HubClock {
-    fn now(&self) -> Now {
-        let wall = Stamp(self.0.1.load(Ordering::Relaxed));
-        Now { monotonic_us: self.0.0.load(Ordering::Relaxed), wall }
-    }
-}
-
 pub(crate) struct Hub {
     pub(crate) life: u32,
     pub(crate) born_us: u64,
-    pub(crate) node: Standalone<FileLog<HubDisk>, HubClock, Request>,
-    clock: HubClock,
+    pub(crate) node: Standalone<FileLog<HubDisk>, SimClock, Request>,
+    clock: SimClock,
     /// A state to be stored as a snapshot.
     pub(crate) aside: Option<Aside>,
     /// The last snapshot of this life.
@@ -74,7 +57,7 @@ impl Hub {
     pub(crate) fn new(desk: &mut Desk, life: u32, born_us: u64, sequencer: HubSequencer) -> Self {
         let now = desk.clock(born_us);
         let (pace, reader) = (Pace::new(sequencer.state(), now), sequencer.log().reader());
-        let clock = HubClock::default();
+        let clock = SimClock::default();
         clock.set(now);
         let rings = (0..desk.plan.edges).map(|_| Arc::new(AtomicBool::new(false)));
         let threads: Vec<_> = rings.map(|rung| (mailbox(&rung), rung)).collect();

@@ -1,6 +1,6 @@
 //! The deterministic simulator: one seed, one run of the hub among faults, in virtual time.
 //!
-//! The production kernel, sequencer, delivery policy and file log run over a disk that crashes,
+//! The production kernel, sequencer, node, outbox and file log run over a disk that crashes,
 //! tears, fills up and fails, over a network that loses, repeats and delays, and beside a store
 //! that is written late, loses its newest part and sometimes all of it. FSPs, the
 //! operator and the clocks are simulated; there are no threads, sockets or real clocks in here,
@@ -30,9 +30,9 @@
 //! the same way. What is left is a [`Regression`], a few lines of text to be committed.
 //!
 //! # What is not simulated
-//! HTTP and its parsing, connections, the party directory, and the threads: what hands work from
-//! the sequencer to the lanes (modules `hub` and `edge`) follows `node` and `switch` step by step
-//! but is not their code.
+//! HTTP and its parsing, connections, the party directory, and the threads. The sequencer's node
+//! ([`node::Standalone`]) and the outboxes of the I/O threads ([`node::outbox`]) are the ones that
+//! ship, driven turn by turn. The modules `hub` and `edge` simulate the wake-ups between them.
 //!
 //! # Costs and bounds
 //! About 50 microseconds per transfer in a release build, half of it for recoveries, each of which
@@ -43,6 +43,7 @@
 
 mod archive;
 mod clerk;
+mod clock;
 mod cluster;
 mod damage;
 mod desk;

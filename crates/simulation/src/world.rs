@@ -235,39 +235,7 @@ impl World {
 
     fn within_hub(&mut self, life: u32, event: HubEvent) {
         let Some(hub) = self.hub.as_mut().filter(|hub| hub.life == life) else { return };
-        let (desk, witness) = (&mut self.desk, &mut self.witness);
-        let end = match event {
-            HubEvent::Flush(edge) => {
-                hub.flush_when_woken(desk, witness, edge);
-                Ok(())
-            }
-            HubEvent::Mail(edge) => {
-                hub.read_mail(desk, witness, edge);
-                Ok(())
-            }
-            HubEvent::Retry(edge) => {
-                hub.retry(desk, witness, edge);
-                Ok(())
-            }
-            HubEvent::Record(edge) => {
-                hub.record_when_idle(desk, witness, edge);
-                Ok(())
-            }
-            HubEvent::Attempted(edge, notice, result) => {
-                hub.attempted(desk, witness, (edge, notice, result));
-                Ok(())
-            }
-            HubEvent::PauseAsked(edge, fsp, micros) => {
-                hub.pause_asked(desk, (edge, fsp, micros));
-                Ok(())
-            }
-            HubEvent::Addressed(fsp) => {
-                hub.addressed(desk, witness, fsp);
-                Ok(())
-            }
-            HubEvent::Step => hub.step(desk, witness),
-            HubEvent::Wake(sleep) => hub.wake(desk, witness, sleep),
-        };
+        let end = hub.handle(&mut self.desk, &mut self.witness, event);
         if let Err(Stopped) = end {
             self.stopped();
         }

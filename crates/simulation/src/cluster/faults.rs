@@ -26,7 +26,7 @@ impl World {
             12 => self.jump(),
             _ => {
                 let skew = self.random.pick(&[-600, -2, 0, 0, 3, 600]);
-                self.machines[at].clock.put_off(skew * SECOND as i64);
+                self.machines[at].skew_us = skew * SECOND as i64;
             }
         }
         let wait = self.random.between((SECOND / 4, 6 * SECOND));

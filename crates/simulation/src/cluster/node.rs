@@ -2,12 +2,11 @@
 //! turn.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use delivery::Policy;
 use journal::{CopyLog, FileLog, MemoryDisk, Options};
-use ledger::{ParticipantIndex, Stamp};
+use ledger::ParticipantIndex;
 use node::outbox::Outbox;
 use node::stages::{Stages, WatchedLog};
 use node::{Arrivals, Directory, Driven, Event, Hooks, InboxLimits, Mailbox};
@@ -18,41 +17,12 @@ use sequencer::{LastMessage, Name, Quarantine, Replica, Sequencer};
 
 use super::brokers::Entry as Stored;
 use super::proof::{Life, Proof};
+use crate::clock::SimClock;
 use crate::io::{Act, Host, Io, Parcel};
-use crate::plan::EPOCH_US;
 use crate::script::Request;
 
 /// A copy of what the topic says.
 pub(crate) type Copy = CopyLog<MemoryDisk>;
-
-/// The clocks of one machine in virtual time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SimClock {
-    now: Arc<AtomicU64>,
-    skew_us: Arc<AtomicI64>,
-}
-
-impl SimClock {
-    pub(crate) fn beside(&self) -> Self {
-        Self { now: Arc::clone(&self.now), skew_us: Arc::default() }
-    }
-
-    pub(crate) fn set(&self, now: u64) {
-        self.now.store(now, Ordering::Relaxed);
-    }
-
-    pub(crate) fn put_off(&self, skew_us: i64) {
-        self.skew_us.store(skew_us, Ordering::Relaxed);
-    }
-}
-
-impl Clock for SimClock {
-    fn now(&self) -> Now {
-        let now = self.now.load(Ordering::Relaxed);
-        let wall = (EPOCH_US + now).saturating_add_signed(self.skew_us.load(Ordering::Relaxed));
-        Now { wall: Stamp(wall), monotonic_us: now + 1 }
-    }
-}
 
 /// What a node asks of the topic.
 #[derive(Debug)]

@@ -80,7 +80,7 @@ pub(crate) const fn is_closed(extent: Extent) -> bool {
     matches!(extent, Extent::Closed)
 }
 
-/// What a member must be, and what it is read as.
+/// The check of a member, the type that it is read as, and its schema.
 pub(crate) trait Rule {
     type Value;
 
@@ -259,7 +259,7 @@ impl Rule for Text {
     }
 }
 
-/// A text of so many characters, each of them fit; the pattern says the same.
+/// A text with bounds on its characters, each of them fit; the pattern is the same rule.
 pub(crate) struct Word(
     pub(crate) RangeInclusive<usize>,
     pub(crate) fn(char) -> bool,
@@ -288,7 +288,7 @@ impl Rule for Word {
     }
 }
 
-/// One of some texts, as what it stands for.
+/// One of the texts of a list, read as the value next to it.
 pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
 impl<T: Copy> Rule for Choice<T> {

@@ -10,8 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::body::Body;
 use crate::form::{CURRENCY_FORM, Form, known_currency, refuse};
-use crate::guard::Identity;
-use crate::hub::{Hub, Unavailable};
+use crate::hub::{Hub, Told, Unavailable};
 use crate::metrics::AdminFigures;
 use crate::options::AdminKeys;
 use crate::refusals;
@@ -30,7 +29,7 @@ pub(crate) struct Call<'a> {
     pub(crate) path: &'a [(&'static str, String)],
     pub(crate) query: &'a str,
     pub(crate) body: Bytes,
-    pub(crate) identity: Identity,
+    pub(crate) identity: Told,
 }
 
 impl Call<'_> {
@@ -66,7 +65,7 @@ impl Call<'_> {
         answered.try_recv().map_err(|_| refusals::of_unavailable(Unavailable::Stopped))
     }
 
-    /// Copies something out of a participant; refuses a name that nobody has.
+    /// Copies something out of a participant; refuses an unknown name.
     pub(crate) async fn of_participant<R: Send + 'static>(
         &self,
         name: FspName,

@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{Method, StatusCode};
 
+use crate::hub::Told;
 use crate::options::{AdminOptions, Auth};
 use crate::token::{Fingerprint, Token};
 
@@ -28,15 +29,6 @@ const X_REASON: HeaderName = HeaderName::from_static("x-reason");
 /// Headers that may occur once. [`fspiop::framing`] checks `Host`; hyper refuses two values of
 /// `Content-Length`.
 const SINGLE: [HeaderName; 4] = [AUTHORIZATION, CONTENT_TYPE, X_ACTOR, X_REASON];
-
-/// Who asks for a change, and why as far as the headers say so.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Identity {
-    /// As it is recorded: a name, the fingerprint of the token, the address.
-    pub(crate) actor: String,
-    /// Text of `X-Reason`, empty without one.
-    pub(crate) reason: String,
-}
 
 /// Whether the method only reads.
 pub(crate) fn is_reading(method: &Method) -> bool {
@@ -88,7 +80,7 @@ pub(crate) async fn identify(
     options: &AdminOptions,
     head: &Parts,
     peer: IpAddr,
-) -> Result<Identity, Refusal> {
+) -> Result<Told, Refusal> {
     let who = match &options.auth {
         Auth::None => "unauthenticated".to_owned(),
         Auth::Token(token) => {
@@ -107,7 +99,7 @@ pub(crate) async fn identify(
         None => format!("{who} {peer}"),
     };
     let reason = header_text(&head.headers, &X_REASON, REASON_BYTES_MAX)?.unwrap_or_default();
-    Ok(Identity { actor, reason })
+    Ok(Told { actor, reason })
 }
 
 /// An address cannot be re-pointed as a name can: whoever asks one of programs that were started

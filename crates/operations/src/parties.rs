@@ -16,7 +16,6 @@ use crate::answer::{Answer, Reply};
 use crate::body::{CURRENCY_OR_NULL, Custom, Rule, body};
 use crate::call::Call;
 use crate::form::{Form, refuse};
-use crate::hub::Told;
 use crate::refusals;
 use crate::route::{Parameter, routes};
 use crate::schema::{self, shape};
@@ -151,8 +150,7 @@ async fn register(call: &Call<'_>, body: Registrations) -> Reply {
     if registered > 0 {
         let form = PartyChangeForm::Batch;
         let change = ChangeParties { source: hub, form, parties, trace: [0; 16] };
-        let told =
-            Told { actor: call.identity.actor.clone(), reason: call.identity.reason.clone() };
+        let told = call.identity.clone();
         let outcome =
             call.hub.change_parties(change, told).await.map_err(refusals::of_unavailable)?;
         refusals::of_parties(outcome)?;

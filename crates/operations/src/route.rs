@@ -68,7 +68,7 @@ impl Role {
     }
 }
 
-/// What a request asks for.
+/// Whether a route reads something, has something done, or changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// It reads.
@@ -147,7 +147,7 @@ pub(crate) struct Route {
     /// Its name in the document.
     pub(crate) id: &'static str,
     pub(crate) summary: &'static str,
-    /// What a client must know; CommonMark.
+    /// Rules that a client must know; CommonMark.
     pub(crate) text: &'static str,
     pub(crate) query: &'static [&'static About],
     /// Whether the header `Accept` is demanded.
@@ -160,7 +160,7 @@ pub(crate) struct Route {
     pub(crate) answers: &'static [Shows],
     /// Outcomes of the change that it records.
     pub(crate) records: &'static [AdminOutcome],
-    /// Refusals beside those of [`Self::records`] and those that all routes have.
+    /// Refusals other than those of [`Self::records`] and of every route.
     pub(crate) refusals: &'static [(u16, ErrorCode)],
     pub(crate) handler: Handler,
 }

@@ -34,7 +34,7 @@ pub(crate) trait Schema {
     /// Its name among the schemas of the document; empty where it has none.
     const NAME: &'static str = "";
 
-    /// What it is as the body of an answer.
+    /// Its form as the body of an answer.
     const CONTENT: Content = Content::One((Self::NAME, Self::schema));
 
     /// Its schema.
@@ -127,7 +127,7 @@ pub(crate) fn json_name(member: &str, given: &[&str]) -> String {
     name
 }
 
-/// A member of a [`shape!`]: its name in Rust, what its attributes say, and its schema, given
+/// A member of a [`shape!`]: its name in Rust, its attributes, and its schema, which depends on
 /// whether it may be left out.
 type Member<'m> = (&'m str, &'m [(&'m str, &'m str)], fn(bool) -> Value);
 
@@ -293,7 +293,7 @@ pub(crate) fn currency_or_null() -> Value {
     json!({"type": "string", "nullable": true, "enum": names.collect::<Vec<_>>()})
 }
 
-/// A moment whose form is told in less detail.
+/// A moment, in less detail than the schema `Moment`.
 pub(crate) fn date_time() -> Value {
     json!({"type": "string", "format": "date-time"})
 }

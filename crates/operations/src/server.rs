@@ -28,8 +28,8 @@ use crate::answer::{Answer, Reply};
 use crate::attempts::FailedTokens;
 use crate::call::Call;
 use crate::connections::{Connections, Place};
-use crate::guard::{self, Ends, Identity};
-use crate::hub::Hub;
+use crate::guard::{self, Ends};
+use crate::hub::{Hub, Told};
 use crate::metrics::AdminFigures;
 use crate::options::{AdminOptions, Auth, Limits};
 use crate::probes;
@@ -219,7 +219,7 @@ impl Server {
         let open =
             guard::is_reading(&head.method) && route.is_none_or(|route| route.role.is_none());
         let identity = match open {
-            true => Identity::default(),
+            true => Told::default(),
             false => self.identify(head, peer).await?,
         };
         let found = found.ok_or_else(Refusal::unknown_uri)?;
@@ -251,7 +251,7 @@ impl Server {
     }
 
     /// Who asks; a failure is noted, and answered when it is time to.
-    async fn identify(&self, head: &Parts, peer: IpAddr) -> Result<Identity, Refusal> {
+    async fn identify(&self, head: &Parts, peer: IpAddr) -> Result<Told, Refusal> {
         match guard::identify(&self.options, head, peer).await {
             Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
                 Err(self.failed_tokens.refuse(peer, refusal).await)

@@ -1,6 +1,6 @@
 //! Counts and digests the rows of ended transfers that are evicted ([`crate::cold`]).
 //!
-//! Costs: a digest of at most 165 bytes for a row; no allocation.
+//! Costs: a digest of at most 141 bytes for a row; no allocation.
 
 use crate::field::{FixedBuffer, Row, stored};
 

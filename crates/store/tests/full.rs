@@ -20,7 +20,7 @@ const NAME: &str = "a_disk_that_fills_up_costs_time_and_nothing_else";
 /// Where the small disk is, for the part of the test that runs on it.
 const PLACE: &str = "UPESI_SMALL_DISK";
 const IDENTITY: LogIdentity = LogIdentity([3; 16]);
-const ROWS: u32 = 2_000;
+const ROWS: u32 = 1_700;
 /// More portions than the disk has room for.
 const TOO_MANY: u32 = 400;
 /// Room for the store, in MiB: its journal alone; some write buffers flushed; some compactions.

@@ -48,6 +48,27 @@ fn a_participant_is_recorded_and_an_unknown_sender_is_counted() {
     });
 }
 
+/// A request leaves its stages while somebody watches, and nothing otherwise.
+#[test]
+fn stages_of_a_request_are_traced_while_somebody_watches() {
+    play(async |hub| {
+        let stages = hub.handle.stages();
+        let id = ledger::TransferId::parse("b51ec534-ee48-4575-b6a9-ead2955b8069").expect("an id");
+        let labels = || -> Vec<String> {
+            let all = stages.of(&id).stages.into_iter().map(|stage| stage.label);
+            all.filter_map(|label| Some(label.strip_prefix("prepare: ")?.to_owned())).collect()
+        };
+        assert_eq!(hub.converse(&prepare()).await, ["202"]);
+        assert_eq!(labels(), [""; 0]);
+        stages.watch(true);
+        assert_eq!(hub.converse(&prepare()).await, ["202"]);
+        let found = labels();
+        for label in ["receive", "read the body", "parse and check", "apply", "answer"] {
+            assert!(found.iter().any(|one| one == label), "{label} is not among {found:?}");
+        }
+    });
+}
+
 #[test]
 fn sizes() {
     let (small, large) = (128 * 1024, 5 * 1024 * 1024);

@@ -235,21 +235,6 @@ fn a_notice_that_is_refused_becomes_a_dead_letter_and_can_be_sent_again() {
 }
 
 #[test]
-fn a_server_error_is_tried_again_until_it_is_taken() {
-    let scheme = Scheme::start();
-    scheme.payee.answer(|_| Reply::Status(503));
-    let transfer = Transfer::of("1");
-    scheme.send(&transfer.prepare(), 202);
-    scheme.payee.take(2);
-    scheme.payee.answer(|_| Reply::Accept);
-    scheme.settle();
-    assert_eq!(scheme.admin.metric("upesi_dead_letters"), 0);
-    let last = scheme.payee.take(1).pop().expect("the last attempt");
-    assert_eq!(last.body, transfer.prepare().bytes());
-    scheme.end();
-}
-
-#[test]
 fn a_participant_that_does_not_answer_delays_nobody_else() {
     const WAITING: usize = 300;
     let scheme = Scheme::start();

@@ -335,6 +335,9 @@ mod tests {
             ("[log]\n\nsegment_mib = -1", "line 3: log.segment_mib: invalid value: integer"),
             ("admin.auth = \"no\"", "line 1: admin.auth: unknown variant `no`"),
             ("[hub\n", "line 1: "),
+            ("[transferz]\n", "line 1: unknown field `transferz`"),
+            ("[hub]\nname = \"\"\n", "hub.name must have 2 to 32 bytes"),
+            ("[delivery]\nwindow = 0\n", "delivery.window must be between 1 and 65536"),
         ] {
             fs::write(&path, text).expect("written");
             let error = Config::read(Some(&path)).expect_err("it is wrong").to_string();

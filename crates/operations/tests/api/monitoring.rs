@@ -141,7 +141,7 @@ fn snapshot_file(position: u64, name: &str) -> SnapshotFile {
 }
 
 #[tokio::test]
-async fn every_metric_has_its_name_and_type() {
+async fn every_metric_has_its_source() {
     let server = Server::start().await;
     server.hub.inner().snapshots = Snapshots {
         files: vec![snapshot_file(31, "newest"), snapshot_file(30, "older")],
@@ -151,40 +151,41 @@ async fn every_metric_has_its_name_and_type() {
         failed: 35,
         ..Snapshots::default()
     };
+    server.hub.inner().storage = Storage {
+        fullness: Fullness::Critical,
+        log_bytes: 36,
+        archived_bytes: 37,
+        disk_bytes: 38,
+        free_bytes: 39,
+        hours_until_full: Some(40),
+        failing: Some("the disk is gone".into()),
+        archive: Some(Task::default()),
+        backup: Some(Task { position: 41, failing: Some("so is this".into()), last_done: None }),
+        ..Storage::default()
+    };
     let answer = server.send("GET /metrics", "host: localhost\r\n", "").await;
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let (ours, process) = answer.body.split_once("# HELP process_").unwrap();
-    let ours: Vec<_> = ours.lines().filter(|line| !line.starts_with("# HELP")).collect();
+    let ours: Vec<_> = ours.lines().filter(|line| !line.starts_with('#')).collect();
     expect![[r#"
-        # TYPE upesi_snapshot_position gauge
         upesi_snapshot_position 31
-        # TYPE upesi_snapshot_bytes gauge
         upesi_snapshot_bytes 32
-        # TYPE upesi_snapshot_milliseconds gauge
         upesi_snapshot_milliseconds 33
-        # TYPE upesi_snapshots_taken_total counter
         upesi_snapshots_taken_total 34
-        # TYPE upesi_snapshots_failed_total counter
         upesi_snapshots_failed_total 35
-        # TYPE upesi_admin_connections_evicted_total counter
         upesi_admin_connections_evicted_total 0
-        # TYPE upesi_admin_connections_refused_total counter
         upesi_admin_connections_refused_total 0
-        # TYPE upesi_admin_tokens_refused_total counter
         upesi_admin_tokens_refused_total 0
-        # TYPE upesi_log_stored_bytes gauge
-        upesi_log_stored_bytes 0
-        # TYPE upesi_log_archived_bytes gauge
-        upesi_log_archived_bytes 0
-        # TYPE upesi_disk_bytes gauge
-        upesi_disk_bytes 0
-        # TYPE upesi_disk_free_bytes gauge
-        upesi_disk_free_bytes 0
-        # TYPE upesi_disk_status gauge
-        upesi_disk_status 0
-        # TYPE upesi_storage_failing gauge
-        upesi_storage_failing 0
-        # TYPE upesi_parts_down gauge
+        upesi_log_stored_bytes 36
+        upesi_log_archived_bytes 37
+        upesi_disk_bytes 38
+        upesi_disk_free_bytes 39
+        upesi_disk_status 2
+        upesi_storage_failing 1
+        upesi_disk_hours_until_full 40
+        upesi_archive_failing 0
+        upesi_backup_failing 1
+        upesi_backup_position 41
         upesi_parts_down 0"#]]
     .assert_eq(&ours.join("\n"));
     for name in [

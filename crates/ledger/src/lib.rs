@@ -53,14 +53,7 @@ mod trail;
 mod transfers;
 
 pub use accounts::{Account, AccountKind, Books};
-pub use change::{
-    Activate, AddKey, Change, Configure, CreateHubAccount, CreateLedgerAccountType, CreateOracle,
-    CreateParticipant, CreateSettlementModel, Declaration, DeleteOracle, EndFundsOut,
-    FundsDirection, KEY_BYTES_MAX, LedgerAccountType, MoveFunds, Oracle, OracleUpdate,
-    PostingChange, Redeliver, RemoveKey, SetAccountActive, SetEndpoint,
-    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, SetSettlementModelActive,
-    Settings, SettlementModel, StatePart, TransferChange, UpdateOracle,
-};
+pub use change::*;
 pub use cold::Eviction;
 pub use command::{
     Abort, Administer, ChangeParties, Command, DeliveryResult, ENTRIES_MAX, FinishedDelivery,
@@ -76,10 +69,7 @@ pub use ids::{
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
-pub use outcome::{
-    AdminOutcome, AnswerEnd, AnswerOutcome, ErrorOutcome, ExplainedOutcome, Outcome,
-    PartiesOutcome, PrepareOutcome,
-};
+pub use outcome::*;
 pub use query::{Cause, LookUp, TransferView};
 pub use register::{
     ENDPOINTS_MAX, Holding, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit, ORACLES_MAX,

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque, btree_map};
 
 use ledger::{DeliveryResult, NoticeId, ParticipantIndex, TransferId};
-use ports::Net;
 
 use crate::lane::{Lane, LaneMode, LaneState, LaneWork};
 use crate::notice::{
@@ -90,14 +89,6 @@ impl<M: Clone> Delivery<M> {
         self.join(slot);
         self.refresh(lane);
         enqueued
-    }
-
-    /// Starts every attempt that can be made at `now`. To be called after every other call and at
-    /// [`Delivery::next_deadline`].
-    pub fn send_due(&mut self, now: Moment, net: &mut impl Net<Attempt = Attempt<M>>) {
-        while let Some(attempt) = self.poll(now) {
-            net.send(attempt);
-        }
     }
 
     /// The next attempt to make, or `None` when nothing can be sent at `now`. To be called until

@@ -25,7 +25,7 @@ use delivery::{
 use ledger::{
     Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, Outcome, ParticipantIndex,
 };
-use ports::{Net, Now};
+use ports::Now;
 use record::tried::{Tried, TriedEnd};
 use sequencer::Durability;
 
@@ -39,12 +39,11 @@ const RECORD_BATCH: usize = 64;
 /// Maximum number of deliveries in one record.
 const RECORD_MAX: usize = 4_096;
 
-/// The operations that an [`Outbox`] leaves to its owner. [`Net::send`] starts an attempt; its
-/// result comes back through [`Outbox::attempted`].
+/// The operations that an [`Outbox`] leaves to its owner.
 ///
 /// `M` is the message that a command was made from, `P` is what the owner keeps of a notice until
 /// its delivery has ended.
-pub trait OutboxHost<M, P>: Net<Attempt = Attempt<P>> {
+pub trait OutboxHost<M, P> {
     /// The current time.
     fn now(&self) -> Now;
     /// Hands submissions to the sequencer. Refused ones stay in the vector.
@@ -56,6 +55,10 @@ pub trait OutboxHost<M, P>: Net<Attempt = Attempt<P>> {
     fn answer(&mut self, waiter: u32, reply: Result<Outcome, Refused>);
     /// Wraps a notice that is owed; also returns the size of its message in memory.
     fn parcel(&mut self, notice: Notice, message: Option<Arc<M>>) -> (P, u32);
+    /// Starts an attempt and returns at once. Its one result comes back through
+    /// [`Outbox::attempted`] within the time limit of an attempt. A result without an answer does
+    /// not say whether the participant received the message. Attempts have no order.
+    fn start_attempt(&mut self, attempt: Attempt<P>);
     /// Asks for a call of [`Outbox::flush`] after the work at hand: many deliveries have ended.
     fn flush_soon(&mut self);
     /// Asks for a call of [`Outbox::record_when_idle`] after [`RECORD_PATIENCE`].
@@ -190,7 +193,9 @@ impl<M, P: Clone> Outbox<M, P> {
         if !self.may_send(now) {
             return;
         }
-        self.delivery.send_due(Moment(now.monotonic_us), host);
+        while let Some(attempt) = self.delivery.poll(Moment(now.monotonic_us)) {
+            host.start_attempt(attempt);
+        }
         while let Some(report) = self.delivery.next_lapsed() {
             self.finish(&report, host);
         }
@@ -203,7 +208,7 @@ impl<M, P: Clone> Outbox<M, P> {
         }
     }
 
-    /// An attempt that [`Net::send`] started has ended.
+    /// An attempt that [`OutboxHost::start_attempt`] started has ended.
     pub fn attempted(
         &mut self,
         notice: NoticeId,

@@ -8,7 +8,6 @@ mod clock;
 pub mod contract;
 mod disk;
 mod log;
-mod net;
 mod observed_log;
 mod store;
 mod told;
@@ -17,7 +16,6 @@ mod topic;
 pub use clock::{Clock, Now};
 pub use disk::{Disk, DiskError, DiskFile, byte_of};
 pub use log::{Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, Stop, Visitor};
-pub use net::Net;
 pub use observed_log::{LogObserver, ObservedLog};
 pub use store::{
     Cold, ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion, StoreError, Until,

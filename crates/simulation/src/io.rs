@@ -8,7 +8,7 @@ use delivery::{Attempt, Delivery, Moment, Policy};
 use ledger::{Command, FinishedDelivery, Notice, Outcome};
 use node::outbox::{Outbox, OutboxHost};
 use node::{Attached, Handle, Mailbox, Refused, Submission, Ticket};
-use ports::{Net, Now};
+use ports::Now;
 use sequencer::Durability;
 
 use crate::script::Request;
@@ -105,14 +105,6 @@ impl Io {
     }
 }
 
-impl Net for Host<'_> {
-    type Attempt = Attempt<Parcel>;
-
-    fn send(&mut self, attempt: Attempt<Parcel>) {
-        self.acts.push(Act::Attempt(attempt));
-    }
-}
-
 impl OutboxHost<Request, Parcel> for Host<'_> {
     fn now(&self) -> Now {
         self.now
@@ -135,6 +127,10 @@ impl OutboxHost<Request, Parcel> for Host<'_> {
         let message = message.map(|message| *message);
         let bytes = message.map_or(0, |message| message.payload().len() as u32);
         (Parcel { notice, message }, bytes)
+    }
+
+    fn start_attempt(&mut self, attempt: Attempt<Parcel>) {
+        self.acts.push(Act::Attempt(attempt));
     }
 
     fn flush_soon(&mut self) {

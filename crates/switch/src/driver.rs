@@ -19,7 +19,7 @@ use ledger::{FinishedDelivery, Notice, Outcome};
 use node::outbox::{OutboxHost, RECORD_PATIENCE};
 use node::stages::Moment;
 use node::{Handle, Refused};
-use ports::{Net, Now};
+use ports::Now;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
@@ -84,15 +84,6 @@ pub(crate) fn spawn(driver: &Rc<Driver>, lanes: LaneWatch) {
 /// The I/O thread as the outbox sees it. Each attempt is a task of this thread.
 struct Host<'a>(&'a Rc<Driver>);
 
-impl Net for Host<'_> {
-    type Attempt = Attempt<Rc<Parcel>>;
-
-    fn send(&mut self, attempt: Attempt<Rc<Parcel>>) {
-        self.0.thread().counters.attempts.add(1);
-        spawn_local(make_attempt(Rc::clone(self.0), attempt));
-    }
-}
-
 impl OutboxHost<Message, Rc<Parcel>> for Host<'_> {
     fn now(&self) -> Now {
         self.0.thread().now()
@@ -110,6 +101,11 @@ impl OutboxHost<Message, Rc<Parcel>> for Host<'_> {
         self.0.thread().tracer.notice(&notice, Moment::Owed);
         let bytes = message.as_ref().map_or(0, |message| message.body.len() as u32);
         (Parcel::new(notice, message), bytes)
+    }
+
+    fn start_attempt(&mut self, attempt: Attempt<Rc<Parcel>>) {
+        self.0.thread().counters.attempts.add(1);
+        spawn_local(make_attempt(Rc::clone(self.0), attempt));
     }
 
     fn flush_soon(&mut self) {

@@ -67,7 +67,7 @@ const DRIVERS_ONLY: [&str; 11] = [
 /// Paths that code of the inner rings never names, with how to do without.
 const IMPURE: [(&str, &str); 9] = [
     ("std::fs", "go through the `Disk` port"),
-    ("std::net", "go through the `Net` port; for address types use core::net"),
+    ("std::net", "leave it to a driver; for address types use core::net"),
     ("std::process", "leave it to a driver"),
     ("std::thread", "leave it to a driver"),
     ("std::env", "take it as an argument"),

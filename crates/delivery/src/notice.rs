@@ -21,11 +21,12 @@ impl Purpose {
     /// Why this notice is sent.
     #[must_use]
     pub const fn of(notice: &Notice) -> Self {
-        match (notice.kind, notice.outcome) {
-            (NoticeKind::Prepare, _) => Self::Prepare,
-            (_, Outcome::Expired) => Self::Patient,
-            _ if notice.transfer.is_none() => Self::Patient,
-            _ => Self::Owed,
+        let is_prepare = matches!(notice.kind, NoticeKind::Prepare);
+        let is_patient = matches!(notice.outcome, Outcome::Expired) || notice.transfer.is_none();
+        match (is_prepare, is_patient) {
+            (true, _) => Self::Prepare,
+            (false, true) => Self::Patient,
+            (false, false) => Self::Owed,
         }
     }
 }

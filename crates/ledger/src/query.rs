@@ -64,10 +64,8 @@ impl Ended {
         if self.state() == TransferState::Committed {
             return None;
         }
-        let record = match (self.outcome, self.answer) {
-            (Outcome::Aborted, Some(answer)) => answer.position,
-            _ => self.prepare,
-        };
+        let own_error = self.answer.filter(|_| self.outcome == Outcome::Aborted);
+        let record = own_error.map_or(self.prepare, |answer| answer.position);
         Some(Cause { outcome: self.outcome, record })
     }
 }

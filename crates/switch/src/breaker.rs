@@ -342,10 +342,8 @@ mod tests {
         let breakers = Breakers::default();
         let early: Vec<_> =
             (0..20).map(|_| breakers.admit(SILENT, seconds(1)).expect("closed")).collect();
-        let opened = early.into_iter().filter_map(|passage| match passage.failed(seconds(21)) {
-            Change::Opened => Some(()),
-            _ => None,
-        });
+        let changes = early.into_iter().map(|passage| passage.failed(seconds(21)));
+        let opened = changes.filter(|change| matches!(change, Change::Opened));
         assert_eq!(opened.count(), 1);
         assert!(breakers.admit(SILENT, seconds(22)).expect("after one pause").is_probe());
     }

@@ -363,11 +363,10 @@ impl Counterfactual {
         let Some(copies) = &mut self.copies else { return };
         let reserved = outcome == Outcome::PrepareReserved;
         // What was reserved with its deadline passed came back within its own decision.
-        let besides = |outcome| match outcome {
-            Outcome::PrepareReserved if prepare.expiration_ms <= mark.stamp.millis() => {
-                prepare.amount
-            }
-            _ => Amount::ZERO,
+        let is_past = prepare.expiration_ms <= mark.stamp.millis();
+        let besides = |outcome| {
+            let came_back = outcome == Outcome::PrepareReserved && is_past;
+            if came_back { prepare.amount } else { Amount::ZERO }
         };
         if let Some((payer, participant)) = state.register().find(&prepare.payer) {
             let row = self.rows.entry((payer, prepare.currency)).or_default();
@@ -524,10 +523,12 @@ impl Course {
 
 impl Standing {
     fn of(direction: FundsDirection, outcome: Outcome) -> Self {
-        match (direction, outcome) {
-            (FundsDirection::In, Outcome::Accepted) => Self::Deposited,
-            (FundsDirection::Out, Outcome::Accepted) => Self::Reserved,
-            _ => Self::Refused,
+        if outcome != Outcome::Accepted {
+            return Self::Refused;
+        }
+        match direction {
+            FundsDirection::In => Self::Deposited,
+            FundsDirection::Out => Self::Reserved,
         }
     }
 
@@ -597,7 +598,12 @@ impl Copy {
                 let administer = Administer { change, ..(**administer).clone() };
                 self.decide(stamp, Some(&Command::Administer(Box::new(administer))), new)
             }
-            _ => self.decide(stamp, Some(command), new),
+            Command::Genesis(_)
+            | Command::Tick
+            | Command::Prepare(_)
+            | Command::Fulfil(_)
+            | Command::Abort(_)
+            | Command::ChangeParties(_) => self.decide(stamp, Some(command), new),
         }
     }
 

@@ -12,6 +12,7 @@ mod functions;
 mod rings;
 mod scrub;
 mod tree;
+mod wildcards;
 mod workspace;
 
 use std::path::Path;
@@ -58,6 +59,7 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
         code::check(&tree),
         cycles::check(&tree),
         functions::check(&tree),
+        wildcards::check(&tree),
         dependencies::check(&tree, &workspace),
         documents::check(&tree, |path| root.join(path).exists()),
     ]

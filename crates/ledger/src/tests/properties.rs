@@ -298,7 +298,10 @@ impl Ledger {
             Command::Fulfil(fulfil) => self.take_answer(fulfil.id, outcome)?,
             Command::Abort(abort) => self.take_answer(abort.id, outcome)?,
             Command::FinishDeliveries(ends) => self.deliver(ends),
-            _ => {}
+            Command::Genesis(_)
+            | Command::Tick
+            | Command::ChangeParties(_)
+            | Command::Administer(_) => {}
         }
         self.take_expired(&effects.notices, last)
     }

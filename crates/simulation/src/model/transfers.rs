@@ -80,10 +80,8 @@ impl Transfer {
             Fate::Ended(_) => TransferState::Aborted,
         };
         // A late answer is heard, not taken.
-        let answer = match self.fate {
-            Fate::Ended(Outcome::Expired) => None,
-            _ => self.answer.map(|answer| Position(answer.record)),
-        };
+        let taken = self.answer.filter(|_| self.fate != Fate::Ended(Outcome::Expired));
+        let answer = taken.map(|answer| Position(answer.record));
         let cause = match self.fate {
             Fate::Ended(outcome) if !is_commit(self.fate) => {
                 Some(Cause { outcome, record: Position(self.record_of_cause()) })
@@ -103,10 +101,8 @@ impl Transfer {
 
     /// The record that says in full why it was aborted: the payee's own error, if it was that.
     fn record_of_cause(&self) -> u64 {
-        match (self.fate, self.answer) {
-            (Fate::Ended(Outcome::Aborted), Some(answer)) => answer.record,
-            _ => self.prepared,
-        }
+        let by_payee = self.fate == Fate::Ended(Outcome::Aborted);
+        self.answer.filter(|_| by_payee).map_or(self.prepared, |answer| answer.record)
     }
 
     /// A notice about its end, as told to somebody who asks again: the record that has the
@@ -193,21 +189,17 @@ impl Model {
         };
         self.take(&incoming, outcome);
         // 3.7, and 3.8 for a fulfilment that is wrong.
-        match (outcome, incoming.patch) {
-            (Outcome::Committed, true) => {
-                self.tell_both(&incoming, outcome, NoticeKind::Committed, None);
-                self.tell_payee(&incoming, outcome, NoticeKind::PatchCommitted);
+        if outcome == Outcome::FulfilmentInvalid {
+            self.tell_both(&incoming, outcome, NoticeKind::Error, Some(NoticeKind::Error));
+            if incoming.patch {
+                self.tell_payee(&incoming, outcome, NoticeKind::PatchAborted);
             }
-            (Outcome::FulfilmentInvalid, patch) => {
-                self.tell_both(&incoming, outcome, NoticeKind::Error, Some(NoticeKind::Error));
-                if patch {
-                    self.tell_payee(&incoming, outcome, NoticeKind::PatchAborted);
-                }
-            }
-            _ => {
-                let copy = Some(NoticeKind::FulfilCopy);
-                self.tell_both(&incoming, outcome, NoticeKind::Fulfil, copy);
-            }
+        } else if outcome == Outcome::Committed && incoming.patch {
+            self.tell_both(&incoming, outcome, NoticeKind::Committed, None);
+            self.tell_payee(&incoming, outcome, NoticeKind::PatchCommitted);
+        } else {
+            let copy = Some(NoticeKind::FulfilCopy);
+            self.tell_both(&incoming, outcome, NoticeKind::Fulfil, copy);
         }
         outcome
     }

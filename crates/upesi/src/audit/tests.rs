@@ -63,10 +63,10 @@ impl Bench {
 
 /// The message that a command was made of.
 fn usual(command: &Command) -> Option<Message> {
-    let source = match command {
-        Command::Prepare(_) => "payer",
-        Command::Fulfil(_) => "payee",
-        _ => return None,
+    let source = match command.message()? {
+        TransferMessage::Prepare(_) => "payer",
+        TransferMessage::Fulfil(_) => "payee",
+        TransferMessage::Abort(_) => return None,
     };
     Some(stored(&[("fspiop-source", source)], BODY))
 }

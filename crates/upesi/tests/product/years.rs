@@ -371,7 +371,12 @@ impl Sample {
                             *end = Some(Said::of(&record));
                         }
                     }
-                    _ => {}
+                    ledger::Command::Genesis(_)
+                    | ledger::Command::Tick
+                    | ledger::Command::Abort(_)
+                    | ledger::Command::FinishDeliveries(_)
+                    | ledger::Command::ChangeParties(_)
+                    | ledger::Command::Administer(_) => {}
                 }
             }
             Ok(())

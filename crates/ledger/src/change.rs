@@ -1,5 +1,6 @@
 //! The changes that an operator can make, each declared once: number, name, fields with their
-//! bounds, the parts of the state that it touches, and its outcomes in order of precedence.
+//! bounds, the parts of the state that it touches, and its outcomes in order of precedence. Their
+//! refusals have their numbers here too (`admin_outcomes!`).
 //!
 //! `changes!` derives from a declaration the payload, its variant of [`Change`], the stored form
 //! and the generator for property tests. `posts` and `about` put the change into the subsets
@@ -213,6 +214,72 @@ const fn names(parts: &[StatePart], part: StatePart) -> bool {
     }
     false
 }
+
+/// Hands the refusals of changes, each with its number, to a macro: the kernel's `Outcome` and
+/// `AdminOutcome` are made of them. A number is never used again for another outcome.
+macro_rules! admin_outcomes {
+    ($with:ident { $($given:tt)* }) => {
+        $with! { { $($given)* } {
+            /// Admin: the named participant does not exist.
+            ParticipantNotFound = 80,
+            /// Admin: the participant already has accounts in the currency.
+            ParticipantCurrencyExists = 81,
+            /// Admin: the hub has no accounts in the currency yet.
+            HubAccountsMissing = 82,
+            /// Admin: no settlement model serves the currency.
+            SettlementModelMissing = 83,
+            /// Admin: only the hub can have this account.
+            AccountKindNotForHub = 84,
+            /// Admin: the account exists.
+            AccountExists = 85,
+            /// Admin: the participant has no such account.
+            AccountNotFound = 86,
+            /// Admin: the account is of another type than the action needs.
+            AccountKindWrong = 87,
+            /// Admin: the account is switched off.
+            AccountInactive = 88,
+            /// Admin: cap and position were set before.
+            LimitsExist = 89,
+            /// Admin: no cap was set yet.
+            LimitsMissing = 90,
+            /// Admin: the amount's currency is not the account's.
+            CurrencyMismatch = 91,
+            /// Admin: the settlement model exists.
+            SettlementModelExists = 92,
+            /// Admin: no such settlement model.
+            SettlementModelNotFound = 93,
+            /// Admin: no such outflow, or it has ended.
+            FundsOutNotReserved = 95,
+            /// Admin: the outflow exceeds what the participant can spare; recorded as aborted.
+            FundsInsufficient = 96,
+            /// Admin: no such dead letter.
+            DeadLetterNotFound = 97,
+            /// Admin: the rules version is unknown to this binary, or older than the active one.
+            RulesVersionRefused = 98,
+            /// Admin: a limit on counts is reached.
+            RegisterFull = 99,
+            /// Admin: identical to a movement of funds, or an end of one, on record; nothing
+            /// moved.
+            FundsRepeated = 110,
+            /// Admin: a transfer with that id and other content exists.
+            FundsModified = 111,
+            /// Admin: an oracle of that type and currency exists.
+            OracleExists = 112,
+            /// Admin: no such oracle.
+            OracleNotFound = 113,
+            /// Admin: an account type of that name exists.
+            LedgerAccountTypeExists = 114,
+            /// Admin: funds of a participant that is switched off; decided before its account is
+            /// looked at.
+            ParticipantInactive = 115,
+            /// Admin: the participant has as many public keys as it may have.
+            KeysFull = 120,
+            /// Admin: the participant has no such public key.
+            KeyNotFound = 121,
+        } }
+    };
+}
+pub(crate) use admin_outcomes;
 
 changes! {
     /// What an operator can change.

@@ -1,13 +1,30 @@
-//! Every result a command can have, in one enum.
+//! Every result a command can have, in one enum. The refusals of changes are declared in `change`,
+//! next to the changes.
 
+// cycle: a macro with the refusals of changes, which are declared in the file of the changes
+use crate::change::admin_outcomes;
 use crate::field::numbered;
 
-numbered! {
+/// Declares [`Outcome`]: its own variants, then those of the changes.
+macro_rules! outcomes {
+    (
+        { $(#[$attribute:meta])* pub enum $name:ident: $integer:ident { $($own:tt)* } }
+        { $($of_changes:tt)* }
+    ) => {
+        numbered! {
+            $(#[$attribute])*
+            pub enum $name: $integer { $($own)* $($of_changes)* }
+        }
+    };
+}
+
+admin_outcomes! { outcomes {
     /// What the kernel decided about a command.
     ///
-    /// Numbers are stored in outcome digests and final transfers: they are never reused. Within
-    /// each family the order of the variants is the order of precedence: when several apply, the
-    /// first one listed is the outcome (hub-semantics 3.3 to 3.6, with the rulings).
+    /// Numbers are stored in outcome digests and final transfers: they are never reused. The
+    /// variants of a prepare are in order of precedence: when several apply, the first one listed
+    /// is the outcome (hub-semantics 3.3 to 3.6, with the rulings). Those of a change have the
+    /// order of its declaration.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Outcome: u16 {
         /// Applied; nothing more to say.
@@ -92,68 +109,12 @@ numbered! {
         /// A reserved transfer met its deadline.
         Expired = 70,
 
-        /// Admin: the named participant does not exist.
-        ParticipantNotFound = 80,
-        /// Admin: the participant already has accounts in the currency.
-        ParticipantCurrencyExists = 81,
-        /// Admin: the hub has no accounts in the currency yet.
-        HubAccountsMissing = 82,
-        /// Admin: no settlement model serves the currency.
-        SettlementModelMissing = 83,
-        /// Admin: only the hub can have this account.
-        AccountKindNotForHub = 84,
-        /// Admin: the account exists.
-        AccountExists = 85,
-        /// Admin: the participant has no such account.
-        AccountNotFound = 86,
-        /// Admin: the account is of another type than the action needs.
-        AccountKindWrong = 87,
-        /// Admin: the account is switched off.
-        AccountInactive = 88,
-        /// Admin: cap and position were set before.
-        LimitsExist = 89,
-        /// Admin: no cap was set yet.
-        LimitsMissing = 90,
-        /// Admin: the amount's currency is not the account's.
-        CurrencyMismatch = 91,
-        /// Admin: the settlement model exists.
-        SettlementModelExists = 92,
-        /// Admin: no such settlement model.
-        SettlementModelNotFound = 93,
-        /// Admin: no such outflow, or it has ended.
-        FundsOutNotReserved = 95,
-        /// Admin: the outflow exceeds what the participant can spare; recorded as aborted.
-        FundsInsufficient = 96,
-        /// Admin: no such dead letter.
-        DeadLetterNotFound = 97,
-        /// Admin: the rules version is unknown to this binary, or older than the active one.
-        RulesVersionRefused = 98,
-        /// Admin: a limit on counts is reached.
-        RegisterFull = 99,
         /// Registration by an FSP that is not a participant.
         RegistrarNotFound = 100,
         /// Admin: a reserved outflow was given back; how it ended, never an answer.
         FundsOutAborted = 101,
-        /// Admin: identical to a movement of funds, or an end of one, on record; nothing moved.
-        FundsRepeated = 110,
-        /// Admin: a transfer with that id and other content exists.
-        FundsModified = 111,
-        /// Admin: an oracle of that type and currency exists.
-        OracleExists = 112,
-        /// Admin: no such oracle.
-        OracleNotFound = 113,
-        /// Admin: an account type of that name exists.
-        LedgerAccountTypeExists = 114,
-        /// Admin: funds of a participant that is switched off; decided before its account is looked
-        /// at.
-        ParticipantInactive = 115,
-
-        /// Admin: the participant has as many public keys as it may have.
-        KeysFull = 120,
-        /// Admin: the participant has no such public key.
-        KeyNotFound = 121,
     }
-}
+} }
 
 /// Declares families of outcomes: enums of some of the [`Outcome`]s, with the same numbers.
 macro_rules! families {
@@ -256,18 +217,19 @@ families! {
 
     /// Outcomes of a change of the party directory.
     pub enum PartiesOutcome { Accepted, RegistrarNotFound }
-
-    /// Outcomes of changes by operators.
-    pub enum AdminOutcome {
-        Accepted, ParticipantNotFound, ParticipantCurrencyExists, HubAccountsMissing,
-        SettlementModelMissing, AccountKindNotForHub, AccountExists, AccountNotFound,
-        AccountKindWrong, AccountInactive, LimitsExist, LimitsMissing, CurrencyMismatch,
-        SettlementModelExists, SettlementModelNotFound, FundsOutNotReserved, FundsInsufficient,
-        DeadLetterNotFound, RulesVersionRefused, RegisterFull, FundsRepeated, FundsModified,
-        OracleExists, OracleNotFound, LedgerAccountTypeExists, ParticipantInactive, KeysFull,
-        KeyNotFound,
-    }
 }
+
+/// Declares [`AdminOutcome`].
+macro_rules! family_of_changes {
+    ({} { $( $(#[$doc:meta])* $outcome:ident = $number:literal, )* }) => {
+        families! {
+            /// Outcomes of changes by operators.
+            pub enum AdminOutcome { Accepted, $($outcome),* }
+        }
+    };
+}
+
+admin_outcomes! { family_of_changes {} }
 
 impl AnswerEnd {
     /// Whether the transfer is committed; it is aborted otherwise.

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::scenario::last_outcome;
-use crate::Outcome;
+use crate::{Outcome, PrepareOutcome};
 
 /// A way to break one rule: what happens before, and what the prepare itself has wrong.
 struct Violation {
@@ -96,8 +96,11 @@ fn every_pair_of_neighbours_is_combined_or_exclusive() {
 }
 
 #[test]
-fn violations_stand_in_the_order_of_the_outcomes() {
-    assert!(VIOLATIONS.is_sorted_by(|a, b| a.outcome < b.outcome));
+fn violations_have_the_declared_order_of_the_outcomes() {
+    let mut declared = PrepareOutcome::ALL.iter().map(|outcome| outcome.outcome());
+    for violation in &VIOLATIONS {
+        assert!(declared.any(|it| it == violation.outcome), "{:?}", violation.outcome);
+    }
 }
 
 const fn violation(

@@ -72,6 +72,8 @@ pub const KEY_BYTES_MAX: usize = 2_048;
 pub struct Declaration {
     /// Its name.
     pub name: &'static str,
+    /// The number under which it is stored.
+    pub number: u8,
     /// The parts of the state that it may touch.
     pub touches: &'static [StatePart],
     /// Its outcomes: when several apply, the first one listed is the outcome.
@@ -109,21 +111,13 @@ macro_rules! changes {
 
         impl $name {
             /// What is declared of each change, in order of declaration.
-            pub const DECLARATIONS: &'static [Declaration] = &[ $( Declaration {
-                name: stringify!($change),
-                touches: &[$(StatePart::$part),*],
-                outcomes: $change::OUTCOMES,
-            }, )* ];
+            pub const DECLARATIONS: &'static [Declaration] = &[$($change::DECLARATION),*];
 
             /// What is declared of this change.
             #[must_use]
             pub const fn declaration(&self) -> &'static Declaration {
                 match self {
-                    $( Self::$change(_) => &Declaration {
-                        name: stringify!($change),
-                        touches: &[$(StatePart::$part),*],
-                        outcomes: $change::OUTCOMES,
-                    }, )*
+                    $( Self::$change(_) => &$change::DECLARATION, )*
                 }
             }
 
@@ -150,8 +144,13 @@ macro_rules! changes {
         }
 
         $( impl $change {
-            /// Its outcomes: when several apply, the first one listed is the outcome.
-            pub const OUTCOMES: &[AdminOutcome] = &[$(AdminOutcome::$outcome),*];
+            /// What is declared of it besides its fields.
+            pub const DECLARATION: Declaration = Declaration {
+                name: stringify!($change),
+                number: $number,
+                touches: &[$(StatePart::$part),*],
+                outcomes: &[$(AdminOutcome::$outcome),*],
+            };
         } )*
 
         /// The changes that move money: the auditor of `verify` posts each of them by itself.

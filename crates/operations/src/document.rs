@@ -269,7 +269,12 @@ fn refusals(resource: &Resource, route: &Route) -> BTreeMap<u16, Vec<ErrorCode>>
         all.push((400, ErrorCode::MISSING_ELEMENT));
         all.extend(body.is_closed.then_some((400, ErrorCode::TOO_MANY_ELEMENTS)));
     }
-    let mut ends: Vec<_> = route.records.iter().filter_map(|it| of_outcome(*it)).collect();
+    let mut ends: Vec<_> = route
+        .records
+        .into_iter()
+        .flat_map(|it| it.outcomes)
+        .filter_map(|it| of_outcome(*it))
+        .collect();
     if route.kind == Kind::Change {
         ends.push(repeated());
     }

@@ -10,7 +10,7 @@
 
 use fspiop::{ErrorCode, Refusal};
 use http::Method;
-use ledger::AdminOutcome;
+use ledger::Declaration;
 use serde_json::Value;
 
 use crate::answer::Reply;
@@ -48,6 +48,44 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("hub", rules::RESOURCES),
     ("hub", document::RESOURCES),
 ];
+
+/// Changes that no route records, each with the reason.
+const RECORDED_ELSEWHERE: &[(&Declaration, &str)] =
+    &[(&ledger::Configure::DECLARATION, "a start with other settings than those in force")];
+
+/// Demands a route of every change.
+macro_rules! recorded_each {
+    ($($change:ident),*) => {
+        $( const _: () = assert!(
+            is_recorded(&ledger::$change::DECLARATION),
+            concat!(stringify!($change), ": no route has `records: ", stringify!($change), "`"),
+        ); )*
+    };
+}
+ledger::for_each_change!(recorded_each);
+
+/// Whether a route records the change, or it is recorded elsewhere.
+const fn is_recorded(change: &Declaration) -> bool {
+    let mut elsewhere = 0;
+    while elsewhere < RECORDED_ELSEWHERE.len() {
+        if RECORDED_ELSEWHERE[elsewhere].0.number == change.number {
+            return true;
+        }
+        elsewhere += 1;
+    }
+    let mut module = 0;
+    while module < ALL.len() {
+        let mut resource = 0;
+        while resource < ALL[module].1.len() {
+            if ALL[module].1[resource].records(change) {
+                return true;
+            }
+            resource += 1;
+        }
+        module += 1;
+    }
+    false
+}
 
 /// Who may use a route. Roles are declared and not checked yet: any bearer of the token has all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,8 +196,8 @@ pub(crate) struct Route {
     /// A parameter of the path, with the example that it has for this method.
     pub(crate) path_example: Option<(&'static str, &'static str)>,
     pub(crate) answers: &'static [Shows],
-    /// Outcomes of the change that it records.
-    pub(crate) records: &'static [AdminOutcome],
+    /// The change that it records.
+    pub(crate) records: Option<&'static Declaration>,
     /// Refusals other than those of [`Self::records`] and of every route.
     pub(crate) refusals: &'static [(u16, ErrorCode)],
     pub(crate) handler: Handler,
@@ -181,7 +219,7 @@ impl Route {
             example: || Value::Null,
             path_example: None,
             answers: &[],
-            records: &[],
+            records: None,
             refusals: &[],
             handler,
         }
@@ -276,7 +314,7 @@ macro_rules! field {
         }),*]
     };
     (records $change:ident) => {
-        ledger::$change::OUTCOMES
+        Some(&ledger::$change::DECLARATION)
     };
     (refusals [$($status:literal $code:ident),*]) => {
         &[$(($status, fspiop::ErrorCode::$code)),*]
@@ -311,6 +349,20 @@ impl Resource {
     ) -> Self {
         assert!(describes(path, parameters), "the parameters are not those of the path");
         Self { path, parameters, routes }
+    }
+
+    /// Whether one of its routes records the change.
+    const fn records(&self, change: &Declaration) -> bool {
+        let mut route = 0;
+        while route < self.routes.len() {
+            if let Some(recorded) = self.routes[route].records
+                && recorded.number == change.number
+            {
+                return true;
+            }
+            route += 1;
+        }
+        false
     }
 
     /// The resource of a path; of two, the one with fewer parameters. `None` when there is none.

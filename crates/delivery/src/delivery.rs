@@ -457,14 +457,17 @@ impl<M: Clone> Delivery<M> {
         self.lapsed.push_back(report);
     }
 
+    /// Takes the entry that goes next out of its list. Before the time of the next probe that is
+    /// a new one, and no turn is used up.
     fn next_hurried(&mut self, at: LaneAt) -> Slot {
         let lane = &mut self.lanes[at.0 as usize];
-        let slot = if lane.takes_turns() && lane.resumed_next {
+        let in_turn = lane.probe_is_due(self.now);
+        let slot = if in_turn && lane.takes_turns() && lane.resumed_next {
             lane.resumed.pop(&mut self.entries).or_else(|| lane.fresh.pop(&mut self.entries))
         } else {
             lane.fresh.pop(&mut self.entries).or_else(|| lane.resumed.pop(&mut self.entries))
         };
-        lane.resumed_next = !lane.resumed_next;
+        lane.resumed_next ^= in_turn;
         slot.expect("a lane that may send has an entry to send")
     }
 

@@ -195,13 +195,16 @@ impl Lane {
     /// What failed before keeps a lane shut for itself alone: the first new entry since the last
     /// success need not wait for the next probe's time.
     fn is_due(&self, now: Moment) -> bool {
-        let due = match self.state.mode {
+        let new = !self.new_failed && !self.fresh.is_empty();
+        self.state.paused_until <= now && (self.probe_is_due(now) || new)
+    }
+
+    /// Whether the lane is open, or the time of its next probe has come.
+    pub(crate) fn probe_is_due(&self, now: Moment) -> bool {
+        match self.state.mode {
             LaneMode::Open => true,
-            LaneMode::Probing { next } => {
-                next <= now || (!self.new_failed && !self.fresh.is_empty())
-            }
-        };
-        self.state.paused_until <= now && due
+            LaneMode::Probing { next } => next <= now,
+        }
     }
 
     /// Counts a failure of a notice; whether that is one too many for an open lane.

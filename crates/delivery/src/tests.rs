@@ -637,6 +637,30 @@ fn the_first_new_entry_after_a_success_need_not_wait() {
     assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
 }
 
+/// Only a new notice goes before the next probe's time: one that failed before waits for that time
+/// even if it is its turn, so that the participant is not probed faster than the policy says.
+#[test]
+fn a_notice_that_failed_does_not_take_the_place_of_a_new_one() {
+    let policy = Policy { probe_after: 1, ..Policy::default() };
+    let mut delivery = filled(policy, [answer(1, BANK), answer(2, BANK), answer(3, BANK)]);
+    assert_eq!(drain(&mut delivery, Moment(0)), [1, 2, 3]);
+    let failed = AttemptResult::Status(500);
+    delivery.finished(NoticeId(1), failed, Moment(0));
+    delivery.finished(NoticeId(2), failed, Moment(0));
+    delivery.finished(NoticeId(3), AttemptResult::Status(200), Moment(0));
+    let now = Moment(1_000_000);
+    assert_eq!(delivery.poll(now).map(|attempt| attempt.notice.0), Some(1));
+    delivery.finished(NoticeId(1), failed, now);
+    let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("it probes") };
+    assert_eq!(drain(&mut delivery, now), [0; 0], "the second one waits for the next probe");
+    delivery.enqueue(answer(4, BANK));
+    assert_eq!(drain(&mut delivery, now), [4]);
+    delivery.finished(NoticeId(4), failed, now);
+    assert_eq!(drain(&mut delivery, Moment(next.0 - 1)), [0; 0]);
+    let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("it probes") };
+    assert_eq!(drain(&mut delivery, next), [2], "it has kept its turn");
+}
+
 /// `Retry-After`: the whole lane is quiet for as long as was asked, up to the longest pause.
 #[test]
 fn a_pause_that_was_asked_for_is_kept() {

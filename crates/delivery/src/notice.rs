@@ -141,7 +141,8 @@ pub(crate) enum Consequence {
 pub enum Verdict {
     /// The delivery has ended, well or not. To be recorded.
     Ended(Report),
-    /// Another attempt follows, not before this moment.
+    /// Another attempt follows, not before this moment, unless the lane opens: then a notice whose
+    /// probe was not answered goes at once.
     RetryAt(Moment),
     /// It waits until the recipient registers an address.
     Parked,

@@ -661,6 +661,27 @@ fn a_notice_that_failed_does_not_take_the_place_of_a_new_one() {
     assert_eq!(drain(&mut delivery, next), [2], "it has kept its turn");
 }
 
+/// Only its lane holds back a notice whose probe was not answered: it goes when the lane opens, and
+/// does not wait for the next probe's time.
+#[test]
+fn an_unanswered_probe_is_repeated_when_its_lane_opens() {
+    let policy = Policy { probe_after: 1, ..Policy::default() };
+    let mut delivery = filled(policy, [answer(1, BANK), answer(2, BANK)]);
+    assert_eq!(drain(&mut delivery, Moment(0)), [1, 2]);
+    delivery.finished(NoticeId(1), AttemptResult::TimedOut, Moment(0));
+    delivery.finished(NoticeId(2), AttemptResult::Status(200), Moment(0));
+    let mut now = Moment(1_000_000);
+    assert_eq!(drain(&mut delivery, now), [1]);
+    now = again(delivery.finished(NoticeId(1), AttemptResult::TimedOut, now));
+    assert_eq!(drain(&mut delivery, now), [1]);
+    let next = again(delivery.finished(NoticeId(1), AttemptResult::TimedOut, now));
+    assert_eq!(lane(&delivery, BANK).mode, LaneMode::Probing { next });
+    delivery.enqueue(answer(3, BANK));
+    assert_eq!(drain(&mut delivery, now), [3], "the one that timed out waits");
+    delivery.finished(NoticeId(3), AttemptResult::Status(200), now);
+    assert_eq!(drain(&mut delivery, now), [1]);
+}
+
 /// `Retry-After`: the whole lane is quiet for as long as was asked, up to the longest pause.
 #[test]
 fn a_pause_that_was_asked_for_is_kept() {

@@ -96,6 +96,8 @@ struct Item {
     last: Option<AttemptResult>,
     /// When its last attempt began.
     began: Moment,
+    /// Its last attempt was the one of a lane that probes.
+    probe: bool,
     /// It had a pause.
     paused: bool,
     /// Every attempt that has ended.
@@ -266,6 +268,7 @@ impl Pair {
             has_slot: false,
             last: None,
             began,
+            probe: false,
             tried: Vec::new(),
             paused: false,
         });
@@ -291,6 +294,7 @@ impl Pair {
         let item = &mut self.items[at];
         item.attempts += 1;
         item.began = self.now;
+        item.probe = self.lanes[item.entry.recipient.at()].probing;
         item.state = State::InFlight;
         assert_eq!(attempt.recipient, item.entry.recipient);
         assert_eq!(attempt.transfer, item.entry.transfer);
@@ -361,6 +365,7 @@ impl Pair {
         let verdict = self.real.finished(NoticeId(at as u64), result, self.now);
         self.check_tried(at, result);
         let now = self.now;
+        let mode = self.state(lane).map(|state| state.mode);
         let item = &mut self.items[at];
         let late = item.entry.until <= now.after_micros(PAUSE_MAX);
         match (result, verdict) {
@@ -387,6 +392,12 @@ impl Pair {
                 assert!(!is_sent || not_before < item.entry.until, "{item:?}");
                 let pause = not_before.0 - now.0;
                 assert!((50_000..=PAUSE_MAX).contains(&pause), "a pause of {pause}");
+                // Only the lane holds back a probe that was not answered.
+                let by_lane = item.probe && is_sent && result.status().is_none();
+                if by_lane {
+                    assert_eq!(mode, Some(LaneMode::Probing { next: not_before }), "{item:?}");
+                }
+                let not_before = if by_lane { now } else { not_before };
                 (item.state, item.paused) = (State::Waiting { not_before }, true);
             }
             (_, other) => panic!("{other:?} after {result:?} of {item:?}"),
@@ -451,6 +462,7 @@ impl Pair {
         for item in self.items.iter_mut().filter(|item| item.entry.recipient.0 == lane) {
             let same = under_way.iter().find(|(transfer, _)| *transfer == item.entry.transfer);
             item.behind = same.map(|(_, notice)| *notice).filter(|one| *one != item.entry.notice);
+            item.probe = false;
             match &mut item.state {
                 State::Waiting { not_before } => *not_before = now.min(*not_before),
                 state @ State::Parked => *state = State::Waiting { not_before: now },

@@ -41,6 +41,7 @@
 //! `faults`), and the time to come to rest has a bound (see `world`).
 #![warn(missing_docs)]
 
+mod aim;
 mod archive;
 mod clerk;
 mod clock;

@@ -23,14 +23,15 @@ mod transfers;
 use std::collections::{BTreeMap, HashMap};
 
 use ledger::{
-    Activate, Amount, Change, ChangeParties, Command, Configure, Counters, Currency,
-    DeliveryResult, Effects, EndFundsOut, FinishedDelivery, FspName, MoveFunds, NoticeId,
-    NoticeKind, Outcome, Redeliver, Settings, Stamp, State, TransferId,
+    Activate, AdminOutcome, Amount, Change, ChangeParties, Command, Configure, Counters, Currency,
+    DeliveryResult, Effects, FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome, Redeliver,
+    Settings, Stamp, State, TransferId,
 };
 
 use ports::Log;
 use sequencer::Sequencer;
 
+use crate::aim::{By, Reach, Reached};
 use crate::random::Mixing;
 use catalogue::Catalogue;
 use funds::Movement;
@@ -227,6 +228,10 @@ fn is_commit(fate: Fate) -> bool {
     fate == Fate::Ended(Outcome::Committed)
 }
 
+/// Why runs do not reach an outcome that they could reach.
+const UNAIMED: &str =
+    "the kernel's scenarios reach it; another aim would change the runs of all seeds";
+
 /// Predicts the outcome of a change by rules of its own, and makes the change.
 trait Predict {
     fn predict(&self, model: &mut Model) -> Outcome;
@@ -253,6 +258,10 @@ impl Predict for Configure {
     }
 }
 
+impl Reach for Configure {
+    const REACHED: Reached = &[(AdminOutcome::Accepted, By::Chance)];
+}
+
 /// Rules only go forward, and only to those there are.
 impl Predict for Activate {
     fn predict(&self, model: &mut Model) -> Outcome {
@@ -264,16 +273,17 @@ impl Predict for Activate {
     }
 }
 
-impl Predict for MoveFunds {
-    fn predict(&self, model: &mut Model) -> Outcome {
-        model.move_funds(self)
-    }
-}
-
-impl Predict for EndFundsOut {
-    fn predict(&self, model: &mut Model) -> Outcome {
-        model.end_funds_out(self)
-    }
+impl Reach for Activate {
+    const REACHED: Reached = &[
+        (
+            AdminOutcome::RulesVersionRefused,
+            By::Aim(|it| {
+                let rules_version = it.examiner.random.pick(&[0, 2, u32::MAX]);
+                vec![Activate { rules_version }.into()]
+            }),
+        ),
+        (AdminOutcome::Accepted, By::Chance),
+    ];
 }
 
 impl Predict for Redeliver {
@@ -283,4 +293,14 @@ impl Predict for Redeliver {
             false => Outcome::DeadLetterNotFound,
         }
     }
+}
+
+impl Reach for Redeliver {
+    const REACHED: Reached = &[
+        (
+            AdminOutcome::DeadLetterNotFound,
+            By::Aim(|_| vec![Redeliver { notice: NoticeId(u64::MAX) }.into()]),
+        ),
+        (AdminOutcome::Accepted, By::Chance),
+    ];
 }

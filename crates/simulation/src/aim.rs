@@ -1,0 +1,130 @@
+//! How runs reach the outcomes of changes.
+//!
+//! For each outcome of a change, the file that predicts the change declares how it is reached
+//! ([`Reach`]). An outcome that is left out does not compile. The [`examiner`](crate::examiner)
+//! asks for the aims.
+
+use ledger::{AccountId, AdminOutcome, Change, Currency, FspName, State};
+
+use crate::examiner::Examiner;
+use crate::script::{Cast, GHOST};
+
+/// How runs reach an outcome of a change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By {
+    /// The examiner asks for these changes.
+    Aim(Aim),
+    /// The examiner's aim at this outcome that another change has, which picks one of several
+    /// changes.
+    SharedAim,
+    /// Operator, treasurer, clerk or an aim at another outcome, without aiming at this one.
+    Chance,
+    /// Runs do not reach it, for this reason.
+    Nothing(&'static str),
+}
+
+/// The changes to ask for, as far as the hub's state lets them have the outcome.
+pub(crate) type Aim = fn(&mut Situation<'_>) -> Vec<Change>;
+
+/// How runs reach each outcome of a change.
+pub(crate) type Reached = &'static [(AdminOutcome, By)];
+
+/// Declares how runs reach the outcomes of a change.
+pub(crate) trait Reach {
+    /// For each declared outcome, in the declared order.
+    const REACHED: Reached;
+}
+
+/// The situation in which the examiner asks.
+pub(crate) struct Situation<'a> {
+    pub(crate) examiner: &'a mut Examiner,
+    pub(crate) cast: &'a Cast,
+    /// The state of the hub, while it is up.
+    pub(crate) state: Option<&'a State>,
+    /// A participant, drawn.
+    pub(crate) name: FspName,
+}
+
+impl Situation<'_> {
+    /// A currency that every participant has.
+    pub(crate) fn currency(&self) -> Currency {
+        self.cast.currency(0)
+    }
+
+    /// A currency that no participant has.
+    pub(crate) fn unused_currency(&self) -> Currency {
+        Currency::parse("XTS").expect("three letters")
+    }
+
+    /// A name that no participant has.
+    pub(crate) fn ghost(&self) -> FspName {
+        self.cast.name(GHOST)
+    }
+
+    /// POSITION and SETTLEMENT of a participant, in [`Self::currency`].
+    pub(crate) fn holding(&self, name: &FspName) -> Option<(AccountId, AccountId)> {
+        let (_, participant) = self.state?.register().find(name)?;
+        participant.holding(self.currency()).map(|held| (held.position, held.settlement))
+    }
+}
+
+/// Demands of every change how its outcomes are reached.
+macro_rules! reach_each {
+    ($($change:ident),*) => {
+        /// How the outcomes of all changes are reached.
+        const ALL: &[Reached] = &[$(<ledger::$change as Reach>::REACHED),*];
+
+        $( const _: () = assert!(
+            names(<ledger::$change as Reach>::REACHED, ledger::$change::DECLARATION.outcomes),
+            concat!(
+                stringify!($change),
+                ": `REACHED` must name each of its declared outcomes, in their order",
+            ),
+        ); )*
+    };
+}
+ledger::for_each_change!(reach_each);
+
+/// Whether these are the declared outcomes, in their order; panics when one shares an aim that no
+/// change has.
+const fn names(reached: Reached, declared: &[AdminOutcome]) -> bool {
+    let mut at = 0;
+    while at < reached.len() && at < declared.len() {
+        let (outcome, by) = reached[at];
+        match by {
+            By::Aim(_) | By::Chance => (),
+            By::SharedAim => assert!(is_aimed_at(outcome), "no change has the aim to be shared"),
+            By::Nothing(reason) => assert!(!reason.is_empty(), "the reason is missing"),
+        }
+        if outcome as u16 != declared[at] as u16 {
+            return false;
+        }
+        at += 1;
+    }
+    reached.len() == declared.len()
+}
+
+/// Whether a change has an aim at the outcome.
+const fn is_aimed_at(outcome: AdminOutcome) -> bool {
+    let mut change = 0;
+    while change < ALL.len() {
+        let mut at = 0;
+        while at < ALL[change].len() {
+            let (reached, by) = ALL[change][at];
+            if reached as u16 == outcome as u16 && matches!(by, By::Aim(_)) {
+                return true;
+            }
+            at += 1;
+        }
+        change += 1;
+    }
+    false
+}
+
+/// The aims of all changes, each with its outcome, in order of declaration.
+pub(crate) fn all() -> impl Iterator<Item = (AdminOutcome, Aim)> {
+    ALL.iter().copied().flatten().filter_map(|(outcome, by)| match by {
+        By::Aim(aim) => Some((*outcome, *aim)),
+        By::SharedAim | By::Chance | By::Nothing(_) => None,
+    })
+}

@@ -1,4 +1,4 @@
-//! The admin API as an OpenAPI document, made from the declared routes ([`crate::route`]), and
+//! The admin API as an OpenAPI document, made from the declared routes (`route`), and
 //! served: `GET /openapi/{fspiop,admin}.json` and the page `GET /documents`.
 //!
 //! `tests/api/document.rs` plays every described rule against the real handlers. Codes of changes

@@ -2,7 +2,7 @@
 //! 8.4) and the dead letters, over HTTP/1.1.
 //!
 //! One request goes through five phases: the guard checks `Host`, `Origin` and, for a change,
-//! the bearer token; the router finds the declared route ([`route`]); the body is read within its
+//! the bearer token; the router finds the declared route (`route`); the body is read within its
 //! bounds and checked member by member; the hub is asked, or told to change something and asked
 //! what came of it; the answer is rendered. A change is a record of the log that says who, when
 //! and why; nothing else is logged here but requests without a good token, at a bounded rate.

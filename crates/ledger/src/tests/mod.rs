@@ -14,3 +14,4 @@ mod scenario;
 mod scenarios;
 mod snapshot;
 mod telling;
+mod touches;

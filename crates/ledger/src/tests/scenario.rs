@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 
 use sha2::{Digest as _, Sha256};
 
+use super::touches::Digests;
 use crate::*;
 
 /// The moment at which every scenario begins, in milliseconds since the epoch.
@@ -202,7 +203,13 @@ impl Player {
         let stamp = Stamp::from_millis(self.now_ms);
         let header = Batch { first, stamp, node, epoch, sequence };
         let mut effects = Effects::default();
+        let is_due = self.state.next_deadline().is_some_and(|due| due <= stamp);
+        let before = Digests::of(&self.state);
         self.state.apply(&header, batch.iter().map(|pending| &pending.command), &mut effects);
+        if let ([Pending { command: Command::Administer(only), .. }], false) = (&batch[..], is_due)
+        {
+            before.check(&Digests::of(&self.state), &only.change);
+        }
         self.origin.sequence += batch.len() as u64;
         assert_eq!(effects.outcomes.len(), batch.len(), "one outcome per command");
         self.last = effects.outcomes.last().copied();

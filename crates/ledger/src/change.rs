@@ -15,7 +15,7 @@ use crate::accounts::AccountKind;
 use crate::field::{Bytes, LONG, Limited, Maybe, Moved, SHORT, Text, choices, numbered, stored};
 use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, TransferId};
 use crate::money::{Amount, Currency};
-use crate::outcome::AdminOutcome;
+use crate::outcome::{AdminOutcome, ExplainedOutcome};
 
 /// A part of the state that a change can touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +177,10 @@ macro_rules! changes {
                 is_about || !names(parts, StatePart::Transfers),
                 concat!(stringify!($change), ": `touches [Transfers]` needs `about`"),
             );
+            assert!(
+                !is_about || are_explained($change::DECLARATION.outcomes),
+                concat!(stringify!($change), ": `ExplainedOutcome` needs all its outcomes"),
+            );
         }; )*
 
         $( impl From<$change> for $name {
@@ -200,6 +204,18 @@ macro_rules! changes {
     };
     (@is) => { false };
     (@is $named:literal) => { true };
+}
+
+/// Whether `explain` can show all of these.
+const fn are_explained(outcomes: &[AdminOutcome]) -> bool {
+    let mut at = 0;
+    while at < outcomes.len() {
+        if ExplainedOutcome::of(outcomes[at].outcome()).is_none() {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 /// Whether a part is among those that a change touches.

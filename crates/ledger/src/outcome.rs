@@ -212,7 +212,7 @@ families! {
         FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted, AbortedByPut, Expired,
         ParticipantNotFound, HubAccountsMissing, AccountNotFound, AccountKindWrong, AccountInactive,
         CurrencyMismatch, FundsOutNotReserved, FundsInsufficient, DeadLetterNotFound, FundsRepeated,
-        FundsModified, ParticipantInactive,
+        FundsModified, ParticipantInactive, FundsOutAborted,
     }
 
     /// Outcomes of a change of the party directory.

@@ -4,7 +4,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use delivery::{AttemptResult, Waits};
-use ledger::{Amount, ExplainedOutcome, NoticeKind, Outcome, Stamp};
+use ledger::{Amount, ExplainedOutcome, NoticeKind, Stamp};
 use record::tried::{Tried, TriedEnd};
 use serde::{Serialize, Serializer};
 
@@ -129,10 +129,9 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn of(outcome: Outcome) -> Self {
-        // `explain` shows no other outcome.
-        let why = ExplainedOutcome::of(outcome).map_or("refused", why);
-        Self { outcome: format!("{outcome:?}"), number: outcome.number(), why }
+    pub(crate) fn of(outcome: ExplainedOutcome) -> Self {
+        let number = outcome.outcome().number();
+        Self { outcome: format!("{outcome:?}"), number, why: why(outcome) }
     }
 }
 
@@ -581,6 +580,7 @@ const fn why(outcome: ExplainedOutcome) -> &'static str {
         Aborted => "aborted by the payee",
         AbortedByPut => "aborted by the payee, by PUT with ABORTED",
         Expired => "expired: no answer ended it before its deadline",
+        FundsOutAborted => "aborted: the reserved funds were given back",
         FundsInsufficient => "refused: the outflow is more than the participant can spare",
         FundsOutNotReserved => "refused: there is no such outflow, or it has ended",
         FundsRepeated => "sent again: nothing moved",

@@ -11,9 +11,9 @@ use fspiop::body::ErrorInformation;
 use fspiop::payload::Payload as Sent;
 use ledger::{
     Abort, AccountKind, Amount, AnswerEnd, Change, Command, Currency, Decided, DeliveryResult,
-    FinishedDelivery, FspName, Fulfilment, FundsDirection, Held, HubAccount, NoticeId, Numbers,
-    Outcome, Owed, Position, PrepareOutcome, Side, Stamp, TransferChange, TransferId,
-    TransferMessage,
+    ExplainedOutcome, FinishedDelivery, FspName, Fulfilment, FundsDirection, Held, HubAccount,
+    NoticeId, Numbers, Outcome, Owed, Position, PrepareOutcome, Side, Stamp, TransferChange,
+    TransferId, TransferMessage,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
@@ -153,10 +153,11 @@ fn dead_letters(events: &[Event], pending: &[u64]) -> Vec<u64> {
     let mut dead = BTreeSet::new();
     for event in events {
         let What::Delivery(delivery) = &event.what else { continue };
-        match delivery.result {
-            DEAD => dead.insert(delivery.notice),
-            _ => dead.remove(&delivery.notice),
-        };
+        if delivery.result == DEAD {
+            dead.insert(delivery.notice);
+        } else {
+            dead.remove(&delivery.notice);
+        }
     }
     dead.into_iter().filter(|notice| !pending.contains(notice)).collect()
 }
@@ -198,7 +199,11 @@ impl Life {
             && decided.outcome == Outcome::PrepareReserved;
         let (of_end, own): (Vec<_>, Vec<_>) =
             decided.owed.iter().copied().partition(|owed| expired && at_once(&owed));
-        let decision = decision_of(decided, &own);
+        let outcome = ExplainedOutcome::of(decided.outcome);
+        let outcome = outcome.ok_or_else(|| {
+            damaged(owned, &"its outcome is not that of a decision about a transfer")
+        })?;
+        let decision = decision_of(outcome, decided, &own);
         let what = if let Command::Administer(administer) = &command {
             What::Operator {
                 actor: administer.actor.clone(),
@@ -222,8 +227,7 @@ impl Life {
     }
 
     fn expire(&mut self, decided: &Decided, owed: &[Owed], stamp: Stamp) {
-        let decided = Decided { outcome: Outcome::Expired, ..decided.clone() };
-        let decision = decision_of(&decided, owed);
+        let decision = decision_of(ExplainedOutcome::Expired, decided, owed);
         let expiration = self.expiration.clone();
         self.state = Some("ABORTED");
         self.push(decided.position, stamp, What::Expiry { expiration, decision });
@@ -348,7 +352,7 @@ fn tried_of(owned: &OwnedRecord, notice: NoticeId) -> Result<Vec<Attempt>, LogEr
     Ok(own.flat_map(|(_, tried)| tried.iter().map(Attempt::of)).collect())
 }
 
-fn decision_of(decided: &Decided, owed: &[Owed]) -> Decision {
+fn decision_of(outcome: ExplainedOutcome, decided: &Decided, owed: &[Owed]) -> Decision {
     let numbers = decided.numbers.as_ref();
     let owes = owed.iter().map(|owed| crate::explanation::Owed {
         notice: owed.notice.0,
@@ -360,7 +364,7 @@ fn decision_of(decided: &Decided, owed: &[Owed]) -> Decision {
         numbers.sides.iter().map(move |side| party_of(side, numbers.lane_capacity))
     });
     Decision {
-        verdict: Verdict::of(decided.outcome),
+        verdict: Verdict::of(outcome),
         parties: parties.collect(),
         postings: numbers.map(legs_of).unwrap_or_default(),
         owes: owes.collect(),
@@ -462,12 +466,19 @@ fn view_of(owned: &OwnedRecord) -> Record<'_> {
 }
 
 pub(crate) fn name_of(kind: AccountKind) -> String {
-    match (kind.name(), kind) {
-        (Some(name), _) => name.to_owned(),
-        (None, AccountKind::InFlight) => "IN_FLIGHT".to_owned(),
-        (None, AccountKind::Outflow) => "OUTFLOW".to_owned(),
-        (None, _) => "OPENING".to_owned(),
-    }
+    let name = match kind {
+        AccountKind::Position
+        | AccountKind::Settlement
+        | AccountKind::HubReconciliation
+        | AccountKind::HubMultilateralSettlement
+        | AccountKind::InterchangeFee
+        | AccountKind::InterchangeFeeSettlement
+        | AccountKind::HubFee => kind.name().unwrap_or_default(),
+        AccountKind::InFlight => "IN_FLIGHT",
+        AccountKind::Outflow => "OUTFLOW",
+        AccountKind::Opening => "OPENING",
+    };
+    name.to_owned()
 }
 
 fn words_of(change: &Change) -> String {

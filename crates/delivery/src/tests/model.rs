@@ -17,6 +17,9 @@ enum Step {
     Wait { micros: u64 },
     Move { lane: u32 },
     Pause { lane: u32, micros: u64 },
+    Leave { lane: u32 },
+    Take { lane: u32 },
+    Elsewhere { which: usize, count: usize },
 }
 
 /// The longest pause.
@@ -53,6 +56,10 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..400_000u64).prop_map(|micros| Step::Wait { micros }),
         1 => (0..LANES).prop_map(|lane| Step::Move { lane }),
         1 => (0..LANES, 0..900_000u64).prop_map(|(lane, micros)| Step::Pause { lane, micros }),
+        1 => (0..LANES).prop_map(|lane| Step::Leave { lane }),
+        2 => (0..LANES).prop_map(|lane| Step::Take { lane }),
+        1 => (any::<usize>(), 1..4usize)
+            .prop_map(|(which, count)| Step::Elsewhere { which, count }),
     ]
 }
 
@@ -72,12 +79,15 @@ fn policy() -> impl Strategy<Value = Policy> {
     )
 }
 
+/// Another node sends what is dropped, and has delivered what ended elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting { not_before: Moment },
     Parked,
     InFlight,
     Ended(DeliveryResult),
+    Dropped,
+    Elsewhere,
 }
 
 #[derive(Debug)]
@@ -89,7 +99,7 @@ struct Item {
     held: bool,
     /// Its transfer has ended.
     unwanted: bool,
-    /// A later one of its transfer that was under way when it lined up again: that goes first.
+    /// A later one of its transfer that was under way when it lined up (again): that goes first.
     behind: Option<NoticeId>,
     /// It ended with an attempt.
     has_slot: bool,
@@ -115,7 +125,7 @@ enum Gate {
 
 impl Health {
     fn settled(&mut self) {
-        *self = Self { paused_until: self.paused_until, ..Self::default() };
+        *self = Self { paused_until: self.paused_until, left: self.left, ..Self::default() };
     }
 
     fn failed(&mut self, (notice, attempts): (u64, u32), probe_after: u32) {
@@ -142,6 +152,16 @@ impl Item {
         matches!(self.state, State::Ended(_))
     }
 
+    /// This node does not know it any more.
+    fn gone(&self) -> bool {
+        self.recorded || matches!(self.state, State::Dropped | State::Elsewhere)
+    }
+
+    /// It waits for its turn, a moment or an address.
+    fn idle(&self) -> bool {
+        self.waits() || self.state == State::Parked
+    }
+
     fn waits(&self) -> bool {
         matches!(self.state, State::Waiting { .. })
     }
@@ -150,7 +170,7 @@ impl Item {
         match self.state {
             State::InFlight => true,
             State::Ended(_) => self.has_slot && !self.recorded,
-            State::Waiting { .. } | State::Parked => false,
+            State::Waiting { .. } | State::Parked | State::Dropped | State::Elsewhere => false,
         }
     }
 
@@ -187,6 +207,8 @@ struct Health {
     probing: bool,
     new_failed: bool,
     paused_until: Moment,
+    /// Another node sends to it.
+    left: bool,
 }
 
 impl Pair {
@@ -202,6 +224,7 @@ impl Pair {
 
     fn apply(&mut self, step: Step) {
         match step {
+            Step::Enqueue { lane, .. } if self.lanes[lane as usize].left => (),
             Step::Enqueue { lane, about, purpose, left, message } => {
                 let notice = self.items.len() as u64;
                 self.enqueue(Entry {
@@ -236,6 +259,9 @@ impl Pair {
             Step::Wait { micros } => self.now = self.now.after_micros(micros),
             Step::Move { lane } => self.move_away(lane),
             Step::Pause { lane, micros } => self.pause(lane, micros),
+            Step::Leave { lane } => self.leave(lane),
+            Step::Take { lane } => self.take(lane),
+            Step::Elsewhere { which, count } => self.elsewhere(which, count),
         }
         self.invariants();
     }
@@ -247,7 +273,7 @@ impl Pair {
     fn enqueue(&mut self, entry: Entry<u64>) {
         let bytes: u64 = self
             .lane(entry.recipient.at())
-            .filter(|item| item.held && !item.finished())
+            .filter(|item| item.held && !item.finished() && !item.gone())
             .map(|item| u64::from(item.entry.bytes))
             .sum();
         let held =
@@ -257,21 +283,32 @@ impl Pair {
         assert_eq!(self.real.enqueue(entry.clone()), Enqueued::Repeated);
         let state = State::Waiting { not_before: self.now };
         let began = self.now;
-        self.items.push(Item {
+        let later = |item: &&Item| {
+            item.state == State::InFlight
+                && item.entry.transfer == entry.transfer
+                && entry.notice < item.entry.notice
+        };
+        let behind = self.lane(entry.recipient.at()).find(later).map(|item| item.entry.notice);
+        let item = Item {
             entry,
             state,
             attempts: 0,
             recorded: false,
             held,
             unwanted: false,
-            behind: None,
+            behind,
             has_slot: false,
             last: None,
             began,
             probe: false,
             tried: Vec::new(),
             paused: false,
-        });
+        };
+        let at = item.entry.notice.0 as usize;
+        match self.items.get_mut(at) {
+            Some(known) => *known = item,
+            None => self.items.push(item),
+        }
     }
 
     fn poll(&mut self) {
@@ -363,8 +400,9 @@ impl Pair {
             _ => self.lanes[lane].failed((at as u64, attempts), self.policy.probe_after),
         }
         let verdict = self.real.finished(NoticeId(at as u64), result, self.now);
-        self.check_tried(at, result);
+        self.check_tried(at, result, verdict);
         let now = self.now;
+        let left = self.lanes[lane].left;
         let mode = self.state(lane).map(|state| state.mode);
         let item = &mut self.items[at];
         let late = item.entry.until <= now.after_micros(PAUSE_MAX);
@@ -373,6 +411,11 @@ impl Pair {
                 item.end(report, DeliveryResult::Delivered, true);
             }
             (Status(400), Verdict::Ended(report)) => item.end(report, item.loss(), true),
+            (_, Verdict::Left) => {
+                assert!(left, "{item:?}");
+                item.state = State::Dropped;
+            }
+            _ if left => panic!("{verdict:?} in a lane that was left"),
             (Unsent | NoAddress, Verdict::Ended(report)) => {
                 let over = result == NoAddress && item.entry.until <= now;
                 assert!(item.unwanted || over, "{result:?} of {item:?}");
@@ -415,12 +458,13 @@ impl Pair {
         }
     }
 
-    fn check_tried(&mut self, at: usize, result: AttemptResult) {
+    fn check_tried(&mut self, at: usize, result: AttemptResult, verdict: Verdict) {
         let item = &mut self.items[at];
         if !matches!(result, AttemptResult::Unsent | AttemptResult::NoAddress) {
             item.tried.push(Tried { began: item.began, ended: self.now, result });
         }
         let told = match &*item.tried {
+            _ if verdict == Verdict::Left => &[],
             [Tried { result: AttemptResult::Status(200), .. }] => &[],
             all => &all[all.len().saturating_sub(TRIED_MAX)..],
         };
@@ -440,7 +484,7 @@ impl Pair {
         let is_prepare = item.entry.purpose == Purpose::Prepare;
         item.unwanted |= is_prepare && !item.finished();
         match item.state {
-            _ if item.recorded => assert_eq!(withdrawal, Withdrawal::Unknown, "{item:?}"),
+            _ if item.gone() => assert_eq!(withdrawal, Withdrawal::Unknown, "{item:?}"),
             State::Waiting { .. } | State::Parked if is_prepare => {
                 let Withdrawal::Ended(report) = withdrawal else { panic!("{withdrawal:?}") };
                 item.end(report, item.quiet_loss(), false);
@@ -452,7 +496,8 @@ impl Pair {
     /// The recipient is reached elsewhere: its pauses are over and its failures forgotten.
     fn move_away(&mut self, lane: u32) {
         self.real.address_changed(ParticipantIndex(lane), self.now);
-        self.lanes[lane as usize] = Health::default();
+        let known = &mut self.lanes[lane as usize];
+        *known = Health { left: known.left, ..Health::default() };
         let now = self.now;
         let under_way: Vec<_> = self
             .lane(lane as usize)
@@ -461,12 +506,44 @@ impl Pair {
             .collect();
         for item in self.items.iter_mut().filter(|item| item.entry.recipient.0 == lane) {
             let same = under_way.iter().find(|(transfer, _)| *transfer == item.entry.transfer);
-            item.behind = same.map(|(_, notice)| *notice).filter(|one| *one != item.entry.notice);
+            item.behind = same.map(|(_, notice)| *notice).filter(|one| item.entry.notice < *one);
             item.probe = false;
             match &mut item.state {
                 State::Waiting { not_before } => *not_before = now.min(*not_before),
                 state @ State::Parked => *state = State::Waiting { not_before: now },
-                State::InFlight | State::Ended(_) => (),
+                State::InFlight | State::Ended(_) | State::Dropped | State::Elsewhere => (),
+            }
+        }
+    }
+
+    fn leave(&mut self, lane: u32) {
+        self.real.leave(&[ParticipantIndex(lane)]);
+        self.lanes[lane as usize].left = self.state(lane as usize).is_some();
+        for item in self.items.iter_mut().filter(|item| item.entry.recipient.0 == lane) {
+            if item.idle() {
+                item.state = State::Dropped;
+            }
+        }
+    }
+
+    /// Notices that are owed are queued again, in the order of their numbers.
+    fn take(&mut self, lane: u32) {
+        self.real.take(&[ParticipantIndex(lane)]);
+        self.lanes[lane as usize].left = false;
+        let dropped = |item: &Item| item.entry.recipient.0 == lane && item.state == State::Dropped;
+        for at in self.select(dropped) {
+            self.enqueue(self.items[at].entry.clone());
+        }
+    }
+
+    fn elsewhere(&mut self, which: usize, count: usize) {
+        let first = which % (self.items.len() + 1);
+        let last = (first + count).min(self.items.len());
+        let notices: Vec<_> = (first..last).map(|at| NoticeId(at as u64)).collect();
+        self.real.delivered_elsewhere(&notices);
+        for item in &mut self.items[first..last] {
+            if item.idle() || item.state == State::Dropped {
+                item.state = State::Elsewhere;
             }
         }
     }
@@ -501,7 +578,7 @@ impl Pair {
             assert!(taken <= self.policy.window, "{taken} slots taken");
             assert_eq!(state.waiting + state.backing_off, count(Item::waits));
             assert_eq!(state.parked, count(|item| item.state == State::Parked));
-            assert_eq!(state.spilled, count(|item| !item.held && !item.finished()));
+            assert_eq!(state.spilled, count(|item| !item.held && !item.finished() && !item.gone()));
             assert!(state.bytes <= self.policy.bytes_max);
             let known = &self.lanes[lane];
             assert_eq!(state.consecutive_failures, known.failing.len() as u32);
@@ -525,6 +602,7 @@ impl Pair {
     /// Answers everything until nothing is left; records only when a lane asks for it or at
     /// rest, and jumps from deadline to deadline, so that a forgotten wake-up shows.
     fn run_out(&mut self, answer: AttemptResult) {
+        (0..LANES).for_each(|lane| self.take(lane));
         for _ in 0..100_000 {
             let before = self.select(|item| item.state == State::InFlight).len();
             self.poll();
@@ -550,7 +628,7 @@ impl Pair {
         }
         self.invariants();
         assert!(self.real.is_empty(), "something is left");
-        assert!(self.items.iter().all(Item::finished), "an entry did not end");
+        assert!(self.items.iter().all(Item::gone), "an entry did not end");
     }
 }
 

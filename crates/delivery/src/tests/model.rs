@@ -22,6 +22,8 @@ enum Step {
     Elsewhere { which: usize, count: usize },
 }
 
+/// The first pause, and the longest one of a recipient that answers.
+const PAUSE_BASE: u64 = 100_000;
 /// The longest pause.
 const PAUSE_MAX: u64 = 500_000;
 
@@ -71,7 +73,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             bytes_max,
             patient_max,
             patient_micros,
-            backoff_base_micros: 100_000,
+            backoff_base_micros: PAUSE_BASE,
             backoff_max_micros: PAUSE_MAX,
             probe_max_micros: PAUSE_MAX,
             ..Policy::default()
@@ -405,6 +407,15 @@ impl Pair {
         let left = self.lanes[lane].left;
         let mode = self.state(lane).map(|state| state.mode);
         let item = &mut self.items[at];
+        if let Some(LaneMode::Probing { next }) = mode
+            && item.probe
+            && is_sent
+        {
+            // The next probe follows after a pause, which is short if the recipient answers.
+            let most = if result.status().is_some() { PAUSE_BASE } else { PAUSE_MAX };
+            let pause = next.0 - now.0;
+            assert!((PAUSE_BASE / 2..=most).contains(&pause), "a pause of {pause}");
+        }
         let late = item.entry.until <= now.after_micros(PAUSE_MAX);
         match (result, verdict) {
             (Status(200), Verdict::Ended(report)) => {
@@ -434,7 +445,7 @@ impl Pair {
                 assert!(!item.unwanted, "{item:?}");
                 assert!(!is_sent || not_before < item.entry.until, "{item:?}");
                 let pause = not_before.0 - now.0;
-                assert!((50_000..=PAUSE_MAX).contains(&pause), "a pause of {pause}");
+                assert!((PAUSE_BASE / 2..=PAUSE_MAX).contains(&pause), "a pause of {pause}");
                 // Only the lane holds back a probe that was not answered.
                 let by_lane = item.probe && is_sent && result.status().is_none();
                 if by_lane {

@@ -4,7 +4,7 @@
 //! ([`Reach`]). An outcome that is left out does not compile. The [`examiner`](crate::examiner)
 //! asks for the aims.
 
-use ledger::{AccountId, AdminOutcome, Change, Currency, FspName, State};
+use ledger::{AccountId, AdminOutcome, Change, Currency, FspName, Outcome, State};
 
 use crate::examiner::Examiner;
 use crate::script::{Cast, GHOST};
@@ -19,7 +19,7 @@ pub(crate) enum By {
     SharedAim,
     /// Operator, treasurer, clerk or an aim at another outcome, without aiming at this one.
     Chance,
-    /// Runs do not reach it, for this reason.
+    /// Runs do not reach it, or only rarely, for this reason.
     Nothing(&'static str),
 }
 
@@ -119,6 +119,14 @@ const fn is_aimed_at(outcome: AdminOutcome) -> bool {
         change += 1;
     }
     false
+}
+
+/// The name of each change, with each outcome that runs reach.
+pub fn reachable() -> impl Iterator<Item = (&'static str, Outcome)> {
+    ALL.iter().zip(Change::DECLARATIONS).flat_map(|(reached, declared)| {
+        let reached = reached.iter().filter(|(_, by)| !matches!(by, By::Nothing(_)));
+        reached.map(|(outcome, _)| (declared.name, outcome.outcome()))
+    })
 }
 
 /// The aims of all changes, each with its outcome, in order of declaration.

@@ -1,6 +1,6 @@
 //! What every part of a run needs: the time, the dice, the events to come, and the network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use delivery::{AttemptResult, TRIED_MAX, Tried};
 use ledger::{DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome};
@@ -36,6 +36,8 @@ pub(crate) struct Desk {
     pub(crate) tries: BTreeMap<(u32, NoticeId), Vec<AttemptResult>>,
     /// How often each outcome was decided, by its number.
     pub(crate) outcomes: Vec<u64>,
+    /// Names of changes, each with an outcome that it had.
+    pub(crate) changed: BTreeSet<(&'static str, Outcome)>,
     /// Digest of everything that has happened.
     pub(crate) trace: u64,
     pub(crate) verbose: bool,

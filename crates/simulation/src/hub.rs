@@ -211,7 +211,9 @@ fn observe(
     desk.tally.records += batch.len() as u64;
     let digest = state.digest().0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     desk.mark(digest);
-    for outcome in &effects.outcomes {
+    for (one, outcome) in batch.iter().zip(&effects.outcomes) {
         desk.outcomes[usize::from(outcome.number())] += 1;
+        let change = one.command.change();
+        desk.changed.extend(change.map(|change| (change.declaration().name, *outcome)));
     }
 }

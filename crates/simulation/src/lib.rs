@@ -78,6 +78,7 @@ use std::sync::Once;
 
 use ledger::{Counters, Outcome};
 
+pub use aim::reachable;
 pub use cluster::{ClusterReport, ClusterTally, run_cluster};
 pub use regression::Regression;
 pub use report::{Report, Tally};
@@ -128,6 +129,7 @@ pub fn run(seed: u64, options: &Options) -> Report {
     Report {
         seed,
         outcomes: outcomes.collect(),
+        changed: world.desk.changed,
         counters,
         virtual_us: world.desk.now,
         trace: world.desk.trace,

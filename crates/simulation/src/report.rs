@@ -1,5 +1,6 @@
 //! What a run was like.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use ledger::{Counters, Digest, Outcome};
@@ -110,6 +111,8 @@ pub struct Report {
     pub counters: Counters,
     /// How often each outcome was decided, by number.
     pub outcomes: Vec<(Outcome, u64)>,
+    /// Names of changes, each with an outcome that it had.
+    pub changed: BTreeSet<(&'static str, Outcome)>,
     /// Virtual time from start to rest, in microseconds.
     pub virtual_us: u64,
     /// Digest of every event in order.

@@ -96,6 +96,7 @@ impl World {
             tally: Tally::default(),
             tries: Default::default(),
             outcomes: vec![0; OUTCOMES],
+            changed: Default::default(),
             trace: seed,
             verbose: options.verbose,
         };

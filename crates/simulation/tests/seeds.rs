@@ -1,12 +1,12 @@
 //! Seeds that once found something, seeds never seen before, and what all of them together reach.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ledger::Outcome;
-use simulation::{Options, Regression, Report, Shrunk, run, shrink};
+use simulation::{Options, Regression, Report, Shrunk, reachable, run, shrink};
 
 /// Real time for fresh seeds, unless `UPESI_PROOF_SECONDS` gives another.
 const FRESH_SECONDS: u64 = 60;
@@ -96,11 +96,13 @@ fn the_same_seed_gives_the_same_run() {
 fn sixty_seeds_reach_every_kind_of_fault_and_every_outcome() {
     let mut outcomes: BTreeMap<Outcome, u64> = BTreeMap::new();
     let mut reached: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut changed = BTreeSet::new();
     for seed in 1..=60 {
         let report = check(seed, &Options::default());
         for (outcome, count) in report.outcomes {
             *outcomes.entry(outcome).or_default() += count;
         }
+        changed.extend(report.changed);
         let tally = report.tally;
         for (kind, count) in [
             ("power cuts", tally.power_cuts),
@@ -144,5 +146,7 @@ fn sixty_seeds_reach_every_kind_of_fault_and_every_outcome() {
     assert!(never.is_empty(), "never reached: {never:?}");
     let missing = outcomes.iter().filter(|(_, count)| **count == 0);
     let missing: Vec<_> = missing.map(|(outcome, _)| outcome).collect();
+    assert!(missing.is_empty(), "no seed reaches {missing:?}");
+    let missing: Vec<_> = reachable().filter(|change| !changed.contains(change)).collect();
     assert!(missing.is_empty(), "no seed reaches {missing:?}");
 }

@@ -197,7 +197,7 @@ impl Reach for EndFundsOut {
         (AdminOutcome::ParticipantInactive, By::Chance),
         (AdminOutcome::AccountNotFound, By::Nothing(super::UNAIMED)),
         (AdminOutcome::AccountKindWrong, By::Nothing(super::UNAIMED)),
-        (AdminOutcome::AccountInactive, By::Chance),
+        (AdminOutcome::AccountInactive, By::Nothing("the account rarely goes off meanwhile")),
         (AdminOutcome::FundsRepeated, By::Chance),
         (AdminOutcome::FundsOutNotReserved, By::Aim(end_of_nothing)),
         (AdminOutcome::Accepted, By::Aim(out_and_back)),

@@ -549,11 +549,11 @@ mod tests {
         }
     }
 
-    /// Each line of a text: a request, and what is found for it.
+    /// Each line of a text is a request and its expected route.
     fn check(text: ExpectFile) {
         let mut lines = String::new();
         for line in text.data().lines() {
-            let (request, _) = line.split_once(": ").expect("a request and what is found");
+            let (request, _) = line.split_once(": ").expect("a request and its route");
             let (method, path) = request.split_once(' ').expect("method and path");
             let method = Method::from_bytes(method.as_bytes()).expect("a method");
             lines += &format!("{request}: {}\n", outcome(&method, path));

@@ -86,7 +86,7 @@ stored! {
         pub id: AccountId,
         /// Whose it is.
         pub owner: ParticipantIndex,
-        /// What it is for.
+        /// Purpose of the account.
         pub kind: AccountKind,
         /// Its only currency.
         pub currency: Currency,

@@ -24,8 +24,8 @@ impl State {
         self.apply_watched(batch, commands, effects, &mut |_, _, _| {});
     }
 
-    /// [`State::apply`], with someone who looks on: at each [`Moment`] he sees the state and the
-    /// effects so far. He decides nothing, and what he does costs what it costs.
+    /// [`State::apply`] with an observer, which is called at each [`Moment`] with the state and the
+    /// effects so far. It cannot change them. Its own cost comes on top.
     ///
     /// Panics as [`State::apply`].
     pub fn apply_watched<'a>(

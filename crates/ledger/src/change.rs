@@ -67,7 +67,7 @@ impl StatePart {
 /// Longest public key, in bytes: RSA with 8,192 bits has half of it.
 pub const KEY_BYTES_MAX: usize = 2_048;
 
-/// What is declared of a change besides its fields.
+/// The declaration of a change, without its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declaration {
     /// Its name.
@@ -110,10 +110,10 @@ macro_rules! changes {
         )* }
 
         impl $name {
-            /// What is declared of each change, in order of declaration.
+            /// The declarations of all changes, in order.
             pub const DECLARATIONS: &'static [Declaration] = &[$($change::DECLARATION),*];
 
-            /// What is declared of this change.
+            /// The declaration of this change.
             #[must_use]
             pub const fn declaration(&self) -> &'static Declaration {
                 match self {
@@ -144,7 +144,7 @@ macro_rules! changes {
         }
 
         $( impl $change {
-            /// What is declared of it besides its fields.
+            /// The declaration of this change, without its fields.
             pub const DECLARATION: Declaration = Declaration {
                 name: stringify!($change),
                 number: $number,
@@ -585,7 +585,7 @@ stored! {
     pub struct LedgerAccountType {
         /// Name, 2 to 30 characters.
         pub name: String as Text<SHORT>,
-        /// What it is for.
+        /// Purpose of the account type.
         pub description: String as Text<LONG>,
         /// Whether it is in use.
         pub active: bool,

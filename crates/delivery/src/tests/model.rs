@@ -81,7 +81,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     )
 }
 
-/// Another node sends what is dropped, and has delivered what ended elsewhere.
+/// Another node sends the dropped notices, and has delivered those that ended elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting { not_before: Moment },

@@ -7,7 +7,7 @@ use crate::change::{Change, EndFundsOut, MoveFunds, TransferChange};
 use crate::command::{Command, FinishedDelivery, Prepare};
 use crate::ids::{NoticeId, TransferId};
 
-/// What a command is about.
+/// Rows, notices and accounts that a command concerns.
 #[derive(Clone, Copy)]
 pub(crate) enum About<'a> {
     /// No row and no notice.

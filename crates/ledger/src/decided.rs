@@ -20,15 +20,15 @@ use crate::outcome::Outcome;
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// What it was about: a transfer or a movement of funds.
+    /// Its subject: a transfer or a movement of funds.
     pub transfer: TransferId,
     /// The record decided on; of an expiry, the first one of the batch that met the deadline.
     pub position: Position,
-    /// What was decided.
+    /// The outcome.
     pub outcome: Outcome,
     /// The numbers it was made on; `None` for one that looks at none.
     pub numbers: Option<Numbers>,
-    /// What it made the hub owe.
+    /// Notices that it created.
     pub owed: Vec<Owed>,
 }
 

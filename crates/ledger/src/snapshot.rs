@@ -125,7 +125,7 @@ pub(crate) trait InTable {
     const TABLE: Table;
 }
 
-/// What a table needs besides its declaration.
+/// Rows of a table: demanded of each declared table.
 pub(crate) trait TableRow: Field + InTable {
     /// The rows of a state, in the table's order.
     fn all(state: &State) -> impl IntoIterator<Item = impl Row>;

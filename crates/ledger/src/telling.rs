@@ -32,7 +32,7 @@ pub trait Listener {
 /// Observes batches.
 #[derive(Clone, Debug, Default)]
 pub struct Teller {
-    /// What the command under way is about; empty when that is nothing to record.
+    /// Subject of the current command; empty if it needs no record.
     rows: Vec<TransferId>,
     position: Position,
     /// Notices that the batch had made owed before the command.

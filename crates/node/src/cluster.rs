@@ -46,7 +46,7 @@ pub struct ClusterNode {
     pub contradicts: Option<Position>,
 }
 
-/// Whose callbacks go out from where.
+/// The sender of each participant's callbacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterLane {
     /// The participant.

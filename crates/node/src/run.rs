@@ -137,7 +137,7 @@ pub struct Standalone<L, C, M> {
     last_batch_us: u64,
 }
 
-/// What a turn did.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// A batch was decided.

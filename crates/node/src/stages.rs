@@ -456,7 +456,7 @@ impl From<Arc<Stages>> for WriteTimes {
 }
 
 impl WriteTimes {
-    /// Where the moments are noted.
+    /// Recorder of the moments.
     pub(crate) fn stages(&self) -> Arc<Stages> {
         Arc::clone(&self.stages)
     }

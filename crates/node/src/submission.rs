@@ -9,7 +9,7 @@ use sequencer::Durability;
 /// with every notice that is made from it.
 pub type Submission<M> = sequencer::Submission<Attached<M>>;
 
-/// What comes back with a command's outcome.
+/// Data that is returned with a command's outcome.
 pub struct Attached<M> {
     /// Who is told the outcome.
     pub ticket: Ticket,
@@ -31,7 +31,7 @@ pub fn unattended<M>(command: Command) -> Submission<M> {
 /// A call with the outcome, from the sequencer's thread; it must not block.
 pub type Callback = Box<dyn FnOnce(Result<Outcome, Refused>) + Send>;
 
-/// Who is told the outcome of a command.
+/// The recipient of a command's outcome.
 pub enum Ticket {
     /// Nobody.
     None,

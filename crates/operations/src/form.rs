@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 /// Highest number of a version.
 pub(crate) const VERSION_MAX: u32 = 65_535;
 
-/// What a currency must be.
+/// Rule for a currency.
 pub(crate) const CURRENCY_FORM: &str = "must be a currency code of ISO 4217";
 
 /// What the id of a transfer must be. The form is that of FSPIOP: an id that was taken here in

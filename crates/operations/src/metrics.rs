@@ -182,7 +182,7 @@ pub(crate) struct AdminFigures {
     pub(crate) tokens_refused: u64,
 }
 
-/// What the metrics of this crate are read from.
+/// Sources of the metrics of this crate.
 struct Now {
     snapshots: Snapshots,
     admin: AdminFigures,

@@ -91,7 +91,7 @@ body! {
 }
 
 shape! {
-    /// What came of a request.
+    /// Result of a request.
     struct Registered as "Registered" {
         registered: usize,
         refused: Vec<RefusedRow>,

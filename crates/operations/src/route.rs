@@ -87,7 +87,7 @@ const fn is_recorded(change: &Declaration) -> bool {
     false
 }
 
-/// Who may use a route. Roles are declared and not checked yet: any bearer of the token has all.
+/// The role that a route requires. Roles are not checked yet: every bearer of the token has all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Reads what is costly or personal.

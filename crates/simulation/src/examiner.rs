@@ -30,7 +30,7 @@ const DICE: u64 = 0x0065_7861_6d11;
 /// Numbers of the examiner's own transfers begin here, beyond those of all scripts.
 pub(crate) const STRAY: u32 = 1 << 31;
 
-/// What one visit aims at.
+/// Aim of one visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
     /// The outcome of a change, by an aim of one of the changes that have it.

@@ -590,7 +590,7 @@ fn kind_of(event: &Event) -> u64 {
     }
 }
 
-/// A log as a node takes it; nobody watches.
+/// A log as a node takes it, not observed.
 fn watched<L>(log: L) -> WatchedLog<L> {
     WatchedLog::new(log, Arc::new(Stages::new(1)))
 }

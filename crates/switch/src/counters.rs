@@ -1,4 +1,4 @@
-//! What each I/O thread counts, declared once: the counter of a thread and the sum over all.
+//! Counters of the I/O threads, declared once: those of a thread and their sums.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -118,7 +118,7 @@ impl Directory {
         Ok(found.filter(|binding| binding.serves(path.currency)))
     }
 
-    /// Where a participant is called: see [`AddressBook::find`].
+    /// Address of a participant: see [`AddressBook::find`].
     pub(crate) fn target(
         &self,
         participant: ParticipantIndex,

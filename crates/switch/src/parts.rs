@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How long callbacks under way may take to end after that.
 const LAST_CALLBACKS: Duration = Duration::from_millis(500);
 
-/// What the thread that starts the others hands to each.
+/// Input of each thread from the thread that starts it.
 pub(crate) struct Seat {
     pub(crate) number: usize,
     pub(crate) clock: SystemClock,

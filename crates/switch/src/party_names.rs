@@ -1,4 +1,4 @@
-//! Where answers about a registration of a party go.
+//! Destinations of answers about the registration of a party.
 
 use fspiop::endpoint::EndpointType;
 use fspiop::{PartyIdType, PartyPath};

@@ -1,4 +1,4 @@
-//! What every part of an I/O thread may use: its number, its clock, its counters.
+//! Context of an I/O thread: its number, its clock, its counters.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
 //! Notes when this thread touched a transfer ([`node::stages`]): the only place of the crate that
-//! does. Costs one relaxed load per moment while nobody watches.
+//! does. Costs one relaxed load per moment while not observed.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(crate) struct Tracer {
     thread: usize,
 }
 
-/// The moments of one request; nothing when nobody watched as it came in.
+/// The moments of one request; empty unless it was observed on arrival.
 #[derive(Default)]
 pub(crate) struct RequestTrace(Option<Box<Watched>>);
 

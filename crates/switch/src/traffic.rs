@@ -1,4 +1,4 @@
-//! What the I/O threads show to operators: counters, lanes, and notices on their way.
+//! State of the I/O threads for operators: counters, lanes, and notices in flight.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::counters::{Counter, Counters, Totals};
 use crate::inquiry::{Inquiries, Inquiry, Underway};
 use crate::stalled::StalledLanes;
 
-/// What one thread shows to others besides its counters.
+/// State that a thread shows to others in addition to its counters.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     /// How often the loop has turned, as far as the sweep can tell.
@@ -35,11 +35,11 @@ impl Shown {
     }
 }
 
-/// What the I/O threads have counted since they started.
+/// Sums of the I/O threads' counters since the start.
 #[derive(Debug, Default)]
 pub struct Traffic {
     pub(crate) counters: Vec<Arc<Counters>>,
-    /// What each thread shows besides.
+    /// Other state of each thread.
     pub(crate) threads: Vec<Arc<Shown>>,
     /// Wakes each of them.
     pub(crate) mail: Vec<Arc<Notify>>,

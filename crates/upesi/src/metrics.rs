@@ -4,7 +4,7 @@ use node::Handle;
 use operations::{Metric, metrics};
 use switch::{Message, StalledLanes, Totals, Traffic};
 
-/// What the metrics are read from.
+/// Sources of the metrics.
 #[derive(Default)]
 struct Now {
     node: node::Status,

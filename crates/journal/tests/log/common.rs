@@ -1,4 +1,4 @@
-//! What several files of tests need.
+//! Code that several test files share.
 
 use journal::{DamagedEnd, Options, Verify};
 use ports::Stop;

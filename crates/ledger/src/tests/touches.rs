@@ -11,7 +11,7 @@ use crate::{Change, State, StatePart};
 /// A digest of something in the state, and the parts of which it is made.
 type Part = (&'static [StatePart], blake3::Hash);
 
-/// What a state consists of.
+/// Parts of a state.
 pub(super) struct Digests(Vec<Part>);
 
 impl Digests {

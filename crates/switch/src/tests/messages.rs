@@ -48,7 +48,7 @@ fn a_participant_is_recorded_and_an_unknown_sender_is_counted() {
     });
 }
 
-/// A request leaves its stages while somebody watches, and nothing otherwise.
+/// A request records its stages only while it is observed.
 #[test]
 fn stages_of_a_request_are_traced_while_somebody_watches() {
     play(async |hub| {

@@ -1,4 +1,4 @@
-//! What a node says of all nodes that share its log.
+//! Report of a node about all nodes that share its log.
 
 use operations::{Cluster, Takeover};
 

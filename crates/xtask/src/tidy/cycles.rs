@@ -332,7 +332,7 @@ impl Leaves<'_> {
     }
 }
 
-/// Where the bodies of modules in the same file begin and end.
+/// Byte ranges of the bodies of inline modules.
 fn inline_modules(code: &str, tokens: &[Token<'_>]) -> Vec<(usize, usize)> {
     let bodies = tokens.windows(3).filter(|found| found[0].0 == "mod" && found[2].0 == "{");
     bodies.filter_map(|found| Some((found[2].1, closing_brace(code, found[2].1)?))).collect()

@@ -33,7 +33,14 @@ enum Command {
     /// Everything a merge must pass, with a table of timings at the end.
     Ci,
     /// The rules of the house: rings, codemap, bans, sizes, licences, links.
-    Tidy,
+    Tidy {
+        /// List the places of banned words whose area, path or word contains the text.
+        #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "")]
+        words: Option<String>,
+        /// Write lower counts of banned words to crates/xtask/words.toml.
+        #[arg(long, conflicts_with = "words")]
+        lower: bool,
+    },
     /// Instructions per operation of the core, counted by callgrind.
     Counts {
         /// Compare with docs/performance/counts.md instead of writing it.
@@ -109,7 +116,9 @@ fn main() -> ExitCode {
     let root = root();
     let passed = match Arguments::parse().command {
         Command::Ci => steps::run(&root, steps::ci()),
-        Command::Tidy => tidy::run(&root),
+        Command::Tidy { words: Some(text), .. } => tidy::list_words(&root, &text),
+        Command::Tidy { lower: true, .. } => tidy::lower_words(&root),
+        Command::Tidy { .. } => tidy::run(&root),
         Command::Counts { check } => counts::run(&root, check),
         Command::Coverage => coverage::run(&root),
         Command::Deployment { write } => {

@@ -13,6 +13,7 @@ mod rings;
 mod scrub;
 mod tree;
 mod wildcards;
+mod words;
 mod workspace;
 
 use std::path::Path;
@@ -38,16 +39,24 @@ impl Finding {
 
 /// Checks the repository, prints what is wrong, and says whether nothing is.
 pub(crate) fn run(root: &Path) -> bool {
-    match check(root) {
-        Err(error) => {
-            eprintln!("tidy: {error}");
-            false
-        }
-        Ok(findings) => {
-            print!("{}", report(&findings));
-            findings.is_empty()
-        }
-    }
+    let found = check(root).inspect(|findings| print!("{}", report(findings)));
+    let findings = found.inspect_err(|error| eprintln!("tidy: {error}"));
+    findings.is_ok_and(|findings| findings.is_empty())
+}
+
+/// Lists the places of words that are counted and whose area, path or word contains the text.
+pub(crate) fn list_words(root: &Path, text: &str) -> bool {
+    let tree = Tree::read(root);
+    succeeds(tree.map(|tree| print!("{}", words::list(&tree, text))))
+}
+
+/// Writes lower counts of words down.
+pub(crate) fn lower_words(root: &Path) -> bool {
+    succeeds(Tree::read(root).and_then(|tree| words::lower(root, &tree)))
+}
+
+fn succeeds(result: Result<(), String>) -> bool {
+    result.inspect_err(|error| eprintln!("tidy: {error}")).is_ok()
 }
 
 fn check(root: &Path) -> Result<Vec<Finding>, String> {
@@ -60,6 +69,7 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
         cycles::check(&tree),
         functions::check(&tree),
         wildcards::check(&tree),
+        words::check(&tree),
         dependencies::check(&tree, &workspace),
         documents::check(&tree, |path| root.join(path).exists()),
     ]

@@ -105,7 +105,7 @@ fn walk(root: &Path, under: &str, files: &mut Vec<SourceFile>) -> Result<(), Str
         let kind = entry.file_type().map_err(failed)?;
         if kind.is_dir() && !DIRECTORIES_SKIPPED.contains(&name.as_str()) {
             walk(root, &path, files)?;
-        } else if kind.is_file() && is_text(&name) {
+        } else if kind.is_file() && (is_text(&name) || path.starts_with("conversations/")) {
             let text = fs::read_to_string(entry.path())
                 .map_err(|error| format!("reading {path}: {error}"))?;
             files.push(SourceFile::new(&path, text));

@@ -1,5 +1,6 @@
 //! The configuration file: every setting has a default, every unknown word is an error.
 
+pub(crate) mod check;
 mod kafka;
 mod settings;
 mod table;

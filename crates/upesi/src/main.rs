@@ -1,52 +1,25 @@
 //! The one binary: reads its configuration, wires the parts together, and shuts them down.
 
-mod archive;
-mod ask;
-mod audit;
-mod backup;
-mod bench;
-mod check_config;
-mod cluster;
-mod cold;
+mod cli;
 mod config;
-mod counterfactual;
-mod data_directory;
-mod descriptors;
-mod explain;
-mod explanation;
-mod failure;
-mod health;
-mod hub;
-mod keeper;
-mod life;
-mod log_end;
-mod mark;
-mod metrics;
-mod moving;
-mod offline;
-mod parties;
-mod preload;
-mod printed;
-mod quarantine;
-mod replay;
-mod restore;
+mod data;
+mod inspect;
+mod measure;
+mod operate;
 mod serve;
-mod served_log;
-mod signals;
-mod signatures;
-mod slow_log;
-mod snapshot;
-mod stopping;
-mod verify;
-mod watchdog;
-mod what_if;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use switch::Decisions;
 
-pub(crate) use crate::failure::Failure;
+use crate::cli::stdout;
+use crate::data::{archive, backup, migrate, restore, snapshot};
+use crate::inspect::{explain, replay, verify, what_if};
+use crate::measure::{bench, generate};
+use crate::operate::{cluster, health, parties, quarantine};
+
+pub(crate) use crate::cli::failure::Failure;
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
@@ -117,7 +90,7 @@ enum Command {
     Waterfall(harness::WaterfallOptions),
     /// Explain a configuration file: every setting, dangerous combinations with what to set
     /// instead, and how long a message can take by its timeouts.
-    CheckConfig(check_config::CheckConfigArguments),
+    CheckConfig(config::check::CheckConfigArguments),
     /// Tell the whole life of one transfer from the log: each message about it, each decision with
     /// the numbers it was made on (positions, cover, cap, deadline), postings, callbacks owed and
     /// how they were delivered, resends and refusals. Changes nothing.
@@ -134,8 +107,8 @@ enum Command {
     /// what an interrupted attempt sent. What was sent is read back and compared, byte by byte, and
     /// then the directory becomes a copy of the topic: `serve --log` goes on from it at once, and
     /// other nodes begin with empty directories.
-    #[command(after_help = moving::EXPORT_EXAMPLES)]
-    ExportLog(moving::ExportArguments),
+    #[command(after_help = migrate::EXPORT_EXAMPLES)]
+    ExportLog(migrate::ExportArguments),
     /// Ask a running switch how it is, and end with 0 or 1: for containers and supervisors.
     #[command(after_help = health::EXAMPLES)]
     Health(health::HealthArguments),
@@ -144,8 +117,8 @@ enum Command {
     /// First the topic is told that the log has left: from there on no node adds to it, and each
     /// that runs stops with that word. What stands before it is all of the log. The directory may
     /// be empty, or be a node's copy, which is quicker. Interrupted, the same command goes on.
-    #[command(after_help = moving::IMPORT_EXAMPLES)]
-    ImportLog(moving::ImportArguments),
+    #[command(after_help = migrate::IMPORT_EXAMPLES)]
+    ImportLog(migrate::ImportArguments),
     /// Set aside a record that breaks an invariant and so stops every start of the switch, so that
     /// exactly this record decides nothing from now on.
     ///
@@ -178,8 +151,8 @@ enum Command {
     /// The FSPs are those of `bench`, so that it runs on the directory at once. Every transfer
     /// has real messages with random ids, names, amounts and conditions, and went through the
     /// switch's own checks, sequencer and log: `verify` proves them. Never for money.
-    #[command(after_help = preload::EXAMPLES)]
-    Preload(preload::PreloadArguments),
+    #[command(after_help = generate::EXAMPLES)]
+    Preload(generate::PreloadArguments),
     /// Prove what a log says: read all of it, decide everything again, and hold it against an
     /// account that is kept apart from the switch's own. Changes nothing.
     ///
@@ -230,8 +203,8 @@ fn main() -> ExitCode {
     arguments.inject_rules.into_iter().for_each(ledger::claim_rules);
     let command = arguments.command;
     match command {
-        Command::Serve(_) | Command::NullSwitch(_) => printed::code(command.carry_out()),
-        _ => printed::end_with_reader(|| command.carry_out()),
+        Command::Serve(_) | Command::NullSwitch(_) => stdout::code(command.carry_out()),
+        _ => stdout::end_with_reader(|| command.carry_out()),
     }
 }
 
@@ -253,13 +226,13 @@ impl Command {
                 harness::simulate(&options).map_err(|error| Failure::new(error.to_string()))
             }
             Self::Waterfall(options) => waterfall(&options),
-            Self::CheckConfig(arguments) => check_config::check_config(&arguments),
+            Self::CheckConfig(arguments) => config::check::check_config(&arguments),
             Self::Explain(arguments) => explain::explain(&arguments),
-            Self::ExportLog(arguments) => moving::export(&arguments),
+            Self::ExportLog(arguments) => migrate::export(&arguments),
             Self::Health(arguments) => health::health(&arguments),
-            Self::ImportLog(arguments) => moving::import(&arguments),
+            Self::ImportLog(arguments) => migrate::import(&arguments),
             Self::Parties(arguments) => parties::parties(&arguments),
-            Self::Preload(arguments) => preload::preload(&arguments),
+            Self::Preload(arguments) => generate::preload(&arguments),
             Self::Quarantine(arguments) => quarantine::quarantine(&arguments),
             Self::Replay(arguments) => replay::replay(&arguments),
             Self::Restore(arguments) => restore::restore(&arguments),

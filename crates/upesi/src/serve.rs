@@ -1,6 +1,19 @@
 //! `upesi serve`: opens the log, replays it, starts the threads, waits for a signal, stops.
 
+pub(crate) mod admin_backend;
 mod arguments;
+pub(crate) mod background;
+pub(crate) mod descriptors;
+pub(crate) mod durable_mark_thread;
+pub(crate) mod log_backend;
+pub(crate) mod metrics;
+pub(crate) mod open_store;
+pub(crate) mod shutdown;
+pub(crate) mod signals;
+pub(crate) mod signatures;
+pub(crate) mod slow_disk;
+pub(crate) mod truncation;
+pub(crate) mod watchdog;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -29,22 +42,20 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::Failure;
-use crate::cold;
+use crate::cli::stdout;
 use crate::config::{self, Config, Probes};
-use crate::data_directory::has_segments;
-use crate::descriptors::{connections_all, raise_limit};
-use crate::hub::{EXPLAINED_MAX, NodeHub};
-use crate::keeper::{Keeper, Segments};
-use crate::log_end;
-use crate::mark::Marking;
-use crate::printed;
-use crate::quarantine::{self, Entry, Notes};
-use crate::served_log::{Log, Place, Served, Started, Starting, Topic};
-use crate::signals::{Asked, Signals, Unready, start_runtime, tell_ignored};
-use crate::signatures::{self, Keys};
-use crate::slow_log::{SlowLog, Slowness};
-use crate::stopping::Deadline;
-use crate::watchdog::{Injected, Watchdog};
+use crate::data::layout::has_segments;
+use crate::operate::quarantine::{self, Entry, Notes};
+use crate::serve::admin_backend::{EXPLAINED_MAX, NodeHub};
+use crate::serve::background::{Keeper, Segments};
+use crate::serve::descriptors::{connections_all, raise_limit};
+use crate::serve::durable_mark_thread::Marking;
+use crate::serve::log_backend::{Log, Place, Served, Started, Starting, Topic};
+use crate::serve::shutdown::Deadline;
+use crate::serve::signals::{Asked, Signals, Unready, start_runtime, tell_ignored};
+use crate::serve::signatures::Keys;
+use crate::serve::slow_disk::{SlowLog, Slowness};
+use crate::serve::watchdog::{Injected, Watchdog};
 
 pub(crate) use arguments::ServeArguments;
 
@@ -273,20 +284,20 @@ async fn joined(joining: &Receiver<()>, node: &node::Node<switch::Message>) -> b
 /// interrupted when it was whole is finished.
 fn begin_with_copy(arguments: &ServeArguments) -> Result<(), Failure> {
     let data = &arguments.data;
-    if crate::data_directory::put_in_place(data)? || has_segments(data) {
+    if crate::data::layout::put_in_place(data)? || has_segments(data) {
         return Ok(());
     }
     #[cfg(feature = "kafka")]
     if let Some(from) = &arguments.log.from {
-        return crate::restore::begin(from, data);
+        return crate::data::restore::begin(from, data);
     }
-    crate::data_directory::refuse_unfinished(data)
+    crate::data::layout::refuse_unfinished(data)
 }
 
 /// For tests: has the process end in the midst of its work on the disk.
 fn arm_exit(arguments: &ServeArguments) {
     if let Some(operations) = arguments.inject_exit_after_disk_operations {
-        printed::say(format_args!(
+        stdout::say(format_args!(
             "INJECTED: an end after {operations} changes of the disk; only to test"
         ));
         journal::exit_after_disk_operations(operations);
@@ -296,22 +307,22 @@ fn arm_exit(arguments: &ServeArguments) {
 /// Prints the addresses; programs that start a switch wait for the line that begins with `ready`.
 fn say_ready(Addresses { fspiop, admin, probes }: &Addresses) {
     if let Some(probes) = probes {
-        printed::say(format_args!("health probes on http://{probes}"));
+        stdout::say(format_args!("health probes on http://{probes}"));
     }
-    printed::say(format_args!("ready; FSPIOP on http://{fspiop}, admin on http://{admin}"));
+    stdout::say(format_args!("ready; FSPIOP on http://{fspiop}, admin on http://{admin}"));
 }
 
 /// Says what makes this a switch for measurements only.
 fn warn(decisions: Decisions, slowness: Option<Slowness>) {
     if decisions == Decisions::Null {
-        printed::say("NULL SWITCH: transfers are neither recorded nor decided; only to measure");
+        stdout::say("NULL SWITCH: transfers are neither recorded nor decided; only to measure");
     }
     if let Some(slowness) = slowness {
-        printed::say(format_args!("INJECTED: {slowness}; only to measure"));
+        stdout::say(format_args!("INJECTED: {slowness}; only to measure"));
     }
     let rules = ledger::rules_known();
     if ledger::RULES_VERSION < rules {
-        printed::say(format_args!("INJECTED: rules up to version {rules}; only to test"));
+        stdout::say(format_args!("INJECTED: rules up to version {rules}; only to test"));
     }
 }
 
@@ -420,20 +431,20 @@ pub(crate) fn open(
     report_places(&disk)?;
     let own = topic.is_none().then_some(opening.damaged_end);
     if let Some(damaged_end) = own {
-        log_end::check_snapshots(&disk, &log.tail(), damaged_end).map_err(failed)?;
+        truncation::check_snapshots(&disk, &log.tail(), damaged_end).map_err(failed)?;
     }
     let segments = Segments { log: disk.clone(), closer: log.files().closer() };
     let started = Instant::now();
     let frames = log.files().frames();
     let log = SlowLog::new(log, opening.slowness);
     let mut log = WatchedLog::new(log, Arc::new(stages(config, place_of_log)));
-    let place = cold::Place::new(config, data, log.tail().identity);
+    let place = open_store::Place::new(config, data, log.tail().identity);
     let mut store = place.open(&mut log, own)?;
     let stored = Some(store.mark().position);
     let found = snapshots::newest(&disk, &frames, stored, &mut snapshots::Unpaced)
         .map_err(|error| failed(error.to_string()))?;
     for why in &found.passed_over {
-        printed::say(format_args!("passed over a snapshot: {why}"));
+        stdout::say(format_args!("passed over a snapshot: {why}"));
     }
     let mut from = found.start.as_ref().map_or(Position(0), |start| start.tail.end);
     let mut before = found.start.as_ref().map(|start| start.file.clone());
@@ -453,7 +464,7 @@ pub(crate) fn open(
         replayed = match error {
             // One that only cannot be written, as on a full disk, is not thrown away for that.
             ReplayError::Store(error @ StoreError::Damaged(_)) => {
-                cold::say(&error.to_string());
+                open_store::say(&error.to_string());
                 drop(store);
                 store = place.begin()?;
                 (from, before) = (Position(0), None);
@@ -475,7 +486,7 @@ pub(crate) fn open(
 }
 
 fn say_unread(position: Position, error: &LogError) {
-    printed::say(format_args!(
+    stdout::say(format_args!(
         "record {} is in quarantine; what the log says of that was not held against \
          quarantine.json: {error}",
         position.0
@@ -495,9 +506,9 @@ fn told(error: &ReplayError) -> String {
 fn say_replayed(from: Position, records: u64, took: Duration) {
     let replayed = format!("replayed {records} records in {:.1} s", took.as_secs_f64());
     match from {
-        Position(0) => printed::say(format_args!("{replayed}")),
+        Position(0) => stdout::say(format_args!("{replayed}")),
         Position(from) => {
-            printed::say(format_args!("went on from the snapshot of record {from} and {replayed}"));
+            stdout::say(format_args!("went on from the snapshot of record {from} and {replayed}"));
         }
     }
 }
@@ -637,7 +648,7 @@ fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog
     let quarantined = quarantine::load(&disk).map_err(failed)?;
     if opening.place.node() == 0 {
         // One that was being begun counts: opening it tells what became of it.
-        log_end::check_begins(&disk, data, has_segments(data)).map_err(failed)?;
+        truncation::check_begins(&disk, data, has_segments(data)).map_err(failed)?;
     }
     let served = opening.place.open(data, disk.clone(), config.hub_name()?, options)?;
     Ok(OpenedLog { disk, served, quarantined })
@@ -650,12 +661,12 @@ fn report(recovery: &Recovery, damaged_end: DamagedEnd) {
         DamagedEnd::Drop => ("", "what was acknowledged among them is to be settled by hand"),
     };
     if let Some(Dropped { segment, offset, bytes, reason }) = &recovery.dropped {
-        printed::say(format_args!(
+        stdout::say(format_args!(
             "cut {bytes} bytes {what}off {segment} at {offset} ({reason}); {of_it}"
         ));
     }
     if damaged_end == DamagedEnd::Drop {
-        printed::say(format_args!("--drop-damaged-end: the log ends with record {end}"));
+        stdout::say(format_args!("--drop-damaged-end: the log ends with record {end}"));
     }
 }
 
@@ -673,7 +684,7 @@ fn report_places(disk: &Tiered<RealDisk>) -> Result<(), Failure> {
     if plain < segments.len() {
         let away = archived.iter().map(|(place, count)| format!(", {count} from {place}"));
         let away: String = away.collect();
-        printed::say(format_args!("reads {plain} segments here, {packed} compressed here{away}"));
+        stdout::say(format_args!("reads {plain} segments here, {packed} compressed here{away}"));
     }
     Ok(())
 }

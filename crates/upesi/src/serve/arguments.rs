@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use journal::DamagedEnd;
 
-use crate::served_log::LogArguments;
-use crate::slow_log::SlownessArguments;
-use crate::watchdog::Injected;
+use crate::serve::log_backend::LogArguments;
+use crate::serve::slow_disk::SlownessArguments;
+use crate::serve::watchdog::Injected;
 
 /// Arguments of `serve`.
 #[derive(clap::Args)]

@@ -1,0 +1,324 @@
+//! `upesi check-config`: every setting with its value and meaning, combinations that are dangerous
+//! with what to set instead, and how long a message can take by the timeouts alone.
+
+mod warnings;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use self::warnings::{Warning, warnings};
+use crate::Failure;
+use crate::config::{self, Auth, Change, Config};
+use crate::serve;
+use crate::serve::signatures;
+
+/// Arguments of `check-config`.
+#[derive(clap::Args)]
+pub(crate) struct CheckConfigArguments {
+    /// The file that `serve --config` would be given; without one the defaults are shown.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    settings: Vec<Setting>,
+    warnings: Vec<Warning>,
+    bounds: Vec<Bound>,
+}
+
+/// A setting as it is declared, with its value.
+#[derive(Serialize)]
+struct Setting {
+    name: &'static str,
+    value: String,
+    /// Whether the file says so.
+    given: bool,
+    meaning: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bounds: Option<String>,
+    change: Change,
+    /// An effect that the setting has together with others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+}
+
+/// How long something takes at most, by the settings.
+#[derive(Serialize)]
+struct Bound {
+    what: &'static str,
+    milliseconds: u64,
+    made_of: String,
+}
+
+/// Prints what a file means; fails when the switch would not start with it.
+pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), Failure> {
+    let config = Config::read(arguments.file.as_deref())?;
+    check_start(&config)?;
+    let text = match &arguments.file {
+        None => String::new(),
+        Some(file) => fs::read_to_string(file)
+            .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?,
+    };
+    let checked = Checked {
+        settings: noted(settings(&given(&text)), &config),
+        warnings: warnings(&config),
+        bounds: bounds(&config),
+    };
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&checked).expect("plain data")),
+        false => print(&checked),
+    }
+    Ok(())
+}
+
+/// Fails as `serve` would at its start, for what can be seen without starting anything.
+fn check_start(config: &Config) -> Result<(), Failure> {
+    let own = [("fspiop.listen", config.fspiop.listen), ("admin.listen", config.admin.listen)];
+    let own: Vec<_> =
+        own.into_iter().chain(config.probes().map(|it| ("health.listen", it))).collect();
+    for (at, (name, first)) in own.iter().enumerate() {
+        let clash = own[at + 1..].iter().find(|(_, second)| is_same_port(*first, *second));
+        if let Some((other, second)) = clash {
+            return Err(Failure::new(format!(
+                "{name} = \"{first}\" and {other} = \"{second}\" are the same port: give them two, \
+                 such as 4000, 3001 and 3002"
+            )));
+        }
+    }
+    if config.admin.auth == Auth::Token {
+        serve::given_token(config)?;
+    }
+    signatures::check(config)
+}
+
+fn is_same_port(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_host =
+        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && same_host
+}
+
+fn print(checked: &Checked) {
+    println!("Settings (* from the file)");
+    for Setting { name, value, given, meaning, bounds, change, note } in &checked.settings {
+        let mark = if *given { "*" } else { " " };
+        println!(" {mark} {name:<40} {value}\n     {meaning}");
+        if let Some(bounds) = bounds {
+            println!("     bounds: {bounds}");
+        }
+        if *change != Change::Start {
+            println!("     change: {}", change.name());
+        }
+        if let Some(note) = note {
+            println!("     here: {note}");
+        }
+    }
+    println!("\nWarnings");
+    for Warning { what, instead } in &checked.warnings {
+        println!("   {what}\n     instead: {instead}");
+    }
+    if checked.warnings.is_empty() {
+        println!("   none");
+    }
+    println!("\nHow long at most, by these settings");
+    for Bound { what, milliseconds, made_of } in &checked.bounds {
+        println!("   {:<58} {:>9}   {made_of}", what, duration(*milliseconds));
+    }
+}
+
+/// A duration in the largest unit of which there are at least two; seconds with one decimal.
+fn duration(milliseconds: u64) -> String {
+    const MINUTE: u64 = 60_000;
+    let whole = [(24 * 60 * MINUTE, "days"), (60 * MINUTE, "h"), (MINUTE, "min")];
+    let unit = whole.into_iter().find(|(unit, _)| 2 * unit <= milliseconds);
+    match unit {
+        Some((unit, name)) => {
+            format!("{}.{} {name}", milliseconds / unit, milliseconds % unit * 10 / unit)
+        }
+        None => format!("{}.{} s", milliseconds / 1_000, milliseconds % 1_000 / 100),
+    }
+}
+
+/// The settings that a file writes out, by name.
+fn given(text: &str) -> BTreeMap<String, String> {
+    let table: toml::Table = toml::from_str(text).unwrap_or_default();
+    let mut given = BTreeMap::new();
+    for (section, settings) in &table {
+        for (name, value) in settings.as_table().into_iter().flatten() {
+            given.insert(format!("{section}.{name}"), value.to_string());
+        }
+    }
+    given
+}
+
+/// All settings, with the values of a file.
+fn settings(given: &BTreeMap<String, String>) -> Vec<Setting> {
+    let setting = |declared: config::Setting| {
+        let config::Setting { name, default, bounds, change, meaning } = declared;
+        let said = given.get(name).cloned();
+        let (is_given, value) = (said.is_some(), said.unwrap_or(default));
+        Setting { name, value, given: is_given, meaning, bounds, change, note: None }
+    };
+    config::settings().into_iter().map(setting).collect()
+}
+
+const LOOPBACK_ALLOWED: &str = "loopback endpoints are allowed, because fspiop.listen is a \
+                                loopback address and endpoints.networks is empty; for a gateway \
+                                on the same host, list the networks of the participants in \
+                                endpoints.networks, or 127.0.0.0/8 and ::1 in \
+                                endpoints.denied_networks";
+
+/// Adds the notes that follow from the whole configuration.
+fn noted(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
+    let networks = settings.iter_mut().find(|setting| setting.name == "endpoints.networks");
+    if let Some(networks) = networks
+        && config.reach(Vec::new()).assumes_loopback()
+    {
+        networks.note = Some(LOOPBACK_ALLOWED);
+    }
+    settings
+}
+
+/// What the timeouts add up to. Nothing on the way of a transfer waits for a timer, so a scheme
+/// whose participants answer is bound by work alone.
+fn bounds(config: &Config) -> Vec<Bound> {
+    let policy = config.policy();
+    let attempt = config.delivery.connect_timeout_ms + config.delivery.answer_timeout_ms;
+    let sweep = switch::TIMEOUT_GRAIN.as_millis() as u64;
+    let horizon = policy.horizon_micros / 1_000;
+    let (pause, probe) = (policy.backoff_max_micros / 1_000, policy.probe_max_micros / 1_000);
+    let probe = probe.min(pause);
+    let bound = |what, milliseconds, made_of| Bound { what, milliseconds, made_of };
+    vec![
+        bound(
+            "a message that comes in slowly, until it is here or refused",
+            config.fspiop.header_timeout_ms + config.fspiop.body_timeout_ms,
+            "header_timeout_ms + body_timeout_ms, from its first byte".into(),
+        ),
+        bound(
+            "waiting for a timer, when participants answer",
+            0,
+            "batches leave when they can; a busy node of several lets 10 ms pass between two"
+                .into(),
+        ),
+        bound(
+            "one attempt to a silent participant",
+            attempt + sweep,
+            "connect_timeout_ms + answer_timeout_ms, noticed within 0.25 s".into(),
+        ),
+        bound(
+            "a participant that is well again, until it gets callbacks",
+            probe,
+            "the longest pause while every callback to it fails".into(),
+        ),
+        bound(
+            "one callback that failed alone, until it is tried again",
+            pause,
+            "backoff_max_ms; Retry-After of 429 and 503 is kept up to that".into(),
+        ),
+        bound(
+            "a callback that nobody takes, until it is a dead letter",
+            horizon + attempt + sweep,
+            format!(
+                "horizon_seconds ({}) from when it became owed, restarts included, and one attempt",
+                duration(horizon)
+            ),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_endpoints_that_are_allowed_by_default_are_noted() {
+        let local = "[fspiop]\nlisten = \"127.0.0.1:4000\"\n[endpoints]\n";
+        let networks = format!("{local}networks = [\"10.0.0.0/8\"]");
+        let denied = format!("{local}denied_networks = [\"127.0.0.0/8\", \"::1\"]");
+        let half_denied = format!("{local}denied_networks = [\"127.0.0.0/8\"]");
+        for (text, expected) in
+            [("", false), (local, true), (&networks, false), (&denied, false), (&half_denied, true)]
+        {
+            let config: Config = toml::from_str(text).expect("a good file");
+            let settings = noted(settings(&given(text)), &config);
+            let noted: Vec<_> = settings.iter().filter(|it| it.note.is_some()).collect();
+            let names: Vec<_> = noted.iter().map(|it| it.name).collect();
+            let wanted: &[&str] = if expected { &["endpoints.networks"] } else { &[] };
+            assert_eq!(names, wanted, "{text}");
+            assert!(noted.iter().all(|it| it.note == Some(LOOPBACK_ALLOWED)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_ends_a_switch_at_its_start_is_refused() {
+        let place = tempfile::tempdir().expect("a directory");
+        let gone = place.path().join("gone");
+        let gone = gone.to_str().expect("its name is text");
+        let said = |text: &str| {
+            let config: Config = toml::from_str(text).expect("a good file");
+            check_start(&config).err().map_or_else(String::new, |error| error.to_string())
+        };
+        assert_eq!(said(""), "");
+        for text in [
+            "[fspiop]\nlisten = \"127.0.0.1:3001\"",
+            "[fspiop]\nlisten = \"0.0.0.0:3001\"",
+            "[admin]\nlisten = \"127.0.0.1:4000\"",
+            "[fspiop]\nlisten = \"0.0.0.0:3002\"",
+            "[health]\nlisten = \"127.0.0.1:3001\"",
+            "[health]\nlisten = \"0.0.0.0:4000\"",
+        ] {
+            assert!(said(text).contains("are the same port"), "{text}: {}", said(text));
+        }
+        let free = "[fspiop]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"";
+        assert_eq!(said(free), "", "each takes a free one");
+        let off = "[fspiop]\nlisten = \"0.0.0.0:3002\"\n[health]\nlisten = \"none\"";
+        assert_eq!(said(off), "", "no listener for probes");
+        for (section, name) in [("jws", "keys"), ("jws", "signing_key"), ("admin", "token_file")] {
+            let problem = said(&format!("[{section}]\n{name} = \"{gone}\""));
+            let named = problem.contains(&format!("{section}.{name}")) && problem.contains(gone);
+            assert!(named, "{section}.{name}: {problem}");
+        }
+    }
+
+    #[test]
+    fn bounds_follow_the_timeouts() {
+        let text = "[delivery]\nhorizon_seconds = 7200\nbackoff_max_ms = 60000\n\
+                    connect_timeout_ms = 1000\nanswer_timeout_ms = 2000";
+        let config: Config = toml::from_str(text).expect("a good file");
+        let found: Vec<_> = bounds(&config).iter().map(|bound| bound.milliseconds).collect();
+        let attempt = 1_000 + 2_000 + 250;
+        let expected = [15_000 + 15_000, 0, attempt, 30_000, 60_000, 7_200_000 + attempt];
+        assert_eq!(found, expected);
+        let most = "[delivery]\nwindow = 65536\nhorizon_seconds = 2592000\n\
+                    backoff_max_ms = 3600000\n\
+                    connect_timeout_ms = 3600000\nanswer_timeout_ms = 3600000";
+        let config: Config = toml::from_str(most).expect("a good file");
+        config.check().expect("these are the bounds");
+        let longest = bounds(&config).iter().map(|bound| bound.milliseconds).max();
+        assert_eq!(longest, Some(2_592_000_000 + 7_200_250));
+    }
+
+    #[test]
+    fn durations_are_told_in_units_of_people() {
+        for (milliseconds, expected) in [
+            (0, "0.0 s"),
+            (250, "0.2 s"),
+            (119_900, "119.9 s"),
+            (300_000, "5.0 min"),
+            (5_400_000, "90.0 min"),
+            (86_400_000, "24.0 h"),
+            (86_425_250, "24.0 h"),
+            (604_800_000, "7.0 days"),
+        ] {
+            assert_eq!(duration(milliseconds), expected);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `upesi archive`: hands closed segments over to an archive, or packs them where they are. The
+//! running switch does the same by itself (`serve/background.rs`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use journal::{Destination, Due, Handed, Place, RealDisk, Retention, Tier, Tiered};
+use ledger::Stamp;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::cli::stdout::{Progress, print_json};
+use crate::data::layout::refuse_without_log;
+
+const EXAMPLES: &str = "\
+Examples:
+  upesi archive --data /var/lib/upesi --to file:///mnt/archive
+  upesi archive --data /var/lib/upesi                            packs them where they are
+  upesi archive --data /var/lib/upesi --to file:///mnt/archive --keep 8 --dry-run
+A running switch does this by itself: [archive] in its configuration.";
+
+/// Arguments of `archive`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ArchiveArguments {
+    /// Directory of the log. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Where to: an existing directory as file:///DIRECTORY, or a bucket as s3://BUCKET/PREFIX,
+    /// gs:// or az:// (feature object-stores; credentials from the environment), empty or of this
+    /// log. Without it, segments are compressed and stay in the directory.
+    #[arg(long, value_name = "URL")]
+    to: Option<String>,
+    /// How many of the newest closed segments stay as they are.
+    #[arg(long, value_name = "SEGMENTS", default_value_t = 0)]
+    keep: usize,
+    /// Only segments that were closed so long ago.
+    #[arg(long, value_name = "HOURS", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    after_hours: u32,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done, or would be.
+#[derive(Serialize)]
+struct Report {
+    to: Option<String>,
+    dry_run: bool,
+    segments: Vec<Line>,
+    plain_bytes: u64,
+    packed_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    first: u64,
+    last: u64,
+    plain_bytes: u64,
+    /// Not known before it is done.
+    packed_bytes: Option<u64>,
+}
+
+pub(crate) fn archive(arguments: &ArchiveArguments) -> Result<(), Failure> {
+    let place = arguments.data.display().to_string();
+    let failed = |what: String| Failure::new(format!("{place}: {what}"));
+    refuse_without_log(&arguments.data)?;
+    let disk = match arguments.dry_run {
+        true => RealDisk::open_to_read(&arguments.data),
+        false => RealDisk::open(&arguments.data),
+    };
+    let log = disk.and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
+    let to = arguments.to.as_deref().map(journal::open_place).transpose();
+    let to = to.map_err(|error| Failure::new(error.to_string()))?;
+    let destination = to.as_deref().map_or(Destination::Here, Destination::Place);
+    let age = Duration::from_secs(u64::from(arguments.after_hours) * 3_600);
+    let retention = Retention { keep_segments: arguments.keep, closed_by: before_now(age) };
+    let due =
+        journal::due(&log, &retention, destination).map_err(|error| failed(error.to_string()))?;
+    let lines = match arguments.dry_run {
+        true => due.iter().map(Line::planned).collect(),
+        false => hand_over(&log, &due, to.as_deref(), destination)?,
+    };
+    let report = Report {
+        to: arguments.to.clone(),
+        dry_run: arguments.dry_run,
+        plain_bytes: lines.iter().map(|line| line.plain_bytes).sum(),
+        packed_bytes: lines.iter().map(|line| line.packed_bytes).sum(),
+        segments: lines,
+    };
+    match arguments.json {
+        true => print_json(&report),
+        false => {
+            print(&report);
+            Ok(())
+        }
+    }
+}
+
+/// One segment after the other. What went before a failure stays done, and is said with it.
+fn hand_over(
+    log: &Tiered<RealDisk>,
+    due: &[Due],
+    place: Option<&dyn Place>,
+    destination: Destination<'_>,
+) -> Result<Vec<Line>, Failure> {
+    if let Some(place) = place {
+        journal::claim_for(log, place).map_err(|error| Failure::new(error.to_string()))?;
+    }
+    let total: u64 = due.iter().map(|due| due.segment.plain_bytes).sum();
+    let mut progress = Progress::new();
+    let mut lines: Vec<Line> = Vec::new();
+    let mut before = 0;
+    for due in due {
+        let handed = journal::hand_over(log, due, destination, &mut |_| {
+            progress.say(|| {
+                format!("segment {}, {} of {} MiB", due.segment.first.0, before >> 20, total >> 20)
+            });
+            Ok(())
+        });
+        progress.end();
+        let handed = handed.map_err(|error| {
+            let done = lines.len();
+            Failure::new(format!("{error} ({done} segments were handed over; try again)"))
+        })?;
+        before += handed.plain_bytes;
+        lines.push(Line::done(&handed));
+    }
+    Ok(lines)
+}
+
+impl Line {
+    fn planned(due: &Due) -> Self {
+        let packed_bytes = match due.segment.tier {
+            Tier::Plain => None,
+            Tier::Packed | Tier::Archived(_) => Some(due.segment.stored_bytes),
+        };
+        Self {
+            first: due.segment.first.0,
+            last: due.after.end.0,
+            plain_bytes: due.segment.plain_bytes,
+            packed_bytes,
+        }
+    }
+
+    fn done(handed: &Handed) -> Self {
+        Self {
+            first: handed.first.0,
+            last: handed.last.0,
+            plain_bytes: handed.plain_bytes,
+            packed_bytes: Some(handed.packed_bytes),
+        }
+    }
+}
+
+/// The moment that lies so far back.
+pub(crate) fn before_now(age: Duration) -> Stamp {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Stamp(now.unwrap_or_default().saturating_sub(age).as_micros() as u64)
+}
+
+fn print(report: &Report) {
+    for Line { first, last, plain_bytes, packed_bytes } in &report.segments {
+        let packed = packed_bytes.map_or(String::new(), |bytes| format!(" as {bytes}"));
+        println!("records {first} to {last}: {plain_bytes} bytes{packed}");
+    }
+    let (segments, are) = match report.segments.len() {
+        0 => return println!("no closed segment is due"),
+        1 => ("1 segment".to_owned(), "is"),
+        count => (format!("{count} segments"), "are"),
+    };
+    match (report.dry_run, &report.to) {
+        (true, _) => println!("{segments} {are} due; nothing was done"),
+        (false, Some(place)) => println!("{segments} moved to {place}, read back and compared"),
+        (false, None) => {
+            println!("{segments} compressed in the directory, read back and compared");
+        }
+    }
+}

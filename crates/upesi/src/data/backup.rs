@@ -1,0 +1,157 @@
+//! `upesi backup`: a copy of the log in another place, whole at any moment. The running switch
+//! keeps one by itself (`serve/background.rs`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use journal::{ArchiveError, Backup, CopyLock, Extra, RealDisk, Tiered};
+use ports::DiskError;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::cli::stdout::{Progress, print_json};
+
+/// A running switch can archive a segment between the look at it and its opening.
+const ATTEMPTS: usize = 3;
+/// How long a run of the switch's own copy is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Name of the configuration in the copy.
+const CONFIGURATION: &str = "upesi.toml";
+
+const EXAMPLES: &str = "\
+Examples:
+  upesi backup --data /var/lib/upesi --to file:///mnt/backup
+  upesi backup --data /var/lib/upesi --to file:///mnt/backup --config upesi.toml --json
+  upesi backup --data /var/lib/upesi --to file:///mnt/backup --check
+  AWS_ENDPOINT=https://minio:9000 upesi backup --data /var/lib/upesi --to s3://backups/hub-1
+  upesi restore --from file:///mnt/backup --data /var/lib/upesi-new
+A switch may be running: [backup] in its configuration makes it keep the copy by itself.";
+
+/// Arguments of `backup`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BackupArguments {
+    /// Directory of the log. A switch may be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Where to: an existing directory as file:///DIRECTORY, or a bucket as s3://BUCKET/PREFIX,
+    /// gs:// or az:// (feature object-stores; credentials from the environment), empty or with the
+    /// copy of this log.
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// Copy this configuration file with it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Read all of the copy that is there already, too: what is damaged is written again. Without
+    /// it, packed segments are only looked at from outside.
+    #[arg(long)]
+    check: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    to: String,
+    /// The last record of the copy, and the chain head there: `verify` of the restored log shows
+    /// the same.
+    end: u64,
+    chain_head: String,
+    segments: usize,
+    files: usize,
+    bytes: u64,
+    /// Objects that were missing or damaged there, and were written again.
+    mended: Vec<String>,
+    seconds: f64,
+}
+
+/// Waits for who else copies: the switch by itself, or this command beside it. A run is short once
+/// there is a copy. Waits no longer when told to give up.
+pub(crate) fn copy_alone(
+    disk: &RealDisk,
+    give_up: impl Fn() -> bool,
+) -> Result<CopyLock, DiskError> {
+    let started = Instant::now();
+    let waits = || started.elapsed() < PATIENCE && !give_up();
+    loop {
+        match disk.copy_alone() {
+            Err(DiskError::InUse(_)) if waits() => thread::sleep(LOOK_EVERY),
+            answer => return answer,
+        }
+    }
+}
+
+pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
+    let started = Instant::now();
+    let shown = arguments.data.display().to_string();
+    let failed = |what: String| Failure::new(format!("{shown}: {what}"));
+    if !arguments.data.is_dir() {
+        return Err(failed("there is no such directory".into()));
+    }
+    if let Some(config) = &arguments.config
+        && let Err(error) = std::fs::metadata(config)
+    {
+        return Err(Failure::new(format!("cannot read {}: {error}", config.display())));
+    }
+    let place = journal::open_place(&arguments.to);
+    let place = place.map_err(|error| Failure::new(error.to_string()))?;
+    let disk = RealDisk::open_beside(&arguments.data).map_err(|error| failed(error.to_string()))?;
+    let _alone = copy_alone(&disk, || false).map_err(|error| failed(error.to_string()))?;
+    let mut progress = Progress::new();
+    let mut bytes = 0_u64;
+    let extras = extras(arguments.config.as_deref());
+    let mut watch = |more| {
+        bytes += more;
+        progress.say(|| format!("{} MiB read and written", bytes >> 20));
+        Ok(())
+    };
+    let mut mended = BTreeSet::new();
+    let mut copied = Err(ArchiveError::Stopped);
+    for _ in 0..ATTEMPTS {
+        copied = Tiered::open(disk.clone()).map_err(ArchiveError::from).and_then(|log| {
+            let mut backup = Backup::open(&log, Arc::clone(&place))?;
+            if arguments.check {
+                backup.check(&mut watch)?;
+            }
+            mended.extend(backup.damaged().iter().cloned());
+            backup.run(&log, &extras, &mut watch)
+        });
+        let moved = matches!(copied, Err(ArchiveError::Disk(DiskError::NotFound(_))));
+        if !moved {
+            break;
+        }
+    }
+    progress.end();
+    let copied = copied.map_err(|error| failed(error.to_string()))?;
+    let report = Report {
+        to: arguments.to.clone(),
+        end: copied.end.0,
+        chain_head: copied.chain.to_string(),
+        segments: copied.segments,
+        files: copied.files,
+        bytes: copied.bytes,
+        mended: mended.into_iter().collect(),
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    if arguments.json {
+        return print_json(&report);
+    }
+    let Report { to, end, chain_head, segments, files, bytes, .. } = &report;
+    println!("{to} holds the log up to record {end}, chain head {chain_head}");
+    println!("copied now: {bytes} bytes, {segments} closed segments, {files} other files");
+    for object in &report.mended {
+        println!("{object} was missing or damaged there, and was written again");
+    }
+    Ok(())
+}
+
+/// What is copied that does not stand in the data directory: the configuration.
+pub(crate) fn extras(configuration: Option<&Path>) -> Vec<Extra> {
+    let read = configuration.and_then(|path| std::fs::read(path).ok());
+    read.map(|bytes| Extra { name: CONFIGURATION.to_owned(), bytes }).into_iter().collect()
+}

@@ -1,0 +1,373 @@
+//! The work of both, where there is Kafka.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Instant;
+
+use journal::{RealDisk, Tiered};
+use kafka::{Address, Exported, MoveError, Reader, Step, Watch};
+use ledger::Position;
+use node::SystemClock;
+use ports::{Clock, Disk, DiskFile, Log as _};
+use record::bundle::BundleError;
+use record::frame::{LogIdentity, Tail};
+use record::message::Message;
+use sequencer::{Delivered, Name, Replica};
+use serde::Serialize;
+
+use super::arguments::{ExportArguments, ImportArguments};
+use crate::Failure;
+use crate::cli::stdout;
+use crate::cli::stdout::{Progress, print_json};
+use crate::config::Config;
+use crate::data::layout::{MARKER, has_segments};
+use crate::serve::log_backend::{LIFE, Log, PATIENCE, Place, Topic};
+use crate::serve::{self, Opened, Opening, Sharing};
+
+/// By which name brokers know these commands.
+const NAME: &str = "import-log";
+
+/// What was moved.
+#[derive(Serialize)]
+struct Report {
+    topic: String,
+    end: u64,
+    chain_head: String,
+    /// Frames that had to be sent to the topic, or decided here.
+    moved: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
+    let started = Instant::now();
+    let data = &*arguments.data;
+    let shown = data.display();
+    let failed = |what: String| Failure::new(format!("{shown}: {what}"));
+    let address = address_of(&arguments.log)?;
+    let security = Config::read(arguments.config.as_deref())?.kafka.security()?;
+    if !data.is_dir() {
+        return Err(failed("there is no such directory".into()));
+    }
+    let disk = RealDisk::open(data).and_then(Tiered::open);
+    let disk = disk.map_err(|error| failed(error.to_string()))?;
+    check_marker(data, &address)?;
+    let mut leaving = Leaving { data, topic: &address.topic, progress: Progress::new() };
+    let exported = kafka::export(&address, &disk, &options("export-log", security), &mut leaving);
+    leaving.progress.end();
+    let exported = exported.map_err(|error| {
+        let is_left = data.join(MARKER).exists();
+        failed(match is_left {
+            true => format!(
+                "{error}. All of the log is in the topic, and nobody can go on there or here until \
+                 the same command has finished"
+            ),
+            false if is_passing(&error) => {
+                format!("{error}. The log goes on here; the same command tries again")
+            }
+            false => format!("{error}. The log goes on here"),
+        })
+    })?;
+    let Exported { end, frames, sent, bytes, created } = exported;
+    let report = Report {
+        topic: address.topic.clone(),
+        end: end.position.0,
+        chain_head: end.chain.to_string(),
+        moved: sent,
+        bytes,
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    if arguments.json {
+        return print_json(&report);
+    }
+    let made = if created { ", made just now," } else { "" };
+    println!(
+        "topic {}{made} holds the log up to record {}, chain head {}",
+        address.topic, report.end, report.chain_head
+    );
+    println!(
+        "  {frames} batches, {bytes} bytes, {sent} of them sent now; all read back and compared, \
+         in {:.1} s",
+        report.seconds
+    );
+    println!("The log has left {shown}, which is now a copy of the topic. It goes on with:");
+    println!("  upesi serve --data {shown} --log {address} --node NAME");
+    if data.join("quarantine.json").exists() {
+        println!(
+            "Put {shown}/quarantine.json into the directory of each other node before it starts."
+        );
+    }
+    Ok(())
+}
+
+/// Whether another attempt may succeed without anything else being done.
+const fn is_passing(error: &MoveError) -> bool {
+    matches!(error, MoveError::Open(_) | MoveError::Files(_) | MoveError::Stopped(_))
+}
+
+/// Refuses the copy of another topic.
+fn check_marker(data: &Path, address: &Address) -> Result<(), Failure> {
+    match fs::read_to_string(data.join(MARKER)) {
+        Ok(topic) if topic != address.topic => Err(Failure::new(format!(
+            "{} is the copy of topic {topic}: `upesi import-log` moves the log from there first",
+            data.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The directory that a log leaves.
+struct Leaving<'a> {
+    data: &'a Path,
+    topic: &'a str,
+    progress: Progress,
+}
+
+impl Watch for Leaving<'_> {
+    fn tell(&mut self, step: Step) -> Result<(), String> {
+        self.progress.say(|| match step {
+            Step::Sent(position) => format!("{} records compared or sent", position.0),
+            Step::Read(position) => format!("{} records read back", position.0),
+        });
+        Ok(())
+    }
+
+    fn note_left(&mut self) -> Result<(), String> {
+        note(self.data, MARKER, self.topic)
+    }
+}
+
+/// Writes the name of a topic into a file of a directory, durably.
+fn note(data: &Path, name: &str, topic: &str) -> Result<(), String> {
+    let path = data.join(name);
+    let noted = File::create(&path).and_then(|mut file| {
+        file.write_all(topic.as_bytes())?;
+        file.sync_all()?;
+        File::open(data)?.sync_all()
+    });
+    noted.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Notes that this directory takes the log, before the topic is told that it leaves. It stays, so
+/// that the same command again finds its work done.
+const TAKING: &str = "kafka-taken";
+
+pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
+    let started = Instant::now();
+    if arguments.json {
+        stdout::keep_output_for_a_script();
+    }
+    let data = &*arguments.data;
+    let address = address_of(&arguments.log)?;
+    let config = Config::read(arguments.config.as_deref())?;
+    let clock = SystemClock::new();
+    let security = Box::new(config.kafka.security()?);
+    let place =
+        Place::Kafka { address: address.clone(), node: NAME.into(), begins: false, security };
+    let opening = Opening { place, ..Opening::default() };
+    let was_own = has_segments(data) && !data.join(MARKER).exists();
+    let Opened { sequencer, sharing, .. } = serve::open(&config, data, &opening, &clock)?;
+    let Some(Sharing { topic, quarantine, .. }) = sharing else {
+        return Err(Failure::new("a log on Kafka is shared"));
+    };
+    let Topic { options, next, last, .. } = topic;
+    let name = Name { name: NAME.into(), node: opening.place.node(), instance: 0, ended: 0 };
+    let replica = Replica::new(sequencer, name, quarantine, last)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let reader = Reader::open(&address, &options).map_err(told)?;
+    let mut arriving = Arriving { replica, clock, progress: Progress::new(), moved: 0 };
+    let had_left = arriving.read(&reader, next, &|identity| {
+        note(data, TAKING, &address.topic).map_err(Failure::new)?;
+        kafka::say_left(&address, &options, identity).map_err(told)
+    })?;
+    arriving.progress.end();
+    let is_ours = fs::read_to_string(data.join(TAKING)).is_ok_and(|it| it == address.topic);
+    if had_left && !is_ours && !arguments.again {
+        if was_own {
+            remove(data, MARKER)?;
+        }
+        return Err(Failure::new(format!(
+            "the log has left topic {} before, for another directory than {}: find that one, for \
+             the scheme may have gone on there. If it is lost, or was never served, `--again` \
+             makes this one go on instead, from record {} on",
+            address.topic,
+            data.display(),
+            arriving.replica.sequencer().log().tail().end.0
+        )));
+    }
+    let Arriving { replica, moved, .. } = arriving;
+    let tail = replica.sequencer().log().tail();
+    // Its files and its store are let go of.
+    drop(replica);
+    let bytes = settle(data, (&reader, &address), &tail)?;
+    let report = Report {
+        topic: address.topic,
+        end: tail.end.0,
+        chain_head: tail.chain.to_string(),
+        moved,
+        bytes,
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    if arguments.json {
+        return print_json(&report);
+    }
+    let Report { topic, end, chain_head, seconds, .. } = &report;
+    let shown = data.display();
+    println!("{shown} holds the log of topic {topic} up to record {end}, chain head {chain_head}");
+    println!(
+        "  {moved} batches decided now, {bytes} bytes compared with the topic, in {seconds:.1} s"
+    );
+    println!("The log has left the topic: no node goes on there. It goes on with:");
+    println!("  upesi serve --data {shown}");
+    Ok(())
+}
+
+/// A log that is read from its topic.
+struct Arriving {
+    replica: Replica<Log>,
+    clock: SystemClock,
+    progress: Progress,
+    /// Batches that the copy did not have.
+    moved: u64,
+}
+
+impl Arriving {
+    /// Takes everything up to the word that the log has left, which is said once all that was there
+    /// before has been taken. Whether it had been said already.
+    fn read(
+        &mut self,
+        reader: &Reader,
+        mut next: i64,
+        say_left: &dyn Fn(LogIdentity) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
+        let mut is_said = false;
+        loop {
+            let end = reader.range().map_err(told)?.end;
+            if self.take(reader, next..end)? {
+                return Ok(!is_said);
+            }
+            next = next.max(end);
+            if self.replica.is_partial() {
+                return Err(Failure::new(
+                    "the topic holds a part of a log that is being moved there: finish with \
+                     `upesi export-log` first",
+                ));
+            }
+            if is_said {
+                return Err(Failure::new(
+                    "the word that the log leaves the topic was acknowledged and is not there; try \
+                     again",
+                ));
+            }
+            say_left(self.replica.sequencer().log().tail().identity)?;
+            is_said = true;
+        }
+    }
+
+    /// Takes messages; whether the word that the log has left was among them.
+    fn take(&mut self, reader: &Reader, offsets: std::ops::Range<i64>) -> Result<bool, Failure> {
+        let (mut has_left, mut failed) = (false, None);
+        reader
+            .read(offsets, &mut |at, bytes| match self.hear(at, bytes) {
+                Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
+                Ok(ControlFlow::Break(())) => {
+                    has_left = true;
+                    ControlFlow::Break(())
+                }
+                Err(failure) => {
+                    failed = Some(failure);
+                    ControlFlow::Break(())
+                }
+            })
+            .map_err(told)?;
+        failed.map_or(Ok(has_left), Err)
+    }
+
+    /// Takes a message; breaks with the word that the log has left.
+    fn hear(&mut self, at: ledger::Stamp, bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
+        let message = match Message::parse(bytes) {
+            Ok(message) => message,
+            Err(BundleError::Foreign(_)) => return Ok(ControlFlow::Continue(())),
+            Err(error @ BundleError::Version(_)) => return Err(told(error)),
+        };
+        let identity = self.replica.sequencer().log().tail().identity;
+        let delivered = match message {
+            Message::Bundle(bundle) => self.replica.deliver(&bundle, at),
+            Message::Frame(frame) => self.replica.restore(&frame),
+            Message::Whole(end) => {
+                let _is_whole = self.replica.note_whole(&end);
+                return Ok(ControlFlow::Continue(()));
+            }
+            Message::Left(left) if left == identity && !self.replica.is_partial() => {
+                return Ok(ControlFlow::Break(()));
+            }
+            Message::Left(_) | Message::State(_) => return Ok(ControlFlow::Continue(())),
+        };
+        let delivered = delivered.map_err(told)?;
+        self.moved += u64::from(matches!(delivered, Delivered::Framed { .. }));
+        let Self { replica, clock, progress, .. } = self;
+        replica.sequencer_mut().tend(clock.now()).map_err(told)?;
+        let position: Position = replica.sequencer().state().position();
+        progress.say(|| format!("{} records decided", position.0));
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Makes a copy that is whole a log of its own: synced, compared, and no copy any more. Gives the
+/// number of its bytes.
+fn settle(
+    data: &Path,
+    (reader, address): (&Reader, &Address),
+    tail: &Tail,
+) -> Result<u64, Failure> {
+    let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
+    let disk = RealDisk::open(data).and_then(Tiered::open);
+    let disk = disk.map_err(|error| failed(error.to_string()))?;
+    sync(disk.below()).map_err(|error| failed(error.to_string()))?;
+    let mut progress = Progress::new();
+    let walked = kafka::compare(reader, address, &disk, &mut |position| {
+        progress.say(|| format!("{} records compared", position.0));
+    });
+    progress.end();
+    let walked = walked.map_err(|error| failed(error.to_string()))?;
+    if (walked.tail.end, walked.tail.chain) != (tail.end, tail.chain) {
+        return Err(failed("what stands in the files is not what was read".into()));
+    }
+    remove(data, LIFE)?;
+    remove(data, MARKER)?;
+    disk.sync_directory().map_err(|error| failed(error.to_string()))?;
+    Ok(walked.bytes)
+}
+
+/// Removes a file of a directory; it need not be there.
+fn remove(data: &Path, name: &str) -> Result<(), Failure> {
+    match fs::remove_file(data.join(name)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::new(format!("{}: {name}: {error}", data.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A copy is not synced while it grows.
+fn sync(disk: &RealDisk) -> Result<(), ports::DiskError> {
+    for name in disk.list()?.iter().filter(|name| name.ends_with(".segment")) {
+        disk.open(name)?.sync()?;
+    }
+    disk.sync_directory()
+}
+
+pub(crate) fn options(name: &str, security: kafka::Security) -> kafka::Options {
+    let copy = journal::Options::default();
+    kafka::Options { node: name.into(), patience: PATIENCE, copy, security }
+}
+
+pub(crate) fn address_of(text: &str) -> Result<Address, Failure> {
+    text.parse().map_err(|error| Failure::new(format!("--log: {error}")))
+}
+
+fn told(error: impl std::fmt::Display) -> Failure {
+    Failure::new(error.to_string())
+}

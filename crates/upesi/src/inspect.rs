@@ -1,0 +1,7 @@
+//! Commands that read a log and change nothing.
+
+pub(crate) mod explain;
+pub(crate) mod offline;
+pub(crate) mod replay;
+pub(crate) mod verify;
+pub(crate) mod what_if;

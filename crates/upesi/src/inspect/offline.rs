@@ -1,0 +1,181 @@
+//! A log read from end to end: what `verify`, `explain`, `replay`, `what-if` and `restore` have in
+//! common. Nothing in the data directory is ever written, made or removed. While one of them reads,
+//! no switch can run there; only `what-if` reads beside a switch, as far as the log goes when it
+//! begins.
+
+use std::path::Path;
+
+use journal::{OpenError, Placed, RealDisk, Tiered, Walked};
+use ledger::{Position, State};
+use ports::{Disk, DiskError, DiskFile, Stop};
+use record::frame::{FRAME_HEADER_BYTES, frame_length};
+use sequencer::{ColdSide, Replay, Start};
+
+use crate::Failure;
+use crate::cli::stdout::Progress;
+use crate::data::layout::{has_segments, refuse_half, refuse_unfinished};
+use crate::operate::quarantine::{self, Entry};
+
+/// A log to be read.
+pub(crate) struct OfflineLog {
+    disk: Tiered<RealDisk>,
+    walk: Walk,
+    place: String,
+    /// Records that operators have set aside.
+    pub(crate) quarantined: Vec<Entry>,
+}
+
+/// Why a log was not opened.
+pub(crate) struct Unopened {
+    pub(crate) failure: Failure,
+    /// What the disk said, if it did.
+    pub(crate) error: Option<DiskError>,
+}
+
+impl From<Failure> for Unopened {
+    fn from(failure: Failure) -> Self {
+        Self { failure, error: None }
+    }
+}
+
+impl From<Unopened> for Failure {
+    fn from(unopened: Unopened) -> Self {
+        unopened.failure
+    }
+}
+
+/// [`journal::walk`], or the same beside a switch.
+type Walk = fn(
+    &Tiered<RealDisk>,
+    &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
+) -> Result<Walked, OpenError>;
+
+impl OfflineLog {
+    pub(crate) fn open(data: &Path) -> Result<Self, Unopened> {
+        let open = |data: &Path| RealDisk::open_to_read(data).and_then(Tiered::open);
+        Self::open_with(data, open, journal::walk)
+    }
+
+    /// The same beside a switch that may be running there: the log is read as far as it goes now.
+    pub(crate) fn open_beside(data: &Path) -> Result<Self, Unopened> {
+        let open = |data: &Path| RealDisk::open_beside(data).and_then(Tiered::open_beside);
+        Self::open_with(data, open, journal::walk_beside)
+    }
+
+    fn open_with(
+        data: &Path,
+        open: fn(&Path) -> Result<Tiered<RealDisk>, DiskError>,
+        walk: Walk,
+    ) -> Result<Self, Unopened> {
+        let place = data.display().to_string();
+        if !data.is_dir() {
+            return Err(Failure::new(format!("{place}: there is no such directory")).into());
+        }
+        refuse_half(data)?;
+        if !has_segments(data) {
+            refuse_unfinished(data)?;
+        }
+        let failed = |error: String| Failure::new(format!("{place}: {error}"));
+        let disk = open(data).map_err(|error| Unopened {
+            failure: match &error {
+                DiskError::InUse(_) => failed(format!(
+                    "{error}. A running switch tells by its admin API: GET /state, and GET \
+                     /transfers/ID/explanation; and a copy of the directory can be read meanwhile"
+                )),
+                error => failed(OpenError::from(error.clone()).to_string()),
+            },
+            error: Some(error),
+        })?;
+        let quarantined = quarantine::load(&disk).map_err(failed)?;
+        Ok(Self { disk, walk, place, quarantined })
+    }
+
+    /// The records up to `end` that decide nothing.
+    pub(crate) fn quarantined_up_to(&self, end: Position) -> Vec<Entry> {
+        self.quarantined.iter().filter(|entry| entry.position() <= end).cloned().collect()
+    }
+
+    /// The directory, to be read.
+    pub(crate) fn disk(&self) -> &Tiered<RealDisk> {
+        &self.disk
+    }
+
+    /// About how many records there are: all but those of the last segment. None if a segment
+    /// cannot be read, which a reading of the log then says.
+    pub(crate) fn records_about(&self) -> u64 {
+        let last = self.disk.segments().ok().and_then(|segments| segments.last().cloned());
+        last.map_or(0, |last| last.first.0.saturating_sub(1))
+    }
+
+    /// What went wrong, with the directory before it.
+    pub(crate) fn failure(&self, what: impl std::fmt::Display) -> Failure {
+        Failure::new(format!("{}: {what}", self.place))
+    }
+
+    /// What stands where a damaged frame begins, if its header says how long it is.
+    pub(crate) fn bytes_of_frame(&self, segment: &str, offset: u64) -> Result<Vec<u8>, DiskError> {
+        let file = self.disk.open(segment)?;
+        let mut header = [0; FRAME_HEADER_BYTES];
+        let read = file.read_at(offset, &mut header)?;
+        let length = frame_length(&header[..read]).ok().flatten().unwrap_or(0);
+        let mut bytes = vec![0; length];
+        let read = file.read_at(offset, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// Visits every frame, as [`journal::walk`] says, and shows on a terminal that it goes on.
+    pub(crate) fn walk(
+        &self,
+        visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
+    ) -> Result<Walked, OpenError> {
+        let mut progress = Progress::new();
+        let walked = (self.walk)(&self.disk, &mut |placed| {
+            progress.tell(placed.frame.header().last().0);
+            visit(placed)
+        });
+        progress.end();
+        walked
+    }
+
+    /// Decides the log again until `step` has had enough; the caller feeds each frame to the
+    /// replay itself.
+    pub(crate) fn replay(
+        &self,
+        step: &mut dyn FnMut(&mut Replay, &Placed<'_>) -> Result<Go, sequencer::ReplayError>,
+    ) -> Result<(Replay, Walked), Failure> {
+        self.replay_beside(None, step)
+    }
+
+    /// The same with a store for what ends; without one everything stays in memory.
+    pub(crate) fn replay_beside(
+        &self,
+        cold: Option<ColdSide>,
+        step: &mut dyn FnMut(&mut Replay, &Placed<'_>) -> Result<Go, sequencer::ReplayError>,
+    ) -> Result<(Replay, Walked), Failure> {
+        let quarantine = quarantine::of(&self.quarantined);
+        let mut replay = Replay::from(Start { state: State::new(), quarantine, cold });
+        let mut failed = None;
+        let walked = self.walk(&mut |placed| match step(&mut replay, placed) {
+            Ok(Go::On) => Ok(()),
+            Ok(Go::Stop) => Err(Stop),
+            Err(error) => {
+                let Placed { segment, offset, .. } = placed;
+                failed = Some(format!("{segment} at byte {offset}: {error}"));
+                Err(Stop)
+            }
+        });
+        match (failed, walked) {
+            (Some(failed), _) => Err(self.failure(failed)),
+            (None, Err(error)) => Err(self.failure(error)),
+            (None, Ok(walked)) => Ok((replay, walked)),
+        }
+    }
+}
+
+/// Whether the next frame is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Go {
+    On,
+    Stop,
+}

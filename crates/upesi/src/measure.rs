@@ -1,0 +1,4 @@
+//! Commands that measure.
+
+pub(crate) mod bench;
+pub(crate) mod generate;

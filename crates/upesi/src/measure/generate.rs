@@ -1,0 +1,431 @@
+//! `upesi preload`: puts many ended transfers into a data directory, to measure a switch that has
+//! them.
+//!
+//! Each transfer is the two messages that simulated FSPs write, taken as the edge takes them:
+//! headers, bodies, identifiers and all are checked, rewritten and stored, and go through the
+//! inbox, the sequencer's thread, the kernel and the log. Only sockets are left out, and every
+//! notice is recorded as delivered at the first attempt. So the log is one that `verify` proves.
+//! Snapshots are taken as often as by a switch.
+//!
+//! A chunk of prepares is committed while the next is written; its fulfilments follow with it.
+//! Memory is bounded by two chunks beside what the switch itself keeps of ended transfers.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use dfsp::{Correspondence, Letters, SimulatorOptions};
+use harness::{Confirm, Footprint, FspOptions, Interrupt, Progress, SwitchCommand};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use ledger::{
+    Command, Counters, DeliveryResult, FinishedDelivery, FspName, Notice, NoticeKind, Outcome,
+    State,
+};
+use node::{Attached, Event, Handle, InboxLimits, Mailbox, Refused, SystemClock, Ticket};
+use ports::Clock;
+use sequencer::{Durability, Submission};
+use serde_json::json;
+
+use crate::Failure;
+use crate::config::Config;
+use crate::serve::durable_mark_thread::Marking;
+use crate::serve::{self, Opened, Opening};
+
+/// Transfers of one chunk at most.
+const CHUNK: u64 = 4_096;
+/// Bytes of the messages of one chunk, about.
+const CHUNK_BYTES: u64 = 16 << 20;
+/// What a transfer takes on disk beside its larger body, about, and what shall stay free.
+const BESIDE_BODY_BYTES: u64 = 1_600;
+const FREE_BYTES: u64 = 256 << 20;
+/// Transfers are fulfilled within moments; this is for machines that stand still in between. What
+/// a kill leaves reserved expires then.
+const LIFE: Duration = Duration::from_secs(600);
+/// How long a look at a silent switch is put off.
+const PATIENCE: Duration = Duration::from_millis(200);
+const HEADERS_MAX: usize = 32;
+/// Whether a message is a prepare or a fulfilment, as the number of its waiter.
+const PREPARE: u32 = 0;
+const FULFIL: u32 = 1;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi preload --data big --total 1M        a million ended transfers, about 3 GB
+  upesi preload --data big --total 10M       nine million more
+  upesi bench transfer --data big --json     how fast a switch is that has them
+  upesi verify --data big                    their proof
+It shows rate and time left, and can be interrupted: what was added is whole, and the same command
+goes on.";
+
+/// Arguments of `preload`.
+#[derive(clap::Args)]
+pub(crate) struct PreloadArguments {
+    /// Directory of the log; created when missing. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Add so many transfers to those that are there, as 250k or 10M.
+    #[arg(long, value_name = "COUNT", value_parser = harness::count,
+        conflicts_with = "total", required_unless_present = "total")]
+    transfers: Option<u64>,
+    /// Add what is missing to so many ended transfers: the same command again goes on where it
+    /// was interrupted.
+    #[arg(long, value_name = "COUNT", value_parser = harness::count)]
+    total: Option<u64>,
+    /// Number that ids, names and amounts are drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Number of FSPs, which pay each other at random.
+    #[arg(long, default_value_t = 8)]
+    fsps: usize,
+    /// Number in the name of the first FSP.
+    #[arg(long, default_value_t = 201)]
+    first: u64,
+    /// Length of the bodies of POST /transfers, about; they have some 1,000 bytes at least.
+    #[arg(long, value_name = "BYTES", default_value_t = 1_024,
+        value_parser = clap::value_parser!(u64).range(1..=30_000))]
+    body_bytes: u64,
+    /// Length of a segment of the log, as `log.segment_mib`.
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+        value_parser = clap::value_parser!(u64).range(1..=4_096))]
+    segment_mib: u64,
+    /// Print the result as JSON, on the last line of the output.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
+    let PreloadArguments { fsps, first, .. } = *arguments;
+    let options = FspOptions { fsps, first, ..FspOptions::standard() };
+    let fsps =
+        harness::correspondents(&options, LIFE).map_err(|error| Failure::new(error.to_string()))?;
+    let clock = SystemClock::new();
+    let mut config = Config::default();
+    // As measurements have it: the notices of a transfer are those of the published runs.
+    config.transfers.confirm_to_payee = false;
+    config.log.segment_mib = arguments.segment_mib;
+    let data = &arguments.data;
+    crate::data::layout::refuse_unfinished(data)?;
+    if !data.exists() {
+        let all = arguments.transfers.or(arguments.total).unwrap_or(0);
+        check_room(data, all, arguments.body_bytes)?;
+    }
+    let Opened { sequencer, directory, following, .. } =
+        open(&config, data, (&options, &fsps), &clock)?;
+    // Another row of numbers each time, and the same one for the same history.
+    let seed = arguments.seed ^ sequencer.state().position().0.rotate_left(32);
+    let before = ended(sequencer.state().counters());
+    let wanted = arguments.transfers.or(arguments.total.map(|total| total.saturating_sub(before)));
+    let wanted = wanted.unwrap_or(0);
+    check_room(data, wanted, arguments.body_bytes)?;
+    let own_thread = thread::current();
+    let mailbox = Arc::new(Mailbox::new(move || own_thread.unpark()));
+    let mailboxes = vec![Arc::clone(&mailbox)];
+    let node = node::start(sequencer, clock, directory, mailboxes, InboxLimits::default())
+        .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
+    let handle = node.handle();
+    // Until the end of this function: the last note is of the last sync.
+    let _marking = Marking::start(following.disk.clone(), following.frames.clone())?;
+    let follower = following.start(&config, node.handle(), |_| ())?;
+    let mut filler = Filler {
+        handle: node.handle(),
+        mailbox,
+        clock,
+        letters: Correspondence::new(&fsps, arguments.body_bytes as usize, seed),
+        awaited: 0,
+        owed: Vec::new(),
+    };
+    let filled = filler.fill(wanted, arguments.body_bytes);
+    follower.stop();
+    let stopped = node.stop().map_err(Failure::new);
+    let (added, elapsed) = filled?;
+    stopped?;
+    let stored = ended(&handle.status().counters);
+    Added { added, stored, elapsed }.print(data, arguments.json)?;
+    match added < wanted {
+        true => Err(Failure::new(format!(
+            "interrupted: {added} of {wanted} transfers were added, all of them whole; with \
+             --total the same command adds the rest"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Opens the directory, with the FSPs in it.
+fn open(
+    config: &Config,
+    data: &Path,
+    (options, fsps): (&FspOptions, &[SimulatorOptions]),
+    clock: &SystemClock,
+) -> Result<Opened, Failure> {
+    let opened = serve::open(config, data, &Opening::default(), clock)?;
+    if are_onboarded(opened.sequencer.state(), fsps) {
+        return Ok(opened);
+    }
+    // The directory is locked as long as it is open here.
+    drop(opened);
+    onboard(options, data)?;
+    serve::open(config, data, &Opening::default(), clock)
+}
+
+fn ended(counters: &Counters) -> u64 {
+    counters.committed + counters.aborted + counters.expired
+}
+
+/// What was done.
+struct Added {
+    added: u64,
+    stored: u64,
+    elapsed: Duration,
+}
+
+impl Added {
+    fn print(&self, data: &Path, as_json: bool) -> Result<(), Failure> {
+        let Self { added, stored, elapsed } = self;
+        let (seconds, footprint) = (elapsed.as_secs_f64(), Footprint::of(data));
+        let rate = *added as f64 / seconds.max(1e-9);
+        let bytes = footprint.total();
+        if as_json {
+            let result = json!({
+                "added": added, "stored": stored, "seconds": seconds, "rate_per_s": rate,
+                "disk_bytes": bytes, "disk": footprint,
+            });
+            println!("{result}");
+            return Ok(());
+        }
+        println!("added          {added} transfers in {seconds:.1} s ({rate:.0}/s), all committed");
+        println!("stored         {stored} ended transfers");
+        println!(
+            "on disk        {:.1} MB in {}, {} bytes for each transfer",
+            bytes as f64 / 1e6,
+            data.display(),
+            bytes.checked_div(*stored).unwrap_or(0)
+        );
+        Ok(())
+    }
+}
+
+fn onboard(options: &FspOptions, data: &Path) -> Result<(), Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
+    eprintln!("onboarding {} FSPs", options.fsps);
+    let command = SwitchCommand::standard(program).confirming(Confirm::Off);
+    harness::onboard_directory(options, data, &command)
+        .map_err(|error| Failure::new(error.to_string()))
+}
+
+/// Whether each of them has what a transfer needs, but for funds, which every onboarding brings.
+fn are_onboarded(state: &State, fsps: &[SimulatorOptions]) -> bool {
+    fsps.iter().all(|fsp| {
+        let name = FspName::new(&fsp.name);
+        let found = name.and_then(|name| state.register().find(&name).map(|(_, found)| found));
+        let holding = found.and_then(|participant| participant.holding(fsp.currency));
+        holding.is_some_and(|holding| holding.limit.is_some())
+    })
+}
+
+/// Refuses what the disk has no room for, before anything is written.
+fn check_room(data: &Path, transfers: u64, body_bytes: u64) -> Result<(), Failure> {
+    let needed = transfers * (BESIDE_BODY_BYTES + body_bytes) + FREE_BYTES;
+    let there = data.ancestors().find(|place| place.exists()).unwrap_or(Path::new("."));
+    let free = harness::free_bytes(there).map_err(|error| Failure::new(error.to_string()))?;
+    if needed <= free {
+        return Ok(());
+    }
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    Err(Failure::new(format!(
+        "{transfers} transfers take about {:.0} MB, and {} has {:.0} MB free: make room, add \
+         fewer, or take another --data",
+        megabytes(needed),
+        data.display(),
+        megabytes(free)
+    )))
+}
+
+/// The edge of a switch without sockets.
+struct Filler {
+    handle: Handle<()>,
+    mailbox: Arc<Mailbox<()>>,
+    clock: SystemClock,
+    letters: Correspondence,
+    /// Commands that were submitted and not answered.
+    awaited: usize,
+    /// Notices whose delivery is not recorded.
+    owed: Vec<Notice>,
+}
+
+/// The messages of some transfers, ready to be submitted.
+#[derive(Default)]
+struct Chunk {
+    prepares: Vec<node::Submission<()>>,
+    fulfils: Vec<node::Submission<()>>,
+}
+
+impl Filler {
+    /// Adds transfers until there are enough or somebody interrupts. Gives their number and the
+    /// time they took; each of them has ended.
+    fn fill(&mut self, wanted: u64, body_bytes: u64) -> Result<(u64, Duration), Failure> {
+        let interrupt = Interrupt::listen();
+        let mut progress = Progress::new("transfers", Some(wanted));
+        let most = (CHUNK_BYTES / (BESIDE_BODY_BYTES + body_bytes)).clamp(1, CHUNK);
+        let (mut begun, mut reserved) = (0, Chunk::default());
+        loop {
+            let rest = if interrupt.seen() { 0 } else { wanted - begun };
+            let next = self.write(rest.min(most))?;
+            let count = next.prepares.len() as u64;
+            self.await_all()?;
+            // In this order: whoever fulfils was told before.
+            self.record_deliveries(Durability::Lazy)?;
+            self.submit(reserved.fulfils)?;
+            self.submit(next.prepares)?;
+            reserved = Chunk { fulfils: next.fulfils, ..Chunk::default() };
+            begun += count;
+            progress.show(begun);
+            if count == 0 {
+                break;
+            }
+        }
+        self.await_all()?;
+        self.record_deliveries(Durability::Synced)?;
+        self.await_all()?;
+        progress.end();
+        Ok((begun, progress.elapsed()))
+    }
+
+    fn write(&mut self, count: u64) -> Result<Chunk, Failure> {
+        let mut chunk = Chunk::default();
+        for _ in 0..count {
+            let Letters { prepare, fulfil, .. } =
+                self.letters.write(self.clock.now().wall.millis());
+            chunk.prepares.push(submission(&prepare, PREPARE)?);
+            chunk.fulfils.push(submission(&fulfil, FULFIL)?);
+        }
+        Ok(chunk)
+    }
+
+    fn record_deliveries(&mut self, durability: Durability) -> Result<(), Failure> {
+        let now_ms = self.clock.now().wall.millis();
+        let ends: Vec<_> = self.owed.drain(..).map(|notice| delivered(&notice, now_ms)).collect();
+        let records = ends.chunks(ledger::ENTRIES_MAX).map(|part| {
+            let attached = Attached { ticket: Ticket::Deliveries { mailbox: 0 }, message: None };
+            let command = Command::FinishDeliveries(part.to_vec());
+            Submission::without_payload(command, durability, attached)
+                .expect("a bounded number of deliveries fits a record")
+        });
+        let records = records.collect();
+        self.submit(records)
+    }
+
+    /// Hands over, waiting while the inbox is full.
+    fn submit(&mut self, mut submissions: Vec<node::Submission<()>>) -> Result<(), Failure> {
+        let answered =
+            |one: &&node::Submission<()>| matches!(one.attached.ticket, Ticket::Waiter { .. });
+        self.awaited += submissions.iter().filter(answered).count();
+        loop {
+            match self.handle.submit(&mut submissions) {
+                Ok(()) => return Ok(()),
+                Err(Refused::Full) => self.read_mail()?,
+                Err(refused) => return Err(self.stopped(refused)),
+            }
+        }
+    }
+
+    fn await_all(&mut self) -> Result<(), Failure> {
+        while self.awaited > 0 {
+            self.read_mail()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what the sequencer's thread posted, after waiting for it a little.
+    fn read_mail(&mut self) -> Result<(), Failure> {
+        let mut events = Vec::new();
+        self.mailbox.take(&mut events);
+        if events.is_empty() {
+            thread::park_timeout(PATIENCE);
+            self.mailbox.take(&mut events);
+        }
+        if events.is_empty() && self.handle.status().stopped.is_some() {
+            return Err(self.stopped(Refused::Stopped));
+        }
+        for event in events {
+            match event {
+                Event::Reply { waiter, result } => self.answered(waiter, result)?,
+                Event::Notice { notice, .. } => self.owed.push(notice),
+                Event::Unrecorded(_) => return Err(self.stopped(Refused::DiskFull)),
+                Event::Withdraw(_)
+                | Event::Recorded(_)
+                | Event::RegisterChanged
+                | Event::Elsewhere(_)
+                | Event::Left(_)
+                | Event::Taken(_)
+                | Event::Lease(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, waiter: u32, result: Result<Outcome, Refused>) -> Result<(), Failure> {
+        self.awaited -= 1;
+        let outcome = result.map_err(|refused| self.stopped(refused))?;
+        let expected =
+            if waiter == PREPARE { Outcome::PrepareReserved } else { Outcome::Committed };
+        if outcome == expected {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "a transfer of a known pair was decided {outcome:?} where {expected:?} was expected: \
+             are the FSPs of this directory active, with funds and caps? Begin with an empty one"
+        )))
+    }
+
+    fn stopped(&self, refused: Refused) -> Failure {
+        let why = self.handle.status().stopped;
+        Failure::new(format!(
+            "{}; what was added so far is good, and the same command goes on",
+            why.unwrap_or_else(|| refused.to_string())
+        ))
+    }
+}
+
+/// What the edge makes of a message that came over a connection.
+fn submission(letter: &[u8], waiter: u32) -> Result<node::Submission<()>, Failure> {
+    let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Request::new(&mut lines);
+    let parsed = head.parse(letter).expect("a simulated FSP writes HTTP");
+    let httparse::Status::Complete(length) = parsed else {
+        return Err(Failure::new("a message of our own is not whole"));
+    };
+    let body = &letter[length..];
+    let method = Method::from_bytes(head.method.unwrap_or_default().as_bytes())
+        .expect("a simulated FSP writes HTTP");
+    let headers = headers(head.headers);
+    let span = u64::from_le_bytes(*letter.last_chunk().unwrap_or(&[1; 8])) | 1;
+    let recorded = switch::recorded((&method, head.path.unwrap_or_default()), headers, body, span)
+        .map_err(|refusal| Failure::new(format!("a message of our own is refused: {refusal}")))?;
+    let switch::Recorded { command, payload } =
+        recorded.expect("prepares and fulfilments are recorded");
+    let record = sequencer::encode(&command, Some(&payload))
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let ticket = Ticket::Waiter { mailbox: 0, waiter };
+    let attached = Attached { ticket, message: None };
+    Ok(Submission { command, record, durability: Durability::Synced, attached })
+}
+
+fn headers(lines: &[httparse::Header<'_>]) -> HeaderMap {
+    let line = |line: &httparse::Header<'_>| {
+        let name = HeaderName::from_bytes(line.name.as_bytes()).ok()?;
+        Some((name, HeaderValue::from_bytes(line.value).ok()?))
+    };
+    lines.iter().filter_map(line).collect()
+}
+
+fn delivered(notice: &Notice, finished_ms: u64) -> FinishedDelivery {
+    FinishedDelivery {
+        notice: notice.id,
+        result: DeliveryResult::Delivered,
+        attempts: 1,
+        status: if notice.kind == NoticeKind::Prepare { 202 } else { 200 },
+        finished_ms,
+    }
+}

@@ -1,0 +1,98 @@
+//! Report of a node about all nodes that share its log.
+
+use operations::{Cluster, Takeover};
+
+use crate::Failure;
+use crate::cli::admin_get::ask;
+use crate::cli::stdout::moment;
+
+/// Arguments of `cluster status`.
+#[derive(clap::Args)]
+pub(crate) struct StatusArguments {
+    /// The admin API of any node.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
+    admin: String,
+    /// Print JSON, as GET /cluster answers it.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(StatusArguments { admin, json }: &StatusArguments) -> Result<(), Failure> {
+    let (text, cluster) = cluster_of(admin)?;
+    if *json {
+        println!("{text}");
+        return Ok(());
+    }
+    if cluster.node.is_empty() {
+        println!("the log is not shared: {admin} has it alone");
+        return Ok(());
+    }
+    show(&cluster);
+    Ok(())
+}
+
+/// What a node says of all, as it came and as it was read.
+pub(super) fn cluster_of(admin: &str) -> Result<(String, Cluster), Failure> {
+    let text = ask(admin, None, "/cluster")?;
+    let cluster = serde_json::from_str(&text)
+        .map_err(|error| Failure::new(format!("the switch answered {text}: {error}")))?;
+    Ok((text, cluster))
+}
+
+/// Each node writes once a second: no message for so long says that none comes.
+const UNHEARD_MS: u64 = 3_000;
+
+fn show(cluster: &Cluster) {
+    println!(
+        "as {} sees it at record {}, {} messages behind the topic:",
+        cluster.node, cluster.position, cluster.behind
+    );
+    if UNHEARD_MS <= cluster.unheard_ms {
+        println!(
+            "NOTHING HAS COME FROM THE BROKERS for {:.0} s: what is shown is of then. They are \
+             gone, {} is cut off from them, or the topic was deleted; `upesi health` of each node \
+             tells which",
+            cluster.unheard_ms as f64 / 1e3,
+            cluster.node
+        );
+    }
+    for node in &cluster.nodes {
+        let lanes = cluster.lanes.iter().filter(|lane| lane.node == node.name);
+        let served: Vec<_> = lanes.map(|lane| lane.participant.as_str()).collect();
+        println!(
+            "  {:<12} life {:<4} applied {:<12} silent {:>5} ms  rules {:<3} sends to {}",
+            node.name,
+            node.epoch,
+            node.position,
+            node.silent_ms,
+            node.rules,
+            if served.is_empty() { "nobody".to_owned() } else { served.join(", ") }
+        );
+        if let Some(position) = node.contradicts_at {
+            println!("  {:<12} HAS DECIDED OTHERWISE by record {position}", "");
+        }
+    }
+    if let Some(position) = cluster.agreed_at {
+        println!("another node had the same state after record {position}");
+    }
+    match &cluster.last_takeover {
+        None => println!("no node was found to be gone since {} started", cluster.node),
+        Some(Takeover { position, at, gone }) => {
+            let (gone, at) = (gone.join(", "), moment(*at));
+            println!("last takeover: of {gone} at {at}, with record {position}");
+        }
+    }
+    if 0 < cluster.held_ms {
+        println!(
+            "TIME IS HELD BACK: the brokers' clock jumped by {} ms and no two nodes have confirmed \
+             it",
+            cluster.held_ms
+        );
+    }
+    if 0 < cluster.foreign {
+        println!(
+            "{} messages of somebody else were passed over since {} started",
+            cluster.foreign, cluster.node
+        );
+    }
+}

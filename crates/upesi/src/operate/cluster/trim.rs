@@ -1,0 +1,225 @@
+//! `upesi cluster trim`: makes room on the brokers.
+//!
+//! # What is deleted
+//! Messages whose records are in packed segments of a copy that `upesi backup` keeps, and that
+//! every node has applied which is there. Segments were read back and compared when they were
+//! packed, and are never written again; whether all of them, and everything else that a restore
+//! needs, are still there is looked at first. The copy must be one of this log: the chain head at
+//! its end is held against a node's directory.
+//!
+//! A node that was away for longer than what stays in the topic cannot go on from its own
+//! directory: it begins with that copy (`serve --from`), as a new one does.
+
+use std::path::PathBuf;
+
+#[cfg(not(feature = "kafka"))]
+use crate::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  upesi cluster trim --data /var/lib/upesi-a --log kafka://b1:9092,b2:9092,b3:9092/upesi \\
+      --copy s3://backups/hub-1 --dry-run
+  upesi backup --data /var/lib/upesi-a --to s3://backups/hub-1     first, if nothing is there
+Afterwards new nodes, and nodes that were away for long, begin with the copy:
+  upesi serve --data NEW --log kafka://... --node NAME --from s3://backups/hub-1";
+
+/// Arguments of `cluster trim`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct TrimArguments {
+    /// Data directory of a node; the node may run.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// The topic: kafka://HOST:PORT,HOST:PORT/TOPIC, as for `serve`.
+    #[arg(long, value_name = "URL")]
+    log: String,
+    /// Where `backup` keeps its copy.
+    #[arg(long, value_name = "URL|DIR")]
+    copy: String,
+    /// So many records stay in the topic that are in the copy already, for nodes that are away for
+    /// a while.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    keep: u64,
+    /// The admin API of any node.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
+    admin: String,
+    /// Configuration file (TOML) of the node, for how brokers are known.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Say what would be deleted, and delete nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[cfg(feature = "kafka")]
+pub(super) use work::run;
+
+/// Without Kafka there is no topic.
+#[cfg(not(feature = "kafka"))]
+pub(super) fn run(arguments: &TrimArguments) -> Result<(), Failure> {
+    let TrimArguments { log, .. } = arguments;
+    Err(Failure::new(format!(
+        "--log {log}: this binary was built without Kafka; build it with `cargo build --release`, \
+         without --no-default-features"
+    )))
+}
+
+#[cfg(feature = "kafka")]
+mod work {
+    use journal::{RealDisk, Records, Tiered, open_place, survey};
+    use ledger::Position;
+    use operations::Cluster;
+    use ports::Stop;
+    use record::frame::{FrameHeader, Tail};
+    use serde::Serialize;
+
+    use super::super::status::cluster_of;
+    use super::TrimArguments;
+    use crate::Failure;
+    use crate::cli::stdout::print_json;
+    use crate::config::Config;
+    use crate::data::layout::MARKER;
+    use crate::data::migrate::{address_of, options};
+    use crate::data::restore::place_of;
+
+    /// What was done.
+    #[derive(Serialize)]
+    struct Report {
+        topic: String,
+        /// The first record of the topic's first message; `None` if nothing can go.
+        first_record: Option<u64>,
+        deleted_messages: u64,
+        /// Messages that stay.
+        kept_messages: u64,
+        dry_run: bool,
+    }
+
+    pub(crate) fn run(arguments: &TrimArguments) -> Result<(), Failure> {
+        let address = address_of(&arguments.log)?;
+        let config = Config::read(arguments.config.as_deref())?;
+        let records = copy_of(arguments, &address.topic)?;
+        let copied = copied(arguments, &records)?;
+        let (_, cluster) = cluster_of(&arguments.admin)?;
+        let until = last_to_go(copied.end, arguments.keep, &cluster)?;
+        let options = options("cluster-trim", config.kafka.security()?);
+        let found = match frame_behind(&records, until)? {
+            Some(frame) if 0 < until.0 => {
+                let trimming = kafka::trim(&address, &options, &frame, arguments.dry_run);
+                let trimming = trimming.map_err(|error| Failure::new(error.to_string()))?;
+                trimming.first.map(|_| (trimming, frame.first))
+            }
+            _ => None,
+        };
+        let (deleted, kept) = found.as_ref().map_or((0, 0), |(trimming, _)| {
+            (trimming.deleted(), (trimming.held.end - trimming.held.start) as u64)
+        });
+        tell(
+            arguments,
+            &Report {
+                topic: address.topic,
+                first_record: found.map(|(_, first)| first.0),
+                deleted_messages: deleted,
+                kept_messages: kept - deleted,
+                dry_run: arguments.dry_run,
+            },
+        )
+    }
+
+    /// The records of a node's directory.
+    fn copy_of(
+        arguments: &TrimArguments,
+        topic: &str,
+    ) -> Result<Records<Tiered<RealDisk>>, Failure> {
+        let data = &*arguments.data;
+        let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
+        let marked = std::fs::read_to_string(data.join(MARKER)).unwrap_or_default();
+        if marked != topic {
+            return Err(failed(format!("it is no copy of topic {topic}")));
+        }
+        let disk = RealDisk::open_beside(data).and_then(Tiered::open_beside);
+        let disk = disk.map_err(|error| failed(error.to_string()))?;
+        Records::open(disk).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Where the packed segments of the other copy end, which is of this log.
+    fn copied(
+        arguments: &TrimArguments,
+        records: &Records<Tiered<RealDisk>>,
+    ) -> Result<Tail, Failure> {
+        let failed = |error: String| Failure::new(format!("--copy: {error}"));
+        let url = place_of(&arguments.copy)?.ok_or_else(|| {
+            failed(format!("{} is nothing that `upesi backup` keeps", arguments.copy))
+        })?;
+        let place = open_place(&url).map_err(|error| failed(error.to_string()))?;
+        let copied = survey(&*place).map_err(|error| failed(error.to_string()))?;
+        let mut is_of_log = copied.end.0 == 0;
+        let visited = records.visit(copied.end, &mut |frame| {
+            is_of_log |= frame.header().last() == copied.end && frame.chain() == copied.chain;
+            Err(Stop)
+        });
+        visited.map_err(|error| failed(error.to_string()))?;
+        match is_of_log && copied.identity == records.identity() {
+            true => Ok(copied),
+            false => Err(failed(format!(
+                "{url} holds another log than {}, or a later part of it",
+                arguments.data.display()
+            ))),
+        }
+    }
+
+    /// The last record whose message may go.
+    fn last_to_go(copied: Position, keep: u64, cluster: &Cluster) -> Result<Position, Failure> {
+        if cluster.node.is_empty() {
+            return Err(Failure::new("--admin: that switch has its log alone, in files"));
+        }
+        let applied = cluster.nodes.iter().map(|node| node.position).min().unwrap_or(0);
+        Ok(Position(copied.0.min(applied).saturating_sub(keep)))
+    }
+
+    /// The header of the frame that begins behind a record.
+    fn frame_behind(
+        records: &Records<Tiered<RealDisk>>,
+        until: Position,
+    ) -> Result<Option<FrameHeader>, Failure> {
+        let mut found = None;
+        let visited = records.visit(Position(until.0 + 1), &mut |frame| {
+            // The one that holds it may begin before it.
+            if frame.header().first <= until {
+                return Ok(());
+            }
+            found = Some(*frame.header());
+            Err(Stop)
+        });
+        visited.map_err(|error| Failure::new(error.to_string()))?;
+        Ok(found)
+    }
+
+    fn tell(arguments: &TrimArguments, report: &Report) -> Result<(), Failure> {
+        if arguments.json {
+            return print_json(report);
+        }
+        let Report { topic, first_record, deleted_messages: deleted, kept_messages: kept, .. } =
+            report;
+        match (first_record, arguments.dry_run) {
+            (Some(_), _) if *deleted == 0 => println!("topic {topic} begins there already"),
+            (Some(first), true) => println!(
+                "topic {topic}: {deleted} messages would go and {kept} stay, the first of them \
+                 with record {first}"
+            ),
+            (Some(first), false) => println!(
+                "topic {topic}: {deleted} messages were deleted; it begins with record {first}. \
+                 Who has less than what stood before begins with --from {}",
+                arguments.copy
+            ),
+            (None, _) => println!(
+                "topic {topic}: nothing to delete. What is packed in the copy, but for the last {} \
+                 records (--keep), is not in the topic any more, or nothing is",
+                arguments.keep
+            ),
+        }
+        Ok(())
+    }
+}

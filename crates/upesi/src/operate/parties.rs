@@ -1,0 +1,699 @@
+//! `upesi parties`: brings a file of registrations into the directory of a running switch, and
+//! asks who serves a party.
+//!
+//! A file is read line by line, each line checked here, so that a fault is told by line and column
+//! before anything is sent; what is good goes to `POST /parties` in batches, one after the other.
+//! Each batch is one record of the log and durable when it is answered. Memory is bounded by a
+//! batch, whatever the length of the file or of a line.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fspiop::{IDENTIFIER_CHARS_MAX, PartyIdType, is_identifier, is_known_currency};
+use harness::{Admin, Answered, Interrupt, Progress};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::Failure;
+use crate::cli::admin_get::ask;
+
+/// The first line of a file, and with it the order of its columns.
+const HEADER: &str = "type,id,sub_id,fsp,currency";
+/// Registrations of one request.
+const BATCH: usize = 1_000;
+/// Longest line, in bytes, its end included.
+const LINE_BYTES_MAX: usize = 4_096;
+/// Between two attempts to reach a switch that is away.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Arguments of `parties`.
+#[derive(clap::Args)]
+pub(crate) struct PartiesArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Register the parties of a CSV file at a running switch: which FSP serves which identifier.
+    ///
+    /// The first line of the file must be
+    ///
+    ///   type,id,sub_id,fsp,currency
+    ///
+    /// type is one of MSISDN, EMAIL, PERSONAL_ID, BUSINESS, DEVICE, ACCOUNT_ID, IBAN, ALIAS,
+    /// CONSENT, THIRD_PARTY_LINK; id the identifier; sub_id its part, or empty; fsp the name of a
+    /// participant; currency a code of ISO 4217, or empty. A value with a comma or a quote stands
+    /// in quotes, a quote in it is doubled; no value has a line end, and nothing stands behind its
+    /// closing quote.
+    ///
+    /// A line with a fault is told with its number and column, and left out; the others are
+    /// registered. A party that comes twice is served by the FSP of its last line, as if it had
+    /// registered twice. Running it again is harmless, and FSPs are sent nothing.
+    #[command(after_help = IMPORT_EXAMPLES)]
+    Import(ImportArguments),
+    /// Tell who serves a party, as look-ups see it.
+    #[command(after_help = FIND_EXAMPLES)]
+    Find(FindArguments),
+}
+
+const IMPORT_EXAMPLES: &str = "\
+Examples:
+  upesi parties import parties.csv --dry-run                  check the file, register nothing
+  upesi parties import parties.csv --token /var/lib/upesi/admin-token --rejects bad.csv
+  upesi parties import parties.csv --token FILE --from-line 4120001   go on where it ended
+It shows rate and time left. While the switch is away, it waits for it (--wait).";
+
+const FIND_EXAMPLES: &str = "\
+Examples:
+  upesi parties find MSISDN 254700000001 --token /var/lib/upesi/admin-token
+  upesi parties find ACCOUNT_ID 0012345 --sub-id SAVINGS --token FILE --json";
+
+#[derive(clap::Args)]
+struct ImportArguments {
+    /// The CSV file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Where the switch is asked.
+    #[command(flatten)]
+    place: Place,
+    /// Check all lines against the rules and the participants of the switch; register nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Go on from this line of the file; the header is line 1.
+    #[arg(long, value_name = "LINE", default_value_t = 2,
+        value_parser = clap::value_parser!(u64).range(2..))]
+    from_line: u64,
+    /// Write the lines that were refused to this file, header first, to be mended and imported;
+    /// with --from-line they are added to it.
+    #[arg(long, value_name = "FILE")]
+    rejects: Option<PathBuf>,
+    /// Give up after so many bad lines.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    errors_max: u64,
+    /// Wait so many seconds for a switch that is away or has no room, also for its first answer,
+    /// before giving up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    wait: u64,
+    /// Who does this; stands in the log.
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+    /// Why; stands in the log.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Print a summary as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct FindArguments {
+    /// Type of the identifier, such as MSISDN.
+    #[arg(value_name = "TYPE",
+        value_parser = clap::builder::PossibleValuesParser::new(PartyIdType::NAMES))]
+    kind: String,
+    /// The identifier.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Its part of this name.
+    #[arg(long, value_name = "SUB_ID")]
+    sub_id: Option<String>,
+    /// Where the switch is asked.
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Place {
+    /// The admin API of the switch.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
+    admin: String,
+    /// File with the bearer token of the admin API: admin-token in the data directory.
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+}
+
+/// A registration as it is sent.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    party_id_type: String,
+    party_identifier: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    party_sub_id_or_type: Option<String>,
+    fsp_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    currency: Option<String>,
+}
+
+/// What the switch answers to a batch.
+#[derive(Deserialize)]
+struct Registered {
+    registered: u64,
+    refused: Vec<RefusedRow>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RefusedRow {
+    row: usize,
+    error_information: Fault,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fault {
+    error_description: String,
+}
+
+/// An answer that refuses everything.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Refused {
+    error_information: Fault,
+}
+
+pub(crate) fn parties(arguments: &PartiesArguments) -> Result<(), Failure> {
+    match &arguments.what {
+        What::Import(arguments) => import(arguments),
+        What::Find(arguments) => find(arguments),
+    }
+}
+
+fn import(arguments: &ImportArguments) -> Result<(), Failure> {
+    let mut source = Source::open(&arguments.file)?;
+    source.skip_to(arguments.from_line)?;
+    let mut import = Import::new(arguments, &source)?;
+    let interrupt = Interrupt::listen();
+    let ended = import.carry_out(&mut source, &interrupt);
+    import.progress.end();
+    let saved = import.rejects.as_mut().map_or(Ok(()), Rejects::save);
+    import.summary(arguments.json);
+    ended.and(saved)?;
+    match import.refused {
+        0 => Ok(()),
+        refused => Err(Failure::new(format!(
+            "{refused} lines were refused, see above; the others are {}",
+            if arguments.dry_run { "good" } else { "registered" }
+        ))),
+    }
+}
+
+/// An import under way.
+struct Import<'a> {
+    arguments: &'a ImportArguments,
+    admin: Admin,
+    fsps: BTreeSet<String>,
+    rejects: Option<Rejects>,
+    progress: Progress,
+    batch: Vec<(Line, Row)>,
+    /// Lines refused since the last batch was done, no more than fit into one beside it.
+    left_out: Vec<Line>,
+    /// Lines read, and of these the good ones that were answered for or, in a check, found so.
+    lines: u64,
+    registered: u64,
+    refused: u64,
+    /// Everything before this line is done.
+    next_line: u64,
+}
+
+impl<'a> Import<'a> {
+    fn new(arguments: &'a ImportArguments, source: &Source) -> Result<Self, Failure> {
+        let rejects = arguments.rejects.as_deref();
+        rejects.map_or(Ok(()), |path| source.keep_from(path))?;
+        let Place { admin, token } = &arguments.place;
+        let mut admin =
+            Admin::at(admin, token.as_deref()).map_err(|error| Failure::new(error.to_string()))?;
+        for (name, text) in [("x-actor", &arguments.by), ("x-reason", &arguments.reason)] {
+            let Some(text) = text else { continue };
+            if text.chars().any(char::is_control) {
+                return Err(Failure::new("--by and --reason take one line of text"));
+            }
+            admin.with(name, text);
+        }
+        let first = ask_patiently(&mut admin, arguments.wait, ("GET", "/participants", None));
+        first.map_err(Failure::new)?;
+        let fsps = admin.participants().map_err(|error| Failure::new(error.to_string()))?;
+        let rejects = rejects.map(|path| Rejects::begin(path, arguments.from_line)).transpose()?;
+        Ok(Self {
+            arguments,
+            admin,
+            fsps: fsps.into_iter().collect(),
+            rejects,
+            progress: Progress::new("lines", None),
+            batch: Vec::with_capacity(BATCH),
+            left_out: Vec::new(),
+            lines: 0,
+            registered: 0,
+            refused: 0,
+            next_line: arguments.from_line,
+        })
+    }
+
+    fn carry_out(&mut self, source: &mut Source, interrupt: &Interrupt) -> Result<(), Failure> {
+        let start = source.bytes;
+        while let Some(line) = source.next()? {
+            self.lines += 1;
+            match row(&line.text, &self.fsps) {
+                Ok(row) => self.batch.push((line, row)),
+                Err(fault) => self.refuse(line, &fault),
+            }
+            if self.batch.len() + self.left_out.len() < BATCH && !self.has_too_many() {
+                continue;
+            }
+            self.send(source.line)?;
+            let (read, all) = (source.bytes - start, source.length.saturating_sub(start));
+            self.progress.expect((self.lines as f64 * all as f64 / read.max(1) as f64) as u64);
+            self.progress.show(self.lines);
+            if interrupt.seen() {
+                return Err(self.unfinished("interrupted"));
+            }
+        }
+        self.send(source.line)
+    }
+
+    /// Sends what is gathered; `line` is the next one to be read.
+    fn send(&mut self, line: u64) -> Result<(), Failure> {
+        let batch = std::mem::take(&mut self.batch);
+        if !batch.is_empty() && self.arguments.dry_run {
+            self.registered += batch.len() as u64;
+        } else if !batch.is_empty() {
+            let rows: Vec<_> = batch.iter().map(|(_, row)| row).collect();
+            let body = json!({ "parties": rows }).to_string();
+            let answer = self.register(&body)?;
+            self.registered += answer.registered;
+            let mut lines: Vec<_> = batch.into_iter().map(|(line, _)| Some(line)).collect();
+            for RefusedRow { row, error_information } in answer.refused {
+                if let Some(line) = lines.get_mut(row).and_then(Option::take) {
+                    self.refuse(line, &error_information.error_description);
+                }
+            }
+        }
+        self.next_line = line;
+        self.keep_refused()?;
+        if self.has_too_many() {
+            let most = self.arguments.errors_max;
+            return Err(self.unfinished(&format!("more than {most} bad lines (--errors-max)")));
+        }
+        Ok(())
+    }
+
+    fn has_too_many(&self) -> bool {
+        self.arguments.errors_max < self.refused
+    }
+
+    /// Adds what was refused to the file of such lines, once an import that goes on begins behind
+    /// them.
+    fn keep_refused(&mut self) -> Result<(), Failure> {
+        let refused = std::mem::take(&mut self.left_out);
+        let Some(rejects) = &mut self.rejects else { return Ok(()) };
+        refused.iter().try_for_each(|line| rejects.add(&line.text))
+    }
+
+    /// Has a batch registered, waiting for a switch that is away or full.
+    fn register(&mut self, body: &str) -> Result<Registered, Failure> {
+        let batch = ("POST", "/parties", Some(body));
+        let answered = ask_patiently(&mut self.admin, self.arguments.wait, batch);
+        let answered = answered.map_err(|problem| self.unfinished(&problem))?;
+        match answered.status {
+            200 => serde_json::from_slice(&answered.body)
+                .map_err(|error| self.unfinished(&format!("the answer: {error}"))),
+            _ => Err(self.unfinished(&problem(&answered))),
+        }
+    }
+
+    /// A line is left out.
+    fn refuse(&mut self, line: Line, fault: &str) {
+        self.refused += 1;
+        eprintln!("{}, line {}: {fault}", self.arguments.file.display(), line.number);
+        self.left_out.push(line);
+    }
+
+    fn unfinished(&self, why: &str) -> Failure {
+        Failure::new(format!(
+            "{why}. Everything before line {} is done; go on with --from-line {}, or run the \
+             whole again, which is harmless",
+            self.next_line, self.next_line
+        ))
+    }
+
+    fn summary(&self, as_json: bool) {
+        let seconds = self.progress.elapsed().as_secs_f64();
+        let rate = self.lines as f64 / seconds.max(1e-9);
+        let Self { lines, registered, refused, next_line, .. } = self;
+        let dry_run = self.arguments.dry_run;
+        if as_json {
+            let summary = json!({
+                "lines": lines, "registered": if dry_run { &0 } else { registered },
+                "good": registered, "refused": refused, "dry_run": dry_run,
+                "next_line": next_line, "seconds": seconds, "rate_per_s": rate,
+            });
+            println!("{summary}");
+            return;
+        }
+        let done = if dry_run { "good" } else { "registered" };
+        println!(
+            "{lines} lines in {seconds:.1} s ({rate:.0}/s): {registered} {done}, {refused} refused"
+        );
+    }
+}
+
+/// Asks until the switch answers anything but that it has no room, for so many seconds at most.
+fn ask_patiently(
+    admin: &mut Admin,
+    wait: u64,
+    (method, path, body): (&str, &str, Option<&str>),
+) -> Result<Answered, String> {
+    let give_up = Instant::now() + Duration::from_secs(wait);
+    loop {
+        let problem = match admin.call(method, path, body) {
+            Ok(answered) if answered.status == 503 => problem(&answered),
+            Ok(answered) => return Ok(answered),
+            Err(error) => error.to_string(),
+        };
+        if give_up <= Instant::now() {
+            return Err(problem);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// What the switch says about a request that it refused.
+fn problem(answered: &Answered) -> String {
+    let told = serde_json::from_slice::<Refused>(&answered.body);
+    let told = told.map(|told| told.error_information.error_description);
+    let hint = if answered.status == 401 { ": name the file that holds it, --token" } else { "" };
+    format!("the switch answered {} {}{hint}", answered.status, told.unwrap_or_default())
+}
+
+/// The lines of the file that were refused.
+struct Rejects {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Rejects {
+    /// Begins the file anew, or goes on with it when the import goes on.
+    fn begin(path: &Path, from_line: u64) -> Result<Self, Failure> {
+        let goes_on = 2 < from_line;
+        let opened = File::options()
+            .create(true)
+            .write(true)
+            .append(goes_on)
+            .truncate(!goes_on)
+            .open(path)
+            .and_then(|file| Ok((file.metadata()?.len() == 0, file)));
+        let (is_empty, file) = opened.map_err(cannot("write", path))?;
+        let mut rejects = Self { path: path.to_owned(), file: BufWriter::new(file) };
+        if is_empty {
+            rejects.add(HEADER.as_bytes())?;
+        }
+        Ok(rejects)
+    }
+
+    fn add(&mut self, line: &[u8]) -> Result<(), Failure> {
+        let written = self.file.write_all(line).and_then(|()| self.file.write_all(b"\n"));
+        written.map_err(cannot("write", &self.path))
+    }
+
+    fn save(&mut self) -> Result<(), Failure> {
+        self.file.flush().map_err(cannot("write", &self.path))
+    }
+}
+
+/// A line without its end.
+struct Line {
+    number: u64,
+    text: Vec<u8>,
+}
+
+/// The file, line by line.
+struct Source {
+    path: PathBuf,
+    reader: BufReader<File>,
+    /// Number of the next line, the first being 1.
+    line: u64,
+    bytes: u64,
+    length: u64,
+}
+
+impl Source {
+    /// Opens the file and checks its header.
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let file = File::open(path).map_err(cannot("read", path))?;
+        let length = file.metadata().map_err(cannot("read", path))?.len();
+        let reader = BufReader::with_capacity(1 << 20, file);
+        let mut source = Self { path: path.to_owned(), reader, line: 1, bytes: 0, length };
+        let first = source.next()?.map(|line| line.text).unwrap_or_default();
+        // Spreadsheets put a mark of the encoding before the text.
+        let first = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&first);
+        if first == HEADER.as_bytes() {
+            return Ok(source);
+        }
+        Err(Failure::new(format!(
+            "{}, line 1: the first line must be {HEADER} and name the columns in this order; it \
+             is \"{}\"",
+            path.display(),
+            String::from_utf8_lossy(first).chars().take(80).collect::<String>()
+        )))
+    }
+
+    /// Refuses to write the rejects into the file that is read.
+    fn keep_from(&self, rejects: &Path) -> Result<(), Failure> {
+        let own = self.reader.get_ref().metadata().map_err(cannot("read", &self.path))?;
+        // One that is not there, or cannot be looked at, is not this one, which is open.
+        let Ok(other) = fs::metadata(rejects) else { return Ok(()) };
+        if (own.dev(), own.ino()) != (other.dev(), other.ino()) {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "--rejects {} is the file that is imported, {}: it would be overwritten; name another",
+            rejects.display(),
+            self.path.display()
+        )))
+    }
+
+    fn skip_to(&mut self, line: u64) -> Result<(), Failure> {
+        while self.line < line {
+            if self.next()?.is_none() {
+                return Err(Failure::new(format!(
+                    "{} has {} lines: there is nothing from line {line} on",
+                    self.path.display(),
+                    self.line - 1
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next line; of one that is too long the begin, which no row can be.
+    fn next(&mut self) -> Result<Option<Line>, Failure> {
+        let mut text = Vec::with_capacity(96);
+        let limit = LINE_BYTES_MAX as u64;
+        let read = (&mut self.reader).take(limit).read_until(b'\n', &mut text);
+        let mut read = read.map_err(cannot("read", &self.path))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if text.last() == Some(&b'\n') {
+            text.pop();
+            text.pop_if(|last| *last == b'\r');
+        } else if read == LINE_BYTES_MAX {
+            read += self.skip_rest()?;
+        }
+        self.bytes += read as u64;
+        self.line += 1;
+        Ok(Some(Line { number: self.line - 1, text }))
+    }
+
+    /// Reads away the rest of a line.
+    fn skip_rest(&mut self) -> Result<usize, Failure> {
+        self.reader.skip_until(b'\n').map_err(cannot("read", &self.path))
+    }
+}
+
+/// Reads one line; else which column is wrong, and what it may be.
+fn row(line: &[u8], fsps: &BTreeSet<String>) -> Result<Row, String> {
+    if LINE_BYTES_MAX <= line.len() {
+        return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
+    }
+    check_ends(line)?;
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .buffer_capacity(line.len().max(1))
+        .from_reader(line);
+    let mut record = csv::StringRecord::new();
+    match reader.read_record(&mut record) {
+        Err(_) => return Err("not UTF-8".to_owned()),
+        Ok(false) => return Err("empty".to_owned()),
+        Ok(true) => {}
+    }
+    let columns = HEADER.split(',').count();
+    if record.len() != columns {
+        return Err(format!("{} columns, where {HEADER} are {columns}", record.len()));
+    }
+    let wrong = |column: &str, what: &str| Err(format!("column {column}: {what}"));
+    let [kind, id, sub_id, fsp, currency] = [0, 1, 2, 3, 4].map(|at| &record[at]);
+    let Some(known) = PartyIdType::parse(kind) else {
+        let names = PartyIdType::NAMES.join(", ");
+        return wrong("type", &format!("'{}' is none of {names}", shown(kind)));
+    };
+    let form = "must have no blanks, controls or any of {}<>`\\, and 1 to 128 characters";
+    let fits = |text: &str| is_identifier(text) && text.chars().count() <= IDENTIFIER_CHARS_MAX;
+    if !fits(id) {
+        return wrong("id", &format!("'{}' {form}", shown(id)));
+    }
+    if !known.allows(id) {
+        return wrong("id", &format!("'{}' as {kind} {}", shown(id), known.form()));
+    }
+    if !sub_id.is_empty() && !fits(sub_id) {
+        return wrong("sub_id", &format!("'{}' {form}, or be empty", shown(sub_id)));
+    }
+    if !fsps.contains(fsp) {
+        return wrong("fsp", &format!("'{}' is no participant of this switch", shown(fsp)));
+    }
+    if !currency.is_empty() && !is_known_currency(currency) {
+        let what = format!("'{}' is no currency code of ISO 4217, nor empty", shown(currency));
+        return wrong("currency", &what);
+    }
+    let optional = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Ok(Row {
+        party_id_type: kind.to_owned(),
+        party_identifier: id.to_owned(),
+        party_sub_id_or_type: optional(sub_id),
+        fsp_id: fsp.to_owned(),
+        currency: optional(currency),
+    })
+}
+
+/// Where in a line a byte is.
+#[derive(Clone, Copy)]
+enum Within {
+    /// At the begin of a value.
+    Begin,
+    /// In a value without quotes.
+    Bare,
+    /// Within quotes.
+    Quoted,
+    /// Behind a quote in quotes: it ends the value, or is the first of two that stand for one.
+    Closed,
+}
+
+/// Refuses what the reader of CSV would take for an end, and go on behind: a line is one row.
+fn check_ends(line: &[u8]) -> Result<(), String> {
+    if let Some(at) = line.iter().position(|byte| *byte == b'\r') {
+        return Err(format!(
+            "a carriage return at byte {}: a line ends with a line feed, or with both",
+            at + 1
+        ));
+    }
+    let (mut place, mut column) = (Within::Begin, 0);
+    for byte in line {
+        place = match (place, byte) {
+            (Within::Begin | Within::Closed, b'"') => Within::Quoted,
+            (Within::Quoted, b'"') => Within::Closed,
+            (Within::Quoted, _) => Within::Quoted,
+            (_, b',') => {
+                column += 1;
+                Within::Begin
+            }
+            (Within::Closed, _) => {
+                let name = HEADER.split(',').nth(column).unwrap_or("behind the last");
+                return Err(format!("column {name}: text behind the quote that ends the value"));
+            }
+            (Within::Begin | Within::Bare, _) => Within::Bare,
+        };
+    }
+    Ok(())
+}
+
+/// The begin of a value, fit for a line of an error.
+fn shown(text: &str) -> String {
+    text.chars().take(40).flat_map(char::escape_debug).collect()
+}
+
+fn cannot(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+    let path = path.to_owned();
+    move |error| Failure::new(format!("cannot {what} {}: {error}", path.display()))
+}
+
+fn find(arguments: &FindArguments) -> Result<(), Failure> {
+    let FindArguments { kind, id, sub_id, place, json } = arguments;
+    let mut path = format!("/parties/{kind}/{}", fspiop::percent_encode(id));
+    if let Some(sub_id) = sub_id {
+        // What a query means something else by is not what a path does.
+        let sub_id = fspiop::percent_encode(sub_id).replace('+', "%2B").replace('&', "%26");
+        path += &format!("?subId={sub_id}");
+    }
+    let text = ask(&place.admin, place.token.as_deref(), &path)?;
+    if *json {
+        println!("{text}");
+        return Ok(());
+    }
+    let found: Vec<serde_json::Value> = serde_json::from_str(&text)
+        .map_err(|error| Failure::new(format!("the answer: {error}")))?;
+    let Some(found) = found.first() else {
+        return Err(Failure::new(format!("nobody serves {kind} {id}")));
+    };
+    let member = |name: &str| found[name].as_str().unwrap_or("-").to_owned();
+    println!("fsp       {}", member("fspId"));
+    println!("currency  {}", member("currency"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_row_or_told_by_its_column() {
+        let fsps = BTreeSet::from(["payerfsp".to_owned()]);
+        let long = format!("MSISDN,{},,payerfsp,", "1".repeat(5_000));
+        for (line, expected) in [
+            ("MSISDN,254700000001,,payerfsp,", Ok("MSISDN 254700000001 - payerfsp -")),
+            ("MSISDN,+254700000001,,payerfsp,XOF", Ok("MSISDN +254700000001 - payerfsp XOF")),
+            ("ALIAS,\"a,\"\"b\"\"\",x,payerfsp,", Ok("ALIAS a,\"b\" x payerfsp -")),
+            ("PHONE,1,,payerfsp,", Err("column type: 'PHONE' is none of MSISDN, EMAIL")),
+            ("MSISDN,12a,,payerfsp,", Err("column id: '12a' as MSISDN must be 1 to 30 digits")),
+            ("ALIAS,a b,,payerfsp,", Err("column id: 'a b' must have no blanks")),
+            ("ALIAS,,,payerfsp,", Err("column id: '' must have no blanks")),
+            ("ALIAS,a,b c,payerfsp,", Err("column sub_id: 'b c' must have no blanks")),
+            ("ALIAS,a,,otherfsp,", Err("column fsp: 'otherfsp' is no participant")),
+            ("ALIAS,a,,payerfsp,XXQ", Err("column currency: 'XXQ' is no currency code")),
+            ("ALIAS,a,payerfsp,", Err("4 columns, where type,id,sub_id,fsp,currency are 5")),
+            ("ALIAS,\"a,,payerfsp,", Err("2 columns")),
+            ("ALIAS,a,,payerfsp,\rALIAS,b,,payerfsp,", Err("a carriage return at byte 19: ")),
+            ("ALIAS,a,,payerfsp,\r", Err("a carriage return at byte 19: ")),
+            ("ALIAS,\"a\rb\",,payerfsp,", Err("a carriage return at byte 9: ")),
+            ("ALIAS,\"ab\"cd,,payerfsp,", Err("column id: text behind the quote that ends")),
+            ("ALIAS,a,,payerfsp,\"\" ", Err("column currency: text behind the quote")),
+            ("\"ALIAS\",\"a\"\"\",,\"payerfsp\",\"\"", Ok("ALIAS a\" - payerfsp -")),
+            ("", Err("empty")),
+            (&long, Err("longer than 4096 bytes")),
+        ] {
+            let read = row(line.as_bytes(), &fsps).map(|row| {
+                let or_none = |text: Option<String>| text.unwrap_or("-".to_owned());
+                let (sub_id, currency) = (or_none(row.party_sub_id_or_type), or_none(row.currency));
+                let (kind, id) = (row.party_id_type, row.party_identifier);
+                format!("{kind} {id} {sub_id} {} {currency}", row.fsp_id)
+            });
+            match (&read, expected) {
+                (Ok(read), Ok(expected)) => assert_eq!(read, expected, "{line}"),
+                (Err(fault), Err(expected)) => {
+                    assert!(fault.starts_with(expected), "{line}: {fault}");
+                }
+                _ => panic!("{line}: {read:?}", read = read),
+            }
+        }
+        assert_eq!(row(b"ALIAS,\xff,,payerfsp,", &fsps).err().as_deref(), Some("not UTF-8"));
+    }
+}

@@ -1,0 +1,438 @@
+//! `upesi quarantine`, and the file in which it says what is set aside
+//! (docs/decisions/0016-quarantine.md).
+//!
+//! The file holds who, when, why and the digest of the record. The next start of the switch writes
+//! the same words into the log, before anything else, so that the chain covers them; `verify`
+//! compares the two. A record in quarantine decides nothing, in every replay.
+
+use std::collections::HashMap;
+use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use journal::{DurableFrames, OpenError, RealDisk, Tiered};
+use ledger::{Administer, Change, Command, Configure, Digest, Position, Settings, Stamp};
+use ports::{Disk, DiskError, DiskFile, LogError, Stop};
+use sequencer::{Quarantine, Replay, ReplayError};
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+use crate::cli::stdout::moment;
+use crate::data::layout::refuse_without_log;
+use crate::inspect::verify::accounting::{Finding, transfer_of};
+
+const FILE: &str = "quarantine.json";
+const NEW_FILE: &str = "quarantine.json.new";
+/// Longest file, in bytes.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Records that can be set aside: more than one is already a sad story.
+const ENTRIES_MAX: usize = 1_000;
+const NAME_BYTES_MAX: usize = 200;
+const REASON_BYTES_MAX: usize = 2_000;
+/// Batches behind a record in quarantine within which the log says so.
+const BATCHES_TO_NOTE: u32 = 16;
+const VERSION: u32 = 1;
+/// Between which record and when and why.
+const WAS_QUARANTINED: &str = " was quarantined at ";
+/// What to do where the file is not what it was.
+const ADVICE: &str = ". The file was changed, or is of another log: put back the one that `upesi \
+                      quarantine` wrote, from a copy";
+
+/// The file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sheet {
+    version: u32,
+    records: Vec<Entry>,
+}
+
+/// A record that is set aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Entry {
+    position: u64,
+    /// [`record::frame::Record::digest`], in hexadecimal.
+    digest: String,
+    by: String,
+    reason: String,
+    time: String,
+}
+
+impl Entry {
+    /// Which record is set aside.
+    pub(crate) fn position(&self) -> Position {
+        Position(self.position)
+    }
+
+    /// Who did it, when and why, in words.
+    pub(crate) fn by_whom(&self) -> String {
+        let Self { by, reason, time, .. } = self;
+        format!("quarantined by {by} at {time}: {reason}")
+    }
+
+    /// Which record it is, as the log is to say.
+    fn subject(&self) -> String {
+        format!("record {} with digest {}", self.position, self.digest)
+    }
+
+    /// The words that the log is to hold.
+    fn words(&self) -> String {
+        format!("{}{WAS_QUARANTINED}{}: {}", self.subject(), self.time, self.reason)
+    }
+
+    /// The record that says so: a change that changes nothing, for the sake of who and why.
+    pub(crate) fn note(&self, settings: Settings) -> Command {
+        let (actor, reason) = (self.by.clone(), self.words());
+        let change = Change::Configure(Configure { settings });
+        Command::Administer(Box::new(Administer { actor, reason, change }))
+    }
+}
+
+impl Display for Entry {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "record {} decides nothing: {}", self.position, self.by_whom())
+    }
+}
+
+/// A record that is set aside, and where the log says so.
+#[derive(Debug, Serialize)]
+pub(crate) struct Noted {
+    #[serde(flatten)]
+    entry: Entry,
+    /// The record that says so; none while the switch was not started since.
+    noted: Option<u64>,
+    /// What another record said of it before that, as where each node of a shared log was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    said_before: Option<String>,
+}
+
+impl Display for Noted {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; ", self.entry)?;
+        match self.noted {
+            Some(noted) => write!(f, "so says record {noted}")?,
+            None => write!(f, "the next start will put that on record")?,
+        }
+        self.said_before.iter().try_for_each(|said| write!(f, ". Before that, {said}"))
+    }
+}
+
+/// One record that says of another that it is set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Word {
+    at: Position,
+    actor: String,
+    words: String,
+}
+
+impl Word {
+    fn is_of(&self, entry: &Entry) -> bool {
+        self.actor == entry.by && self.words == entry.words()
+    }
+}
+
+impl Display for Word {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "record {} says, by {}: {}", self.at.0, self.actor, self.words)
+    }
+}
+
+/// What a log says about its quarantine.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// Of each record, as [`Entry::subject`] names it; no words twice.
+    noted: HashMap<String, Vec<Word>>,
+    /// Records of which what the log says cannot be read, and why. A snapshot is later than they
+    /// are, so that a start has said it.
+    pub(crate) unread: Vec<(Position, LogError)>,
+    /// The last record of each of the last two batches.
+    last: Position,
+    before_last: Position,
+}
+
+impl Notes {
+    /// A batch begins that ends with `last`.
+    pub(crate) fn batch(&mut self, last: Position) {
+        (self.before_last, self.last) = (self.last, last);
+    }
+
+    pub(crate) fn see(&mut self, position: Position, command: &Command) {
+        let Command::Administer(administer) = command else { return };
+        let Administer { actor, reason, change } = &**administer;
+        let Some((subject, _)) = reason.split_once(WAS_QUARANTINED) else { return };
+        if matches!(change, Change::Configure(_)) {
+            let all = self.noted.entry(subject.to_owned()).or_default();
+            if all.iter().all(|word| (&word.actor, &word.words) != (actor, reason)) {
+                all.push(Word { at: position, actor: actor.clone(), words: reason.clone() });
+                all.sort_by_key(|word| word.at);
+            }
+        }
+    }
+
+    /// What the records up to `until`, which a start does not replay, say about the entries: it
+    /// stands in one of the first batches behind each, for a start writes it before anything else.
+    /// Where an archive is away, or a segment damaged, it is not known.
+    pub(crate) fn recall(
+        &mut self,
+        frames: &DurableFrames<Tiered<RealDisk>>,
+        entries: &[Entry],
+        until: Position,
+    ) {
+        for entry in entries.iter().filter(|entry| entry.position <= until.0) {
+            let mut batches = 0;
+            let read = frames.replay(Position(entry.position), &mut |frame| {
+                for record in frame.records() {
+                    let read =
+                        record::command::read_fields(record.kind, record.version, record.fields);
+                    if let Ok(command) = read {
+                        self.see(record.position, &command);
+                    }
+                }
+                batches += 1;
+                let wanted = batches < BATCHES_TO_NOTE && frame.header().last() < until;
+                if wanted { Ok(()) } else { Err(Stop) }
+            });
+            self.unread.extend(read.err().map(|error| (entry.position(), error)));
+        }
+    }
+
+    /// What the log says of the record of an entry, the first words first.
+    fn all(&self, entry: &Entry) -> &[Word] {
+        self.noted.get(&entry.subject()).map_or(&[], Vec::as_slice)
+    }
+
+    fn of(&self, entry: &Entry) -> Option<Position> {
+        self.all(entry).iter().find(|word| word.is_of(entry)).map(|word| word.at)
+    }
+
+    /// Holds the file against what the log says already, where nobody else writes to the log: no
+    /// other words are added to those.
+    pub(crate) fn check_words(&self, entries: &[Entry]) -> Result<(), String> {
+        let is_said = |entry: &Entry| self.of(entry).is_some();
+        let other = |entry: &Entry| self.all(entry).first().filter(|_| !is_said(entry));
+        match entries.iter().find_map(|entry| Some((entry, other(entry)?))) {
+            Some((entry, word)) => Err(format!(
+                "{FILE}: of record {} it says other words than the log, where {word}{ADVICE}",
+                entry.position
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// What the log does not say yet.
+    pub(crate) fn missing<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
+        let is_read = |entry: &Entry| self.unread.iter().all(|(at, _)| *at != entry.position());
+        entries.iter().filter(|entry| self.of(entry).is_none() && is_read(entry)).collect()
+    }
+
+    /// Holds the file against the log, which ends with `end`: every entry is of the log, and on
+    /// record unless nothing was written since.
+    pub(crate) fn check(&self, entries: &[Entry], end: Position) -> Result<Vec<Noted>, Finding> {
+        let find = |entry: &Entry, what: &str| Finding {
+            position: Position(entry.position),
+            transfer: None,
+            what: format!("it stands in {FILE}, but {what}"),
+        };
+        let mut noted = Vec::new();
+        for entry in entries {
+            let at = self.of(entry).map(|position| position.0);
+            if end.0 < entry.position {
+                return Err(find(entry, "the log ends before it"));
+            }
+            if at.is_none() && entry.position <= self.before_last.0 {
+                let what = "the log went on without a word of it: the file was changed";
+                let said = self.all(entry).first().map(|word| format!("; {word}"));
+                return Err(find(entry, &format!("{what}{}", said.unwrap_or_default())));
+            }
+            let first = self.all(entry).first().filter(|word| !word.is_of(entry));
+            let said_before = first.map(ToString::to_string);
+            noted.push(Noted { entry: entry.clone(), noted: at, said_before });
+        }
+        Ok(noted)
+    }
+}
+
+/// What is set aside in a data directory.
+pub(crate) fn load(disk: &impl Disk) -> Result<Vec<Entry>, String> {
+    let file = match disk.open(FILE) {
+        Err(DiskError::NotFound(_)) => return Ok(Vec::new()),
+        opened => opened.map_err(|error| error.to_string())?,
+    };
+    let length = file.length().map_err(|error| error.to_string())?;
+    if FILE_BYTES_MAX < length {
+        return Err(format!("{FILE} is longer than {FILE_BYTES_MAX} bytes"));
+    }
+    let mut bytes = vec![0; length as usize];
+    let read = file.read_at(0, &mut bytes).map_err(|error| error.to_string())?;
+    let sheet: Sheet = serde_json::from_slice(&bytes[..read])
+        .map_err(|error| format!("{FILE}: {error}{ADVICE}"))?;
+    if sheet.version != VERSION || ENTRIES_MAX < sheet.records.len() {
+        return Err(format!(
+            "{FILE} is of another version, or has more than {ENTRIES_MAX} records"
+        ));
+    }
+    match sheet.records.iter().find(|entry| digest_of(entry).is_none()) {
+        Some(entry) => {
+            Err(format!("{FILE}: the digest of record {} is none{ADVICE}", entry.position))
+        }
+        None => Ok(sheet.records),
+    }
+}
+
+/// The same for a replay.
+pub(crate) fn of(entries: &[Entry]) -> Quarantine {
+    let digests =
+        entries.iter().filter_map(|entry| Some((Position(entry.position), digest_of(entry)?)));
+    Quarantine::of(digests)
+}
+
+fn digest_of(entry: &Entry) -> Option<Digest> {
+    let text = entry.digest.as_bytes();
+    let mut digest = [0; 32];
+    if text.len() != 2 * digest.len() || !entry.digest.is_ascii() {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(Digest(digest))
+}
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi verify --data /var/lib/upesi    says which record breaks an invariant
+  upesi quarantine 48211 --data /var/lib/upesi --by 'A. Odhiambo' --reason 'defect 512, agreed'
+Copy the data directory first. Other records of the same batch, which was never acknowledged, take
+effect with the next start; whoever sent them and sends them again hears how they ended.";
+
+/// Arguments of `quarantine`.
+#[derive(clap::Args)]
+pub(crate) struct QuarantineArguments {
+    /// The record, as the failed start names it.
+    #[arg(value_name = "POSITION", value_parser = clap::value_parser!(u64).range(2..))]
+    position: u64,
+    /// Directory of the log. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Who decides this; at most 200 bytes.
+    #[arg(long, value_name = "NAME")]
+    by: String,
+    /// Why; at most 2,000 bytes.
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), Failure> {
+    let place = arguments.data.display().to_string();
+    let failed = |what: String| Failure::new(format!("{place}: {what}"));
+    for (name, text, bytes_max) in
+        [("--by", &arguments.by, NAME_BYTES_MAX), ("--reason", &arguments.reason, REASON_BYTES_MAX)]
+    {
+        let plain = !text.trim().is_empty() && !text.chars().any(char::is_control);
+        if !plain || bytes_max < text.len() {
+            let what = format!("{name} is one line of at most {bytes_max} bytes, and not empty");
+            return Err(Failure::new(what));
+        }
+    }
+    refuse_without_log(&arguments.data)?;
+    let disk = RealDisk::open(&arguments.data)
+        .and_then(Tiered::open)
+        .map_err(|error| failed(error.to_string()))?;
+    let mut entries = load(&disk).map_err(failed)?;
+    let wanted = Position(arguments.position);
+    let poison = match find_poison(&disk, of(&entries)).map_err(failed)? {
+        None => return Err(failed("the log replays to its end; nothing is set aside".into())),
+        Some(poison) if poison.position != wanted => {
+            let what = format!(
+                "the log stops at record {}, not at record {}; nothing is set aside",
+                poison.position.0, wanted.0
+            );
+            return Err(failed(what));
+        }
+        Some(poison) => poison,
+    };
+    if entries.len() == ENTRIES_MAX {
+        return Err(failed(format!("{FILE} is full: {ENTRIES_MAX} records")));
+    }
+    entries.push(Entry {
+        position: wanted.0,
+        digest: poison.digest.to_string(),
+        by: arguments.by.clone(),
+        reason: arguments.reason.clone(),
+        time: now(),
+    });
+    // What is behind it must be sound, or stop at a record of its own.
+    let next = find_poison(&disk, of(&entries)).map_err(failed)?;
+    if next.as_ref().is_some_and(|next| next.position == wanted) {
+        let what = "the log stops there without this record as well; nothing is set aside";
+        return Err(failed(what.into()));
+    }
+    store(&disk, entries).map_err(|error| failed(error.to_string()))?;
+    println!("record {} ({}) decides nothing from now on", wanted.0, poison.what);
+    match next {
+        Some(next) => {
+            println!("record {} ({}) breaks an invariant too", next.position.0, next.what)
+        }
+        None => println!("the log replays to its end; `upesi verify` shows what is set aside"),
+    }
+    Ok(())
+}
+
+/// A record that breaks an invariant.
+struct Poison {
+    position: Position,
+    digest: Digest,
+    /// What it is, as far as it can be read.
+    what: String,
+}
+
+/// The first record at which a replay stops; an error when it stops for another reason.
+fn find_poison(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<Poison>, String> {
+    let mut replay = Replay::without(quarantine);
+    let mut stopped = None;
+    let walked = journal::walk(disk, &mut |placed| {
+        replay.apply(placed.frame, &mut |_, _, _| {}).map_err(|error| {
+            stopped = Some(match error {
+                ReplayError::Poison { position } => {
+                    let record = placed.frame.record(position);
+                    record.map(|record| poison_of(&record)).ok_or_else(|| error.to_string())
+                }
+                other => Err(other.to_string()),
+            });
+            Stop
+        })
+    });
+    match stopped {
+        Some(stopped) => stopped.map(Some),
+        None => walked.map(|_| None).map_err(|error: OpenError| error.to_string()),
+    }
+}
+
+fn poison_of(record: &record::frame::Record<'_>) -> Poison {
+    let read = record::command::read_fields(record.kind, record.version, record.fields);
+    let what = match read.as_ref().ok().map(|command| (command, transfer_of(command))) {
+        Some((_, Some(transfer))) => format!("kind {}, transfer {transfer}", record.kind),
+        _ => format!("kind {}", record.kind),
+    };
+    Poison { position: record.position, digest: record.digest(), what }
+}
+
+/// Replaces the file in one step.
+fn store(disk: &impl Disk, records: Vec<Entry>) -> Result<(), DiskError> {
+    let sheet = Sheet { version: VERSION, records };
+    let text = serde_json::to_string_pretty(&sheet).expect("an entry is text and numbers") + "\n";
+    match disk.remove(NEW_FILE) {
+        Ok(()) | Err(DiskError::NotFound(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let file = disk.create(NEW_FILE)?;
+    file.write_at(0, text.as_bytes())?;
+    file.sync()?;
+    disk.rename(NEW_FILE, FILE)?;
+    disk.sync_directory()
+}
+
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    moment(Stamp(since.as_micros() as u64))
+}

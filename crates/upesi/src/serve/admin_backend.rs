@@ -1,0 +1,346 @@
+//! The admin API's view of the running node.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ledger::{
+    Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Position, Stamp, State,
+    TransferId,
+};
+use node::progress::Stuck;
+use node::{Attached, Handle, Refused, SystemClock, Ticket, Unread};
+use operations::{
+    BoxFuture, Cluster, ClusterLane, ClusterNode, Fullness, Health, Hub, Noted, OpenBreaker,
+    OpenBreakers, PARKED_MAX, ServiceStatus, SnapshotFile, Snapshots, Stage, StalledLane,
+    StalledLanes, Storage, StuckStage, Takeover, Told, Unavailable,
+};
+use ports::{Clock, Now};
+use sequencer::{Durability, Submission};
+use snapshots::FollowerHandle;
+use switch::{Message, Traffic, stored_message};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::inspect::explain::{ANSWER_PATIENCE, Question};
+use crate::operate::quarantine::Entry;
+use crate::serve::metrics;
+
+/// The node as operators reach it.
+pub(crate) struct NodeHub {
+    pub(crate) handle: Handle<Message>,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) snapshots: FollowerHandle,
+    pub(crate) clock: SystemClock,
+    pub(crate) began: Now,
+    /// Places for those who have a transfer explained.
+    pub(crate) explaining: Arc<Semaphore>,
+    /// Records that decide nothing.
+    pub(crate) quarantined: Arc<[Entry]>,
+    pub(crate) storage: Arc<Mutex<Storage>>,
+}
+
+/// Open breakers that `/health` lists; all of them are counted.
+const BREAKERS_SHOWN_MAX: usize = 100;
+/// Transfers explained at a time.
+pub(crate) const EXPLAINED_MAX: usize = 2;
+
+impl Hub for NodeHub {
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+        Box::pin(async move { self.record(Command::Administer(Box::new(change)), None).await })
+    }
+
+    /// Who says so and why stands in the record as the headers of a message without a body do.
+    fn change_parties(
+        &self,
+        change: ChangeParties,
+        told: Told,
+    ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+        Box::pin(async move {
+            let said = [(ACTOR, told.actor), (REASON, told.reason)];
+            let line = |(name, text): (HeaderName, String)| {
+                Some((name, HeaderValue::from_bytes(text.as_bytes()).ok()?))
+            };
+            let headers: HeaderMap = said.into_iter().filter_map(line).collect();
+            let mut payload = Vec::new();
+            fspiop::payload::encode(&headers, b"", &mut payload);
+            self.record(Command::ChangeParties(Box::new(change)), Some(&payload)).await
+        })
+    }
+
+    fn find_party(
+        &self,
+        id_type: &str,
+        id: &str,
+        sub_id: Option<&str>,
+    ) -> Result<Option<PartyBinding>, Unavailable> {
+        let found = self.handle.find_party(id_type, id, sub_id);
+        let row = found.map_err(|error| {
+            ports::tell(error);
+            Unavailable::Unreadable
+        })?;
+        Ok(row.map(|row| PartyBinding {
+            id_type: id_type.to_owned(),
+            id: id.to_owned(),
+            sub_id: sub_id.map(Into::into),
+            currency: row.currency,
+            fsp: row.fsp,
+        }))
+    }
+
+    fn ask(&self, question: operations::Question) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async move {
+            let (done, has_run) = oneshot::channel();
+            let ask = move |state: &State| {
+                question(state);
+                let _asker_may_be_gone = done.send(());
+            };
+            self.handle.ask(ask).map_err(unavailable)?;
+            has_run.await.map_err(|_| self.unanswered())
+        })
+    }
+
+    fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        Box::pin(async move {
+            let view = self.ask_about(id, move |state| state.view(&id)).await?;
+            let Some(view) = view else { return Ok(None) };
+            let reader = self.handle.reader();
+            // Off the thread: the disk may take its time.
+            let reading = tokio::task::spawn_blocking(move || reader.read(view.prepare));
+            let read = reading.await.map_err(|_| Unavailable::Stopped)?;
+            let record = read.map_err(|_| Unavailable::RecordUnreadable)?;
+            Ok(record.and_then(stored_message).map(|message| message.body))
+        })
+    }
+
+    fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        Box::pin(async move {
+            let place = Arc::clone(&self.explaining);
+            let place = place.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
+            let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+            let asked_at = self.handle.committed();
+            let view = match store.told_after() {
+                Position(0) => None,
+                _ => self.ask_about(id, move |state| state.view(&id)).await?,
+            };
+            let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
+            let quarantined = Arc::clone(&self.quarantined);
+            let question = Question { id, store, reader, asked_at, view, traffic, quarantined };
+            let telling = tokio::task::spawn_blocking(move || {
+                let told = question.answer();
+                drop(place);
+                told
+            });
+            let told = telling.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
+                ports::tell(format_args!("{id} cannot be explained: {error}"));
+                Unavailable::Unreadable
+            })?;
+            let written = told.map(|told| serde_json::to_vec(&told).map(Bytes::from)).transpose();
+            written.map_err(|_| Unavailable::Unreadable)
+        })
+    }
+
+    fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>> {
+        Box::pin(async move {
+            let traffic = Arc::clone(&self.traffic);
+            let asking =
+                tokio::task::spawn_blocking(move || traffic.parked(PARKED_MAX, ANSWER_PATIENCE));
+            asking.await.unwrap_or_default()
+        })
+    }
+
+    fn metrics(&self, text: &mut String) {
+        metrics::write(&self.handle, &self.traffic, text);
+    }
+
+    fn snapshots(&self) -> Snapshots {
+        let status = self.snapshots.status();
+        let file = |file: snapshots::SnapshotFile| SnapshotFile {
+            position: file.position.0,
+            name: file.name,
+        };
+        Snapshots {
+            files: status.files.into_iter().map(file).collect(),
+            busy: status.busy,
+            taken: status.taken,
+            failed: status.failed,
+            last_bytes: status.last_bytes,
+            last_millis: status.last_millis,
+            error: status.error,
+        }
+    }
+
+    fn take_snapshot(&self) {
+        self.snapshots.request();
+    }
+
+    fn storage(&self) -> Storage {
+        let condition = self.handle.condition();
+        if let Some(Unread { position, .. }) = condition.unread {
+            let reader = self.handle.reader();
+            // Nobody else may ever ask for it: the next answer knows whether it can be read.
+            let _forgets_it = tokio::task::spawn_blocking(move || reader.read(position).is_ok());
+        }
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let fullness = if condition.is_full { Fullness::Full } else { storage.fullness };
+        let failing = condition.storage_fault().or(storage.failing);
+        Storage { fullness, failing, ..storage }
+    }
+
+    fn cluster(&self) -> Cluster {
+        let Some(cluster) = self.handle.cluster() else { return Cluster::default() };
+        let node = |node: node::ClusterNode| ClusterNode {
+            name: node.name,
+            epoch: node.epoch,
+            position: node.position.0,
+            silent_ms: node.silent_ms,
+            rules: node.rules,
+            contradicts_at: node.contradicts.map(|position| position.0),
+        };
+        let lane = |lane: node::ClusterLane| ClusterLane {
+            participant: lane.participant.to_string(),
+            node: lane.node,
+        };
+        Cluster {
+            node: cluster.me,
+            position: cluster.position.0,
+            behind: cluster.behind,
+            unheard_ms: cluster.unheard_ms,
+            held_ms: cluster.held_us / 1_000,
+            foreign: cluster.foreign,
+            agreed_at: cluster.agreed.map(|position| position.0),
+            nodes: cluster.nodes.into_iter().map(node).collect(),
+            lanes: cluster.lanes.into_iter().map(lane).collect(),
+            last_takeover: cluster.last_takeover.map(|last| Takeover {
+                position: last.position.0,
+                at: last.stamp,
+                gone: last.gone,
+            }),
+        }
+    }
+
+    fn is_watching(&self) -> bool {
+        self.handle.stages().is_watching()
+    }
+
+    fn watch(&self, watching: bool) {
+        self.handle.stages().watch(watching);
+    }
+
+    fn stages(&self, transfer: &TransferId) -> Noted {
+        let noted = self.handle.stages().of(transfer);
+        let shown = |stage: node::stages::Stage| Stage {
+            start_ns: stage.start_ns,
+            end_ns: stage.end_ns,
+            label: stage.label,
+        };
+        Noted {
+            stages: noted.stages.into_iter().map(shown).collect(),
+            waits: noted.waits.into_iter().map(shown).collect(),
+            reach: noted.reach,
+            under_way: noted.under_way,
+        }
+    }
+
+    fn health(&self) -> Health {
+        let condition = self.handle.condition();
+        let uptime_us = self.clock.now().monotonic_us.saturating_sub(self.began.monotonic_us);
+        let service = |down| if down { ServiceStatus::Down } else { ServiceStatus::Ok };
+        let shown = |stuck: &Stuck| StuckStage {
+            name: stuck.stage.clone(),
+            idle: stuck.idle,
+            detail: stuck.detail.clone(),
+        };
+        Health {
+            version: env!("CARGO_PKG_VERSION"),
+            started: self.began.wall,
+            uptime: Duration::from_micros(uptime_us),
+            datastore: service(condition.stopped.is_some()),
+            broker: service(condition.is_log_down()),
+            stuck: condition.stuck.iter().map(shown).collect(),
+            stalled_lanes: self.stalled_lanes(),
+            open_breakers: self.open_breakers(),
+        }
+    }
+}
+
+const ACTOR: HeaderName = HeaderName::from_static("x-actor");
+const REASON: HeaderName = HeaderName::from_static("x-reason");
+
+impl NodeHub {
+    fn stalled_lanes(&self) -> StalledLanes {
+        let switch::StalledLanes { count, owed, shown } = self.traffic.stalled_lanes();
+        let now = self.clock.now().wall;
+        let lane = |lane: switch::StalledLane| StalledLane {
+            participant: lane.participant,
+            owed: lane.owed,
+            since: Stamp(now.0.saturating_sub(lane.idle.as_micros() as u64)),
+            idle: lane.idle,
+            last_attempt: switch::described(lane.last),
+        };
+        StalledLanes { count, owed, shown: shown.into_iter().map(lane).collect() }
+    }
+
+    fn open_breakers(&self) -> OpenBreakers {
+        let open = self.traffic.open_breakers();
+        let (view, now) = (self.handle.view(), self.clock.now());
+        let breaker = |open: &switch::OpenBreaker| {
+            let participant = view.get(open.participant)?.name.to_string();
+            let open_micros = now.monotonic_us.saturating_sub(open.since_micros);
+            let since = Stamp(now.wall.0.saturating_sub(open_micros));
+            Some(OpenBreaker { participant, since, failures: open.failures })
+        };
+        let shown = open.iter().take(BREAKERS_SHOWN_MAX).filter_map(breaker).collect();
+        OpenBreakers { count: open.len() as u64, shown }
+    }
+
+    /// Asks about a transfer, wherever its row is.
+    async fn ask_about<R: Send + 'static>(
+        &self,
+        id: TransferId,
+        question: impl FnOnce(&State) -> R + Send + 'static,
+    ) -> Result<R, Unavailable> {
+        let (answer, answered) = oneshot::channel();
+        // Whoever asked may have gone.
+        let ask = move |state: &State| drop(answer.send(question(state)));
+        self.handle.ask_about(id, ask).map_err(unavailable)?;
+        answered.await.map_err(|_| self.unanswered())
+    }
+
+    /// Why a question was given back without an answer.
+    fn unanswered(&self) -> Unavailable {
+        match self.handle.ask_local(|_| ()) {
+            Err(Refused::Stopped) => Unavailable::Stopped,
+            _ => Unavailable::Unanswered,
+        }
+    }
+
+    /// Has a command decided, and waits until that is durable.
+    async fn record(
+        &self,
+        command: Command,
+        payload: Option<&[u8]>,
+    ) -> Result<Outcome, Unavailable> {
+        let (answer, answered) = oneshot::channel();
+        let call = Box::new(move |result| {
+            // Whoever asked may have gone; the change stands all the same.
+            let _told = answer.send(result);
+        });
+        let attached = Attached { ticket: Ticket::Call(call), message: None };
+        let record = sequencer::encode(&command, payload).map_err(|_| Unavailable::InboxFull)?;
+        let durability = Durability::Synced;
+        let submission = Submission { command, record, durability, attached };
+        self.handle.submit(&mut vec![submission]).map_err(unavailable)?;
+        answered.await.map_err(|_| Unavailable::Stopped)?.map_err(unavailable)
+    }
+}
+
+fn unavailable(refused: Refused) -> Unavailable {
+    match refused {
+        // Nothing that operators send comes from a participant.
+        Refused::Full | Refused::Owed => Unavailable::InboxFull,
+        Refused::DiskFull => Unavailable::DiskFull,
+        Refused::Unacknowledged => Unavailable::Unacknowledged,
+        Refused::Stopped => Unavailable::Stopped,
+    }
+}

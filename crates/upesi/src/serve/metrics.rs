@@ -1,0 +1,274 @@
+//! The metrics of the node, each declared once; those of the admin API are in `operations`.
+
+use node::Handle;
+use operations::{Metric, metrics};
+use switch::{Message, StalledLanes, Totals, Traffic};
+
+/// Sources of the metrics.
+#[derive(Default)]
+struct Now {
+    node: node::Status,
+    store_bytes: u64,
+    inbox_refused: u64,
+    edge: Totals,
+    stalled: StalledLanes,
+    open_breakers: u64,
+}
+
+static TABLE: &[Metric<Now>] = metrics! { now: Now;
+    Counter "upesi_log_syncs_total" "Syncs of the log." now.node.counts.syncs;
+    Counter "upesi_log_bytes_total" "Bytes appended to the log." now.node.counts.bytes;
+    Gauge "upesi_log_position" "Position of the last record applied." now.node.position.0;
+    Counter "upesi_batches_total" "Batches appended." now.node.counts.batches;
+    Counter "upesi_records_total" "Records appended." now.node.counts.records;
+    Counter "upesi_transfers_reserved_total" "Transfers reserved." now.node.counters.reserved;
+    Counter "upesi_transfers_refused_total" "Prepares refused." now.node.counters.refused;
+    Counter "upesi_transfers_committed_total" "Transfers committed." now.node.counters.committed;
+    Counter "upesi_transfers_aborted_total" "Transfers aborted." now.node.counters.aborted;
+    Counter "upesi_transfers_expired_total" "Transfers expired." now.node.counters.expired;
+    Gauge "upesi_transfers_in_flight" "Transfers not ended." now.node.in_flight;
+    Gauge "upesi_transfers_ended" "Transfers ended and kept." now.node.ended;
+    Gauge "upesi_notices_owed" "Notices owed to participants." now.node.owed;
+    Counter "upesi_notices_delivered_total" "Notices delivered." now.node.counters.delivered;
+    Counter "upesi_notices_given_up_total" "Notices given up that lose nothing: no dead letters."
+        now.node.counters.given_up;
+    Gauge "upesi_notices_without_address"
+        "Notices that wait until their recipient registers an address." now.edge.parked;
+    Gauge "upesi_dead_letters" "Notices given up." now.node.dead;
+
+    Gauge "upesi_transfers_ended_in_memory" "Transfers ended whose rows are in memory."
+        now.node.hot;
+    Gauge "upesi_store_position" "Position up to which the cold store is complete."
+        now.node.stored.0;
+    Counter "upesi_store_reads_total" "Questions to the cold store for transfers not in memory."
+        now.node.cold.reads;
+    Counter "upesi_store_reads_found_total" "Questions to the cold store that found a transfer."
+        now.node.cold.found;
+    Counter "upesi_store_waits_total" "Times that decisions waited for the cold store."
+        now.node.cold.waits;
+    Gauge "upesi_store_bytes" "Bytes of the cold store on disk." now.store_bytes;
+
+    Gauge "upesi_lanes_stalled" "Participants to which notices are owed and none is delivered."
+        now.stalled.count;
+    Gauge "upesi_lanes_stalled_notices" "Notices owed to these participants." now.stalled.owed;
+    Gauge "upesi_forward_breakers_open"
+        "Participants to which forwards fail at once, as they do not answer." now.open_breakers;
+
+    Counter "upesi_inbox_refused_total" "Commands refused, inbox full." now.inbox_refused;
+    Counter "upesi_requests_total" "FSPIOP requests accepted." now.edge.requests;
+    Counter "upesi_requests_refused_total" "FSPIOP requests refused." now.edge.refused;
+    Counter "upesi_forwards_total" "Messages forwarded unrecorded." now.edge.forwards;
+    Counter "upesi_forwards_failed_total" "Forwards that failed." now.edge.forwards_failed;
+    Counter "upesi_attempts_total"
+        "Tries to deliver a notice, those too for which its message could not be read."
+        now.edge.attempts;
+    Counter "upesi_connections_total" "FSPIOP connections taken." now.edge.connections;
+    Counter "upesi_connections_refused_total" "FSPIOP connections turned away."
+        now.edge.connections_refused;
+    Counter "upesi_connections_evicted_total"
+        "Silent FSPIOP connections that lost their place to a new one."
+        now.edge.connections_evicted;
+    Counter "upesi_malformed_requests_total" "FSPIOP requests that were not whole, or no HTTP."
+        now.edge.malformed;
+    Counter "upesi_socket_reads_total"
+        "System calls that read from a socket of FSPIOP and found something."
+        now.edge.socket_reads;
+    Counter "upesi_socket_writes_total" "System calls that wrote to a socket of FSPIOP."
+        now.edge.socket_writes;
+    Counter "upesi_calls_denied_total" "Calls to addresses that are not allowed."
+        now.edge.calls_denied;
+    Counter "upesi_unknown_senders_total"
+        "Messages that changed nothing: their sender is not a participant."
+        now.edge.unknown_senders;
+
+    Counter "upesi_signatures_verified_total" "Good signatures of participants."
+        now.edge.signatures_verified;
+    Counter "upesi_signatures_refused_total" "Messages refused for their signature."
+        now.edge.signatures_refused;
+    Counter "upesi_signatures_made_total" "Own messages signed." now.edge.signatures_made;
+    Counter "upesi_signatures_failed_total" "Own messages that could not be signed."
+        now.edge.signatures_failed;
+    Gauge "upesi_signatures_waiting" "Own messages waiting for their signature."
+        now.edge.signatures_asked.saturating_sub(
+            now.edge.signatures_made + now.edge.signatures_failed);
+};
+
+/// Writes the metrics of the node.
+pub(crate) fn write(handle: &Handle<Message>, traffic: &Traffic, text: &mut String) {
+    let now = Now {
+        node: handle.status(),
+        store_bytes: handle.store_bytes(),
+        inbox_refused: handle.refused_count(),
+        edge: traffic.totals(),
+        stalled: traffic.stalled_lanes(),
+        open_breakers: traffic.open_breakers().len() as u64,
+    };
+    operations::write_metrics(TABLE, &now, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fmt::Write;
+
+    use expect_test::expect_file;
+    use ledger::Position;
+    use operations::{Family, families};
+
+    use super::*;
+
+    fn all() -> impl Iterator<Item = Family> {
+        TABLE.iter().map(|metric| metric.family).chain(families())
+    }
+
+    /// UPDATE_EXPECT=1 writes the page anew.
+    #[test]
+    fn the_page_for_operators_has_each_metric() {
+        let mut page = "# Metrics\n\n\
+            `GET /metrics` of the admin API has these, in the text format of Prometheus. This page \
+            is made\nfrom the tables in [crates/upesi/src/serve/metrics.rs]\
+            (../../crates/upesi/src/serve/metrics.rs) and\n[crates/operations/src/metrics.rs]\
+            (../../crates/operations/src/metrics.rs). What to watch, and alerts:\n\
+            [watching.md](watching.md).\n\n\
+            | Metric | Kind | Unit | Meaning |\n|---|---|---|---|\n"
+            .to_owned();
+        for metric in all() {
+            let Family { kind, name, help } = metric;
+            writeln!(page, "| `{name}` | {kind} | {} | {help} |", metric.unit()).unwrap();
+        }
+        expect_file!["../../../../docs/operating/metrics.md"].assert_eq(&page);
+    }
+
+    /// The words of a text that are names of metrics.
+    fn named(text: &str) -> impl Iterator<Item = &str> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("upesi_") || word.starts_with("process_"))
+    }
+
+    #[test]
+    fn rules_documents_and_measurements_name_metrics_of_the_table() {
+        let known: BTreeSet<_> = all().map(|metric| metric.name).collect();
+        assert_eq!(known.len(), all().count(), "each name once");
+        // A name that ends in `_` stands for all that begin so.
+        let is_known = |name: &str| match name.ends_with('_') {
+            true => known.iter().any(|known| known.starts_with(name)),
+            false => known.contains(name),
+        };
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for place in ["deploy/prometheus", "docs/operating", "docs/internals", "crates/harness/src"]
+        {
+            for file in root.join(place).read_dir().expect(place) {
+                let file = file.expect(place).path();
+                let Ok(text) = std::fs::read_to_string(&file) else { continue };
+                // In code the words that begin with process_ are others.
+                let is_code = file.extension().is_some_and(|it| it == "rs");
+                let is_meant = |name: &&str| !(is_code && name.starts_with("process_"));
+                let named = named(&text).filter(is_meant);
+                let unknown: Vec<_> = named.filter(|name| !is_known(name)).collect();
+                assert!(unknown.is_empty(), "{}: {unknown:?}", file.display());
+            }
+        }
+    }
+
+    #[test]
+    fn every_metric_has_its_source() {
+        let now = Now {
+            node: node::Status {
+                counts: sequencer::Counts { syncs: 1, bytes: 2, batches: 4, records: 5 },
+                position: Position(3),
+                counters: ledger::Counters {
+                    reserved: 6,
+                    refused: 7,
+                    committed: 8,
+                    aborted: 9,
+                    expired: 10,
+                    delivered: 14,
+                    given_up: 41,
+                },
+                in_flight: 11,
+                ended: 12,
+                hot: 31,
+                stored: Position(32),
+                cold: sequencer::ColdCounts { reads: 33, found: 34, waits: 35 },
+                owed: 13,
+                dead: 15,
+                ..Default::default()
+            },
+            store_bytes: 36,
+            inbox_refused: 16,
+            edge: Totals {
+                requests: 17,
+                refused: 18,
+                forwards: 19,
+                forwards_failed: 20,
+                attempts: 21,
+                connections: 22,
+                connections_refused: 23,
+                connections_evicted: 51,
+                malformed: 24,
+                socket_reads: 37,
+                socket_writes: 38,
+                calls_denied: 25,
+                unknown_senders: 45,
+                parked: 42,
+                signatures_verified: 26,
+                signatures_refused: 27,
+                signatures_asked: 87,
+                signatures_made: 28,
+                signatures_failed: 29,
+            },
+            stalled: StalledLanes { count: 41, owed: 42, shown: Vec::new() },
+            open_breakers: 43,
+        };
+        let mut text = String::new();
+        operations::write_metrics(TABLE, &now, &mut text);
+        let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        expect_test::expect![[r#"
+            upesi_log_syncs_total 1
+            upesi_log_bytes_total 2
+            upesi_log_position 3
+            upesi_batches_total 4
+            upesi_records_total 5
+            upesi_transfers_reserved_total 6
+            upesi_transfers_refused_total 7
+            upesi_transfers_committed_total 8
+            upesi_transfers_aborted_total 9
+            upesi_transfers_expired_total 10
+            upesi_transfers_in_flight 11
+            upesi_transfers_ended 12
+            upesi_notices_owed 13
+            upesi_notices_delivered_total 14
+            upesi_notices_given_up_total 41
+            upesi_notices_without_address 42
+            upesi_dead_letters 15
+            upesi_transfers_ended_in_memory 31
+            upesi_store_position 32
+            upesi_store_reads_total 33
+            upesi_store_reads_found_total 34
+            upesi_store_waits_total 35
+            upesi_store_bytes 36
+            upesi_lanes_stalled 41
+            upesi_lanes_stalled_notices 42
+            upesi_forward_breakers_open 43
+            upesi_inbox_refused_total 16
+            upesi_requests_total 17
+            upesi_requests_refused_total 18
+            upesi_forwards_total 19
+            upesi_forwards_failed_total 20
+            upesi_attempts_total 21
+            upesi_connections_total 22
+            upesi_connections_refused_total 23
+            upesi_connections_evicted_total 51
+            upesi_malformed_requests_total 24
+            upesi_socket_reads_total 37
+            upesi_socket_writes_total 38
+            upesi_calls_denied_total 25
+            upesi_unknown_senders_total 45
+            upesi_signatures_verified_total 26
+            upesi_signatures_refused_total 27
+            upesi_signatures_made_total 28
+            upesi_signatures_failed_total 29
+            upesi_signatures_waiting 30"#]]
+        .assert_eq(&lines.join("\n"));
+    }
+}

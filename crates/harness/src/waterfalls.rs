@@ -2,7 +2,7 @@
 //!
 //! Three sources: transfers sent through a switch started for it (one, some with a pause between
 //! them, or some at once), a transfer that a running switch still remembers, or a file. Shown as
-//! figures on the terminal, and as a page, a picture or a file of events.
+//! figures on the terminal, and as a page or a file of events.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,7 @@ use serde::Deserialize;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
 use waterfall::page::{Waterfalls, median_run, page, rows};
-use waterfall::svg::{Style, draw, summary};
-use waterfall::{Event, Kind, Unit, events, figures};
+use waterfall::{Event, Kind, Unit, events, figures, summary};
 
 use crate::admin::{Admin, resolve};
 use crate::child::{Confirm, SwitchCommand};
@@ -72,8 +71,8 @@ pub struct WaterfallOptions {
     /// (repeatable).
     #[arg(long, alias = "BAR-COLOR", value_name = "[PREFIX:]HEX", value_parser = bar_colour)]
     pub bar_color: Vec<(String, String)>,
-    /// Write to this file: .html a page, .svg one picture, .json or .ndjson the events, one file
-    /// with all events of all transfers.
+    /// Write to this file: .html a page with pictures, .json or .ndjson the events, one file with
+    /// all events of all transfers.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
@@ -109,12 +108,17 @@ pub fn waterfall(options: &WaterfallOptions, command: &SwitchCommand) -> Result<
             event.kind = Kind::LeftOut;
         }
     }
-    let style = Style { unit, colours: options.bar_color.clone() };
     print!("{}", describe(&runs, unit));
     if let (Some(path), Some(form)) = (&options.out, form) {
         let notes = notes(options);
-        let all = Waterfalls { title: &title, notes: &notes, runs: &runs, style: &style };
-        std::fs::write(path, form.render(&all)).map_err(HarnessError::file(path))?;
+        let colours = &options.bar_color;
+        let text = match form {
+            Form::Page => {
+                page(&Waterfalls { title: &title, notes: &notes, runs: &runs, unit, colours })
+            }
+            Form::Events => runs.iter().map(|run| events::write(run)).collect(),
+        };
+        std::fs::write(path, text).map_err(HarnessError::file(path))?;
         println!("written         {}", path.display());
     }
     Ok(())
@@ -124,7 +128,6 @@ pub fn waterfall(options: &WaterfallOptions, command: &SwitchCommand) -> Result<
 #[derive(Clone, Copy)]
 enum Form {
     Page,
-    Picture,
     Events,
 }
 
@@ -132,20 +135,8 @@ impl Form {
     fn of(path: &Path) -> Result<Self, HarnessError> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("html") => Ok(Self::Page),
-            Some("svg") => Ok(Self::Picture),
             Some("json" | "ndjson") => Ok(Self::Events),
-            _ => Err(HarnessError::Options("--out ends in .html, .svg, .json or .ndjson".into())),
-        }
-    }
-
-    fn render(self, all: &Waterfalls<'_>) -> String {
-        match self {
-            Self::Page => page(all),
-            Self::Picture => {
-                let median = median_run(all.runs).map_or(&[][..], |at| &all.runs[at]);
-                draw(median, all.style)
-            }
-            Self::Events => all.runs.iter().map(|run| events::write(run)).collect(),
+            _ => Err(HarnessError::Options("--out ends in .html, .json or .ndjson".into())),
         }
     }
 }
@@ -416,7 +407,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_file_says_what_it_is() {
-        for (name, good) in [("a.html", true), ("a.svg", true), ("a.ndjson", true), ("a", false)] {
+        for (name, good) in [("a.html", true), ("a.svg", false), ("a.ndjson", true), ("a", false)] {
             assert_eq!(Form::of(Path::new(name)).is_ok(), good, "{name}");
         }
     }

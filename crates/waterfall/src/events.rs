@@ -29,7 +29,7 @@ pub struct Event {
 }
 
 /// What an event counts for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Kind {
     /// Somebody worked: counted, and in the sum.
     #[default]

@@ -5,15 +5,14 @@
 //! ([`Kind::Wait`]) are drawn, and change none of these figures.
 //!
 //! Phases: [`events::parse`] reads the format of the public tool (a JSON object per line or one
-//! array, of `start`, `end`, `label`), [`figures`] adds up, [`svg::draw`] draws one waterfall, and
-//! [`page::page`] makes a page of many, with the median of each stage. [`viewer::page`] makes one
-//! of any results that the viewer can draw. Costs: a sort, and one pass over the sorted events.
+//! array, of `start`, `end`, `label`), [`figures`] adds up, and [`page::page`] makes a page of one
+//! or many, with the median of each stage. [`viewer::page`] makes one of any results that the
+//! viewer can draw. Costs: a sort, and one pass over the sorted events.
 //! Bounds: [`events::EVENTS_MAX`] events of [`events::LABEL_CHARS_MAX`].
 #![warn(missing_docs)]
 
 pub mod events;
 pub mod page;
-pub mod svg;
 pub mod viewer;
 
 pub use events::{Event, Kind, ParseError, Unit};
@@ -35,6 +34,19 @@ impl Figures {
     pub fn gap(&self) -> u64 {
         self.total - self.sum
     }
+}
+
+/// `N Events / S Sum / T Total / G Gap`.
+#[must_use]
+pub fn summary(sums: &Figures, unit: Unit) -> String {
+    format!(
+        "{} Event{} / {} Sum / {} Total / {} Gap",
+        sums.events,
+        if sums.events == 1 { "" } else { "s" },
+        unit.show(sums.sum),
+        unit.show(sums.total),
+        unit.show(sums.gap())
+    )
 }
 
 /// Adds up events that are in order (see [`events::sort`]).
@@ -110,7 +122,7 @@ mod tests {
                 event.kind = Kind::LeftOut;
             }
         }
-        assert_eq!(svg::summary(&figures(&events), Unit::Milliseconds), expected, "{left_out:?}");
+        assert_eq!(summary(&figures(&events), Unit::Milliseconds), expected, "{left_out:?}");
     }
 
     /// Worked out by hand: `Whole` covers 100 to 400. Without it, 120 to 150, 140 to 160 and 200

@@ -1,12 +1,11 @@
 //! A page of many waterfalls: the median one drawn whole, a strip with one line for each, and a
-//! table of the stages. One HTML file that needs nothing else.
+//! table of the stages. One HTML file that needs nothing else; the viewer draws it.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::svg::{Groups, Style, draw, opacity, summary};
-use crate::{Event, Kind, Unit, figures, viewer};
+use crate::{Event, Kind, Unit, figures, gaps, summary, viewer};
 
 /// Some waterfalls and what to say of them.
 #[derive(Clone, Debug)]
@@ -17,8 +16,12 @@ pub struct Waterfalls<'a> {
     pub notes: &'a [String],
     /// The events of each, in order (see [`crate::events::sort`]).
     pub runs: &'a [Vec<Event>],
-    /// How they are drawn.
-    pub style: &'a Style,
+    /// The unit of all times.
+    pub unit: Unit,
+    /// Colours of events whose label begins with a text (see [`Event::begins_with`]), the first
+    /// that fits; one without a text is for all others. Else it is the colour of its group: of the
+    /// text before the colon of the label.
+    pub colours: &'a [(String, String)],
 }
 
 /// One stage over all runs, in the unit of the events.
@@ -88,22 +91,31 @@ pub fn median_run(runs: &[Vec<Event>]) -> Option<usize> {
 /// The whole page.
 #[must_use]
 pub fn page(waterfalls: &Waterfalls<'_>) -> String {
-    let Waterfalls { title, notes, runs, style } = *waterfalls;
-    let shown = |time| style.unit.show(time);
-    let median = median_run(runs).map(|at| Median {
+    let Waterfalls { title, notes, runs, unit, .. } = *waterfalls;
+    let median = median_run(runs).map(|number| Median {
         heading: match runs.len() {
             1 => "The transfer".to_owned(),
-            count => format!("The median of {count}: number {}", at + 1),
+            count => format!("The median of {count}: number {}", number + 1),
         },
-        summary: summary(&figures(&runs[at]), style.unit),
-        picture: draw(&runs[at], style),
+        summary: summary(&figures(&runs[number]), unit),
+        number,
+        gaps: waterfalls.gaps(&runs[number]),
     });
     let stages = rows(runs).into_iter().map(|stage| {
-        let [p50, p99, max] = [stage.p50, stage.p99, stage.max].map(shown);
+        let [p50, p99, max] = [stage.p50, stage.p99, stage.max].map(|time| unit.show(time));
         [stage.label, stage.runs.to_string(), p50, p99, max]
     });
-    let strip = (1 < runs.len()).then(|| Strip::of(runs, style.unit));
-    viewer::page("waterfall", &Page { title, notes, median, strip, stages: stages.collect() })
+    let longest = runs.iter().map(|run| figures(run).total).max().unwrap_or(0).max(1);
+    let page = Page {
+        title,
+        notes,
+        median,
+        longest,
+        full_width: unit.show(longest),
+        runs: runs.iter().map(|run| waterfalls.bars(run)).collect(),
+        stages: stages.collect(),
+    };
+    viewer::page("waterfall", &page)
 }
 
 /// The data of a page.
@@ -112,7 +124,9 @@ struct Page<'a> {
     title: &'a str,
     notes: &'a [String],
     median: Option<Median>,
-    strip: Option<Strip<'a>>,
+    longest: u64,
+    full_width: String,
+    runs: Vec<Vec<Bar<'a>>>,
     stages: Vec<[String; 5]>,
 }
 
@@ -120,48 +134,54 @@ struct Page<'a> {
 struct Median {
     heading: String,
     summary: String,
-    /// An SVG document.
-    picture: String,
+    /// Its index among the runs.
+    number: usize,
+    /// Spans in which nobody worked: from, to, and how long that was.
+    gaps: Vec<(u64, u64, String)>,
 }
 
-/// One thin line for each run, all to the same scale.
-#[derive(Serialize)]
-struct Strip<'a> {
-    longest: u64,
-    full_width: String,
-    runs: Vec<Vec<Bar<'a>>>,
-}
-
+/// An event, its times counted from the first start of its run.
 #[derive(Serialize)]
 struct Bar<'a> {
     from: u64,
     to: u64,
     label: &'a str,
     took: String,
-    colour: &'static str,
-    opacity: &'static str,
+    kind: Kind,
+    /// A colour other than that of its group.
+    colour: Option<&'a str>,
 }
 
-impl<'a> Strip<'a> {
-    fn of(runs: &'a [Vec<Event>], unit: Unit) -> Self {
-        let longest = runs.iter().map(|run| figures(run).total).max().unwrap_or(0).max(1);
-        let mut groups = Groups::default();
-        let mut line = |run: &'a Vec<Event>| {
-            let events = run.iter().filter(|event| event.kind != Kind::Wait);
-            let first = events.clone().next().map_or(0, |one| one.start);
-            let bar = |event: &'a Event| Bar {
-                from: event.start - first,
-                to: event.end - first,
-                label: &event.label,
-                took: unit.show(event.end - event.start),
-                colour: groups.colour(&event.label),
-                opacity: opacity(event),
-            };
-            events.map(bar).collect()
+impl<'a> Waterfalls<'a> {
+    fn bars(&self, run: &'a [Event]) -> Vec<Bar<'a>> {
+        let first = first_start(run);
+        let bar = |event: &'a Event| Bar {
+            from: event.start.saturating_sub(first),
+            to: event.end.saturating_sub(first),
+            label: &event.label,
+            took: self.unit.show(event.end - event.start),
+            kind: event.kind,
+            colour: self.colour(event),
         };
-        let runs = runs.iter().map(&mut line).collect();
-        Self { longest, full_width: unit.show(longest), runs }
+        run.iter().map(bar).collect()
     }
+
+    fn gaps(&self, run: &[Event]) -> Vec<(u64, u64, String)> {
+        let first = first_start(run);
+        let shown = |(from, to)| (from - first, to - first, self.unit.show(to - from));
+        gaps(run).into_iter().map(shown).collect()
+    }
+
+    fn colour(&self, event: &Event) -> Option<&'a str> {
+        let all = || self.colours.iter().rev().find(|(prefix, _)| prefix.is_empty());
+        let fits = |prefix: &str| !prefix.is_empty() && event.begins_with(prefix);
+        let chosen = self.colours.iter().find(|(prefix, _)| fits(prefix));
+        chosen.or_else(all).map(|(_, colour)| &**colour)
+    }
+}
+
+fn first_start(run: &[Event]) -> u64 {
+    run.iter().find(|event| event.kind != Kind::Wait).map_or(0, |first| first.start)
 }
 
 /// The smallest value that is not below `percent` of them.
@@ -210,13 +230,55 @@ mod tests {
 
     #[test]
     fn a_page_shows_the_median_and_all_lines() {
-        let style = Style { unit: Unit::Microseconds, colours: Vec::new() };
         let runs = runs();
         let notes = ["one <second> apart".to_owned()];
-        let page = page(&Waterfalls { title: "T & T", notes: &notes, runs: &runs, style: &style });
-        for part in ["T & T", "one \\u003csecond> apart", "The median of 3: number 2"] {
+        let page = page(&waterfalls(&runs, &notes, &[]));
+        for part in [
+            "T & T",
+            "one \\u003csecond> apart",
+            "The median of 3: number 2",
+            "\"gaps\":[[20,40,\"20 us\"]]",
+            "2 Events / 27 us Sum / 47 us Total / 20 us Gap",
+        ] {
             assert!(page.contains(part), "{part}");
         }
         assert_eq!(page.matches("{\"from\":0,").count(), 3, "a line for each");
+    }
+
+    /// What is left out and what waits is told apart, and a wait changes no other place.
+    #[test]
+    fn bars_have_their_places_kinds_and_colours() {
+        let run = [
+            Event { kind: Kind::Wait, ..Event::new(1, 7, "a: wait") },
+            Event { kind: Kind::LeftOut, ..Event::new(5, 25, "Whole") },
+            Event::new(5, 10, "a"),
+        ];
+        let colours = [("", "#111"), ("WHO", "#123456"), ("", "#222")];
+        let colours = colours.map(|(prefix, colour)| (prefix.to_owned(), colour.to_owned()));
+        let bars = serde_json::to_value(waterfalls(&[], &[], &colours).bars(&run)).expect("JSON");
+        let bar = |place: [u64; 2], label: &str, took: &str, kind: &str, colour: &str| {
+            let [from, to] = place;
+            serde_json::json!({"from": from, "to": to, "label": label, "took": took, "kind": kind,
+                "colour": colour})
+        };
+        let expected = serde_json::json!([
+            bar([0, 2], "a: wait", "6 us", "Wait", "#222"),
+            bar([0, 20], "Whole", "20 us", "LeftOut", "#123456"),
+            bar([0, 5], "a", "5 us", "Work", "#222"),
+        ]);
+        assert_eq!(bars, expected);
+    }
+
+    fn waterfalls<'a>(
+        runs: &'a [Vec<Event>],
+        notes: &'a [String],
+        colours: &'a [(String, String)],
+    ) -> Waterfalls<'a> {
+        Waterfalls { title: "T & T", notes, runs, unit: Unit::Microseconds, colours }
+    }
+
+    #[test]
+    fn nothing_is_a_page_too() {
+        assert!(page(&waterfalls(&[Vec::new()], &[], &[])).contains("0 Events"));
     }
 }

@@ -1,6 +1,5 @@
 //! What simulators and sockets cost by themselves: the same FSPs through a hub that only forwards.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -133,17 +132,6 @@ fn forward(mut orders: mpsc::Receiver<Order>, tell: &SyncSender<SocketAddr>) {
     });
 }
 
-impl fmt::Display for BaselineReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Latency { p50, p99, max, .. } = self.latency_ms;
-        writeln!(f, "rate        {:.0} whole transactions/s through a forwarder", self.rate_per_s)?;
-        writeln!(f, "failed      {}", self.failed)?;
-        writeln!(f, "latency ms  p50 {p50:.2}  p99 {p99:.2}  max {max:.2}")?;
-        writeln!(f, "simulators  {:.3} ms CPU per transaction", self.simulators_cpu_ms_per_tx)?;
-        write!(f, "forwarder   {:.3} ms CPU per transaction", self.forwarder_cpu_ms_per_tx)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +144,7 @@ mod tests {
             let options = BaselineOptions { seconds: 0.2, concurrency: 8, fsps };
             let report = baseline(&options).expect("it runs");
             assert_eq!(report.failed, 0);
-            assert!(report.rate_per_s > 10.0, "{report}");
+            assert!(report.rate_per_s > 10.0, "{report:?}");
         }
     }
 }

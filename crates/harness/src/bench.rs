@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dfsp::SimulatorOptions;
 use serde::Serialize;
+use waterfall::text;
 
 use crate::baseline::{BaselineReport, baseline};
 use crate::bench_report::{
@@ -91,7 +92,7 @@ pub struct HarnessConfiguration {
 
 impl fmt::Display for HarnessReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n\n{}\n\n{}", self.exchanges, self.forwarded, self.origin)
+        f.write_str(&text::fields(self, &[]))
     }
 }
 

@@ -5,14 +5,15 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use waterfall::text;
 
 use crate::child::SwitchCommand;
 use crate::engine::Measured;
-use crate::machine::{Environment, Origin};
+use crate::machine::Environment;
 use crate::options::BenchOptions;
 use crate::proof::{Check, differences};
 use crate::records::{Latencies, Second};
-use crate::report::{DemoReport, Latency};
+use crate::report::{DemoReport, Latency, Legs};
 
 /// Results of a measurement: the members of [`DemoReport`] and those below, on one level. Times
 /// are in milliseconds unless their name ends in `_s`; CPU, log and system calls are those of the
@@ -434,185 +435,63 @@ impl Configuration {
     }
 }
 
+/// Members of the text that stand in its table, in its last lines, or in the files only.
+const NOT_AS_FIELDS: [&str; 17] = [
+    "scenario",
+    "unit",
+    "steady",
+    "whole_run",
+    "accepted_ms",
+    "latency_ms",
+    "legs_ms",
+    "checks",
+    "valid",
+    "verified",
+    "books_compared",
+    "invalid_because",
+    "differences",
+    "failures",
+    "nodes",
+    "distribution_ms",
+    "histogram_ms",
+];
+
 impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let summary = &self.summary;
         writeln!(f, "scenario        {}: {}", self.scenario, self.unit)?;
-        let load = match (self.offered_per_s, summary.concurrency) {
-            (Some(rate), _) => format!("open loop, {rate}/s offered"),
-            (None, Some(concurrency)) => format!("closed loop, {concurrency} in flight"),
-            (None, None) => "closed loop".to_owned(),
-        };
-        writeln!(f, "load            {load}, {} FSPs, {:.1} s", summary.fsps, summary.seconds)?;
-        self.spread(f)?;
-        let (steady, whole) = (&self.steady, &self.whole_run);
-        writeln!(f, "achieved        {:.0} {}/s", self.achieved_per_s, self.units)?;
-        writeln!(
-            f,
-            "units           {} ended well, {} in flight at most; with warm-up and end {} failed, \
-             {} dropped",
-            whole.ended, self.in_flight_max, summary.failed, self.dropped
-        )?;
-        writeln!(
-            f,
-            "                ms     p50     p90     p95     p99   p99.9     max      rate/s"
-        )?;
-        row(f, &format!("{:.1} to {:.1} s", steady.from_s, steady.to_s), steady)?;
-        row(f, "whole run", whole)?;
-        writeln!(f, "                the steady part leaves out the {}", self.trimmed)?;
-        let Latency { p50, p99, max, .. } = self.accepted_ms;
-        if max > 0.0 {
-            writeln!(f, "answered 202    p50 {p50:.2}  p99 {p99:.2}  max {max:.2} ms")?;
+        f.write_str(&self.latencies())?;
+        f.write_str(&text::fields(self, &NOT_AS_FIELDS))?;
+        if let Some(nodes) = &self.summary.nodes {
+            write!(f, "{nodes}")?;
         }
-        if self.scenario == "whole" {
-            for (name, leg) in [
-                ("look-up", summary.legs_ms.lookup),
-                ("quote", summary.legs_ms.quote),
-                ("transfer", summary.legs_ms.transfer),
-            ] {
-                writeln!(
-                    f,
-                    "  {name:<13} p50 {:.2}  p95 {:.2}  p99 {:.2}",
-                    leg.p50, leg.p95, leg.p99
-                )?;
-            }
-        }
-        self.costs(f)?;
-        self.circumstances(f)?;
         self.verdict(f)
     }
 }
 
-fn row(f: &mut fmt::Formatter<'_>, name: &str, window: &Window) -> fmt::Result {
-    let Latency { p50, p90, p95, p99, p999, max, .. } = window.latency_ms;
-    writeln!(
-        f,
-        "{name:<16} {p50:>9.2} {p90:>7.2} {p95:>7.2} {p99:>7.2} {p999:>7.2} {max:>7.1} {:>11.0}",
-        window.rate_per_s
-    )
-}
-
-fn or_unknown(count: Option<f64>) -> String {
-    count.map_or_else(|| "an unknown number".to_owned(), |count| format!("{count:.2}"))
-}
-
-/// What was set and stands nowhere else, several to a line.
-fn write_options(f: &mut fmt::Formatter<'_>, set: &Configuration) -> fmt::Result {
-    let json = serde_json::to_value(set).expect("plain data");
-    let shown = json.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    let (mut line, mut head) = (String::new(), "options");
-    for (name, value) in shown {
-        let option = format!("{name} {value}");
-        if !line.is_empty() && 80 < line.len() + option.len() {
-            writeln!(f, "{head:<15} {}", std::mem::take(&mut line))?;
-            head = "";
-        }
-        line += if line.is_empty() { "" } else { ", " };
-        line += &option;
-    }
-    writeln!(f, "{head:<15} {line}")
-}
-
 impl BenchReport {
-    fn spread(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = |share: f64| share * 100.0;
-        let Spread { kind, largest_payer, largest_payee, largest_pair, .. } = &self.spread;
-        writeln!(
-            f,
-            "pairs           {kind}: busiest payer {:.1}%, payee {:.1}%, pair {:.1}%",
-            percent(*largest_payer),
-            percent(*largest_payee),
-            percent(*largest_pair)
-        )
-    }
-
-    fn costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let summary = &self.summary;
-        if let Some(calls) = &self.system_calls {
-            writeln!(
-                f,
-                "switch          {:.3} ms CPU per unit, {:.0} MB resident at most",
-                summary.switch_cpu_ms_per_tx, summary.switch_rss_mb
-            )?;
-            writeln!(
-                f,
-                "                {:.2} reads, {:.2} writes (without recv and send); {} read and {} \
-                 written on sockets; {:.2} waits, {:.2} preemptions per unit",
-                calls.reads_per_tx,
-                calls.writes_per_tx,
-                or_unknown(calls.socket_reads_per_tx),
-                or_unknown(calls.socket_writes_per_tx),
-                calls.context_switches_voluntary_per_tx,
-                calls.context_switches_involuntary_per_tx
-            )?;
-        }
-        if let (Some(syncs), Some(bytes)) = (summary.syncs_per_tx, summary.log_bytes_per_tx) {
-            writeln!(f, "log             {syncs:.4} syncs, {bytes:.0} bytes per unit")?;
-        }
-        writeln!(
-            f,
-            "harness         {:.4} ms CPU per unit, {} messages resent, {} notices repeated",
-            self.harness_cpu_ms_per_tx, summary.resent, summary.repeated_notices
-        )?;
-        if let (Some(ceiling), Some(ratio)) = (&self.ceiling, self.ratio_to_ceiling) {
-            let rate = ceiling.rate_per_s;
-            let (before, after) = (ceiling.before_per_s, ceiling.after_per_s);
-            writeln!(
-                f,
-                "ceiling         {rate:.0}/s without a switch's work ({before:.0} before, \
-                 {after:.0} after), ratio {ratio:.2}"
-            )?;
-        }
-        if let (Some(embedded), Some(ratio)) = (&self.embedded, self.ratio_to_embedded) {
-            writeln!(
-                f,
-                "one switch      {:.0}/s, p50 {:.2} ms with its log in files, synced before it \
-                 answers; ratio {ratio:.2}",
-                embedded.rate_per_s, embedded.p50_ms
-            )?;
-        }
-        if let Some(nodes) = &summary.nodes {
-            write!(f, "{nodes}")?;
-        }
-        Ok(())
-    }
-
-    fn circumstances(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let summary = &self.summary;
-        let Durability { fsync, replicas, acks } = self.durability_of;
-        let known = |value: Option<u32>| value.map_or("?".to_owned(), |it| it.to_string());
-        let fsync = fsync.map_or("?", |fsync| if fsync { "yes" } else { "no" });
-        writeln!(
-            f,
-            "durability      {}; fsync {fsync}, replicas {}, acks {}",
-            summary.durability,
-            known(replicas),
-            known(acks)
-        )?;
-        writeln!(
-            f,
-            "profile         FSPIOP {}, payees answer {}, confirmation to payee {}; TLS {}, JWS {}",
-            summary.fspiop_version,
-            summary.style,
-            if self.summary.confirm_to_payee { "on" } else { "off" },
-            if self.security.tls { "on" } else { "off" },
-            self.security.jws
-        )?;
-        writeln!(f, "payload         {:.0} bytes per body", self.payload.mean_body_bytes)?;
-        let stored = |count: Option<u64>| count.map_or("?".to_owned(), |it| it.to_string());
-        writeln!(
-            f,
-            "stored          {} transfers at the start, {} at the end",
-            stored(self.stored_transfers.at_start),
-            stored(self.stored_transfers.at_end)
-        )?;
-        let origin = Origin {
-            machine: summary.machine.clone(),
-            environment: self.environment.clone(),
-            commit: self.commit,
+    /// A row for each part of the run, and for each leg where there are several.
+    fn latencies(&self) -> String {
+        let row = |name: &str, of: &Latency, rate: Option<f64>| {
+            let Latency { avg, p50, p90, p95, p99, p999, max, .. } = *of;
+            let figures = [avg, p50, p90, p95, p99, p999, max].map(Some);
+            let figures = figures.into_iter().chain([rate]).map(text::cell);
+            [name.to_owned()].into_iter().chain(figures).collect::<Vec<_>>()
         };
-        writeln!(f, "{origin}")?;
-        write_options(f, &self.configuration)
+        let window = |name: &str, it: &Window| row(name, &it.latency_ms, Some(it.rate_per_s));
+        let mut rows = vec![window("steady", &self.steady), window("whole run", &self.whole_run)];
+        if self.accepted_ms.max > 0.0 {
+            rows.push(row("answered 202", &self.accepted_ms, None));
+        }
+        if self.scenario == "whole" {
+            let Legs { lookup, quote, transfer } = self.summary.legs_ms;
+            for (name, leg) in [("look-up", lookup), ("quote", quote), ("transfer", transfer)] {
+                let figures = [None, Some(leg.p50), None, Some(leg.p95), Some(leg.p99)];
+                let figures = figures.into_iter().map(text::cell);
+                rows.push([name.to_owned()].into_iter().chain(figures).collect());
+            }
+        }
+        let columns = ["ms", "avg", "p50", "p90", "p95", "p99", "p99.9", "max", "rate/s"];
+        text::table(&columns, &rows)
     }
 
     fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

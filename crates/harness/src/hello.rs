@@ -9,7 +9,6 @@
 //! exchanges in flight.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -261,25 +260,6 @@ fn runtime() -> Result<LocalRuntime, HarnessError> {
         .map_err(|error| HarnessError::Options(format!("no runtime: {error}")))
 }
 
-impl fmt::Display for HelloReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Latency { p50, p99, p999, max, .. } = self.latency_ms;
-        writeln!(
-            f,
-            "exchanges       {:.0}/s with a server that only says 202, {} in flight, {:.1} s",
-            self.exchanges_per_s, self.concurrency, self.seconds
-        )?;
-        writeln!(f, "failed          {}", self.failed)?;
-        writeln!(f, "latency ms      p50 {p50:.3}  p99 {p99:.3}  p99.9 {p999:.3}  max {max:.2}")?;
-        writeln!(
-            f,
-            "CPU us          {:.2} per exchange on the side that asks, {:.2} on the other",
-            self.client_cpu_us, self.server_cpu_us
-        )?;
-        write!(f, "payload         {} bytes per body", self.body_bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,9 +269,9 @@ mod tests {
         let options = HelloOptions { seconds: 0.2, concurrency: 4, json: None };
         let report = hello(&options).expect("sockets can be had");
         assert_eq!(report.failed, 0);
-        assert!(report.exchanges_per_s > 100.0, "{report}");
+        assert!(report.exchanges_per_s > 100.0, "{report:?}");
         for cpu in [report.client_cpu_us, report.server_cpu_us] {
-            assert!(cpu > 0.1 && cpu < 100_000.0, "{report}");
+            assert!(cpu > 0.1 && cpu < 100_000.0, "{report:?}");
         }
         assert!(report.latency_ms.p50 > 0.0);
     }

@@ -98,3 +98,4 @@ pub use crate::sweep::{GrowthOptions, Sweep, SweepOutput, sweep};
 pub use crate::sweep_report::{Published, Source, Step, SweepReport};
 pub use crate::sweep_tables::{Goal, Row, Table};
 pub use crate::waterfalls::{WaterfallOptions, waterfall};
+pub use ::waterfall::text;

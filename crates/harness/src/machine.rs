@@ -1,6 +1,5 @@
 //! Figures about processes and the machine, from `/proc`.
 
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -69,23 +68,6 @@ impl Origin {
     pub fn here(data: Option<&Path>) -> Self {
         let (machine, environment) = (machine(), environment(data));
         Self { machine, environment, commit: env!("UPESI_COMMIT") }
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (machine, place) = (&self.machine, &self.environment);
-        writeln!(
-            f,
-            "machine         {} cores ({}), {:.1} GB, Linux {}{}; load {:.2} before",
-            machine.cores,
-            machine.processor,
-            place.memory_bytes as f64 / 1e9,
-            machine.kernel,
-            place.filesystem.as_ref().map_or(String::new(), |kind| format!(", {kind}")),
-            place.load_average_before
-        )?;
-        write!(f, "commit          {}", if self.commit.is_empty() { "?" } else { self.commit })
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use dfsp::tally::{Exchange, Flow};
+use waterfall::text;
+
 use crate::admin::{Admin, resolve};
 use crate::child::read_token;
 use crate::driver::{Load, Phase};
 use crate::error::HarnessError;
-use crate::fleet::{FleetPlan, FleetResult, Fleets, place, plan};
+use crate::fleet::{FleetPlan, FleetResult, Fleets, FspResult, place, plan};
 use crate::interrupt::Interrupt;
 use crate::lanes::Pairs;
 use crate::live::{Doing, Live};
@@ -74,25 +77,20 @@ fn set_up(
 }
 
 fn print(result: &FleetResult) {
-    println!("fsp       position        paid    got paid  answered  repeated  unknown");
-    for fsp in &result.fsps {
+    let row = |fsp: &FspResult| {
         let counts = &fsp.counts;
-        let committed = |sent: bool| {
-            let flows =
-                fsp.exchanges.iter().map(|(_, it)| if sent { &it.sent } else { &it.received });
-            flows.map(|flow| flow.committed.count).sum::<u64>()
+        let flows = |of: fn(&Exchange) -> &Flow| {
+            fsp.exchanges.iter().map(|(_, it)| of(it).committed.count).sum::<u64>()
         };
-        println!(
-            "{:<9} {:>9} {:>10} {:>10} {:>9} {:>9} {:>8}",
-            fsp.name,
-            fsp.position.to_string(),
-            committed(true),
-            committed(false),
-            counts.lookups + counts.quotes + counts.prepares,
-            counts.repeated,
-            counts.unknown,
-        );
-    }
+        let answered = counts.lookups + counts.quotes + counts.prepares;
+        let (paid, got_paid) = (flows(|it| &it.sent), flows(|it| &it.received));
+        let counted = [paid, got_paid, answered, counts.repeated, counts.unknown];
+        let counted = counted.map(|count| count.to_string());
+        [&[fsp.name.clone(), fsp.position.to_string()], &counted[..]].concat()
+    };
+    let rows: Vec<_> = result.fsps.iter().map(row).collect();
+    let columns = ["fsp", "position", "paid", "got paid", "answered", "repeated", "unknown"];
+    print!("{}", text::table(&columns, &rows));
     for (failure, (count, example)) in &result.failures {
         println!("FAILED    {count} x {failure}, such as {example}");
     }

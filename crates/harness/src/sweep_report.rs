@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use waterfall::text;
 
 use crate::bench_report::{BenchReport, Window};
-use crate::report::Machine;
+use crate::report::{DemoReport, Latency, Machine};
 use crate::sweep_tables::{self, Goal, Table};
 
 /// Results of a sweep.
@@ -85,59 +86,57 @@ impl Step {
         (!self.result.valid).then(|| format!("{}: {why}", self.name))
     }
 
-    /// Syncs per unit, where the switch counts them.
-    pub(crate) fn syncs(&self) -> String {
-        self.result.summary.syncs_per_tx.map_or("-".to_owned(), |syncs| format!("{syncs:.3}"))
+    /// The run and the published rows for it: the first beside it, the others below.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let Window { rate_per_s, latency_ms, .. } = self.result.whole_run;
+        let Latency { avg, p50, p99, max, .. } = latency_ms;
+        let DemoReport { switch_cpu_ms_per_tx, syncs_per_tx, .. } = self.result.summary;
+        let ours = [rate_per_s, avg, p50, p99, max, switch_cpu_ms_per_tx].map(Some);
+        let ours = ours.into_iter().chain([syncs_per_tx]).map(text::cell);
+        let valid = if self.result.valid { "yes" } else { "VOID" };
+        let ours: Vec<_> =
+            ours.chain([self.result.dropped.to_string(), valid.to_owned()]).collect();
+        let none = [Published { name: "-".to_owned(), ..Published::default() }];
+        let published = if self.published.is_empty() { &none[..] } else { &self.published };
+        let row = |(index, row): (usize, &Published)| {
+            let name = if index == 0 { &*self.name } else { "" };
+            let theirs = [row.rate_per_s, row.avg_ms, row.p99_ms, row.max_ms].map(text::cell);
+            let ours = if index == 0 { &ours[..] } else { &[] };
+            [&[name.to_owned(), row.name.clone()], &theirs[..], ours].concat()
+        };
+        published.iter().enumerate().map(row).collect()
     }
 }
 
-impl Published {
-    /// Rate, mean, 99th percentile and longest, `-` for what is not said.
-    pub(crate) fn cells(&self) -> [String; 4] {
-        [self.rate_per_s, self.avg_ms, self.p99_ms, self.max_ms].map(|value| match value {
-            None => "-".to_owned(),
-            Some(value) if value < 10.0 => format!("{value:.1}"),
-            Some(value) => format!("{value:.0}"),
-        })
-    }
-}
+/// Columns of the runs: the published row, then ours: ms CPU of the switch and syncs per unit.
+const RUN_COLUMNS: [&str; 15] = [
+    "run",
+    "published",
+    "rate/s",
+    "avg",
+    "p99",
+    "max",
+    "our rate/s",
+    "avg",
+    "p50",
+    "p99",
+    "max",
+    "CPU",
+    "syncs",
+    "dropped",
+    "valid",
+];
 
 impl fmt::Display for SweepReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "sweep           {}: {}", self.sweep, self.question)?;
-        let width = self.steps.iter().map(|step| step.name.len()).max().unwrap_or(0).max(8);
-        writeln!(
-            f,
-            "{:width$} | {:^43} | {:^66}",
-            "", "published", "ours: whole measured part; ms CPU of the switch and syncs per unit"
-        )?;
-        writeln!(
-            f,
-            "{:width$} | {:>14} {:>7} {:>6} {:>6} {:>6} | {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} \
-             {:>7} {:>7}",
-            "run",
-            "row",
-            "rate/s",
-            "avg",
-            "p99",
-            "max",
-            "rate/s",
-            "avg",
-            "p50",
-            "p99",
-            "max",
-            "CPU",
-            "syncs",
-            "dropped"
-        )?;
-        for step in &self.steps {
-            rows(f, width, step)?;
-        }
-        for (name, value) in &self.facts {
-            writeln!(f, "fact            {name} {value:.3}")?;
-        }
+        let rows: Vec<_> = self.steps.iter().flat_map(Step::rows).collect();
+        f.write_str(&text::table(&RUN_COLUMNS, &rows))?;
+        f.write_str(&text::fields(&self.facts, &[]))?;
         self.tables.iter().try_for_each(|table| write!(f, "{table}"))?;
-        sweep_tables::goals(f, &self.goals)?;
+        if !self.goals.is_empty() {
+            f.write_str(&sweep_tables::goals(&self.goals))?;
+        }
         self.sources(f)?;
         for problem in &self.invalid_because {
             writeln!(f, "VOID            {problem}")?;
@@ -149,40 +148,13 @@ impl fmt::Display for SweepReport {
     }
 }
 
-/// A run and the published rows for it: the first beside it, the others below.
-fn rows(f: &mut fmt::Formatter<'_>, width: usize, step: &Step) -> fmt::Result {
-    let Window { rate_per_s, latency_ms, .. } = step.result.whole_run;
-    let none = [Published { name: "-".to_owned(), ..Published::default() }];
-    let published = if step.published.is_empty() { &none[..] } else { &step.published };
-    for (index, row) in published.iter().enumerate() {
-        let name = if index == 0 { &*step.name } else { "" };
-        let [rate, avg, p99, max] = row.cells();
-        write!(f, "{name:width$} | {:>14} {rate:>7} {avg:>6} {p99:>6} {max:>6} |", row.name)?;
-        if index > 0 {
-            writeln!(f)?;
-            continue;
-        }
-        write!(f, " {rate_per_s:>7.0}")?;
-        for value in [latency_ms.avg, latency_ms.p50, latency_ms.p99, latency_ms.max] {
-            write!(f, " {value:>7.2}")?;
-        }
-        let cpu = step.result.summary.switch_cpu_ms_per_tx;
-        let void = if step.result.valid { "" } else { "  VOID" };
-        writeln!(f, " {cpu:>7.3} {:>7} {:>7}{void}", step.syncs(), step.result.dropped)?;
-    }
-    Ok(())
-}
-
 impl SweepReport {
     fn sources(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.published.is_empty() {
             writeln!(f, "published       we know of no published figure for this")?;
         }
-        for Source { title, work, hardware, durability, left_out } in &self.published {
-            writeln!(f, "published       {title}")?;
-            writeln!(f, "                work: {work}")?;
-            writeln!(f, "                hardware: {hardware}; durability: {durability}")?;
-            writeln!(f, "                leaves out: {left_out}")?;
+        for source in &self.published {
+            f.write_str(&text::fields(source, &[]))?;
         }
         self.ours().into_iter().try_for_each(|line| writeln!(f, "ours            {line}"))
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use waterfall::text;
 
 /// Figures side by side.
 #[derive(Clone, Debug, Serialize)]
@@ -56,52 +57,23 @@ impl Goal {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.title)?;
-        let first = self.rows.iter().map(|row| row.name.len());
-        let first = first.chain([self.columns[0].len()]).max().unwrap_or(0);
-        write!(f, "  {:first$}", self.columns[0])?;
-        for column in &self.columns[1..] {
-            write!(f, "  {column:>10}")?;
-        }
-        writeln!(f)?;
-        for row in &self.rows {
-            write!(f, "  {:first$}", row.name)?;
-            for (figure, column) in row.figures.iter().zip(&self.columns[1..]) {
-                let width = column.chars().count().max(10);
-                write!(f, "  {:>width$}", cell(*figure))?;
-            }
-            writeln!(f)?;
-        }
-        Ok(())
+        let row = |Row { name, figures }: &Row| {
+            let figures = figures.iter().map(|figure| text::cell(*figure));
+            [name.clone()].into_iter().chain(figures).collect()
+        };
+        let rows: Vec<Vec<String>> = self.rows.iter().map(row).collect();
+        write!(f, "{}\n{}", self.title, text::table(&self.columns, &rows))
     }
 }
 
 /// The goals, one below the other.
-pub(crate) fn goals(f: &mut fmt::Formatter<'_>, goals: &[Goal]) -> fmt::Result {
-    let width = goals.iter().map(|goal| goal.name.len()).max().unwrap_or(0);
-    for Goal { name, value, must, aim, verdict } in goals {
-        let value = cell(*value);
-        let [must, aim] = [must, aim].map(|bound| number(*bound));
-        writeln!(
-            f,
-            "goal            {name:width$}  {value:>9}  must {must:>6}  aim {aim:>6}  {verdict}"
-        )?;
-    }
-    Ok(())
-}
-
-fn cell(figure: Option<f64>) -> String {
-    figure.map_or("-".to_owned(), number)
-}
-
-/// A number with as many digits as a reader needs.
-fn number(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    }
+pub(crate) fn goals(goals: &[Goal]) -> String {
+    let row = |goal: &Goal| {
+        let [must, aim] = [goal.must, goal.aim].map(text::number);
+        vec![goal.name.clone(), text::cell(goal.value), must, aim, goal.verdict.to_owned()]
+    };
+    let rows: Vec<_> = goals.iter().map(row).collect();
+    text::table(&["goal", "value", "must", "aim", "verdict"], &rows)
 }
 
 #[cfg(test)]

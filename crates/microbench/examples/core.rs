@@ -14,6 +14,7 @@ struct Arguments {
 }
 
 fn main() -> Result<(), microbench::Error> {
-    print!("{}", microbench::run(&Arguments::parse().options, &mut |_| {})?);
+    let report = microbench::run(&Arguments::parse().options, &mut |_| {})?;
+    print!("{}", waterfall::text::fields(&report, &[]));
     Ok(())
 }

@@ -13,6 +13,7 @@
 
 pub mod events;
 pub mod page;
+pub mod text;
 pub mod viewer;
 
 pub use events::{Event, Kind, ParseError, Unit};

@@ -141,7 +141,7 @@ struct CoreReport<'a> {
 
 impl fmt::Display for CoreReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n{}", self.report, self.origin)
+        f.write_str(&harness::text::fields(self, &[]))
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::admin::Admin;
 use crate::error::HarnessError;
@@ -152,6 +153,25 @@ impl SwitchCommand {
                 Err(format!("verify: {} {} {}", output.status, said.trim(), errors.trim()))
             }
         }
+    }
+
+    /// Runs a command of the same program, which may show progress, and reads the JSON it prints.
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        arguments: &[&OsStr],
+    ) -> Result<T, HarnessError> {
+        let output = Command::new(&self.program)
+            .args(what.split(' '))
+            .arg("--json")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(HarnessError::file(&self.program))?;
+        let read = serde_json::from_slice(&output.stdout).ok();
+        read.filter(|_| output.status.success())
+            .ok_or_else(|| HarnessError::Hub(format!("failed: {what}: {}", output.status)))
     }
 
     /// The hash of the state that the log in `data` comes to at this record.

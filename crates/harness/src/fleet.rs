@@ -384,7 +384,7 @@ impl Drop for Fleet {
 impl FleetResult {
     fn with(mut self, other: Self) -> Self {
         self.fsps.extend(other.fsps);
-        self.latencies.add(&other.latencies);
+        self.latencies.add(other.latencies);
         self.steady.add(&other.steady);
         add_seconds(&mut self.seconds, &other.seconds);
         self.routes.extend(other.routes);

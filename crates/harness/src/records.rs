@@ -216,38 +216,26 @@ impl Steady {
 
 impl Latencies {
     pub(crate) fn new() -> Self {
-        Self {
-            whole: histogram(),
-            accepted: histogram(),
-            lookup: histogram(),
-            quote: histogram(),
-            transfer: histogram(),
-        }
+        let [whole, accepted, lookup, quote, transfer] = std::array::from_fn(|_| histogram());
+        Self { whole, accepted, lookup, quote, transfer }
+    }
+
+    fn parts(&mut self) -> [&mut Histogram<u64>; 5] {
+        let Self { whole, accepted, lookup, quote, transfer } = self;
+        [whole, accepted, lookup, quote, transfer]
     }
 
     fn record(&mut self, outcome: &Outcome) {
-        record(&mut self.whole, outcome.whole);
-        for (leg, time) in [
-            (&mut self.accepted, outcome.accepted),
-            (&mut self.lookup, outcome.lookup),
-            (&mut self.quote, outcome.quote),
-            (&mut self.transfer, outcome.transfer_time),
-        ] {
-            if let Some(time) = time {
-                record(leg, time);
-            }
+        let Outcome { whole, accepted, lookup, quote, transfer_time, .. } = *outcome;
+        let times = [Some(whole), accepted, lookup, quote, transfer_time];
+        for (part, time) in self.parts().into_iter().zip(times) {
+            time.into_iter().for_each(|time| record(part, time));
         }
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
-        for (mine, theirs) in [
-            (&mut self.whole, &other.whole),
-            (&mut self.accepted, &other.accepted),
-            (&mut self.lookup, &other.lookup),
-            (&mut self.quote, &other.quote),
-            (&mut self.transfer, &other.transfer),
-        ] {
-            mine.add(theirs).expect("all histograms have the same bounds");
+    pub(crate) fn add(&mut self, mut other: Self) {
+        for (mine, theirs) in self.parts().into_iter().zip(other.parts()) {
+            mine.add(&*theirs).expect("all histograms have the same bounds");
         }
     }
 }

@@ -30,57 +30,60 @@ impl Scenario {
     /// The word for it on a command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Transfer => "transfer",
-            Self::Prepare => "prepare",
-            Self::Fulfil => "fulfil",
-            Self::Lookup => "lookup",
-            Self::Quote => "quote",
-            Self::Whole => "whole",
-        }
-    }
-
-    /// What one unit is, and between which moments its time runs.
-    #[must_use]
-    pub const fn definition(self) -> &'static str {
-        match self {
-            Self::Transfer => {
-                "POST /transfers by the payer, POST to the payee, PUT by the payee, until the \
-                 payer has the notice of the commit"
-            }
-            Self::Prepare => {
-                "POST /transfers by the payer until the payee has received it; answered 202 is \
-                 shown apart; the payee fulfils after the measured part"
-            }
-            Self::Fulfil => {
-                "PUT /transfers/{id} by the payee until the payer has the notice of the commit; \
-                 the transfers were reserved before the measured part"
-            }
-            Self::Lookup => {
-                "GET /parties by the payer, GET to the payee, PUT by the payee, until the payer \
-                 has the party"
-            }
-            Self::Quote => {
-                "POST /quotes by the payer, POST to the payee, PUT by the payee, until the payer \
-                 has the quote"
-            }
-            Self::Whole => {
-                "look-up, quote and transfer one after the other, until the payer has the notice \
-                 of the commit"
-            }
-        }
+        self.words()[0]
     }
 
     /// What one unit is called in a table.
     #[must_use]
     pub const fn units(self) -> &'static str {
+        self.words()[1]
+    }
+
+    /// What one unit is, and between which moments its time runs.
+    #[must_use]
+    pub const fn definition(self) -> &'static str {
+        self.words()[2]
+    }
+
+    /// Name, name of the units, and definition of one.
+    const fn words(self) -> [&'static str; 3] {
         match self {
-            Self::Transfer => "transfers",
-            Self::Prepare => "prepares",
-            Self::Fulfil => "fulfilments",
-            Self::Lookup => "look-ups",
-            Self::Quote => "quotes",
-            Self::Whole => "whole transactions",
+            Self::Transfer => [
+                "transfer",
+                "transfers",
+                "POST /transfers by the payer, POST to the payee, PUT by the payee, until the \
+                 payer has the notice of the commit",
+            ],
+            Self::Prepare => [
+                "prepare",
+                "prepares",
+                "POST /transfers by the payer until the payee has received it; answered 202 is \
+                 shown apart; the payee fulfils after the measured part",
+            ],
+            Self::Fulfil => [
+                "fulfil",
+                "fulfilments",
+                "PUT /transfers/{id} by the payee until the payer has the notice of the commit; \
+                 the transfers were reserved before the measured part",
+            ],
+            Self::Lookup => [
+                "lookup",
+                "look-ups",
+                "GET /parties by the payer, GET to the payee, PUT by the payee, until the payer \
+                 has the party",
+            ],
+            Self::Quote => [
+                "quote",
+                "quotes",
+                "POST /quotes by the payer, POST to the payee, PUT by the payee, until the payer \
+                 has the quote",
+            ],
+            Self::Whole => [
+                "whole",
+                "whole transactions",
+                "look-up, quote and transfer one after the other, until the payer has the notice \
+                 of the commit",
+            ],
         }
     }
 

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -60,20 +59,13 @@ fn rebuild(data: &Path, stored: u64, command: &SwitchCommand) -> Result<Option<f
 fn pack(place: &Path, data: &Path, command: &SwitchCommand) -> Result<Option<f64>, HarnessError> {
     let copy = place.join("packed");
     fs::create_dir_all(&copy).map_err(HarnessError::file(&copy))?;
-    let made = Command::new(&command.program)
-        .args(["backup", "--json", "--to", &format!("file://{}", copy.display()), "--data"])
-        .arg(data)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
-        .map_err(HarnessError::file(&command.program));
+    let to = format!("file://{}", copy.display());
+    let arguments = ["--to".as_ref(), to.as_ref(), "--data".as_ref(), data.as_os_str()];
+    let made = command.ask::<Value>("backup", &arguments);
     let packed = Footprint::of(&copy.join("segments")).total();
     // It was made to be measured.
     let _ = fs::remove_dir_all(&copy);
-    let made = made?;
-    if !made.success() {
-        return Err(HarnessError::Hub(format!("could not be packed: backup {made}")));
-    }
+    made?;
     let plain = closed_bytes(data)?;
     Ok((plain > 0).then(|| packed as f64 / plain as f64))
 }
@@ -95,18 +87,7 @@ pub(crate) fn core_rate(
     stored: u64,
     command: &SwitchCommand,
 ) -> Result<Option<f64>, HarnessError> {
-    let output = Command::new(&command.program)
-        .args(["bench", "core", "--json", "--only", "store", "--transfers", &stored.to_string()])
-        .arg("--data")
-        .arg(place)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(HarnessError::file(&command.program))?;
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    let rate = report.pointer("/sections/0/rows/0/figures/0").and_then(Value::as_f64);
-    match output.status.success() {
-        true => Ok(rate),
-        false => Err(HarnessError::Hub(format!("did not measure: bench core {}", output.status))),
-    }
+    let what = format!("bench core --only store --transfers {stored}");
+    let report: Value = command.ask(&what, &["--data".as_ref(), place.as_os_str()])?;
+    Ok(report.pointer("/sections/0/rows/0/figures/0").and_then(Value::as_f64))
 }

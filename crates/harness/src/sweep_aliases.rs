@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
@@ -211,16 +210,9 @@ fn write(path: &Path, aliases: u64, fsps: &FspOptions) -> std::io::Result<()> {
 }
 
 fn import(command: &SwitchCommand, switch: &Switch, file: &Path) -> Result<Imported, HarnessError> {
-    let output = Command::new(&command.program)
-        .args(["parties", "import", "--json", "--admin", &format!("http://{}", switch.admin)])
-        .args([Path::new("--token"), switch.token_file(), file])
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(HarnessError::file(&command.program))?;
-    let broken = || HarnessError::Hub(format!("took no aliases: import {}", output.status));
-    if !output.status.success() {
-        return Err(broken());
-    }
-    serde_json::from_slice(&output.stdout).map_err(|_| broken())
+    let admin = format!("http://{}", switch.admin);
+    let token = switch.token_file().as_os_str();
+    let arguments =
+        ["--admin".as_ref(), admin.as_ref(), "--token".as_ref(), token, file.as_os_str()];
+    command.ask("parties import", &arguments)
 }

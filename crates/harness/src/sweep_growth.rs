@@ -12,10 +12,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use serde::de::IgnoredAny;
 
 use crate::bench::run;
 use crate::bench_report::{BenchReport, Durability};
@@ -437,18 +438,8 @@ fn fill(
     stored: u64,
     segment_mib: u64,
 ) -> Result<(), HarnessError> {
-    let filled = Command::new(&command.program)
-        .args(["preload", "--json", "--total", &stored.to_string()])
-        .args(["--segment-mib", &segment_mib.to_string(), "--data"])
-        .arg(data)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
-        .map_err(HarnessError::file(&command.program))?;
-    match filled.success() {
-        true => Ok(()),
-        false => Err(HarnessError::Hub(format!("could not be filled: preload {filled}"))),
-    }
+    let what = format!("preload --total {stored} --segment-mib {segment_mib}");
+    command.ask::<IgnoredAny>(&what, &["--data".as_ref(), data.as_os_str()]).map(drop)
 }
 
 /// What a run shall be.

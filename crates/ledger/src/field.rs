@@ -333,7 +333,7 @@ impl Form<Option<FspName>> for NameOrEmpty {
     fn read(from: &mut Reader<'_>) -> Result<Option<FspName>, FieldError> {
         match read_length(SHORT, from)? {
             0 => Ok(None),
-            length => FspName::new(from.text(length)?).map(Some).ok_or(FieldError::Value),
+            length => read_name(length, from).map(Some),
         }
     }
 
@@ -529,6 +529,16 @@ fn read_length(most: usize, from: &mut Reader<'_>) -> Result<usize, FieldError> 
     if most < length { Err(FieldError::Value) } else { Ok(length) }
 }
 
+/// A name of `length` bytes. Nearly every one is ASCII, with a whole block left to read.
+fn read_name(length: usize, from: &mut Reader<'_>) -> Result<FspName, FieldError> {
+    let block = from.0.first_chunk();
+    if let Some(name) = block.and_then(|block| FspName::from_ascii_block(block, length)) {
+        from.0 = &from.0[length..];
+        return Ok(name);
+    }
+    FspName::new(from.text(length)?).ok_or(FieldError::Value)
+}
+
 macro_rules! integers {
     ($($integer:ty),*) => { $(
         impl Field for $integer {
@@ -699,7 +709,7 @@ impl Field for FspName {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
         let length = usize::from(u8::read(from)?);
-        Self::new(from.text(length)?).ok_or(FieldError::Value)
+        read_name(length, from)
     }
 
     fn make_up(chooser: &mut impl Chooser) -> Self {

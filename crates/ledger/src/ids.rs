@@ -1,7 +1,7 @@
 //! The identifiers of the scheme: one type per kind, parsed once at the edge.
 
-use core::fmt;
 use core::hash::{Hash, Hasher};
+use core::{array, fmt};
 
 /// Position of a record in the log: 1 for the first record ever appended, then without gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,8 +80,11 @@ pub const FSP_NAME_BYTES_MAX: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FspName {
     len: u8,
-    bytes: [u8; FSP_NAME_BYTES_MAX],
+    bytes: Block,
 }
+
+/// As many bytes as the longest name has.
+type Block = [u8; FSP_NAME_BYTES_MAX];
 
 impl FspName {
     /// Takes a name of 1 to 32 bytes; `None` for any other length.
@@ -93,6 +96,20 @@ impl FspName {
         let mut bytes = [0; FSP_NAME_BYTES_MAX];
         bytes[..text.len()].copy_from_slice(text.as_bytes());
         Some(Self { len: text.len() as u8, bytes })
+    }
+
+    /// Takes a name of `length` bytes from the start of a block, if it is ASCII: without a call to
+    /// check or to copy it.
+    #[inline]
+    pub(crate) fn from_ascii_block(block: &Block, length: usize) -> Option<Self> {
+        /// All of a block, and nothing of the next.
+        const KEPT: [[u8; FSP_NAME_BYTES_MAX]; 2] =
+            [[u8::MAX; FSP_NAME_BYTES_MAX], [0; FSP_NAME_BYTES_MAX]];
+        let skipped = FSP_NAME_BYTES_MAX.checked_sub(length)?;
+        let kept: &Block = KEPT.as_flattened()[skipped..].first_chunk()?;
+        let bytes: Block = array::from_fn(|at| block[at] & kept[at]);
+        let is_ascii = bytes.iter().fold(0, |all, byte| all | byte).is_ascii();
+        (0 < length && is_ascii).then_some(Self { len: length as u8, bytes })
     }
 
     /// The name as text.
@@ -111,10 +128,7 @@ impl FspName {
     /// Whether both names are the same but for ASCII case.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
-        // Nearly every name is written as it was registered.
-        self == other
-            || self.bytes[..usize::from(self.len)]
-                .eq_ignore_ascii_case(&other.bytes[..usize::from(other.len)])
+        self.folded() == other.folded()
     }
 
     /// The name with ASCII letters in lower case: equal for names that match.
@@ -265,6 +279,7 @@ impl fmt::Debug for TransferId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::field::{FieldError, Reader};
     use alloc::string::ToString;
 
     #[test]
@@ -324,6 +339,23 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_read_alike_whatever_follows() {
+        let letters = "abcdefghijklmnopqrstuvwxyz0123456";
+        let accents = "\u{e9}".repeat(17);
+        let texts =
+            [letters, &accents].map(|text| (0..=text.len()).filter_map(|at| text.get(..at)));
+        for text in texts.into_iter().flatten() {
+            let expected = FspName::new(text).ok_or(FieldError::Value);
+            for behind in [&[][..], &[0xff; 40]] {
+                let bytes = [&[text.len() as u8], text.as_bytes(), behind].concat();
+                let mut reader = Reader(&bytes);
+                assert_eq!(reader.value::<FspName>(), expected, "{text}");
+                assert!(expected.is_err() || reader.0 == behind, "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn stamps_and_milliseconds() {
         assert_eq!((Stamp(1_999).millis(), Stamp::from_millis(2)), (1, Stamp(2_000)));
         assert_eq!(Stamp::from_millis(u64::MAX), Stamp(u64::MAX));
@@ -331,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_written_in_hexadecimal() {
-        let digest = Digest(core::array::from_fn(|at| at as u8 * 8));
+        let digest = Digest(array::from_fn(|at| at as u8 * 8));
         let text = "0008101820283038404850586068707880889098a0a8b0b8c0c8d0d8e0e8f0f8";
         assert_eq!([digest.to_string(), alloc::format!("{digest:?}")], [text, text]);
     }

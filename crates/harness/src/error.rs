@@ -13,7 +13,7 @@ pub enum HarnessError {
     #[error("{0}")]
     Options(String),
     /// A file or directory.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,

@@ -12,7 +12,6 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::ids::{
     ACCOUNTS_MAX, AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position,
@@ -33,39 +32,23 @@ pub const SHORT: usize = 255;
 pub const LONG: usize = 65_535;
 
 /// What is wrong with stored fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
     /// The fields end too early.
+    #[error("the record's fields end too early")]
     Short,
     /// Bytes follow the last field.
+    #[error("bytes follow the record's last field")]
     Long,
     /// A field holds a value that this version never writes.
+    #[error("a field holds a value that this version never writes")]
     Value,
 }
 
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Short => "the record's fields end too early",
-            Self::Long => "bytes follow the record's last field",
-            Self::Value => "a field holds a value that this version never writes",
-        })
-    }
-}
-
-impl core::error::Error for FieldError {}
-
 /// Parts that belong to no state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct Inconsistent(pub &'static str);
-
-impl fmt::Display for Inconsistent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl core::error::Error for Inconsistent {}
 
 /// Takes the bytes of stored values: a buffer, or a hasher.
 pub trait Sink {

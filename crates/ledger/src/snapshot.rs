@@ -135,24 +135,14 @@ pub(crate) trait TableRow: Field + InTable {
 }
 
 /// Why a row was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
     /// Its bytes are not those of a row.
-    Field(FieldError),
+    #[error("a row: {0}")]
+    Field(#[from] FieldError),
     /// It cannot follow what came before.
-    State(Inconsistent),
-}
-
-impl From<FieldError> for RowError {
-    fn from(error: FieldError) -> Self {
-        Self::Field(error)
-    }
-}
-
-impl From<Inconsistent> for RowError {
-    fn from(error: Inconsistent) -> Self {
-        Self::State(error)
-    }
+    #[error("the rows do not fit together: {0}")]
+    State(#[from] Inconsistent),
 }
 
 /// The parts of a state: the head, and the tables in the order in which a [`Builder`] takes them.

@@ -31,7 +31,6 @@
 //! that of other messages ([`crate::message`]).
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use ledger::{Digest, Position, Stamp};
 
@@ -105,24 +104,15 @@ pub struct Bundle<'a> {
 }
 
 /// Why bytes are not a bundle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BundleError {
     /// Nothing that any version of this program wrote.
+    #[error("{0}")]
     Foreign(&'static str),
     /// It was written by a newer version.
+    #[error("bundle format version {0} is not known")]
     Version(u16),
 }
-
-impl fmt::Display for BundleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Foreign(what) => f.write_str(what),
-            Self::Version(version) => write!(f, "bundle format version {version} is not known"),
-        }
-    }
-}
-
-impl core::error::Error for BundleError {}
 
 /// Writes a bundle over whatever `out` holds. `records` are `count` records, one after the other,
 /// that fit into a frame.

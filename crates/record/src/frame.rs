@@ -346,41 +346,33 @@ impl FrameHeader {
 }
 
 /// Why bytes are not a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The bytes end before the frame does.
+    #[error("the bytes end before the frame does")]
     Short,
     /// The bytes do not start with a frame's magic.
+    #[error("no frame starts here")]
     Magic,
     /// The frame is of a format version that this code does not read.
+    #[error("frame format version {0} is not known")]
     Version(u16),
     /// The header is not as it was written.
+    #[error("the checksum of the frame's header is wrong")]
     HeaderChecksum,
     /// The records are not as they were written.
+    #[error("the checksum of the frame's records is wrong")]
     BodyChecksum,
     /// The checksums hold, but what they cover is no frame: it was written wrongly.
+    #[error("the frame is malformed: {0}")]
     Malformed(&'static str),
 }
 
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short => f.write_str("the bytes end before the frame does"),
-            Self::Magic => f.write_str("no frame starts here"),
-            Self::Version(version) => write!(f, "frame format version {version} is not known"),
-            Self::HeaderChecksum => f.write_str("the checksum of the frame's header is wrong"),
-            Self::BodyChecksum => f.write_str("the checksum of the frame's records is wrong"),
-            Self::Malformed(what) => write!(f, "the frame is malformed: {what}"),
-        }
-    }
-}
-
-impl core::error::Error for FrameError {}
-
 /// Why a sound frame cannot stand where it stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Discontinuity {
     /// The frame belongs to another log.
+    #[error("the frame is of log {found}, this is log {expected}")]
     Identity {
         /// Identity of the log.
         expected: LogIdentity,
@@ -388,6 +380,7 @@ pub enum Discontinuity {
         found: LogIdentity,
     },
     /// Records are missing or repeated.
+    #[error("the frame starts at position {}, not at {}", found.0, expected.0)]
     Position {
         /// Position after the last record.
         expected: Position,
@@ -395,6 +388,7 @@ pub enum Discontinuity {
         found: Position,
     },
     /// The frame's stamp is less than that of the frame before.
+    #[error("the frame's stamp {} is before {}", found.0, before.0)]
     Stamp {
         /// Stamp of the frame before.
         before: Stamp,
@@ -403,27 +397,9 @@ pub enum Discontinuity {
     },
     /// The chain head in the frame is not the one that follows from the frames before it and its
     /// own content.
+    #[error("the hash chain is broken")]
     Chain,
 }
-
-impl fmt::Display for Discontinuity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Identity { expected, found } => {
-                write!(f, "the frame is of log {found}, this is log {expected}")
-            }
-            Self::Position { expected, found } => {
-                write!(f, "the frame starts at position {}, not at {}", found.0, expected.0)
-            }
-            Self::Stamp { before, found } => {
-                write!(f, "the frame's stamp {} is before {}", found.0, before.0)
-            }
-            Self::Chain => f.write_str("the hash chain is broken"),
-        }
-    }
-}
-
-impl core::error::Error for Discontinuity {}
 
 /// A record about to be encoded.
 #[derive(Clone, Copy, Debug)]
@@ -492,28 +468,14 @@ impl EncodedRecord {
 }
 
 /// A record is longer than [`RECORD_BYTES_MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a record is longer than {RECORD_BYTES_MAX} bytes")]
 pub struct RecordTooLarge;
 
-impl fmt::Display for RecordTooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a record is longer than {RECORD_BYTES_MAX} bytes")
-    }
-}
-
-impl core::error::Error for RecordTooLarge {}
-
 /// The frame under construction has no room for the record; seal it and start the next one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the frame has no room for the record")]
 pub struct FrameFull;
-
-impl fmt::Display for FrameFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the frame has no room for the record")
-    }
-}
-
-impl core::error::Error for FrameFull {}
 
 /// Gathers the records of one batch and seals them into a frame. Meant to be kept and used again:
 /// its buffer grows to the largest frame it has held, at most [`FRAME_BYTES_MAX`].

@@ -42,7 +42,6 @@
 //! holds more than one at a time. One BLAKE3 and one CRC-32C over everything, on both sides.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use ledger::field::{Field, FieldError, Reader, Row};
 use ledger::snapshot::{Builder, Head, Inconsistent, Parts, RowError, Table, TableVisitor};
@@ -74,52 +73,35 @@ mod kind {
 }
 
 /// What is wrong with a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// The bytes are no block.
+    #[error("these bytes are no block of a snapshot")]
     NoBlock,
     /// A block is of a format version that this program does not read.
+    #[error("format version {0} is not one that this program reads")]
     Version(u16),
     /// The checksum of a block's header is wrong.
+    #[error("the checksum of a block's header is wrong")]
     HeaderChecksum,
     /// The checksum of a block's rows is wrong.
+    #[error("the checksum of a block's rows is wrong")]
     RowsChecksum,
     /// A block is not the one that comes next.
+    #[error("a block is missing, or not the one that comes next")]
     Order,
     /// A row can not be read.
-    Row(FieldError),
+    #[error("a row: {0}")]
+    Row(#[from] FieldError),
     /// The rows do not fit together.
-    State(Inconsistent),
+    #[error("the rows do not fit together: {0}")]
+    State(#[from] Inconsistent),
     /// The digest at the end is not that of what stands before it.
+    #[error("the digest is not that of the content")]
     Digest,
     /// The end is missing.
+    #[error("it has no end")]
     Unfinished,
-}
-
-impl fmt::Display for SnapshotError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoBlock => f.write_str("these bytes are no block of a snapshot"),
-            Self::Version(version) => {
-                write!(f, "format version {version} is not one that this program reads")
-            }
-            Self::HeaderChecksum => f.write_str("the checksum of a block's header is wrong"),
-            Self::RowsChecksum => f.write_str("the checksum of a block's rows is wrong"),
-            Self::Order => f.write_str("a block is missing, or not the one that comes next"),
-            Self::Row(error) => write!(f, "a row: {error}"),
-            Self::State(error) => write!(f, "the rows do not fit together: {error}"),
-            Self::Digest => f.write_str("the digest is not that of the content"),
-            Self::Unfinished => f.write_str("it has no end"),
-        }
-    }
-}
-
-impl core::error::Error for SnapshotError {}
-
-impl From<FieldError> for SnapshotError {
-    fn from(error: FieldError) -> Self {
-        Self::Row(error)
-    }
 }
 
 impl From<RowError> for SnapshotError {
@@ -128,12 +110,6 @@ impl From<RowError> for SnapshotError {
             RowError::Field(error) => Self::Row(error),
             RowError::State(error) => Self::State(error),
         }
-    }
-}
-
-impl From<Inconsistent> for SnapshotError {
-    fn from(error: Inconsistent) -> Self {
-        Self::State(error)
     }
 }
 

@@ -103,18 +103,10 @@ pub(crate) struct Shared<M> {
     pub(crate) tally: Tally,
     /// What is not well, by the last look.
     pub(crate) ills: RwLock<Ills>,
-    pub(crate) sharing: Sharing,
+    /// [`Handle::first_lease_us`].
+    pub(crate) first_lease_us: u64,
     /// What a node of several knows of them all.
     pub(crate) cluster: Mutex<Option<Cluster>>,
-}
-
-/// Whether a node has its log alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
-    /// It does.
-    Alone,
-    /// Others write to it too.
-    Shared,
 }
 
 /// What the sequencer's thread counts for whoever watches it: one store a round or a batch.
@@ -321,10 +313,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// the log is this node's alone.
     #[must_use]
     pub fn first_lease_us(&self) -> u64 {
-        match self.shared.sharing {
-            Sharing::Alone => u64::MAX,
-            Sharing::Shared => 0,
-        }
+        self.shared.first_lease_us
     }
 
     /// What this node knows of all nodes of a shared log; `None` where it has its log alone.

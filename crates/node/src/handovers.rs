@@ -71,10 +71,10 @@ fn whatever_comes_wakes_the_taker() {
         explore(move || {
             let inbox = Arc::new(Inbox::new(InboxLimits::default()));
             let acting = spawn(&inbox, act);
-            let (mut submissions, mut questions) = (VecDeque::new(), Vec::new());
-            while submissions.is_empty()
-                && questions.is_empty()
-                && inbox.take(&mut submissions, &mut questions, None)
+            let mut taken = Taken::default();
+            while inbox.take(&mut taken, true, None)
+                && taken.submissions.is_empty()
+                && taken.questions.is_empty()
             {}
             acting.join().expect("it acts");
         });
@@ -92,12 +92,11 @@ fn a_question_comes_after_what_came_before_it() {
                 ask_nothing(inbox);
             }
         });
-        let (mut submissions, mut questions) = (VecDeque::new(), Vec::new());
-        let (mut submitted, mut asked) = (0, 0);
+        let (mut taken, mut submitted, mut asked) = (Taken::default(), 0, 0);
         while (submitted, asked) != (2, 2) {
-            assert!(inbox.take(&mut submissions, &mut questions, None), "it is open");
-            submitted += submissions.drain(..).count();
-            asked += questions.drain(..).count();
+            assert!(inbox.take(&mut taken, true, None), "it is open");
+            submitted += taken.submissions.drain(..).count();
+            asked += taken.questions.drain(..).count();
             assert!(asked <= submitted, "a question overtook");
         }
         asker.join().expect("it asks");
@@ -116,7 +115,7 @@ fn what_a_shared_log_says_is_taken_in_its_order() {
         let (mut offsets, mut lost, mut submitted) = (Vec::new(), 0, 0);
         while (offsets.len(), lost, submitted) != (3, 1, 1) {
             let mut taken = Taken::default();
-            assert!(inbox.take_with_arrivals(&mut taken, true, PATIENCE), "it is open");
+            assert!(inbox.take(&mut taken, true, Some(PATIENCE)), "it is open");
             let before = offsets.len();
             submitted += taken.submissions.len();
             for arrival in taken.arrivals {
@@ -307,13 +306,13 @@ fn send(inbox: &Inbox<()>, first: u32) -> Vec<u32> {
 
 /// Takes until the inbox is closed and empty.
 fn take_all(inbox: &Inbox<()>, most: usize) -> Vec<u32> {
-    let mut taken = Vec::new();
-    let mut submissions = VecDeque::new();
-    while inbox.take(&mut submissions, &mut Vec::new(), None) {
-        assert!(submissions.len() <= most, "more than there is room for");
-        taken.extend(submissions.drain(..).map(|submission| number_of(&submission)));
+    let (mut taken, mut numbers, mut is_open) = (Taken::default(), Vec::new(), true);
+    while is_open {
+        is_open = inbox.take(&mut taken, true, None);
+        assert!(taken.submissions.len() <= most, "more than there is room for");
+        numbers.extend(taken.submissions.drain(..).map(|submission| number_of(&submission)));
     }
-    taken
+    numbers
 }
 
 fn tick(waiter: u32) -> Submission<()> {

@@ -85,7 +85,7 @@ pub(crate) struct Work<M> {
 /// Bytes of messages of a shared log that may wait, but for the last one.
 pub(crate) const ARRIVED_BYTES_MAX: usize = 32 << 20;
 
-/// What the taker of a shared log's inbox takes into.
+/// Work that was taken from the inbox.
 pub(crate) struct Taken<M> {
     pub(crate) submissions: VecDeque<Submission<M>>,
     pub(crate) questions: Vec<Question>,
@@ -167,38 +167,26 @@ impl<M> Inbox<M> {
         Ok(())
     }
 
-    /// Takes everything that waits, after sleeping until there is something, `patience` is over
-    /// or the inbox is closed. False once it is closed and empty.
+    /// Takes everything that waits, submissions only where there is `room` for them, after sleeping
+    /// until there is something to take, `patience` is over or the inbox is closed. False once it
+    /// is closed: what was taken then is the rest.
     pub(crate) fn take(
-        &self,
-        submissions: &mut VecDeque<Submission<M>>,
-        questions: &mut Vec<Question>,
-        patience: Option<Duration>,
-    ) -> bool {
-        let mut work = self.lock();
-        if work.is_empty() && work.open && patience != Some(Duration::ZERO) {
-            work = self.sleep(work, patience);
-        }
-        work.bytes = 0;
-        submissions.append(&mut work.submissions);
-        questions.append(&mut work.questions);
-        work.open || !submissions.is_empty() || !questions.is_empty()
-    }
-
-    /// [`Inbox::take`] for whoever also hears a shared log; submissions only where there is `room`
-    /// for them.
-    pub(crate) fn take_with_arrivals(
         &self,
         taken: &mut Taken<M>,
         room: bool,
-        patience: Duration,
+        patience: Option<Duration>,
     ) -> bool {
         let mut work = self.lock();
         let idle = |work: &mut Work<M>| work.is_idle(room) && work.open;
-        if idle(&mut work) {
+        if patience != Some(Duration::ZERO) && idle(&mut work) {
             work.asleep = true;
-            let slept = self.wake.wait_timeout_while(work, patience, idle);
-            work = slept.unwrap_or_else(PoisonError::into_inner).0;
+            work = match patience {
+                None => self.wake.wait_while(work, idle).unwrap_or_else(PoisonError::into_inner),
+                Some(patience) => {
+                    let slept = self.wake.wait_timeout_while(work, patience, idle);
+                    slept.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
             work.asleep = false;
         }
         if room || !work.open {
@@ -206,12 +194,12 @@ impl<M> Inbox<M> {
             taken.submissions.append(&mut work.submissions);
         }
         taken.questions.append(&mut work.questions);
-        taken.arrivals.append(&mut work.arrivals);
-        work.arrived_bytes = 0;
-        let is_open = work.open;
-        drop(work);
-        self.room.notify_all();
-        is_open
+        if !work.arrivals.is_empty() {
+            taken.arrivals.append(&mut work.arrivals);
+            work.arrived_bytes = 0;
+            self.room.notify_all();
+        }
+        work.open
     }
 
     /// Hands over what a shared log says, after waiting for room. False when nobody takes it any
@@ -248,29 +236,12 @@ impl<M> Inbox<M> {
     /// Whether the taker is at work, or has some.
     pub(crate) fn is_busy(&self) -> bool {
         let work = self.lock();
-        work.open && (!work.asleep || !work.is_empty())
+        let is_empty = work.submissions.is_empty() && work.questions.is_empty();
+        work.open && (!work.asleep || !is_empty)
     }
 
     pub(crate) fn refused_count(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
-    }
-
-    fn sleep<'a>(
-        &'a self,
-        mut work: MutexGuard<'a, Work<M>>,
-        patience: Option<Duration>,
-    ) -> MutexGuard<'a, Work<M>> {
-        work.asleep = true;
-        let idle = |work: &mut Work<M>| work.is_empty() && work.open;
-        let mut work = match patience {
-            None => self.wake.wait_while(work, idle).unwrap_or_else(PoisonError::into_inner),
-            Some(patience) => {
-                let slept = self.wake.wait_timeout_while(work, patience, idle);
-                slept.unwrap_or_else(PoisonError::into_inner).0
-            }
-        };
-        work.asleep = false;
-        work
     }
 
     /// Wakes the taker only when it sleeps: while it works it will look again by itself.
@@ -288,10 +259,6 @@ impl<M> Inbox<M> {
 }
 
 impl<M> Work<M> {
-    fn is_empty(&self) -> bool {
-        self.submissions.is_empty() && self.questions.is_empty()
-    }
-
     fn is_idle(&self, room: bool) -> bool {
         let nothing_to_send = self.submissions.is_empty() || !room;
         nothing_to_send && self.questions.is_empty() && self.arrivals.is_empty()

@@ -40,17 +40,17 @@ use record::frame::{LogIdentity, Payload, Record, Records};
 use record::message::{self, Message};
 use sequencer::{
     Committed, Delivered, HEARTBEAT_US, LAST_WORD, LEASE_US, Lanes, Member, Passed, Replica,
-    SESSION_US,
+    SESSION_US, Sequencer,
 };
 
 use crate::cluster::{Cluster, ClusterLane, ClusterNode, Takeover};
 use crate::comparing::Comparing;
 use crate::directory::Directory;
-use crate::handle::{Handle, Shared, Sharing};
-use crate::inbox::{InboxLimits, Question, Taken};
+use crate::handle::Shared;
+use crate::inbox::{InboxLimits, Question};
 use crate::mailbox::{Event, Mailbox};
-use crate::posting::{Posting, finished_notices};
-use crate::run::{Closing, Node, share};
+use crate::posting::finished_notices;
+use crate::runner::{LogKind, Node, NodeError, Runner, SequencerOf, Turn, share};
 use crate::stages::WatchedLog;
 use crate::submission::{Refused, Submission, unattended};
 
@@ -151,18 +151,17 @@ struct Ends {
     asked_us: u64,
 }
 
-/// A node of several, to be given a thread ([`Driven::start`]) or driven turn by turn.
-pub struct Driven<L, C, M, T> {
+/// A node of several. [`Driven::start`] gives it a thread.
+pub type Driven<L, C, M, T> = Runner<SharedLog<L, M, T>, C, M>;
+
+/// A log that several nodes share over a topic.
+pub struct SharedLog<L, M, T> {
     replica: Replica<WatchedLog<L>>,
     topic: T,
-    clock: C,
-    posting: Posting<M>,
-    shared: Arc<Shared<M>>,
     hooks: Hooks<M>,
     phase: Phase,
     ready: Option<SyncSender<()>>,
     lanes: Lanes,
-    taken: Taken<M>,
     under_way: VecDeque<UnderWay<M>>,
     bundle: Vec<u8>,
     /// The offset of the next message.
@@ -200,16 +199,10 @@ where
     /// # Errors
     /// When the thread cannot be started.
     pub fn start(mut self) -> std::io::Result<(Node<M>, Receiver<()>)> {
-        let handle = self.handle();
         let (heard, ready) = sync_channel(1);
-        self.ready = Some(heard);
-        self.comparing = Comparing::beside()?;
-        let run = move || {
-            let _closing = Closing(Arc::clone(&self.shared));
-            while self.go_on(self.patience()) {}
-        };
-        let thread = std::thread::Builder::new().name("sequencer".into()).spawn(run)?;
-        Ok((Node::of(handle, thread), ready))
+        self.kind.ready = Some(heard);
+        self.kind.comparing = Comparing::beside()?;
+        Ok((self.spawn()?, ready))
     }
 }
 
@@ -227,23 +220,18 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
         hooks: Hooks<M>,
         connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
     ) -> Result<Self, String> {
-        let sharing = (limits, Sharing::Shared);
-        let shared = share(replica.sequencer(), directory, mailboxes, sharing);
+        let shared = share(replica.sequencer(), directory, mailboxes, (limits, 0));
         let mut topic = connect(Arrivals(Arc::clone(&shared)))?;
         // How much there is to catch up with.
         topic.ask_end(0);
         let now = clock.now();
-        Ok(Self {
+        let kind = SharedLog {
             replica,
             topic,
-            clock,
-            posting: Posting::new(Arc::clone(&shared)),
-            shared,
             hooks,
             phase: Phase::CatchingUp { until: None },
             ready: None,
             lanes: Lanes::default(),
-            taken: Taken::default(),
             under_way: VecDeque::new(),
             bundle: Vec::new(),
             next: offset,
@@ -261,100 +249,31 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
             published_us: 0,
             published_there: 0,
             farewell_us: None,
-        })
-    }
-
-    /// Takes what waits, and does what follows. False once the node has ended.
-    pub fn turn(&mut self) -> bool {
-        self.go_on(Duration::ZERO)
-    }
-
-    /// After how long at the latest the next turn is due, whatever comes.
-    pub fn patience(&self) -> Duration {
-        Duration::from_micros(self.patience_us())
-    }
-
-    /// Access as for other threads.
-    pub fn handle(&self) -> Handle<M> {
-        Handle { shared: Arc::clone(&self.shared) }
-    }
-
-    /// Tells the node to leave: it ends within some turns.
-    pub fn close(&self) {
-        self.shared.inbox.close();
+        };
+        Ok(Self::of(kind, clock, shared))
     }
 
     /// What the node has of the log.
     pub const fn replica(&self) -> &Replica<WatchedLog<L>> {
-        &self.replica
+        &self.kind.replica
     }
 
     /// Whether the node is one of several.
     pub fn is_there(&self) -> bool {
-        self.phase == Phase::There
+        self.kind.phase == Phase::There
     }
 
-    /// One turn, after sleeping until there is something to do, or for `patience`. False when this
-    /// node has ended.
-    fn go_on(&mut self, patience: Duration) -> bool {
-        let room = self.phase == Phase::There && self.may_send(self.clock.now());
-        let is_open = self.shared.inbox.take_with_arrivals(&mut self.taken, room, patience);
-        if let Err(reason) = self.work() {
-            self.give_up(&reason);
-            return false;
-        }
-        let goes_on = is_open || self.is_leaving();
-        if !goes_on {
-            self.refuse_all(Refused::Stopped);
-        }
-        goes_on
-    }
-
-    /// Told to end: whether something is left to be waited for.
-    fn is_leaving(&mut self) -> bool {
-        let now_us = self.clock.now().monotonic_us;
-        let until = *self.farewell_us.get_or_insert(now_us + FAREWELL_US);
-        let is_done = self.under_way.is_empty() && self.taken.submissions.is_empty();
-        let is_leaving = match self.phase {
-            Phase::There if is_done => self.leave().is_ok(),
-            Phase::There => true,
-            Phase::Leaving => !is_done,
-            Phase::CatchingUp { .. } | Phase::Waiting { .. } | Phase::Joining => false,
-        };
-        is_leaving && now_us <= until
-    }
-
-    fn work(&mut self) -> Result<(), String> {
-        while let Some(arrival) = self.taken.arrivals.pop_front() {
-            self.arrive(arrival)?;
-        }
-        self.advance()?;
-        self.propose()?;
-        self.compare()?;
-        self.ask()?;
-        // Before anybody hears an answer: figures are as new as that.
-        self.posting.publish_status(self.replica.sequencer());
-        self.answer()?;
-        self.publish_waits();
-        let tended = self.replica.sequencer_mut().tend(self.clock.now());
-        tended.map_err(|error| error.to_string())?;
-        self.shared.directory.forget(self.replica.sequencer().stored());
-        self.publish_cluster();
-        self.shared.tally.turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn arrive(&mut self, arrival: Arrival) -> Result<(), String> {
+    fn arrive(&mut self, arrival: Arrival) -> Result<(), NodeError> {
         match arrival {
             Arrival::Message { offset, at, bytes } => {
-                self.next = offset + 1;
+                self.kind.next = offset + 1;
                 match Message::parse(&bytes) {
                     Ok(message) => self.hear(&message, at),
                     Err(BundleError::Foreign(why)) => {
                         self.pass_foreign(offset, why);
                         Ok(())
                     }
-                    Err(error) => Err(format!(
+                    Err(error) => stop(format!(
                         "the message at offset {offset} of the topic was written by a newer \
                          program ({error}): start that one here too"
                     )),
@@ -365,27 +284,27 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
                 self.hear_end(number, offset);
                 Ok(())
             }
-            Arrival::Broken { reason } => Err(reason),
+            Arrival::Broken { reason } => stop(reason),
         }
     }
 
     /// Somebody else writes to the topic: said once, then counted.
     fn pass_foreign(&mut self, offset: i64, why: &str) {
-        self.foreign += 1;
-        if self.foreign == 1 {
-            (self.hooks.say)(&format!(
+        self.kind.foreign += 1;
+        if self.kind.foreign == 1 {
+            (self.kind.hooks.say)(&format!(
                 "passed over a message at offset {offset} of the topic that is no part of the log \
                  ({why}). Somebody else writes there: give the log a topic of its own"
             ));
         }
     }
 
-    fn hear(&mut self, message: &Message<'_>, at: Stamp) -> Result<(), String> {
+    fn hear(&mut self, message: &Message<'_>, at: Stamp) -> Result<(), NodeError> {
         match message {
             Message::Bundle(bundle) => self.deliver(bundle, at),
             Message::Frame(frame) => {
-                let restored = self.replica.restore(frame).map_err(|error| error.to_string())?;
-                self.delivered_us = self.clock.now().monotonic_us;
+                let restored = self.kind.replica.restore(frame)?;
+                self.kind.delivered_us = self.clock.now().monotonic_us;
                 if let Delivered::Framed { committed, members_changed } = restored {
                     if members_changed {
                         self.note_members(&committed, None);
@@ -397,69 +316,71 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
             }
             Message::Whole(end) => {
                 // What is not the end of it is no part of the log either.
-                let _is_whole = self.replica.note_whole(end);
+                let _is_whole = self.kind.replica.note_whole(end);
                 Ok(())
             }
             Message::Left(identity) => self.part(*identity),
             Message::State(stated) => {
-                if stated.identity != self.replica.sequencer().log().tail().identity {
-                    self.pass_foreign(self.next - 1, ANOTHER_LOG);
+                if stated.identity != self.sequencer().log().tail().identity {
+                    self.pass_foreign(self.kind.next - 1, ANOTHER_LOG);
                     return Ok(());
                 }
-                self.replica.hear_state(stated).map_err(|error| error.to_string())
+                Ok(self.kind.replica.hear_state(stated)?)
             }
         }
     }
 
     /// One that has caught up does so; of the past nothing is compared.
     fn set_state_aside(&mut self) {
-        if self.phase == Phase::There
-            && let Some(state) = self.replica.state_to_compare()
+        if self.kind.phase == Phase::There
+            && let Some(state) = self.kind.replica.state_to_compare()
         {
-            self.comparing.take(state);
+            self.kind.comparing.take(state);
         }
     }
 
     /// Tells the others the hash of a state that was set aside, if there is one.
-    fn compare(&mut self) -> Result<(), String> {
-        let Some(hashed) = self.comparing.hashed() else { return Ok(()) };
-        let stated = self.replica.note_state(hashed).map_err(|error| error.to_string())?;
-        if self.phase != Phase::There {
+    fn compare(&mut self) -> Result<(), NodeError> {
+        let Some(hashed) = self.kind.comparing.hashed() else { return Ok(()) };
+        let stated = self.kind.replica.note_state(hashed)?;
+        if self.kind.phase != Phase::There {
             return Ok(());
         }
         let mut bytes = Vec::new();
         message::write_state(&stated, &mut bytes);
-        self.topic.send(&bytes, STATE_TAG)
+        Ok(self.kind.topic.send(&bytes, STATE_TAG)?)
     }
 
     /// The log goes on elsewhere, if it is this one.
-    fn part(&self, identity: LogIdentity) -> Result<(), String> {
-        let tail = self.replica.sequencer().log().tail();
-        if identity != tail.identity || self.replica.is_partial() {
+    fn part(&self, identity: LogIdentity) -> Result<(), NodeError> {
+        let tail = self.sequencer().log().tail();
+        if identity != tail.identity || self.kind.replica.is_partial() {
             return Ok(());
         }
-        Err(format!(
+        stop(format!(
             "the log has left this topic behind record {}: `upesi import-log` has moved it to the \
              files of one switch, and nothing may be added here",
             tail.end.0
         ))
     }
 
-    fn deliver(&mut self, bundle: &Bundle<'_>, at: Stamp) -> Result<(), String> {
-        let name = self.replica.name();
+    fn deliver(&mut self, bundle: &Bundle<'_>, at: Stamp) -> Result<(), NodeError> {
+        let name = self.kind.replica.name();
         let header = &bundle.header;
         let is_ours = (header.node, header.instance) == (name.node, name.instance);
         let is_namesake = header.node == name.node && !is_ours && header.sequence != LAST_WORD;
-        let delivered = self.replica.deliver(bundle, at).map_err(|error| error.to_string())?;
+        let delivered = self.kind.replica.deliver(bundle, at)?;
         let now_us = self.clock.now().monotonic_us;
-        self.delivered_us = now_us;
+        self.kind.delivered_us = now_us;
         match delivered {
-            Delivered::Framed { .. } if is_namesake && self.phase == Phase::There => Err(format!(
-                "another node of the name {} has joined, in its life {}: it goes on under that \
+            Delivered::Framed { .. } if is_namesake && self.kind.phase == Phase::There => {
+                stop(format!(
+                    "another node of the name {} has joined, in its life {}: it goes on under that \
                  name, and this one must not",
-                header.name, header.epoch
-            )),
-            Delivered::Framed { .. } if is_namesake && self.sees_namesake(now_us) => Err(format!(
+                    header.name, header.epoch
+                ))
+            }
+            Delivered::Framed { .. } if is_namesake && self.sees_namesake(now_us) => stop(format!(
                 "another node of the name {} is there, in its life {}, with another data \
                      directory: stop that one first, or give this one a name of its own",
                 header.name, header.epoch
@@ -477,13 +398,12 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
                 self.set_state_aside();
                 Ok(())
             }
-            Delivered::Passed(Passed::NoRoom) if is_ours => Err(
-                "the log has had as many node names as it can take in its life: use one of them"
-                    .into(),
+            Delivered::Passed(Passed::NoRoom) if is_ours => stop(
+                "the log has had as many node names as it can take in its life: use one of them",
             ),
             Delivered::Passed(Passed::Repeat) if is_ours => self.overtaken(header.sequence),
             Delivered::Passed(Passed::AnotherLog) => {
-                self.pass_foreign(self.next - 1, ANOTHER_LOG);
+                self.pass_foreign(self.kind.next - 1, ANOTHER_LOG);
                 Ok(())
             }
             Delivered::Passed(_) => Ok(()),
@@ -492,12 +412,12 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
 
     /// A bundle of ours came too late: another program of our name was quicker. Or it came before
     /// and is in the topic twice.
-    fn overtaken(&mut self, sequence: u64) -> Result<(), String> {
-        if self.phase == Phase::Joining {
-            self.under_way.clear();
+    fn overtaken(&mut self, sequence: u64) -> Result<(), NodeError> {
+        if self.kind.phase == Phase::Joining {
+            self.kind.under_way.clear();
             return self.join();
         }
-        let sequencer = self.replica.sequencer();
+        let sequencer = self.sequencer();
         let writer = sequencer.writer();
         let newest = sequencer.state().tail_of(writer.node);
         if newest.is_none_or(|newest| newest.epoch <= writer.epoch) {
@@ -506,22 +426,22 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
         if let Some(own) = self.come_back(sequence) {
             self.posting.refuse(own.batch.into_iter(), Refused::Stopped);
         }
-        Err("another node of this name has joined: this one must not go on".into())
+        stop("another node of this name has joined: this one must not go on")
     }
 
     /// The bundle under way that has come back. What was sent before it and has not is lost.
     fn come_back(&mut self, sequence: u64) -> Option<UnderWay<M>> {
-        while self.under_way.front().is_some_and(|front| front.sequence < sequence) {
-            let lost = self.under_way.pop_front().expect("there is a front");
+        while self.kind.under_way.front().is_some_and(|front| front.sequence < sequence) {
+            let lost = self.kind.under_way.pop_front().expect("there is a front");
             self.posting.refuse(lost.batch.into_iter(), Refused::Unacknowledged);
         }
-        self.under_way.pop_front_if(|front| front.sequence == sequence)
+        self.kind.under_way.pop_front_if(|front| front.sequence == sequence)
     }
 
     /// Everything that follows from a batch: our own senders hear of it, and what is owed goes to
     /// the lanes that are ours.
     fn release(&mut self, records: Records<'_>, committed: &Committed, own: Option<UnderWay<M>>) {
-        let Self { replica, posting, lanes, hooks, .. } = self;
+        let Self { posting, kind: SharedLog { replica, lanes, hooks, .. }, .. } = self;
         let sequencer = replica.sequencer();
         let last = sequencer.state().position().0;
         self.shared.tally.committed.store(last, std::sync::atomic::Ordering::Release);
@@ -547,58 +467,59 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
 
     /// A bundle of ours is part of the log.
     fn come_home(&mut self) {
-        if self.phase == Phase::Joining {
-            self.phase = Phase::There;
+        if self.kind.phase == Phase::Joining {
+            self.kind.phase = Phase::There;
             // Whoever waits for it may have gone.
-            let _told = self.ready.take().map(|ready| ready.send(()));
+            let _told = self.kind.ready.take().map(|ready| ready.send(()));
         }
     }
 
     /// What this node proposed at `proposed_us` is applied: so is everything before it.
     fn prolong(&mut self, proposed_us: u64) {
         let until = proposed_us + LEASE_US;
-        if self.leased_us + LEASE_STEP_US <= until {
-            self.leased_us = until;
+        if self.kind.leased_us + LEASE_STEP_US <= until {
+            self.kind.leased_us = until;
             self.posting.tell_all(|| Event::Lease(until));
         }
     }
 
     /// Who is there has changed; `leaver` has said so itself.
     fn note_members(&mut self, committed: &Committed, leaver: Option<u32>) {
-        let position = self.replica.sequencer().state().position();
-        self.lanes.note_change(position);
-        self.must_speak = true;
-        let there: BTreeSet<_> = self.replica.members().iter().map(|(node, _)| node).collect();
-        let gone: Vec<_> = self.there.difference(&there).copied().collect();
-        self.there = there;
+        let position = self.sequencer().state().position();
+        self.kind.lanes.note_change(position);
+        self.kind.must_speak = true;
+        let there: BTreeSet<_> = self.kind.replica.members().iter().map(|(node, _)| node).collect();
+        let gone: Vec<_> = self.kind.there.difference(&there).copied().collect();
+        self.kind.there = there;
         if gone.is_empty() {
             return;
         }
-        if self.phase == Phase::There {
+        if self.kind.phase == Phase::There {
             gone.iter().for_each(|node| self.say_gone(*node, leaver));
         }
-        let gone: Vec<_> = gone.into_iter().map(|node| self.replica.name_of(node)).collect();
-        self.last_takeover = Some(Takeover { position, stamp: committed.stamp, gone });
+        let gone: Vec<_> = gone.into_iter().map(|node| self.kind.replica.name_of(node)).collect();
+        self.kind.last_takeover = Some(Takeover { position, stamp: committed.stamp, gone });
     }
 
     fn say_gone(&self, node: u32, leaver: Option<u32>) {
-        let name = self.replica.name_of(node);
+        let name = self.kind.replica.name_of(node);
         let why = match leaver == Some(node) {
             true => "has left".into(),
             false => format!("said nothing for {} s", SESSION_US / 1_000_000),
         };
-        (self.hooks.say)(&format!("{name} {why}: what it served is taken over"));
+        (self.kind.hooks.say)(&format!("{name} {why}: what it served is taken over"));
     }
 
     fn move_lanes(&mut self, members_changed: bool) {
-        let state = self.replica.sequencer().state();
+        let state = self.kind.replica.sequencer().state();
         let count = state.register().iter().count();
-        let is_there = self.phase == Phase::There;
-        let is_due = members_changed || self.lanes.is_waiting() || self.lanes.count() < count;
+        let is_there = self.kind.phase == Phase::There;
+        let is_due =
+            members_changed || self.kind.lanes.is_waiting() || self.kind.lanes.count() < count;
         if !is_there || !is_due {
             return;
         }
-        let moves = self.lanes.look(&self.replica, count);
+        let moves = self.kind.lanes.look(&self.kind.replica, count);
         if !moves.left.is_empty() {
             self.posting.tell_all(|| Event::Left(moves.left.clone()));
         }
@@ -610,16 +531,16 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
     }
 
     /// The next phase, when its time has come.
-    fn advance(&mut self) -> Result<(), String> {
-        match self.phase {
-            Phase::CatchingUp { until: Some(until) } if until <= self.next => {
+    fn advance(&mut self) -> Result<(), NodeError> {
+        match self.kind.phase {
+            Phase::CatchingUp { until: Some(until) } if until <= self.kind.next => {
                 self.must_be_whole()?;
                 match self.namesake() {
                     None => self.join(),
                     Some(member) => {
                         self.say_waiting(&member);
                         let since_us = self.clock.now().monotonic_us;
-                        self.phase = Phase::Waiting { since_us, seen: 0 };
+                        self.kind.phase = Phase::Waiting { since_us, seen: 0 };
                         Ok(())
                     }
                 }
@@ -636,8 +557,8 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
 
     /// Who is there under this node's name, and is no former life with this data directory.
     fn namesake(&self) -> Option<Member> {
-        let name = self.replica.name();
-        let member = self.replica.members().get(name.node);
+        let name = self.kind.replica.name();
+        let member = self.kind.replica.members().get(name.node);
         member.filter(|member| name.ended < member.epoch).copied()
     }
 
@@ -645,30 +566,30 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
     /// late if the brokers had no leader: [`DEPTH`] bundles. One more is a sign that it is there;
     /// or it had given up some before, and only the next start goes on.
     fn sees_namesake(&mut self, now_us: u64) -> bool {
-        let Phase::Waiting { since_us, seen } = &mut self.phase else { return false };
+        let Phase::Waiting { since_us, seen } = &mut self.kind.phase else { return false };
         *since_us = now_us;
         *seen += 1;
         DEPTH < *seen
     }
 
     fn say_waiting(&self, namesake: &Member) {
-        let members = self.replica.members();
-        (self.hooks.say)(&format!(
+        let members = self.kind.replica.members();
+        (self.kind.hooks.say)(&format!(
             "another program of the name {} wrote {} ms before the end of the log, with another \
              data directory: waits {} s for a sign that it is there",
-            self.replica.name().name,
+            self.kind.replica.name().name,
             (members.now_us() - namesake.seen_us) / 1_000,
             SESSION_US / 1_000_000
         ));
     }
 
     /// Nobody may go on a log of which more is to come.
-    fn must_be_whole(&self) -> Result<(), String> {
-        if !self.replica.is_partial() {
+    fn must_be_whole(&self) -> Result<(), NodeError> {
+        if !self.kind.replica.is_partial() {
             return Ok(());
         }
-        let end = self.replica.sequencer().state().position();
-        Err(format!(
+        let end = self.sequencer().state().position();
+        stop(format!(
             "the topic holds a log that is being moved there, up to record {} so far: start nodes \
              when `upesi export-log` has finished. If it was interrupted, the same command goes on",
             end.0
@@ -676,12 +597,13 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
     }
 
     /// Proposes the first bundle of a new life.
-    fn join(&mut self) -> Result<(), String> {
-        self.phase = Phase::Joining;
-        self.lanes.note_change(self.replica.sequencer().state().position());
-        self.replica.begin_life();
-        (self.hooks.note_life)(self.replica.sequencer().writer().epoch)?;
-        let mut first = (self.hooks.begin)(self.replica.sequencer().state())?;
+    fn join(&mut self) -> Result<(), NodeError> {
+        self.kind.phase = Phase::Joining;
+        self.kind.lanes.note_change(self.sequencer().state().position());
+        self.kind.replica.begin_life();
+        let sequencer = self.kind.replica.sequencer();
+        (self.kind.hooks.note_life)(sequencer.writer().epoch)?;
+        let mut first = (self.kind.hooks.begin)(sequencer.state())?;
         if first.is_empty() {
             first.push(Command::Tick);
         }
@@ -693,82 +615,56 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
     }
 
     /// Says the last word of this life.
-    fn leave(&mut self) -> Result<(), String> {
-        self.phase = Phase::Leaving;
+    fn leave(&mut self) -> Result<(), NodeError> {
+        self.kind.phase = Phase::Leaving;
         let now = self.clock.now();
-        let sequence = self.replica.farewell(now.wall, &mut self.bundle);
+        let sequence = self.kind.replica.farewell(now.wall, &mut self.kind.bundle);
         let (proposed_us, batch) = (now.monotonic_us, Vec::new());
-        self.under_way.push_back(UnderWay { sequence, proposed_us, taken_ns: None, batch });
-        self.topic.send(&self.bundle, sequence)
-    }
-
-    /// Proposes what waits, or that time has passed.
-    fn propose(&mut self) -> Result<(), String> {
-        if self.phase != Phase::There {
-            return Ok(());
-        }
-        let now = self.clock.now();
-        let mut waiting = std::mem::take(&mut self.taken.submissions);
-        self.posting.turn_away(self.replica.sequencer().state(), &mut waiting);
-        if waiting.is_empty() && self.under_way.is_empty() && self.must_say_the_time(now) {
-            waiting.push_back(unattended(Command::Tick));
-            self.ticked_us = now.monotonic_us;
-        }
-        let mut sent = Ok(());
-        while sent.is_ok() && !waiting.is_empty() && self.may_send(now) {
-            sent = self.send(&mut waiting, now);
-        }
-        self.taken.submissions = waiting;
-        sent
+        self.kind.under_way.push_back(UnderWay { sequence, proposed_us, taken_ns: None, batch });
+        Ok(self.kind.topic.send(&self.kind.bundle, sequence)?)
     }
 
     /// Whether the next bundle need not gather any longer.
     fn may_send(&self, now: Now) -> bool {
-        self.under_way.len() < DEPTH && self.gathers_until_us <= now.monotonic_us
+        self.kind.under_way.len() < DEPTH && self.kind.gathers_until_us <= now.monotonic_us
     }
 
-    fn send(&mut self, waiting: &mut VecDeque<Submission<M>>, now: Now) -> Result<(), String> {
+    fn send(&mut self, waiting: &mut VecDeque<Submission<M>>, now: Now) -> Result<(), NodeError> {
         let taken_ns = self.shared.stages.now_ns();
         let mut batch = Vec::new();
-        let sequence = self.replica.propose(waiting, &mut batch, now.wall, &mut self.bundle);
+        let sequence =
+            self.kind.replica.propose(waiting, &mut batch, now.wall, &mut self.kind.bundle);
         let proposed_us = now.monotonic_us;
         // One that was full has left others behind: they need not wait.
         let is_busy = BUSY_RECORDS <= batch.len() && waiting.is_empty();
-        self.gathers_until_us = proposed_us + if is_busy { PACE_US } else { 0 };
-        self.under_way.push_back(UnderWay { sequence, proposed_us, taken_ns, batch });
-        self.proposed_us = proposed_us;
-        self.must_speak = false;
-        self.topic.send(&self.bundle, sequence)
-    }
-
-    /// Whether the others, or a deadline, wait for a word of this node.
-    fn must_say_the_time(&self, now: Now) -> bool {
-        let is_due = self.tick_in_us(now) == Some(0);
-        let is_silent = self.proposed_us + HEARTBEAT_US <= now.monotonic_us;
-        self.must_speak || is_silent || is_due
+        self.kind.gathers_until_us = proposed_us + if is_busy { PACE_US } else { 0 };
+        self.kind.under_way.push_back(UnderWay { sequence, proposed_us, taken_ns, batch });
+        self.kind.proposed_us = proposed_us;
+        self.kind.must_speak = false;
+        Ok(self.kind.topic.send(&self.kind.bundle, sequence)?)
     }
 
     /// Until this node meets the next deadline if nobody else does: the brokers' time is about the
     /// last stamp and what has passed since it came.
     fn tick_in_us(&self, now: Now) -> Option<u64> {
-        let state = self.replica.sequencer().state();
+        let state = self.sequencer().state();
         let due = state.next_deadline()?;
-        let passed = now.monotonic_us.saturating_sub(self.delivered_us);
-        let rank = self.replica.members().rank(self.replica.name().node);
+        let passed = now.monotonic_us.saturating_sub(self.kind.delivered_us);
+        let rank = self.kind.replica.members().rank(self.kind.replica.name().node);
         let wait = (due.0 + rank * TICK_RANK_US).saturating_sub(state.stamp().0 + passed);
-        let pause = (self.ticked_us + TICK_PAUSE_US).saturating_sub(now.monotonic_us);
+        let pause = (self.kind.ticked_us + TICK_PAUSE_US).saturating_sub(now.monotonic_us);
         Some(wait.max(pause))
     }
 
     fn patience_us(&self) -> u64 {
-        if self.phase != Phase::There {
+        if !self.is_there() {
             return SLEEP_MAX_US;
         }
         let now = self.clock.now();
-        let heartbeat = (self.proposed_us + HEARTBEAT_US).saturating_sub(now.monotonic_us);
+        let heartbeat = (self.kind.proposed_us + HEARTBEAT_US).saturating_sub(now.monotonic_us);
         let tick = self.tick_in_us(now).unwrap_or(SLEEP_MAX_US);
-        let gathers = self.gathers_until_us.saturating_sub(now.monotonic_us);
-        match (self.under_way.is_empty(), gathers) {
+        let gathers = self.kind.gathers_until_us.saturating_sub(now.monotonic_us);
+        match (self.kind.under_way.is_empty(), gathers) {
             (_, 1..) => gathers.min(SLEEP_MAX_US),
             (true, 0) => heartbeat.min(tick).min(SLEEP_MAX_US),
             (false, 0) => SLEEP_MAX_US,
@@ -777,20 +673,20 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
 
     /// A bundle is not known to have arrived: who waits for it, and for those behind it, does not
     /// wait any longer.
-    fn lose(&mut self, sequence: u64, reason: &str) -> Result<(), String> {
-        if !matches!(self.phase, Phase::There | Phase::Leaving) {
-            return Err(format!("this node could not join: {reason}"));
+    fn lose(&mut self, sequence: u64, reason: &str) -> Result<(), NodeError> {
+        if !matches!(self.kind.phase, Phase::There | Phase::Leaving) {
+            return stop(format!("this node could not join: {reason}"));
         }
-        let Some(at) = self.under_way.iter().position(|one| one.sequence == sequence) else {
+        let Some(at) = self.kind.under_way.iter().position(|one| one.sequence == sequence) else {
             return Ok(());
         };
-        let lost = self.under_way.remove(at).expect("it was found there");
-        (self.hooks.say)(&format!(
+        let lost = self.kind.under_way.remove(at).expect("it was found there");
+        (self.kind.hooks.say)(&format!(
             "{reason}: who waited for an answer was refused; the same message again hears what \
              became of it"
         ));
         self.posting.refuse(lost.batch.into_iter(), Refused::Unacknowledged);
-        self.shared.inbox.take_with_arrivals(&mut self.taken, true, Duration::ZERO);
+        self.shared.inbox.take(&mut self.taken, true, Some(Duration::ZERO));
         let waiting = std::mem::take(&mut self.taken.submissions);
         self.posting.refuse(waiting.into_iter(), Refused::Unacknowledged);
         Ok(())
@@ -798,111 +694,91 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
 
     /// Since when what a node waits for is late: the next deadline, and the next message.
     fn publish_waits(&self) {
-        let state = self.replica.sequencer().state();
-        let is_there = self.phase == Phase::There;
+        let state = self.sequencer().state();
+        let is_there = self.kind.phase == Phase::There;
         let due = state.next_deadline().filter(|_| is_there).map(|due| {
-            (due, self.delivered_us.saturating_add(due.0.saturating_sub(state.stamp().0)))
+            (due, self.kind.delivered_us.saturating_add(due.0.saturating_sub(state.stamp().0)))
         });
-        let heard = if is_there { self.delivered_us } else { u64::MAX };
+        let heard = if is_there { self.kind.delivered_us } else { u64::MAX };
         self.shared.tally.publish_due(due);
         self.shared.tally.heard_us.store(heard, std::sync::atomic::Ordering::Relaxed);
     }
 
     fn hear_end(&mut self, number: u64, offset: Option<i64>) {
-        if let (Phase::CatchingUp { until }, Some(offset)) = (&mut self.phase, offset) {
+        if let (Phase::CatchingUp { until }, Some(offset)) = (&mut self.kind.phase, offset) {
             until.get_or_insert(offset);
-        } else if let Phase::CatchingUp { until: None } = self.phase {
-            self.topic.ask_end(0);
+        } else if let Phase::CatchingUp { until: None } = self.kind.phase {
+            self.kind.topic.ask_end(0);
         }
-        if number != self.ends.number || !self.ends.is_asked {
+        if number != self.kind.ends.number || !self.kind.ends.is_asked {
             return;
         }
-        self.ends.is_asked = false;
-        let asked = std::mem::take(&mut self.ends.asked);
+        self.kind.ends.is_asked = false;
+        let asked = std::mem::take(&mut self.kind.ends.asked);
         // Without an answer from the brokers there is none to be given: who asked hears that.
         if let Some(offset) = offset {
-            self.ends.known = self.ends.known.max(offset);
-            self.ends.due.push_back((offset, asked));
+            self.kind.ends.known = self.kind.ends.known.max(offset);
+            self.kind.ends.due.push_back((offset, asked));
         }
     }
 
     /// Takes what was asked of this node; asks the topic where it ends, for all at once.
-    fn ask(&mut self) -> Result<(), String> {
+    fn ask(&mut self) -> Result<(), NodeError> {
         let now = self.clock.now();
-        if self.ends.is_asked && self.ends.asked_us + ANSWER_US < now.monotonic_us {
+        if self.kind.ends.is_asked && self.kind.ends.asked_us + ANSWER_US < now.monotonic_us {
             // Who asked is told that there is no answer. The topic is not asked again before it
             // has answered: it does so in the end.
-            self.ends.asked.clear();
-            self.ends.fresh.clear();
+            self.kind.ends.asked.clear();
+            self.kind.ends.fresh.clear();
         }
         for question in self.taken.questions.drain(..) {
             if question.is_fresh {
-                self.ends.fresh.push(question);
+                self.kind.ends.fresh.push(question);
             } else {
-                let answered = question.answer(self.replica.sequencer_mut(), now);
-                answered.map_err(|error| error.to_string())?;
+                question.answer(self.kind.replica.sequencer_mut(), now)?;
             }
         }
         let now_us = now.monotonic_us;
         // Operators want to see how far behind this node is.
-        let is_old = self.ends.asked_us + HEARTBEAT_US < now_us;
-        if self.ends.is_asked || (self.ends.fresh.is_empty() && !is_old) {
+        let is_old = self.kind.ends.asked_us + HEARTBEAT_US < now_us;
+        if self.kind.ends.is_asked || (self.kind.ends.fresh.is_empty() && !is_old) {
             return Ok(());
         }
-        self.ends.asked_us = now_us;
-        self.ends.number += 1;
-        self.ends.is_asked = true;
-        self.ends.asked.append(&mut self.ends.fresh);
-        self.topic.ask_end(self.ends.number);
+        self.kind.ends.asked_us = now_us;
+        self.kind.ends.number += 1;
+        self.kind.ends.is_asked = true;
+        self.kind.ends.asked.append(&mut self.kind.ends.fresh);
+        self.kind.topic.ask_end(self.kind.ends.number);
         Ok(())
     }
 
     /// Answers those for whom this node has caught up.
-    fn answer(&mut self) -> Result<(), String> {
+    fn answer(&mut self) -> Result<(), NodeError> {
         let now = self.clock.now();
-        while self.ends.due.front().is_some_and(|(offset, _)| *offset <= self.next) {
-            let (_, questions) = self.ends.due.pop_front().expect("there is a front");
+        while self.kind.ends.due.front().is_some_and(|(offset, _)| *offset <= self.kind.next) {
+            let (_, questions) = self.kind.ends.due.pop_front().expect("there is a front");
             for question in questions {
-                let answered = question.answer(self.replica.sequencer_mut(), now);
-                answered.map_err(|error| error.to_string())?;
+                question.answer(self.sequencer_mut(), now)?;
             }
         }
         Ok(())
-    }
-
-    fn refuse_all(&mut self, refused: Refused) {
-        self.shared.inbox.close();
-        for one in std::mem::take(&mut self.under_way) {
-            self.posting.refuse(one.batch.into_iter(), refused);
-        }
-        let mut late = Taken::default();
-        self.shared.inbox.take_with_arrivals(&mut late, true, Duration::ZERO);
-        let waiting = std::mem::take(&mut self.taken.submissions);
-        self.posting.refuse(waiting.into_iter().chain(late.submissions), refused);
-        self.posting.publish_status(self.replica.sequencer());
-    }
-
-    /// This node must stop: refuse everything, say why, end the thread.
-    fn give_up(&mut self, reason: &str) {
-        self.refuse_all(Refused::Stopped);
-        self.posting.say_stopped(reason);
     }
 
     /// For operators, a few times a second.
     fn publish_cluster(&mut self) {
         let now_us = self.clock.now().monotonic_us;
-        let there = self.replica.members().iter().count();
-        let is_known = self.published_us != 0 && self.published_there == there;
-        if is_known && now_us < self.published_us + SLEEP_MAX_US {
+        let there = self.kind.replica.members().iter().count();
+        let is_known = self.kind.published_us != 0 && self.kind.published_there == there;
+        if is_known && now_us < self.kind.published_us + SLEEP_MAX_US {
             return;
         }
-        (self.published_us, self.published_there) = (now_us.max(1), there);
+        (self.kind.published_us, self.kind.published_there) = (now_us.max(1), there);
         let cluster = self.cluster(now_us);
         *self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
     }
 
     fn cluster(&self, now_us: u64) -> Cluster {
-        let replica = &self.replica;
+        let replica = &self.kind.replica;
         let state = replica.sequencer().state();
         let against: BTreeMap<_, _> = replica.contradicting().collect();
         let members = replica.members();
@@ -929,19 +805,116 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
         Cluster {
             me: replica.name().name.clone(),
             position: state.position(),
-            behind: self.ends.known.saturating_sub(self.next).max(0) as u64,
-            unheard_ms: match self.phase == Phase::There {
-                true => now_us.saturating_sub(self.delivered_us) / 1_000,
+            behind: self.kind.ends.known.saturating_sub(self.kind.next).max(0) as u64,
+            unheard_ms: match self.kind.phase == Phase::There {
+                true => now_us.saturating_sub(self.kind.delivered_us) / 1_000,
                 false => 0,
             },
             held_us: replica.held_us(),
-            foreign: self.foreign,
+            foreign: self.kind.foreign,
             agreed: replica.agreed(),
             nodes: members.iter().map(node).collect(),
             lanes: lanes.collect(),
-            last_takeover: self.last_takeover.clone(),
+            last_takeover: self.kind.last_takeover.clone(),
         }
     }
+}
+
+impl<L: Log, C: Clock, M, T: Topic> LogKind<C, M> for SharedLog<L, M, T> {
+    type Log = L;
+
+    fn sequencer(&self) -> &Sequencer<WatchedLog<L>> {
+        self.replica.sequencer()
+    }
+
+    fn sequencer_mut(&mut self) -> &mut Sequencer<WatchedLog<L>> {
+        self.replica.sequencer_mut()
+    }
+
+    /// Applies what came of the topic too.
+    fn take(node: &mut Runner<Self, C, M>, patience: Option<Duration>) -> Result<bool, NodeError> {
+        let room = node.is_there() && node.may_send(node.clock.now());
+        let is_open = node.shared.inbox.take(&mut node.taken, room, patience);
+        while let Some(arrival) = node.taken.arrivals.pop_front() {
+            node.arrive(arrival)?;
+        }
+        node.advance()?;
+        if node.is_there() {
+            node.admit();
+        }
+        Ok(is_open)
+    }
+
+    /// Whether the others, or a deadline, wait for a word of this node.
+    fn owes_tick(node: &mut Runner<Self, C, M>) -> bool {
+        let now = node.clock.now();
+        let is_due = node.tick_in_us(now) == Some(0);
+        let kind = &mut node.kind;
+        let is_silent = kind.proposed_us + HEARTBEAT_US <= now.monotonic_us;
+        let owes = kind.under_way.is_empty() && (kind.must_speak || is_silent || is_due);
+        if owes {
+            kind.ticked_us = now.monotonic_us;
+        }
+        owes
+    }
+
+    /// Proposes bundles. They are decided when they come back from the topic.
+    fn commit(
+        node: &mut Runner<Self, C, M>,
+        _observe: &mut impl FnMut(&SequencerOf<Self, C, M>, &Committed, &[Submission<M>]),
+    ) -> Result<Turn, NodeError> {
+        let now = node.clock.now();
+        let mut waiting = std::mem::take(&mut node.taken.submissions);
+        let mut sent = Ok(());
+        while sent.is_ok() && node.is_there() && !waiting.is_empty() && node.may_send(now) {
+            sent = node.send(&mut waiting, now);
+        }
+        node.taken.submissions = waiting;
+        sent.map(|()| Turn::Rested)
+    }
+
+    fn rest(node: &mut Runner<Self, C, M>) -> Result<(), NodeError> {
+        node.compare()?;
+        node.ask()?;
+        // Before anybody hears an answer: figures are as new as that.
+        node.posting.publish_status(node.kind.replica.sequencer());
+        node.answer()?;
+        node.publish_waits();
+        node.tend()?;
+        node.publish_cluster();
+        Ok(())
+    }
+
+    fn patience(node: &Runner<Self, C, M>) -> Option<Duration> {
+        Some(Duration::from_micros(node.patience_us()))
+    }
+
+    /// Waits for bundles and the last word.
+    fn end(node: &mut Runner<Self, C, M>) -> Result<bool, NodeError> {
+        let now_us = node.clock.now().monotonic_us;
+        let kind = &mut node.kind;
+        let until = *kind.farewell_us.get_or_insert(now_us + FAREWELL_US);
+        let is_done = kind.under_way.is_empty() && node.taken.submissions.is_empty();
+        let is_leaving = match kind.phase {
+            Phase::There if is_done => node.leave().is_ok(),
+            Phase::There => true,
+            Phase::Leaving => !is_done,
+            Phase::CatchingUp { .. } | Phase::Waiting { .. } | Phase::Joining => false,
+        };
+        let has_ended = !is_leaving || until < now_us;
+        if has_ended {
+            node.refuse_all();
+        }
+        Ok(has_ended)
+    }
+
+    fn undecided(&mut self) -> Vec<Submission<M>> {
+        self.under_way.drain(..).flat_map(|one| one.batch).collect()
+    }
+}
+
+fn stop(reason: impl Into<String>) -> Result<(), NodeError> {
+    Err(NodeError::Topic(reason.into()))
 }
 
 /// The message in a record of the batch that begins at `first`, if `source` is one.

@@ -29,6 +29,7 @@ mod proof;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use ledger::{Change, Digest, FspName, Genesis, Notice, Outcome, Stamp};
 use ports::{Arrival, Clock, Log, Now};
@@ -42,6 +43,7 @@ use crate::plan::{Plan, SECOND};
 use crate::random::{Random, mix, spread16};
 use crate::script::{Cast, Request, Script};
 use crate::{BROKEN, words_of};
+use ::node::Turn;
 use ::node::outbox::{Outbox, RECORD_PATIENCE};
 use brokers::{Again, BROKERS, Brokers};
 use delivery::AttemptResult;
@@ -426,7 +428,7 @@ impl World {
         self.machines[at].turn_at = u64::MAX;
         let now = self.now;
         let up = self.up(at);
-        let goes_on = up.driven.turn();
+        let turn = up.driven.turn(Some(Duration::ZERO), &mut |_, _, _| {});
         let said = up.said();
         for one in said {
             match one {
@@ -447,11 +449,11 @@ impl World {
         self.proof.applied(at, tail.end, tail.chain);
         let head = tail.chain.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         self.trace = mix(self.trace ^ self.now ^ head);
-        if !goes_on {
+        if matches!(turn, Ok(Turn::Ended) | Err(_)) {
             return self.ended(at);
         }
-        let patience = self.up(at).driven.patience().as_micros() as u64;
-        self.turn_soon(at, patience.max(50));
+        let patience = self.up(at).driven.patience().unwrap_or_default();
+        self.turn_soon(at, (patience.as_micros() as u64).max(50));
         let wait = self.random.below(200);
         self.mail_soon(at, wait);
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use journal::FileLog;
 use ledger::{Command, Position};
 use node::stages::WatchedLog;
-use node::{Directory, InboxLimits, Mailbox, Standalone, Submission, Ticket, Turn};
+use node::{Directory, InboxLimits, Mailbox, NodeError, Standalone, Submission, Ticket, Turn};
 use ports::{Clock, Log, Now, RecordReader};
 use sequencer::{CommitError, Committed, Sequencer};
 use snapshots::{Aside, SnapshotFile};
@@ -64,8 +64,7 @@ impl Hub {
         let mailboxes = threads.iter().map(|thread| Arc::clone(&thread.0)).collect();
         let limits = InboxLimits { submissions_max: desk.plan.inbox_max, ..InboxLimits::default() };
         let beside = (clock.clone(), Directory::default());
-        let mut node = Standalone::new(sequencer, beside, (mailboxes, limits));
-        node.resume();
+        let node = Standalone::new(sequencer, beside, (mailboxes, limits));
         let handle = node.handle();
         let edge = |(number, (mailbox, rung))| {
             let policy = (desk.plan.policy.clone(), desk.random.next());
@@ -155,8 +154,10 @@ impl Hub {
             }
             Ok(Turn::Rested) => 0,
             Ok(Turn::Ended) => unreachable!("a life ends with its process"),
-            Err(CommitError::Full | CommitError::Stopped(_)) => return Err(Stopped),
-            Err(error @ (CommitError::Poison(_) | CommitError::Store(_))) => panic!("{error}"),
+            Err(NodeError::Commit(CommitError::Full | CommitError::Stopped(_))) => {
+                return Err(Stopped);
+            }
+            Err(error) => panic!("{error}"),
         };
         desk.tally.thawed += self.sequencer().cold_counts().found - found;
         witness.durable(self.sequencer().log().durable_end());

@@ -1,0 +1,301 @@
+//! The loop of the sequencer's thread: the same for a node with a log of its own and for one that
+//! shares its log. [`LogKind`] names the steps that differ; calls are static.
+//!
+//! # Order of a turn
+//! 1. Take submissions and questions from the inbox; on a shared log also apply its new messages.
+//! 2. Refuse overdue senders. Add a tick if a deadline is due and no command waits.
+//! 3. Commit a batch, or propose it to the shared log.
+//! 4. If no command waits, answer questions, evict final rows, and do what an idle node owes.
+//!
+//! A turn that fails refuses everything, publishes the reason, and is the last one.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ledger::Command;
+use ports::{Clock, Log};
+use sequencer::{CommitError, Committed, ReplicaError, Sequencer};
+
+use crate::directory::Directory;
+use crate::handle::{Handle, Shared, Status, Tally};
+use crate::inbox::{Inbox, InboxLimits, Taken};
+use crate::mailbox::Mailbox;
+use crate::posting::Posting;
+use crate::published::Published;
+use crate::reading::Reading;
+use crate::stages::WatchedLog;
+use crate::submission::{Refused, Submission, unattended};
+use crate::view::View;
+
+/// The sequencer that a kind of log drives.
+pub(crate) type SequencerOf<K, C, M> = Sequencer<WatchedLog<<K as LogKind<C, M>>::Log>>;
+
+/// The sequencer's loop, driven turn by turn. [`Runner::spawn`] gives it a thread.
+pub struct Runner<K, C, M> {
+    pub(crate) kind: K,
+    pub(crate) clock: C,
+    pub(crate) shared: Arc<Shared<M>>,
+    pub(crate) posting: Posting<M>,
+    /// Taken from the inbox, and not processed yet.
+    pub(crate) taken: Taken<M>,
+}
+
+/// Result of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// A batch was decided.
+    Decided,
+    /// A batch was refused because the disk is full.
+    Full,
+    /// No batch was committed by this turn itself.
+    Rested,
+    /// The node was closed, and no work is left.
+    Ended,
+}
+
+/// Why a node must stop.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The log or the store failed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The shared log cannot be continued here.
+    #[error(transparent)]
+    Replica(#[from] ReplicaError),
+    /// The topic or the other nodes.
+    #[error("{0}")]
+    Topic(String),
+}
+
+impl From<String> for NodeError {
+    fn from(reason: String) -> Self {
+        Self::Topic(reason)
+    }
+}
+
+/// The steps of a turn that differ between a log of one node and a shared log.
+pub trait LogKind<C, M>: Sized {
+    /// The log.
+    type Log: Log;
+
+    /// The state and the log.
+    fn sequencer(&self) -> &SequencerOf<Self, C, M>;
+
+    /// The state and the log, between two turns.
+    fn sequencer_mut(&mut self) -> &mut SequencerOf<Self, C, M>;
+
+    /// Takes new work. False once the inbox is closed.
+    fn take(node: &mut Runner<Self, C, M>, patience: Option<Duration>) -> Result<bool, NodeError>;
+
+    /// Whether this node must append a tick if no command waits.
+    fn owes_tick(node: &mut Runner<Self, C, M>) -> bool;
+
+    /// Commits one batch, or proposes batches.
+    fn commit(
+        node: &mut Runner<Self, C, M>,
+        observe: &mut impl FnMut(&SequencerOf<Self, C, M>, &Committed, &[Submission<M>]),
+    ) -> Result<Turn, NodeError>;
+
+    /// Answers questions, evicts final rows, does what an idle node owes.
+    fn rest(node: &mut Runner<Self, C, M>) -> Result<(), NodeError>;
+
+    /// The longest sleep before the next turn.
+    fn patience(node: &Runner<Self, C, M>) -> Option<Duration>;
+
+    /// Ends a closed node. False if it still waits for something.
+    fn end(node: &mut Runner<Self, C, M>) -> Result<bool, NodeError>;
+
+    /// Submissions in batches that were begun and are not decided.
+    fn undecided(&mut self) -> Vec<Submission<M>>;
+}
+
+impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
+    pub(crate) fn of(kind: K, clock: C, shared: Arc<Shared<M>>) -> Self {
+        let posting = Posting::new(Arc::clone(&shared));
+        Self { kind, clock, shared, posting, taken: Taken::default() }
+    }
+
+    /// Access as for other threads.
+    pub fn handle(&self) -> Handle<M> {
+        Handle { shared: Arc::clone(&self.shared) }
+    }
+
+    /// The state and the log.
+    pub fn sequencer(&self) -> &SequencerOf<K, C, M> {
+        self.kind.sequencer()
+    }
+
+    /// The state and the log, between two turns.
+    pub fn sequencer_mut(&mut self) -> &mut SequencerOf<K, C, M> {
+        self.kind.sequencer_mut()
+    }
+
+    /// The longest sleep before the next turn; `None` for no limit.
+    pub fn patience(&self) -> Option<Duration> {
+        K::patience(self)
+    }
+
+    /// Tells the node to leave: it ends within some turns.
+    pub fn close(&self) {
+        self.shared.inbox.close();
+    }
+
+    /// Does one turn. Sleeps for up to `patience` while there is no work. `observe` sees each batch
+    /// that is decided in step 3, before its effects are posted.
+    ///
+    /// # Errors
+    /// [`NodeError`]: this node has stopped. All submissions at hand are refused.
+    pub fn turn(
+        &mut self,
+        patience: Option<Duration>,
+        observe: &mut impl FnMut(&SequencerOf<K, C, M>, &Committed, &[Submission<M>]),
+    ) -> Result<Turn, NodeError> {
+        let turn = self.work(patience, observe);
+        if let Err(error) = &turn {
+            self.refuse_all();
+            self.posting.say_stopped(&error.to_string());
+        }
+        turn
+    }
+
+    fn work(
+        &mut self,
+        patience: Option<Duration>,
+        observe: &mut impl FnMut(&SequencerOf<K, C, M>, &Committed, &[Submission<M>]),
+    ) -> Result<Turn, NodeError> {
+        let is_open = K::take(self, patience)?;
+        let turn = K::commit(self, observe)?;
+        if turn != Turn::Rested && !self.taken.submissions.is_empty() {
+            self.tend()?;
+            return Ok(turn);
+        }
+        K::rest(self)?;
+        self.shared.tally.turns.fetch_add(1, Ordering::Relaxed);
+        Ok(if is_open || !K::end(self)? { turn } else { Turn::Ended })
+    }
+
+    /// Refuses overdue senders, and adds a tick if one is owed.
+    pub(crate) fn admit(&mut self) {
+        let Self { kind, posting, taken, .. } = self;
+        posting.turn_away(kind.sequencer().state(), &mut taken.submissions);
+        if self.taken.submissions.is_empty() && K::owes_tick(self) {
+            self.taken.submissions.push_back(unattended(Command::Tick));
+        }
+    }
+
+    /// Evicts final rows.
+    pub(crate) fn tend(&mut self) -> Result<(), CommitError> {
+        let now = self.clock.now();
+        self.sequencer_mut().tend(now)?;
+        self.shared.directory.forget(self.sequencer().stored());
+        Ok(())
+    }
+
+    /// Closes the inbox and refuses every submission.
+    pub(crate) fn refuse_all(&mut self) {
+        self.shared.inbox.close();
+        self.shared.inbox.take(&mut self.taken, true, Some(Duration::ZERO));
+        let undecided = self.kind.undecided().into_iter();
+        let waiting = std::mem::take(&mut self.taken.submissions);
+        self.posting.refuse(undecided.chain(waiting), Refused::Stopped);
+        self.taken.questions.clear();
+        self.posting.publish_status(self.kind.sequencer());
+    }
+}
+
+impl<K, C, M> Runner<K, C, M>
+where
+    K: LogKind<C, M> + Send + 'static,
+    C: Clock + Send + 'static,
+    M: Send + Sync + 'static,
+{
+    /// Starts the sequencer's thread.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn spawn(mut self) -> std::io::Result<Node<M>> {
+        let handle = self.handle();
+        let run = move || {
+            let _closing = Closing(Arc::clone(&self.shared));
+            let goes_on = |turn| matches!(turn, Ok(Turn::Decided | Turn::Full | Turn::Rested));
+            while goes_on(self.turn(self.patience(), &mut |_, _, _| {})) {}
+        };
+        let thread = std::thread::Builder::new().name("sequencer".into()).spawn(run)?;
+        Ok(Node { handle, thread })
+    }
+}
+
+/// The values that the threads of a node share.
+pub(crate) fn share<L: Log, M>(
+    sequencer: &Sequencer<WatchedLog<L>>,
+    directory: Directory,
+    mailboxes: Vec<Arc<Mailbox<M>>>,
+    (limits, first_lease_us): (InboxLimits, u64),
+) -> Arc<Shared<M>> {
+    assert!(!mailboxes.is_empty(), "somebody delivers notices");
+    Arc::new(Shared {
+        inbox: Inbox::new(limits),
+        status: Mutex::new(Status::default()),
+        view: Published::new(View::of(sequencer.state())),
+        directory,
+        reader: Arc::new(Reading::of(sequencer.log().reader())),
+        stages: sequencer.log().observer().stages(),
+        tally: Tally::behind(sequencer.state().position()),
+        ills: RwLock::default(),
+        first_lease_us,
+        cluster: Mutex::new(None),
+        mailboxes,
+    })
+}
+
+/// The running node. Dropping it does not stop it; call [`Node::stop`].
+pub struct Node<M> {
+    handle: Handle<M>,
+    thread: JoinHandle<()>,
+}
+
+impl<M: Send + Sync + 'static> Node<M> {
+    /// Access for other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle<M> {
+        self.handle.clone()
+    }
+
+    /// Whether the thread has ended by itself, which it does only when the log stopped.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Commits what is in the inbox, makes it durable, and ends the thread.
+    ///
+    /// # Errors
+    /// Why the log stopped, when it did before this call.
+    pub fn stop(self) -> Result<(), String> {
+        self.handle.shared.inbox.close();
+        if self.thread.join().is_err() {
+            return Err("an invariant broke: see the message above; nothing of the batch at that \
+                        position was acknowledged"
+                .into());
+        }
+        match self.handle.status().stopped {
+            Some(reason) => Err(reason),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Closes the inbox when the thread ends, however it ends.
+struct Closing<M>(Arc<Shared<M>>);
+
+impl<M> Drop for Closing<M> {
+    fn drop(&mut self) {
+        self.0.inbox.end();
+        let mut status = self.0.status.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::thread::panicking() {
+            status.stopped = Some("an invariant broke".into());
+        }
+    }
+}

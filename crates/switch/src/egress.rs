@@ -29,10 +29,11 @@ use tokio::task::spawn_local;
 use crate::breaker::{Breakers, Change};
 use crate::directory::Directory;
 use crate::failure::{Failure, Undelivered};
-use crate::inbound::Trace;
+use crate::inbound::{Inbound, Trace};
 use crate::pool::{Answer, Letter, Pools, Use};
 use crate::share::Shares;
 use crate::signatures::Seals;
+use crate::submitter::Answering;
 use crate::thread::Thread;
 
 /// One participant may have this part of all places for messages on their way.
@@ -52,22 +53,21 @@ pub(crate) struct Destination {
     pub(crate) variables: Variables,
 }
 
-/// A message on its way out.
-pub(crate) struct Outgoing {
-    pub(crate) to: Destination,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    /// Who is told when it cannot be delivered, and how.
-    pub(crate) on_failure: Option<Complaint>,
-}
-
-/// The error callback that a sender gets when its message could not be delivered.
+/// The error callback that a sender gets when its message is refused or could not be delivered.
 pub(crate) struct Complaint {
     pub(crate) to: Destination,
     pub(crate) resource: Resource,
     pub(crate) trace: Trace,
     /// The code when the recipient has no endpoint.
     pub(crate) no_endpoint: ErrorCode,
+}
+
+impl Complaint {
+    /// The callback with its reason.
+    fn with(self, code: ErrorCode, description: &str) -> OwnMessage {
+        let Self { to, resource, trace, .. } = self;
+        OwnMessage { to, resource, trace, body: callback::error(code, description, &[]) }
+    }
 }
 
 /// A callback that the hub itself makes.
@@ -109,21 +109,44 @@ impl Egress {
         })
     }
 
-    /// Sends a message on in the background; the caller answers at once that it was accepted.
+    /// Forwards a message in the background; the answer is at once that it was accepted. `named` is
+    /// a destination that the sender left out.
     ///
     /// # Errors
     /// 503 when too many are on their way already.
-    pub(crate) fn start(self: &Rc<Self>, outgoing: Outgoing) -> Result<(), Refusal> {
-        let Outgoing { to, headers, body, on_failure } = outgoing;
-        let place = Place::take(self, to.participant, on_failure.as_ref())?;
-        let (call, on_failure) = (self.call(&to, headers, body), on_failure.map(Box::new));
+    pub(crate) fn forward(
+        self: &Rc<Self>,
+        inbound: Inbound,
+        to: &Destination,
+        named: Option<&FspName>,
+        on_failure: Complaint,
+    ) -> Result<Answering, Refusal> {
+        let accepted = inbound.accepted();
+        let Inbound { mut headers, body, envelope, .. } = inbound;
+        self.rewrite_headers(&mut headers, (&to.method, &to.path), envelope.trace, named);
+        let place = Place::take(self, to.participant, Some(&on_failure))?;
+        let (call, on_failure) = (self.call(to, headers, body), Box::new(on_failure));
         spawn_local(async move {
             let result = place.egress.once(call).await;
             if is_failure(&result) {
                 Box::pin(complain(place, result, on_failure)).await;
             }
         });
-        Ok(())
+        Ok(accepted.into())
+    }
+
+    /// Accepts a message and refuses it by callback.
+    ///
+    /// # Errors
+    /// 503 when too many messages are on their way already.
+    pub(crate) fn refuse(
+        self: &Rc<Self>,
+        inbound: &Inbound,
+        sender: Complaint,
+        (code, description): (ErrorCode, String),
+    ) -> Result<Answering, Refusal> {
+        self.start_callback(sender.with(code, &description))?;
+        Ok(inbound.accepted().into())
     }
 
     /// Sends a callback that the hub itself makes, in the background.
@@ -148,14 +171,14 @@ impl Egress {
     pub(crate) fn start_replacement(
         self: &Rc<Self>,
         own: OwnMessage,
-        on_failure: Option<Complaint>,
+        on_failure: Complaint,
     ) -> Result<(), Refusal> {
-        let place = Place::take(self, own.to.participant, on_failure.as_ref())?;
+        let place = Place::take(self, own.to.participant, Some(&on_failure))?;
         spawn_local(async move {
             if let Some(result) = place.egress.speak(own).await
                 && is_failure(&result)
             {
-                complain(place, result, on_failure.map(Box::new)).await;
+                complain(place, result, Box::new(on_failure)).await;
             }
         });
         Ok(())
@@ -329,16 +352,13 @@ fn is_failure(result: &Result<Answer, Undelivered>) -> bool {
 async fn complain(
     mut place: Place,
     result: Result<Answer, Undelivered>,
-    on_failure: Option<Box<Complaint>>,
+    complaint: Box<Complaint>,
 ) {
     place.egress.thread.counters.forwards_failed.add(1);
-    let Some(complaint) = on_failure else { return };
     let (code, description) = explain(&result, &complaint);
-    let body = callback::error(code, &description, &[]);
-    let Complaint { to, resource, trace, .. } = *complaint;
-    place.pass_to(to.participant);
+    place.pass_to(complaint.to.participant);
     // The sender cannot be reached either: it will ask again.
-    let _told = place.egress.tell(OwnMessage { to, resource, trace, body }).await;
+    let _told = place.egress.tell(complaint.with(code, &description)).await;
 }
 
 /// A place among the messages on their way, until it is dropped.

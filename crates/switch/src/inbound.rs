@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fspiop::TraceContext;
 use fspiop::headers::{TRACEPARENT, TRACESTATE};
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::message::Message;
 use crate::trace::RequestTrace;
@@ -47,6 +47,13 @@ pub(crate) struct Stored {
 pub(crate) struct Trace {
     pub(crate) context: TraceContext,
     pub(crate) state: Option<HeaderValue>,
+}
+
+impl Inbound {
+    /// The status of a request that was accepted: 200 of `PUT`, 202 of others.
+    pub(crate) fn accepted(&self) -> StatusCode {
+        if self.method == Method::PUT { StatusCode::OK } else { StatusCode::ACCEPTED }
+    }
 }
 
 impl Trace {

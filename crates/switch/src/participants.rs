@@ -9,12 +9,10 @@ use http::{Method, StatusCode};
 use ledger::{Command, ParticipantIndex};
 
 use crate::commands;
-use crate::egress::{Complaint, Egress, Outgoing, OwnMessage};
+use crate::egress::{Complaint, Egress, OwnMessage};
 use crate::inbound::{Inbound, Trace};
-use crate::party_names::{Answer, BRACES, PartyNames};
+use crate::party_names::{Answer, PartyNames, braces, said};
 use crate::submitter::{Answering, Submitter};
-
-const NO_SUCH_FSP: &str = "fspId is no participant";
 
 /// `POST`, `PUT` and `DELETE /participants/{Type}/{ID}[/{SubId}]`.
 pub(crate) fn change(
@@ -23,8 +21,7 @@ pub(crate) fn change(
     inbound: Inbound,
 ) -> Result<Answering, Refusal> {
     let command = commands::command_of(route, &inbound.envelope, &inbound.body, || None)?;
-    let accepted =
-        if inbound.method == Method::PUT { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let accepted = inbound.accepted();
     let registrar = match known_source(egress, &inbound) {
         Ok(registrar) => registrar,
         Err(_) if inbound.method == Method::POST && path.sub_id.is_some() => {
@@ -34,17 +31,14 @@ pub(crate) fn change(
         }
         Err(refusal) => return Err(refusal),
     };
+    let sender = complaint(&PartyNames::of(path), registrar, &inbound);
     let Some(command) = command else {
-        return refuse_braces(egress, path, &inbound, (registrar, accepted));
+        return egress.refuse(&inbound, sender, braces());
     };
     if inbound.method != Method::DELETE && !is_served(egress, &command) {
         // What nobody serves is not registered, and takes the place of no other entry.
         let code = ErrorCode::ADD_PARTY;
-        let body = fspiop::callback::error(code, &code.describe(NO_SUCH_FSP), &[]);
-        let to = PartyNames::of(path).to(registrar, Answer::Error);
-        let trace = Trace::of(&inbound);
-        egress.start_callback(OwnMessage { to, resource: Resource::Participants, trace, body })?;
-        return Ok(accepted.into());
+        return egress.refuse(&inbound, sender, (code, code.describe("fspId is no participant")));
     }
     Ok(Answering::Decided(submitter.submit(command, inbound)?, accepted))
 }
@@ -79,28 +73,18 @@ pub(crate) fn get(
     path: &PartyPath<'_>,
     inbound: &Inbound,
 ) -> Result<Answering, Refusal> {
-    let view = egress.directory.view();
-    let Some(asker) = view.find(&inbound.envelope.source).map(|member| member.index) else {
-        return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
-    };
-    if path.has_braces {
-        return refuse_braces(egress, path, inbound, (asker, StatusCode::ACCEPTED));
-    }
-    let found = egress.directory.find_party(path)?;
+    let asker = known_source(egress, inbound)?;
     let names = PartyNames::of(path);
-    let (to, body) = match found {
-        Some(binding) => {
-            (names.to(asker, Answer::Put), fspiop::callback::participant(&binding.fsp))
-        }
-        None => {
-            let code = ErrorCode::PARTY_NOT_FOUND;
-            let body = fspiop::callback::error(code, &code.describe(""), &[]);
-            (names.to(asker, Answer::Error), body)
-        }
+    let sender = complaint(&names, asker, inbound);
+    if path.has_braces {
+        return egress.refuse(inbound, sender, braces());
+    }
+    let Some(binding) = egress.directory.find_party(path)? else {
+        return egress.refuse(inbound, sender, said(ErrorCode::PARTY_NOT_FOUND));
     };
-    let trace = Trace::of(inbound);
-    let own = OwnMessage { to, resource: Resource::Participants, trace, body };
-    egress.start_callback(own)?;
+    let (to, body) = (names.to(asker, Answer::Put), fspiop::callback::participant(&binding.fsp));
+    let Complaint { resource, trace, .. } = sender;
+    egress.start_callback(OwnMessage { to, resource, trace, body })?;
     Ok(StatusCode::ACCEPTED.into())
 }
 
@@ -108,56 +92,33 @@ pub(crate) fn get(
 pub(crate) fn put_error(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
-    mut inbound: Inbound,
+    inbound: Inbound,
 ) -> Result<Answering, Refusal> {
     ErrorInformation::parse(&inbound.body)?;
     let view = egress.directory.view();
-    let envelope = inbound.envelope;
     let names = PartyNames::of(path);
-    let Some(sender) = view.sender(&envelope.source).map(|member| member.index) else {
+    let Some(sender) = view.sender(&inbound.envelope.source).map(|member| member.index) else {
         egress.directory.ignore();
         return Ok(StatusCode::OK.into());
     };
+    let sender = complaint(&names, sender, &inbound);
     if path.has_braces {
-        return refuse_braces(egress, path, &inbound, (sender, StatusCode::OK));
+        return egress.refuse(&inbound, sender, braces());
     }
-    let sender = names.to(sender, Answer::Error);
-    let trace = Trace::of(&inbound);
-    let recipient = envelope.destination.and_then(|name| view.find(&name));
+    let recipient = inbound.envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = recipient.map(|member| member.index) else {
-        let code = ErrorCode::DESTINATION_FSP;
-        let body = fspiop::callback::error(code, &code.describe(""), &[]);
-        let own = OwnMessage { to: sender, resource: Resource::Participants, trace, body };
-        egress.start_callback(own)?;
-        return Ok(StatusCode::OK.into());
+        return egress.refuse(&inbound, sender, said(ErrorCode::DESTINATION_FSP));
     };
-    let to = names.to(recipient, Answer::Error);
-    let call = (&Method::PUT, to.path.as_str());
-    egress.rewrite_headers(&mut inbound.headers, call, envelope.trace, None);
-    let on_failure = Some(Complaint {
-        to: sender,
-        resource: Resource::Participants,
-        trace,
-        no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,
-    });
-    let Inbound { headers, body, .. } = inbound;
-    egress.start(Outgoing { to, headers, body, on_failure })?;
-    Ok(StatusCode::OK.into())
+    egress.forward(inbound, &names.to(recipient, Answer::Error), None, sender)
 }
 
-/// Accepts a request whose identifier has braces, and refuses it by callback.
-fn refuse_braces(
-    egress: &Rc<Egress>,
-    path: &PartyPath<'_>,
-    inbound: &Inbound,
-    (sender, accepted): (ParticipantIndex, StatusCode),
-) -> Result<Answering, Refusal> {
-    let code = ErrorCode::MALFORMED_SYNTAX;
-    let body = fspiop::callback::error(code, &code.describe(BRACES), &[]);
-    let to = PartyNames::of(path).to(sender, Answer::Error);
-    let trace = Trace::of(inbound);
-    egress.start_callback(OwnMessage { to, resource: Resource::Participants, trace, body })?;
-    Ok(accepted.into())
+fn complaint(names: &PartyNames, sender: ParticipantIndex, inbound: &Inbound) -> Complaint {
+    Complaint {
+        to: names.to(sender, Answer::Error),
+        resource: Resource::Participants,
+        trace: Trace::of(inbound),
+        no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,
+    }
 }
 
 fn known_source(egress: &Egress, inbound: &Inbound) -> Result<ParticipantIndex, Refusal> {

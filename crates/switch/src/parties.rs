@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, PartyPath, Refusal, Resource, body};
-use http::{Method, StatusCode};
+use http::Method;
 use ledger::ParticipantIndex;
 
-use crate::egress::{Complaint, Destination, Egress, Outgoing, OwnMessage, Variables};
+use crate::egress::{Complaint, Destination, Egress, Variables};
 use crate::inbound::{Inbound, Trace};
-use crate::party_names::BRACES;
+use crate::party_names::{braces, said};
 use crate::submitter::Answering;
 
 /// `GET /parties/{Type}/{ID}[/{SubId}]`: to the destination, or without one to the FSP that the
@@ -27,28 +27,22 @@ pub(crate) fn get(
         return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "invalid fspiop-source header"));
     };
     let target = PartyTarget::new(path);
+    let sender = target.complaint(source, &inbound);
     if path.has_braces {
-        return refuse_braces(egress, &target, &inbound, source, StatusCode::ACCEPTED);
+        return egress.refuse(&inbound, sender, braces());
     }
     let named = match envelope.destination {
         Some(name) => Some(name),
         None => egress.directory.find_party(path)?.map(|binding| binding.fsp),
     };
     let Some(recipient) = named.and_then(|name| view.find(&name)) else {
-        let own = target.error(source, Trace::of(&inbound), ErrorCode::PARTY_NOT_FOUND, "");
-        egress.start_callback(own)?;
-        return Ok(StatusCode::ACCEPTED.into());
+        return egress.refuse(&inbound, sender, said(ErrorCode::PARTY_NOT_FOUND));
     };
-    let on_failure = Some(target.complaint(source, Trace::of(&inbound)));
     let mut to = target.to(recipient.index, Method::GET, Call::Get);
     if let Some(query) = inbound.uri.query() {
         to.path.extend(["?", query]);
     }
-    let Inbound { mut headers, body, .. } = inbound;
-    let call = (&Method::GET, to.path.as_str());
-    egress.rewrite_headers(&mut headers, call, envelope.trace, Some(&recipient.name));
-    egress.start(Outgoing { to, headers, body, on_failure })?;
-    Ok(StatusCode::ACCEPTED.into())
+    egress.forward(inbound, &to, Some(&recipient.name), sender)
 }
 
 /// `PUT /parties/{Type}/{ID}[/{SubId}]`: the answer goes to whoever asked.
@@ -74,7 +68,7 @@ pub(crate) fn put_error(
 fn pass_on(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
-    mut inbound: Inbound,
+    inbound: Inbound,
     call: Call,
 ) -> Result<Answering, Refusal> {
     let view = egress.directory.view();
@@ -83,35 +77,15 @@ fn pass_on(
         return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
     };
     let target = PartyTarget::new(path);
+    let sender = target.complaint(source, &inbound);
     if path.has_braces {
-        return refuse_braces(egress, &target, &inbound, source, StatusCode::OK);
+        return egress.refuse(&inbound, sender, braces());
     }
     let recipient = envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = recipient.map(|member| member.index) else {
-        let own = target.error(source, Trace::of(&inbound), ErrorCode::DESTINATION_FSP, "");
-        egress.start_callback(own)?;
-        return Ok(StatusCode::OK.into());
+        return egress.refuse(&inbound, sender, said(ErrorCode::DESTINATION_FSP));
     };
-    let to = target.to(recipient, Method::PUT, call);
-    let rewriting = (&Method::PUT, to.path.as_str());
-    let on_failure = Some(target.complaint(source, Trace::of(&inbound)));
-    egress.rewrite_headers(&mut inbound.headers, rewriting, envelope.trace, None);
-    let Inbound { headers, body, .. } = inbound;
-    egress.start(Outgoing { to, headers, body, on_failure })?;
-    Ok(StatusCode::OK.into())
-}
-
-/// Accepts a request whose identifier has braces, and refuses it by callback.
-fn refuse_braces(
-    egress: &Rc<Egress>,
-    target: &PartyTarget,
-    inbound: &Inbound,
-    sender: ParticipantIndex,
-    accepted: StatusCode,
-) -> Result<Answering, Refusal> {
-    let own = target.error(sender, Trace::of(inbound), ErrorCode::MALFORMED_SYNTAX, BRACES);
-    egress.start_callback(own)?;
-    Ok(accepted.into())
+    egress.forward(inbound, &target.to(recipient, Method::PUT, call), None, sender)
 }
 
 #[derive(Clone, Copy)]
@@ -158,23 +132,11 @@ impl PartyTarget {
         Destination { participant, endpoint, method, path, variables: self.variables.clone() }
     }
 
-    fn error(
-        &self,
-        to: ParticipantIndex,
-        trace: Trace,
-        code: ErrorCode,
-        detail: &str,
-    ) -> OwnMessage {
-        let body = fspiop::callback::error(code, &code.describe(detail), &[]);
-        let to = self.to(to, Method::PUT, Call::Error);
-        OwnMessage { to, resource: Resource::Parties, trace, body }
-    }
-
-    fn complaint(&self, to: ParticipantIndex, trace: Trace) -> Complaint {
+    fn complaint(&self, to: ParticipantIndex, inbound: &Inbound) -> Complaint {
         Complaint {
             to: self.to(to, Method::PUT, Call::Error),
             resource: Resource::Parties,
-            trace,
+            trace: Trace::of(inbound),
             no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,
         }
     }

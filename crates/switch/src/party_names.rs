@@ -1,14 +1,22 @@
 //! Destinations of answers about the registration of a party.
 
 use fspiop::endpoint::EndpointType;
-use fspiop::{PartyIdType, PartyPath};
+use fspiop::{ErrorCode, PartyIdType, PartyPath};
 use http::Method;
 use ledger::ParticipantIndex;
 
 use crate::egress::{Destination, Variables};
 
 /// The reason that a sender is given whose identifiers have braces.
-pub(crate) const BRACES: &str = "an identifier in the path contains braces";
+pub(crate) fn braces() -> (ErrorCode, String) {
+    let code = ErrorCode::MALFORMED_SYNTAX;
+    (code, code.describe("an identifier in the path contains braces"))
+}
+
+/// An error without details.
+pub(crate) fn said(code: ErrorCode) -> (ErrorCode, String) {
+    (code, code.describe(""))
+}
 
 /// A party as paths and templates name it, in the escaped form of a path.
 pub(crate) struct PartyNames {

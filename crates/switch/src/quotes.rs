@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use ledger::{Currency, FspName, ParticipantIndex};
 use node::View;
 
-use crate::egress::{Complaint, Destination, Egress, Outgoing, OwnMessage};
+use crate::egress::{Complaint, Destination, Egress, OwnMessage};
 use crate::inbound::{Envelope, Inbound, Trace};
 use crate::submitter::Answering;
 
@@ -71,7 +71,7 @@ fn replace_error(
         let path = format!("/quotes/{}/error", id.raw);
         return send(egress, inbound, &Method::PUT, id.raw, path, None);
     };
-    let on_failure = Some(complaint(sender, id.raw, &inbound));
+    let on_failure = complaint(sender, id.raw, &inbound);
     let (to, trace) = (error_to(recipient.index, id.raw), Trace::of(&inbound));
     let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
     egress.start_replacement(own, on_failure)?;
@@ -135,27 +135,23 @@ fn fault(code: ErrorCode, name: &FspName) -> Fault {
 /// unknown sender reaches no participant.
 fn send(
     egress: &Rc<Egress>,
-    mut inbound: Inbound,
+    inbound: Inbound,
     method: &Method,
     id: &str,
     path: String,
     fault: Option<Fault>,
 ) -> Result<Answering, Refusal> {
-    let accepted = if *method == Method::PUT { StatusCode::OK } else { StatusCode::ACCEPTED };
     let view = egress.directory.view();
     let envelope = inbound.envelope;
     let Some(sender) = egress.directory.sender(&envelope.source) else {
         egress.directory.ignore();
-        return Ok(accepted.into());
+        return Ok(inbound.accepted().into());
     };
+    let sender = complaint(sender, id, &inbound);
     let recipient = envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = recipient.filter(|_| fault.is_none()) else {
-        let (code, description) = fault.unwrap_or_else(|| no_destination(&envelope));
-        let body = fspiop::callback::error(code, &description, &[]);
-        let (to, trace) = (error_to(sender, id), Trace::of(&inbound));
-        let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
-        egress.start_callback(own)?;
-        return Ok(accepted.into());
+        let fault = fault.unwrap_or_else(|| no_destination(&envelope));
+        return egress.refuse(&inbound, sender, fault);
     };
     let to = Destination {
         participant: recipient.index,
@@ -164,12 +160,7 @@ fn send(
         path,
         variables: Vec::new(),
     };
-    let on_failure = Some(complaint(sender, id, &inbound));
-    let call = (method, to.path.as_str());
-    egress.rewrite_headers(&mut inbound.headers, call, envelope.trace, None);
-    let Inbound { headers, body, .. } = inbound;
-    egress.start(Outgoing { to, headers, body, on_failure })?;
-    Ok(accepted.into())
+    egress.forward(inbound, &to, None, sender)
 }
 
 fn no_destination(envelope: &Envelope) -> Fault {

@@ -135,16 +135,12 @@ fn submit_known(
     inbound: Inbound,
     command: Command,
 ) -> Result<Answering, Refusal> {
-    let accepted = accepted(&inbound);
+    let accepted = inbound.accepted();
     if transfers.directory().sender(&inbound.envelope.source).is_none() {
         transfers.directory().ignore();
         return Ok(accepted.into());
     }
     Ok(Answering::Decided(transfers.submitter.submit(command, inbound)?, accepted))
-}
-
-fn accepted(inbound: &Inbound) -> StatusCode {
-    if inbound.method == Method::POST { StatusCode::ACCEPTED } else { StatusCode::OK }
 }
 
 /// Why a prepare is refused that expires later than the scheme allows.
@@ -190,7 +186,7 @@ async fn decided(
     inbound: Inbound,
     command: Command,
 ) -> Result<StatusCode, Refusal> {
-    let accepted = accepted(&inbound);
+    let accepted = inbound.accepted();
     if let Answering::Decided(decision, _) = submit_known(transfers, inbound, command)? {
         let _stages = decision.made(transfers.directory()).await?;
     }

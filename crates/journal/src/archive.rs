@@ -27,7 +27,7 @@ use crate::file_log::same_end;
 use crate::packed::{self, BLOCK_BYTES, Checked, Contents, Packed, Source};
 use crate::scan::{self, Cause, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
-use crate::tiered::{PackedBytes, PackedFile, SegmentInfo, Tier, Tiered};
+use crate::tiered::{PackedBytes, SegmentInfo, Tier, Tiered};
 
 /// Suffix of a packed file that is being written.
 pub(crate) const PACKING: &str = ".packing";
@@ -74,33 +74,41 @@ pub struct Handed {
     pub packed_bytes: u64,
 }
 
-/// Why a segment was not handed over. It is where it was.
+/// Why a segment was not archived, or a copy not written or read. A segment stays where it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveError {
-    /// The place did not do as asked.
+    /// The place returned an error.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// The disk did not do as asked, or what is on it is damaged.
+    /// The disk returned an error, or its content is damaged.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The place holds another object of that name.
-    #[error("{object} is there already and holds something else than this log: {reason}")]
+    #[error("{object} already exists and differs from this log: {reason}")]
     Differs {
         /// URL and name.
         object: String,
-        /// What differs.
+        /// The difference.
         reason: &'static str,
     },
-    /// The copy goes on where this log does not.
+    /// The copy has records that this log does not have.
     #[error("{place} holds a copy of another history of this log: {reason}")]
     Forked {
         /// The URL.
         place: String,
-        /// Where they part.
+        /// Where the histories diverge.
         reason: String,
     },
-    /// Whoever watched wanted no more.
-    #[error("stopped before the end; what is done stays done")]
+    /// The copy lacks something, or something in it is damaged.
+    #[error("{place}: {what}")]
+    Incomplete {
+        /// The URL.
+        place: String,
+        /// What is missing or damaged.
+        what: String,
+    },
+    /// The caller stopped the work.
+    #[error("stopped; completed work is kept")]
     Stopped,
 }
 
@@ -180,8 +188,8 @@ pub fn hand_over<D: Disk>(
     Ok(Handed { first, last: after.end, plain_bytes, packed_bytes })
 }
 
-/// Brings the packed form of a closed segment to a place, whatever form it has here, and reads it
-/// back. What is there already and holds the same is left as it is.
+/// Stores the packed form of a closed segment in a place, whatever form the segment has here, and
+/// reads it back. An object that holds the same already is left as it is.
 pub(crate) fn copy_to<D: Disk>(
     log: &Tiered<D>,
     due: &Due,
@@ -191,68 +199,104 @@ pub(crate) fn copy_to<D: Disk>(
     let first = due.segment.first;
     match due.segment.tier {
         Tier::Plain => {
-            let file = log.below().open(&segment::name_of(first))?;
-            let checked = check(&file, due, watch)?;
-            copy_plain(&file, &checked, place, watch)
+            let file = &log.below().open(&segment::name_of(first))?;
+            let checked = &check(file, due, watch)?;
+            store(place, first, &Original::Plain { file, checked }, watch)
         }
         Tier::Packed | Tier::Archived(_) => {
-            let packed = log
+            let file = log
                 .open_packed(first)?
                 .ok_or_else(|| DiskError::NotFound(segment::packed_name_of(first)))?;
-            copy_packed(&packed, place, watch)
+            let (packed, source) = (file.opened()?, file.source());
+            store::<D::File>(place, first, &Original::Packed { packed, source }, watch)
         }
     }
 }
 
-fn copy_plain<F: DiskFile>(
-    file: &F,
-    checked: &Checked,
-    place: &dyn Place,
-    watch: &mut Watch<'_>,
-) -> Result<Contents, ArchiveError> {
-    let name = segment::object_name_of(checked.base.next());
-    let same = |object: &Packed, source: &dyn Source, watch: &mut Watch<'_>| {
-        compare(object, source, file, checked, watch)
-    };
-    if let Some(contents) = find_whole(place, &name, &same, watch)? {
-        return Ok(contents);
-    }
-    let mut upload = place.upload(&name)?;
-    packed::pack::<F, ArchiveError>(file, checked, &mut |bytes| {
-        upload.write(bytes)?;
-        went_on(watch, bytes.len())
-    })?;
-    upload.finish()?;
-    read_back(place, &name, &same, watch)
+/// A segment whose packed form is to be stored elsewhere.
+pub(crate) enum Original<'a, F> {
+    Plain { file: &'a F, checked: &'a Checked },
+    Packed { packed: &'a Packed, source: &'a dyn Source },
 }
 
-fn copy_packed<F: DiskFile>(
-    file: &PackedFile<F>,
+impl<F: DiskFile> Original<'_, F> {
+    /// Writes the packed form.
+    fn write(
+        &self,
+        out: &mut dyn FnMut(&[u8]) -> Result<(), ArchiveError>,
+    ) -> Result<(), ArchiveError> {
+        match self {
+            Self::Plain { file, checked } => packed::pack(*file, checked, out).map(drop),
+            Self::Packed { packed, source } => {
+                copy_bytes(*source, packed.contents.packed_bytes, out)
+            }
+        }
+    }
+
+    /// Reads a packed form in full and compares it with this segment.
+    pub(crate) fn compare(
+        &self,
+        (copy, copied): (&Packed, &dyn Source),
+        watch: &mut Watch<'_>,
+    ) -> Result<(), ArchiveError> {
+        let own = match self {
+            Self::Plain { file, checked } => {
+                return compare_plain((copy, copied), *file, checked, watch);
+            }
+            Self::Packed { packed, .. } => &packed.contents,
+        };
+        let Contents { base, after, plain_digest, seal, .. } = &copy.contents;
+        if *seal == own.seal {
+            return copy.check(copied, &mut |bytes| went_on(watch, bytes));
+        }
+        if (*base, *after, *plain_digest) != (own.base, own.after, own.plain_digest) {
+            return Err(differs(copied, ANOTHER_SEGMENT));
+        }
+        copy.verify(copied, &mut |plain| went_on(watch, plain.len()))
+    }
+}
+
+const ANOTHER_SEGMENT: &str = "it is another segment";
+
+fn store<F: DiskFile>(
     place: &dyn Place,
+    first: Position,
+    original: &Original<'_, F>,
     watch: &mut Watch<'_>,
 ) -> Result<Contents, ArchiveError> {
-    let opened = file.opened()?;
-    let wanted = opened.contents.clone();
-    let name = segment::object_name_of(wanted.base.next());
-    let same = |object: &Packed, source: &dyn Source, watch: &mut Watch<'_>| {
-        let Contents { base, after, plain_digest, .. } = &object.contents;
-        if (*base, *after, *plain_digest) != (wanted.base, wanted.after, wanted.plain_digest) {
-            return Err(differs(source, "another segment stands behind this name"));
+    let name = segment::object_name_of(first);
+    if place.length(&name)?.is_some() {
+        match read_back(place, &name, original, watch) {
+            // A damaged object is written again.
+            Err(ArchiveError::Disk(DiskError::Damaged { .. })) => {}
+            read => return read,
         }
-        object.verify(source, &mut |plain| went_on(watch, plain.len()))
-    };
-    if let Some(contents) = find_whole(place, &name, &same, watch)? {
-        return Ok(contents);
     }
-    // Damage is not copied.
-    opened.verify::<ArchiveError>(file.source(), &mut |plain| went_on(watch, plain.len()))?;
+    if let Original::Packed { packed, source } = original {
+        // Damage is not copied.
+        packed.check(*source, &mut |bytes| went_on(watch, bytes))?;
+    }
     let mut upload = place.upload(&name)?;
-    copy_bytes(file.source(), file.packed_bytes(), &mut |bytes| {
+    original.write(&mut |bytes| {
         upload.write(bytes)?;
         went_on(watch, bytes.len())
     })?;
     upload.finish()?;
-    read_back(place, &name, &same, watch)
+    read_back(place, &name, original, watch)
+}
+
+/// Reads an object in full and compares it.
+fn read_back<F: DiskFile>(
+    place: &dyn Place,
+    name: &str,
+    original: &Original<'_, F>,
+    watch: &mut Watch<'_>,
+) -> Result<Contents, ArchiveError> {
+    let source = Object { place, name };
+    let length = place.length(name)?.unwrap_or_default();
+    let packed = Packed::open(&source, length)?;
+    original.compare((&packed, &source), watch)?;
+    Ok(packed.contents)
 }
 
 /// Gives out the bytes of a file in order.
@@ -274,23 +318,33 @@ pub(crate) fn copy_bytes(
     Ok(())
 }
 
-/// Packs a segment beside its plain file.
+/// Packs a segment next to its plain file.
 fn pack_here<D: Disk>(
     log: &Tiered<D>,
     due: &Due,
     watch: &mut Watch<'_>,
 ) -> Result<Contents, ArchiveError> {
     let (disk, first) = (log.below(), due.segment.first);
-    let plain = disk.open(&segment::name_of(first))?;
-    let checked = check(&plain, due, watch)?;
+    let file = &disk.open(&segment::name_of(first))?;
+    let checked = &check(file, due, watch)?;
+    keep(disk, first, &Original::Plain { file, checked }, watch)
+}
+
+/// Writes the packed form of a segment to a disk and reads it back. It has its name once it is
+/// whole.
+pub(crate) fn keep<D: Disk>(
+    disk: &D,
+    first: Position,
+    original: &Original<'_, D::File>,
+    watch: &mut Watch<'_>,
+) -> Result<Contents, ArchiveError> {
     let name = segment::packed_name_of(first);
     let packing = format!("{name}{PACKING}");
     remove_if_there(disk, &packing)?;
-    let made = write_packed(disk, &packing, &plain, &checked, watch);
-    let contents = match made {
+    let contents = match write_packed(disk, &packing, original, watch) {
         Ok(contents) => contents,
         Err(error) => {
-            // On a full disk what was begun must not stay.
+            // An unfinished file must not stay on a full disk.
             remove_if_there(disk, &packing)?;
             return Err(error);
         }
@@ -303,13 +357,12 @@ fn pack_here<D: Disk>(
 fn write_packed<D: Disk>(
     disk: &D,
     name: &str,
-    plain: &D::File,
-    checked: &Checked,
+    original: &Original<'_, D::File>,
     watch: &mut Watch<'_>,
 ) -> Result<Contents, ArchiveError> {
     let file = disk.create(name)?;
     let mut at = 0;
-    let contents = packed::pack::<_, ArchiveError>(plain, checked, &mut |bytes| {
+    original.write(&mut |bytes| {
         file.write_at(at, bytes)?;
         at += bytes.len() as u64;
         went_on(watch, bytes.len())
@@ -318,8 +371,8 @@ fn write_packed<D: Disk>(
     file.release(0, at);
     let source = PackedBytes::Local { file, name: name.to_owned() };
     let written = Packed::open(&source, at)?;
-    compare(&written, &source, plain, checked, watch)?;
-    Ok(contents)
+    original.compare((&written, &source), watch)?;
+    Ok(written.contents)
 }
 
 pub(crate) fn remove_if_there(disk: &impl Disk, name: &str) -> Result<(), DiskError> {
@@ -357,58 +410,23 @@ fn check<F: DiskFile>(file: &F, due: &Due, watch: &mut Watch<'_>) -> Result<Chec
     Err(DiskError::Damaged { file, offset, reason }.into())
 }
 
-type Same<'a> = dyn Fn(&Packed, &dyn Source, &mut Watch<'_>) -> Result<(), ArchiveError> + 'a;
-
-/// The object of that name if it is there, whole, and the same. One that is damaged counts as not
-/// there: it is written again.
-fn find_whole(
-    place: &dyn Place,
-    name: &str,
-    same: &Same<'_>,
-    watch: &mut Watch<'_>,
-) -> Result<Option<Contents>, ArchiveError> {
-    if place.length(name)?.is_none() {
-        return Ok(None);
-    }
-    match read_back(place, name, same, watch) {
-        Ok(contents) => Ok(Some(contents)),
-        Err(ArchiveError::Disk(DiskError::Damaged { .. })) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Reads an object in full and compares it.
-fn read_back(
-    place: &dyn Place,
-    name: &str,
-    same: &Same<'_>,
-    watch: &mut Watch<'_>,
-) -> Result<Contents, ArchiveError> {
-    let source = Object { place, name };
-    let length = place.length(name)?.unwrap_or_default();
-    let packed = Packed::open(&source, length)?;
-    same(&packed, &source, watch)?;
-    Ok(packed.contents)
-}
-
 /// Compares a packed segment with the plain file, byte for byte.
-fn compare<F: DiskFile>(
-    packed: &Packed,
-    source: &dyn Source,
+fn compare_plain<F: DiskFile>(
+    (packed, source): (&Packed, &dyn Source),
     file: &F,
     checked: &Checked,
     watch: &mut Watch<'_>,
 ) -> Result<(), ArchiveError> {
     let Contents { base, after, plain_bytes, .. } = packed.contents;
     if (base, after, plain_bytes) != (checked.base, checked.after, checked.plain_bytes) {
-        return Err(differs(source, "another segment stands behind this name"));
+        return Err(differs(source, ANOTHER_SEGMENT));
     }
     let mut expected = vec![0; BLOCK_BYTES];
     let mut at = 0;
     packed.verify(source, &mut |plain| {
         let read = file.read_at(at, &mut expected[..plain.len()])?;
         if expected[..read] != *plain {
-            return Err(differs(source, "its bytes are not those of the segment here"));
+            return Err(differs(source, "its bytes are not those of the segment"));
         }
         at += plain.len() as u64;
         went_on(watch, plain.len())
@@ -546,7 +564,8 @@ mod tests {
             packed::pack::<_, ArchiveError>(&file, &checked, &mut keep).expect("it is packed");
             let object = Bytes(bytes);
             let packed = Packed::open(&object, object.0.len() as u64).expect("it is whole");
-            let compared = compare(&packed, &object, &plain, &checked, &mut |_| Ok(()));
+            let original = Original::Plain { file: &plain, checked: &checked };
+            let compared = original.compare((&packed, &object), &mut |_| Ok(()));
             let differs = matches!(compared, Err(ArchiveError::Differs { .. }));
             assert_eq!((compared.is_ok(), differs), (same, !same), "{compared:?}");
         }

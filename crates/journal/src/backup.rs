@@ -20,37 +20,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ledger::{Digest, Position};
-use places::{Place, PlaceError, parse_hexadecimal};
+use places::Place;
 use ports::{Disk, DiskError, DiskFile};
 use record::frame::{LogIdentity, Tail};
-use serde::{Deserialize, Serialize};
 
-use crate::archive::{self, ArchiveError, Due, Object, PACKING, Watch, went_on};
+use crate::archive::{self, ArchiveError, Due, PACKING, Watch, went_on};
 use crate::catalogue::CATALOGUE;
-use crate::file_log::same_end;
-use crate::packed::Packed;
-use crate::recovery::{self, OpenError, Walked};
 use crate::scan::{self, Part};
 use crate::segment::{self, OBJECTS, SEGMENT_HEADER_BYTES};
 use crate::tiered::{SegmentInfo, Tiered};
 
-mod mending;
-mod survey;
+mod fetch;
+mod manifest;
+mod repair;
 
-pub use survey::survey;
+pub use fetch::{Brought, bring, survey};
+use manifest::{Chunk, CopiedFile, Manifest, OpenSegment};
+pub use manifest::{MANIFEST, MANIFEST_VERSION};
 
-/// Name of the object that makes a copy whole.
-pub const MANIFEST: &str = "backup.json";
-/// Version of the manifest.
-pub const MANIFEST_VERSION: u32 = 1;
-
-const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 /// A chunk shorter than this is replaced by a longer one.
 const CHUNK_BYTES: u64 = 4 << 20;
 /// Longest file beside the segments that is copied.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-const OPEN: &str = "open";
-const FILES: &str = "files";
 /// States beside the log: long, never changed under their name, and never needed. So one that was
 /// copied is not read again, and one that is too long is left out.
 const SNAPSHOT: &str = ".snapshot";
@@ -59,68 +50,6 @@ const SNAPSHOT: &str = ".snapshot";
 /// taken while the log grows.
 const LEFT_OUT: [&str; 4] = ["admin-token", "kafka-taken", CATALOGUE, crate::MARK];
 const UNFINISHED: [&str; 4] = [".new", ".tmp", PACKING, ".unfinished"];
-
-/// What a copy consists of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Manifest {
-    version: u32,
-    log: String,
-    /// The last record of the copy, the stamp of its frame, and the chain head there.
-    end: u64,
-    stamp: u64,
-    chain: String,
-    open: Vec<OpenSegment>,
-    files: Vec<CopiedFile>,
-}
-
-/// A segment that is there in chunks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OpenSegment {
-    first: u64,
-    chunks: Vec<Chunk>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Chunk {
-    from: u64,
-    to: u64,
-    blake3: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CopiedFile {
-    name: String,
-    bytes: u64,
-    blake3: String,
-}
-
-impl OpenSegment {
-    fn end(&self) -> u64 {
-        self.chunks.last().map_or(0, |chunk| chunk.to)
-    }
-
-    fn object(&self, chunk: &Chunk) -> String {
-        format!("{OPEN}/{:020}-{:012}-{:012}", self.first, chunk.from, chunk.to)
-    }
-}
-
-impl CopiedFile {
-    fn object(&self) -> String {
-        format!("{FILES}/{}-{}", self.name, self.blake3.get(..16).unwrap_or_default())
-    }
-}
-
-impl Manifest {
-    fn objects(&self) -> BTreeSet<String> {
-        let chunks =
-            self.open.iter().flat_map(|open| open.chunks.iter().map(|chunk| open.object(chunk)));
-        chunks.chain(self.files.iter().map(CopiedFile::object)).collect()
-    }
-}
 
 /// What a run has copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,7 +110,7 @@ impl Backup {
         let identity = base.ok_or_else(|| DiskError::NotFound("a log".to_owned()))?.identity;
         let names = place.list(OBJECTS)?;
         let packed = names.iter().filter_map(|name| segment::first_of_packed(name)).collect();
-        let manifest = read_manifest(&*place)?;
+        let manifest = Manifest::read(&*place)?;
         let copied = Copied::default();
         let damaged = Vec::new();
         let mut backup = Self { place, identity, manifest, packed, damaged, scanned: None, copied };
@@ -196,7 +125,7 @@ impl Backup {
     /// # Errors
     /// When the place cannot be read.
     pub fn is_current(&self) -> Result<bool, ArchiveError> {
-        Ok(read_manifest(&*self.place)? == self.manifest)
+        Ok(Manifest::read(&*self.place)? == self.manifest)
     }
 
     /// Copies what is new. What was copied stays copied if it fails.
@@ -323,7 +252,7 @@ impl Backup {
         }
         let (to, blake3) = (from + bytes.len() as u64, digest_of(&bytes));
         let chunk = Chunk { from, to, blake3 };
-        places::put(&*self.place, &open.object(&chunk), &bytes)?;
+        places::put(&*self.place, &open.part(&chunk).object, &bytes)?;
         self.copied.bytes += bytes.len() as u64;
         went_on(watch, bytes.len())?;
         Ok(chunk)
@@ -382,7 +311,7 @@ impl Backup {
         let file = CopiedFile { name, bytes: length, blake3: digest_of(bytes) };
         let known = self.manifest.as_ref().is_some_and(|manifest| manifest.files.contains(&file));
         if !known {
-            places::put(&*self.place, &file.object(), bytes)?;
+            places::put(&*self.place, &file.part().object, bytes)?;
             self.copied.files += 1;
             self.copied.bytes += length;
             went_on(watch, bytes.len())?;
@@ -397,29 +326,10 @@ impl Backup {
         files: Vec<CopiedFile>,
     ) -> Result<(), ArchiveError> {
         let Some(Scan { tail, .. }) = self.scanned else { return Ok(()) };
-        let manifest = Manifest {
-            version: MANIFEST_VERSION,
-            log: self.identity.to_string(),
-            end: tail.end.0,
-            stamp: tail.stamp.0,
-            chain: tail.chain.to_string(),
-            open,
-            files,
-        };
-        if self.manifest.as_ref() == Some(&manifest) {
-            return Ok(());
-        }
-        let text = serde_json::to_vec(&manifest).expect("a manifest is text and numbers");
-        places::put(&*self.place, MANIFEST, &text)?;
-        let wanted = manifest.objects();
-        self.manifest = Some(manifest);
-        for prefix in [OPEN, FILES] {
-            for name in self.place.list(prefix)? {
-                let object = format!("{prefix}/{name}");
-                if !wanted.contains(&object) {
-                    self.place.remove(&object)?;
-                }
-            }
+        let manifest = Manifest::new(&tail, open, files);
+        if self.manifest.as_ref() != Some(&manifest) {
+            manifest.write(&*self.place)?;
+            self.manifest = Some(manifest);
         }
         Ok(())
     }
@@ -455,321 +365,6 @@ impl Backup {
 
 /// Marks the segment that is written to.
 struct Last;
-
-/// What was made of a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restored {
-    /// Segments that were brought back.
-    pub segments: usize,
-    /// Names of the other files.
-    pub files: Vec<String>,
-    /// The whole log, read with every checksum and the chain.
-    pub walked: Walked,
-}
-
-/// What was brought back of a copy, before all of it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Brought {
-    /// Segments that were brought back.
-    pub segments: usize,
-    /// Names of the other files.
-    pub files: Vec<String>,
-    /// The last record, as the copy says.
-    pub end: Position,
-    chain: String,
-    place: String,
-}
-
-impl Brought {
-    /// Holds what was read of it, from its first record on, against what the copy says.
-    ///
-    /// # Errors
-    /// [`RestoreError::NotWhole`].
-    pub fn check(&self, walked: &Walked) -> Result<(), RestoreError> {
-        let found = (walked.tail.end, walked.tail.chain.to_string());
-        if found == (self.end, self.chain.clone()) && walked.torn.is_none() {
-            return Ok(());
-        }
-        let what = format!("it ends at record {}, not at {}", found.0.0, self.end.0);
-        Err(RestoreError::NotWhole { place: self.place.clone(), what })
-    }
-}
-
-/// Why no log was made of a copy.
-#[derive(Debug, thiserror::Error)]
-pub enum RestoreError {
-    /// The place or the disk did not do as asked, or what is there is damaged.
-    #[error(transparent)]
-    Copy(#[from] ArchiveError),
-    /// The log that came of it is not sound.
-    #[error("the log that was brought back is not sound: {0}")]
-    Log(#[from] OpenError),
-    /// The copy is not whole.
-    #[error("{place}: {what}")]
-    NotWhole {
-        /// The URL.
-        place: String,
-        /// What is wrong.
-        what: String,
-    },
-}
-
-impl From<PlaceError> for RestoreError {
-    fn from(error: PlaceError) -> Self {
-        Self::Copy(error.into())
-    }
-}
-
-impl From<DiskError> for RestoreError {
-    fn from(error: DiskError) -> Self {
-        Self::Copy(error.into())
-    }
-}
-
-/// Makes a log of a copy in an empty directory, or goes on with one that was interrupted there,
-/// and reads all of it.
-///
-/// # Errors
-/// Any [`RestoreError`]; the directory then holds no log that may be used.
-pub fn restore<D: Disk + Clone>(
-    place: &dyn Place,
-    disk: &D,
-    watch: &mut Watch<'_>,
-) -> Result<Restored, RestoreError> {
-    let brought = bring(place, disk, watch)?;
-    let log = Tiered::open(disk.clone())?;
-    let walked =
-        recovery::walk(&log, &mut |placed| watch(u64::from(placed.frame.header().length)))?;
-    brought.check(&walked)?;
-    let Brought { segments, files, .. } = brought;
-    Ok(Restored { segments, files, walked })
-}
-
-/// The same for whoever reads all of it himself, and holds that against it ([`Brought::check`])
-/// before the log is used.
-///
-/// # Errors
-/// As [`restore`].
-pub fn bring<D: Disk>(
-    place: &dyn Place,
-    disk: &D,
-    watch: &mut Watch<'_>,
-) -> Result<Brought, RestoreError> {
-    let (identity, manifest) = described(place)?;
-    let segments = go_through((place, identity, &manifest), &mut |open, tail| match open {
-        Some(open) => bring_open(place, disk, open, (tail, &mut *watch)),
-        None => bring_packed(place, disk, tail, watch),
-    })?;
-    for file in &manifest.files {
-        bring_file(place, disk, file)?;
-    }
-    disk.sync_directory()?;
-    Ok(Brought {
-        segments,
-        files: manifest.files.into_iter().map(|file| file.name).collect(),
-        end: Position(manifest.end),
-        chain: manifest.chain,
-        place: place.url().to_owned(),
-    })
-}
-
-/// Whose log a copy is of, and what belongs to it.
-fn described(place: &dyn Place) -> Result<(LogIdentity, Manifest), RestoreError> {
-    let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
-    let identity =
-        places::owner(place)?.ok_or_else(|| not_whole("there is no copy here".into()))?;
-    let manifest = read_manifest(place)?
-        .ok_or_else(|| not_whole(format!("there is no {MANIFEST}: no copy was finished")))?;
-    match manifest.log == identity.to_string() {
-        true => Ok((identity, manifest)),
-        false => Err(not_whole(format!("{MANIFEST} is of another log"))),
-    }
-}
-
-/// Sees a segment: its chunks if it is not packed there, and the log's end before it. Gives the end
-/// behind it.
-type Visit<'a> = dyn FnMut(Option<&OpenSegment>, Tail) -> Result<Tail, RestoreError> + 'a;
-
-/// Visits the segments of a copy in order. Answers with how many there are.
-fn go_through(
-    (place, identity, manifest): (&dyn Place, LogIdentity, &Manifest),
-    visit: &mut Visit<'_>,
-) -> Result<usize, RestoreError> {
-    let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
-    let last = manifest.open.last().ok_or_else(|| not_whole("its end is missing".into()))?;
-    let mut tail = Tail::genesis(identity);
-    let mut segments = 0;
-    // A copy that was interrupted has chunks of segments before packed ones.
-    loop {
-        let open = manifest.open.iter().find(|open| open.first == tail.next().0);
-        let next = visit(open, tail)?;
-        segments += 1;
-        if open == Some(last) {
-            return Ok(segments);
-        }
-        if next.end <= tail.end {
-            return Err(not_whole(format!("the segment behind record {} is empty", tail.end.0)));
-        }
-        tail = next;
-    }
-}
-
-/// The packed segment behind `tail`: its object, the object's length, and what it says of itself.
-fn packed_behind(place: &dyn Place, tail: Tail) -> Result<(String, u64, Packed), RestoreError> {
-    let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
-    let object = segment::object_name_of(tail.next());
-    let length = place.length(&object)?.ok_or_else(|| {
-        not_whole(format!(
-            "the records from {} on are missing: there is no {object}",
-            tail.next().0
-        ))
-    })?;
-    let packed = Packed::open(&Object { place, name: &object }, length)?;
-    if packed.contents.base.identity != tail.identity || !same_end(&packed.contents.base, &tail) {
-        return Err(not_whole(format!("{object} does not continue the segments before it")));
-    }
-    Ok((object, length, packed))
-}
-
-/// Brings the packed segment behind `tail` back; gives the log's end behind it.
-fn bring_packed<D: Disk>(
-    place: &dyn Place,
-    disk: &D,
-    tail: Tail,
-    watch: &mut Watch<'_>,
-) -> Result<Tail, RestoreError> {
-    let (object, length, packed) = packed_behind(place, tail)?;
-    let source = Object { place, name: &object };
-    let name = segment::packed_name_of(tail.next());
-    if !is_there(disk, (&name, &packed), watch)? {
-        archive::remove_if_there(disk, &name)?;
-        let file = disk.create(&name)?;
-        let mut at = 0;
-        archive::copy_bytes(&source, length, &mut |bytes| {
-            file.write_at(at, bytes)?;
-            at += bytes.len() as u64;
-            went_on(watch, bytes.len())
-        })?;
-        file.sync()?;
-        if !is_there(disk, (&name, &packed), watch)? {
-            let damage = packed.damage::<ArchiveError>(&source, &mut |_| Ok(()))?;
-            let what = format!("{object} did not come as it stands there: try again");
-            let not_whole = RestoreError::NotWhole { place: place.url().to_owned(), what };
-            return Err(damage.map_or(not_whole, RestoreError::from));
-        }
-    }
-    Ok(packed.contents.after)
-}
-
-/// Whether it was brought whole, by this attempt or one that was interrupted.
-fn is_there<D: Disk>(
-    disk: &D,
-    (name, packed): (&str, &Packed),
-    watch: &mut Watch<'_>,
-) -> Result<bool, ArchiveError> {
-    let file = match disk.open(name) {
-        Err(DiskError::NotFound(_)) => return Ok(false),
-        opened => opened?,
-    };
-    let length = file.length()?;
-    let source = crate::tiered::PackedBytes::Local { file, name: name.to_owned() };
-    let Ok(there) = Packed::open(&source, length) else { return Ok(false) };
-    if there.contents.seal != packed.contents.seal {
-        return Ok(false);
-    }
-    Ok(there.damage(&source, &mut |bytes| went_on(watch, bytes))?.is_none())
-}
-
-/// Makes the segment behind `tail` of its chunks; gives the log's end behind it.
-fn bring_open<D: Disk>(
-    place: &dyn Place,
-    disk: &D,
-    open: &OpenSegment,
-    (tail, watch): (Tail, &mut Watch<'_>),
-) -> Result<Tail, RestoreError> {
-    let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
-    let name = segment::name_of(Position(open.first));
-    archive::remove_if_there(disk, &name)?;
-    let file = disk.create(&name)?;
-    let mut at = 0;
-    for chunk in &open.chunks {
-        let object = open.object(chunk);
-        let bytes = get_whole(place, &object, (CHUNK_BYTES, &chunk.blake3))?;
-        if (chunk.from, chunk.to) != (at, at + bytes.len() as u64) {
-            return Err(not_whole(format!("{object} is not where the chunk before it ends")));
-        }
-        file.write_at(at, &bytes)?;
-        at = chunk.to;
-        went_on(watch, bytes.len())?;
-    }
-    file.sync()?;
-    // The chain is checked with the whole log; here it is only about where the segment ends.
-    let part = Part { file: &file, limit: at };
-    Ok(scan::scan(part, (SEGMENT_HEADER_BYTES, tail), &mut |_, _| Ok(()))?.tail)
-}
-
-fn bring_file<D: Disk>(
-    place: &dyn Place,
-    disk: &D,
-    copied: &CopiedFile,
-) -> Result<(), RestoreError> {
-    let plain = is_companion(&copied.name) && !copied.name.contains('/');
-    if !plain {
-        let what = format!("{MANIFEST} names the file {:?}, which no copy has", copied.name);
-        return Err(RestoreError::NotWhole { place: place.url().to_owned(), what });
-    }
-    let bytes = get_whole(place, &copied.object(), (FILE_BYTES_MAX, &copied.blake3))?;
-    archive::remove_if_there(disk, &copied.name)?;
-    let file = disk.create(&copied.name)?;
-    file.write_at(0, &bytes)?;
-    file.sync()?;
-    Ok(())
-}
-
-/// An object, compared with its digest.
-fn get_whole(
-    place: &dyn Place,
-    object: &str,
-    (bytes_max, blake3): (u64, &str),
-) -> Result<Vec<u8>, RestoreError> {
-    let bytes = places::get(place, object, bytes_max)?;
-    if digest_of(&bytes) != blake3 {
-        let what = format!("{object} is damaged: its digest is not the one in {MANIFEST}");
-        return Err(RestoreError::NotWhole { place: place.url().to_owned(), what });
-    }
-    Ok(bytes)
-}
-
-fn damaged(error: &serde_json::Error) -> String {
-    format!(
-        "it is damaged: {error}. Beside the log, delete it, and `upesi backup` writes it anew; \
-         without the log, take another copy"
-    )
-}
-
-fn read_manifest(place: &dyn Place) -> Result<Option<Manifest>, PlaceError> {
-    let bytes = match places::get(place, MANIFEST, MANIFEST_BYTES_MAX) {
-        Err(PlaceError::NotFound { .. }) => return Ok(None),
-        read => read?,
-    };
-    let failed = |error: String| PlaceError::Failed {
-        url: place.url().to_owned(),
-        what: format!("read {MANIFEST}"),
-        error,
-    };
-    let manifest: Manifest =
-        serde_json::from_slice(&bytes).map_err(|error| failed(damaged(&error)))?;
-    let sound = |text: &str| parse_hexadecimal::<32>(text).is_some();
-    let digests = manifest.open.iter().flat_map(|open| &open.chunks).map(|chunk| &chunk.blake3);
-    let mut digests = digests.chain(manifest.files.iter().map(|file| &file.blake3));
-    if manifest.version != MANIFEST_VERSION {
-        return Err(failed("it is of a version that this program does not read".into()));
-    }
-    match digests.all(|text| sound(text)) && sound(&manifest.chain) {
-        true => Ok(Some(manifest)),
-        false => Err(failed("a digest of it is none".into())),
-    }
-}
 
 /// Whether a file of the directory is copied beside the segments. Files that later versions keep
 /// there are, unless they are named above.

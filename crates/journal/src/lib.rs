@@ -8,7 +8,7 @@
 //! - [`walk`]: reads a log from end to end, checks all of it, and changes nothing.
 //! - [`Tiered`]: one source of segments, whether plain, packed or in an archive; [`hand_over`]
 //!   packs and moves them.
-//! - [`Backup`] and [`restore`]: a copy in another place, and a log made of one.
+//! - [`Backup`] and [`bring`]: a copy in another place, and a log made of one.
 //! - [`RealDisk`]: the one place that touches the file system.
 //! - [`MemoryLog`]: the same contract without a disk.
 //! - [`MemoryDisk`]: a disk that crashes, tears, fills up and fails on command, the same way for
@@ -35,6 +35,7 @@ mod real_disk;
 mod records;
 mod recovery;
 mod scan;
+mod sector;
 mod segment;
 mod sync;
 mod tiered;
@@ -42,10 +43,7 @@ mod tiered;
 pub use archive::{
     ArchiveError, Destination, Due, Handed, Retention, Watch, claim_for, due, hand_over,
 };
-pub use backup::{
-    Backup, Brought, Copied, Extra, MANIFEST, MANIFEST_VERSION, RestoreError, Restored, bring,
-    restore, survey,
-};
+pub use backup::{Backup, Brought, Copied, Extra, MANIFEST, MANIFEST_VERSION, bring, survey};
 pub use catalogue::{CATALOGUE, CATALOGUE_VERSION};
 pub use copy::CopyLog;
 pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify, admit};

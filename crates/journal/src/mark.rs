@@ -12,34 +12,21 @@
 //!   nothing. What was durable after the last note, a second ago as a rule, is not covered.
 //!
 //! # Costs
-//! One write of one sector, over itself, by whoever calls [`Marker::note`], and no sync but when
-//! the file is made: the writer of the log neither waits for it nor knows of it. A sector is stored
-//! whole or not at all, so a crash leaves the old mark or the new one.
-//!
-//! | at | bytes | field (little endian) |
-//! |---:|---:|---|
-//! | 0 | 8 | magic `UpDurabl` |
-//! | 8 | 2 | format version |
-//! | 10 | 6 | zero |
-//! | 16 | 16 | identity of the log |
-//! | 32 | 8 | position of a record that is durable |
-//! | 40 | 468 | zero |
-//! | 508 | 4 | CRC-32C of bytes 0 to 507 |
+//! One write of one sector ([`crate::sector`], magic `UpDurabl`, with the position of a durable
+//! record), over itself, by whoever calls [`Marker::note`], and no sync but when the file is made:
+//! the writer of the log neither waits for it nor knows of it.
 
-use ledger::Position;
+use ledger::{Digest, Position, Stamp};
 use ports::{Disk, DiskError, DiskFile};
-use record::checksum::crc32c;
-use record::frame::LogIdentity;
+use record::frame::{LogIdentity, Tail};
 
 use crate::frames::DurableFrames;
-use crate::segment::SECTOR_BYTES;
+use crate::sector::{Layout, SECTOR_BYTES};
 
 /// Name of the file.
 pub const MARK: &str = "durable.mark";
 
-const MAGIC: [u8; 8] = *b"UpDurabl";
-const VERSION: u16 = 1;
-const AT_CRC: usize = SECTOR_BYTES - 4;
+const FORM: Layout = Layout { magic: *b"UpDurabl", version: 1, method: [0; 6] };
 
 /// A record that was durable, and of which log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,24 +123,14 @@ pub(crate) fn read(disk: &impl Disk) -> Result<Option<Mark>, DiskError> {
 }
 
 fn encode(mark: &Mark) -> [u8; SECTOR_BYTES] {
-    let mut out = [0; SECTOR_BYTES];
-    out[..8].copy_from_slice(&MAGIC);
-    out[8..10].copy_from_slice(&VERSION.to_le_bytes());
-    out[16..32].copy_from_slice(&mark.identity.0);
-    out[32..40].copy_from_slice(&mark.position.0.to_le_bytes());
-    let crc = crc32c(&out[..AT_CRC]);
-    out[AT_CRC..].copy_from_slice(&crc.to_le_bytes());
-    debug_assert_eq!(decode(&out), Some(*mark));
-    out
+    let Mark { identity, position } = *mark;
+    let nowhere = Tail { stamp: Stamp(0), chain: Digest([0; 32]), ..Tail::genesis(identity) };
+    FORM.encode(&Tail { end: position, ..nowhere })
 }
 
 fn decode(bytes: &[u8; SECTOR_BYTES]) -> Option<Mark> {
-    let sound = bytes[..8] == MAGIC
-        && bytes[8..10] == VERSION.to_le_bytes()
-        && bytes[AT_CRC..] == crc32c(&bytes[..AT_CRC]).to_le_bytes();
-    let identity = LogIdentity(*bytes[16..].first_chunk()?);
-    let position = Position(u64::from_le_bytes(*bytes[32..].first_chunk()?));
-    sound.then_some(Mark { identity, position })
+    let Tail { identity, end: position, .. } = FORM.decode(bytes).ok()?;
+    Some(Mark { identity, position })
 }
 
 #[cfg(test)]

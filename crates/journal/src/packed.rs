@@ -5,20 +5,9 @@
 //! front to back, so that it can be streamed; what makes it whole is the end, written last: a file
 //! cut short has none and is never taken for whole.
 //!
-//! Header, 512 bytes (numbers are little endian throughout):
-//!
-//! | at | bytes | field |
-//! |---:|---:|---|
-//! | 0 | 8 | magic `UpPacked` |
-//! | 8 | 2 | format version |
-//! | 10 | 2 | method: 1 for zstd frames |
-//! | 12 | 4 | plain bytes per block; the last block may be shorter |
-//! | 16 | 16 | identity of the log |
-//! | 32 | 8 | position of the last record before the segment |
-//! | 40 | 8 | stamp of the last frame before it |
-//! | 48 | 32 | chain head before it |
-//! | 80 | 428 | zero |
-//! | 508 | 4 | CRC-32C of bytes 0 to 507 |
+//! The header is one sector ([`crate::sector`]) with the magic `UpPacked`, the end of the log
+//! before the segment, and as its method a two-byte 1 for zstd frames and four bytes for the plain
+//! bytes per block; the last block may be shorter. Numbers are little endian throughout.
 //!
 //! Then the blocks without gaps, then an index with 24 bytes per block:
 //!
@@ -50,13 +39,14 @@
 //! Packing reads the plain file twice: once to check every frame with the chain, once to compress.
 //! Memory: two blocks and the index, 24 bytes per 256 KiB.
 
-use ledger::{Digest, Position, Stamp};
+use ledger::{Digest, Position};
 use ports::{DiskError, DiskFile};
 use record::checksum::crc32c;
-use record::frame::{LogIdentity, Tail};
+use record::frame::Tail;
 use zstd::bulk::{Compressor, Decompressor};
 
-use crate::segment::{self, SEGMENT_HEADER_BYTES};
+use crate::sector::{self, Layout, SECTOR_BYTES, tail_at, u32_at, u64_at};
+use crate::segment::SEGMENT_HEADER_BYTES;
 
 /// Plain bytes per block, but for the last.
 pub const BLOCK_BYTES: usize = 256 << 10;
@@ -64,7 +54,7 @@ pub const BLOCK_BYTES: usize = 256 << 10;
 pub const PACKED_VERSION: u16 = 1;
 
 /// Length of the header, in bytes.
-pub(crate) const HEADER_BYTES: usize = 512;
+pub(crate) const HEADER_BYTES: usize = SECTOR_BYTES;
 /// Length of the end, in bytes.
 pub(crate) const END_BYTES: usize = 128;
 /// Most blocks of one file: 4 GiB of plain bytes, and one frame beyond.
@@ -73,10 +63,11 @@ const BLOCKS_MAX: u32 = 16_512;
 const SEGMENT_BYTES_MAX: u64 = 4 << 30;
 const _: () = assert!(SEGMENT_BYTES_MAX < BLOCKS_MAX as u64 * BLOCK_BYTES as u64);
 
-const MAGIC: [u8; 8] = *b"UpPacked";
+const HEADER: Layout = Layout { magic: *b"UpPacked", version: PACKED_VERSION, method: METHOD };
+/// zstd, and [`BLOCK_BYTES`].
+const METHOD: [u8; 6] = [1, 0, 0, 0, 4, 0];
+const _: () = assert!(BLOCK_BYTES == (METHOD[4] as usize) << 16);
 const END_MAGIC: [u8; 8] = *b"UpPckEnd";
-const METHOD_ZSTD: u16 = 1;
-const AT_HEADER_CRC: usize = HEADER_BYTES - 4;
 const AT_END_CRC: usize = END_BYTES - 4;
 const ENTRY_BYTES: usize = 24;
 /// zstd's own default: higher levels take several times as long for a few percent.
@@ -144,7 +135,7 @@ pub(crate) fn pack<F: DiskFile, E: From<DiskError>>(
     checked: &Checked,
     out: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<Contents, E> {
-    let header = encode_header(&checked.base);
+    let header = HEADER.encode(&checked.base);
     out(&header)?;
     let mut packing = Packing::new()?;
     let mut index = Vec::new();
@@ -185,30 +176,23 @@ impl Packed {
         }
         let mut header = [0; HEADER_BYTES];
         read_source(source, 0, &mut header)?;
-        let base = decode_header(&header).map_err(damage(0))?;
+        let base = HEADER.decode(&header).map_err(damage(0))?;
         let mut end = [0; END_BYTES];
         let end_at = length - END_BYTES as u64;
         read_source(source, end_at, &mut end)?;
-        let ending = decode_end(&header, &end).map_err(damage(end_at))?;
-        let index_bytes = ending.blocks as usize * ENTRY_BYTES;
-        if ending.index_at.checked_add((index_bytes + END_BYTES) as u64) != Some(length) {
+        let (mut contents, stored) = decode_end((&header, base), &end).map_err(damage(end_at))?;
+        let index_bytes = stored.blocks as usize * ENTRY_BYTES;
+        if stored.at.checked_add((index_bytes + END_BYTES) as u64) != Some(length) {
             return Err(damage(end_at)("its end speaks of another length"));
         }
         let mut index = vec![0; index_bytes];
-        read_source(source, ending.index_at, &mut index)?;
-        if crc32c(&index) != ending.index_crc {
-            return Err(damage(ending.index_at)("the checksum of its index is wrong"));
+        read_source(source, stored.at, &mut index)?;
+        if crc32c(&index) != stored.crc {
+            return Err(damage(stored.at)("the checksum of its index is wrong"));
         }
-        let (blocks, starts) = decode_index(&index, &ending).map_err(damage(ending.index_at))?;
-        let contents = Contents {
-            base,
-            after: Tail { identity: base.identity, ..ending.after },
-            frames: ending.frames,
-            plain_bytes: ending.plain_bytes,
-            plain_digest: ending.plain_digest,
-            packed_bytes: length,
-            seal: seal(&header, &index, &end),
-        };
+        let (blocks, starts) =
+            decode_index(&index, stored.at, contents.plain_bytes).map_err(damage(stored.at))?;
+        (contents.packed_bytes, contents.seal) = (length, seal(&header, &index, &end));
         Ok(Self { contents, blocks, starts })
     }
 
@@ -245,26 +229,21 @@ impl Packed {
         Ok(plain)
     }
 
-    /// Reads every block and compares its checksum; those of what stands around the blocks were
-    /// compared when it was opened. Gives the damage, if there is any; `see` hears of the bytes of
-    /// each block.
-    pub(crate) fn damage<E: From<DiskError>>(
+    /// Reads every block and compares its checksum. Opening has checked the bytes around the
+    /// blocks. `see` gets the number of bytes of each block.
+    pub(crate) fn check<E: From<DiskError>>(
         &self,
         source: &dyn Source,
         see: &mut dyn FnMut(usize) -> Result<(), E>,
-    ) -> Result<Option<DiskError>, E> {
+    ) -> Result<(), E> {
         let mut bytes = Vec::new();
         for block in &self.blocks {
             bytes.resize(block.bytes as usize, 0);
-            let read = read_source(source, block.offset, &mut bytes)
-                .and_then(|()| check_block(source, block, &bytes));
-            match read {
-                Err(damage @ DiskError::Damaged { .. }) => return Ok(Some(damage)),
-                read => read?,
-            }
+            read_source(source, block.offset, &mut bytes)?;
+            check_block(source, block, &bytes)?;
             see(bytes.len())?;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Decompresses everything and compares it with what the end says, giving the plain bytes to
@@ -306,54 +285,11 @@ impl Packing {
     }
 }
 
-/// Reading the end gives these.
-struct Ending {
-    after: Tail,
-    frames: u64,
-    plain_bytes: u64,
-    plain_digest: Digest,
-    index_at: u64,
+/// Where the index is stored.
+struct StoredIndex {
+    at: u64,
     blocks: u32,
-    index_crc: u32,
-}
-
-fn encode_header(base: &Tail) -> [u8; HEADER_BYTES] {
-    let mut out = [0; HEADER_BYTES];
-    out[..8].copy_from_slice(&MAGIC);
-    out[8..10].copy_from_slice(&PACKED_VERSION.to_le_bytes());
-    out[10..12].copy_from_slice(&METHOD_ZSTD.to_le_bytes());
-    out[12..16].copy_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());
-    out[16..32].copy_from_slice(&base.identity.0);
-    out[32..40].copy_from_slice(&base.end.0.to_le_bytes());
-    out[40..48].copy_from_slice(&base.stamp.0.to_le_bytes());
-    out[48..80].copy_from_slice(&base.chain.0);
-    let crc = crc32c(&out[..AT_HEADER_CRC]);
-    out[AT_HEADER_CRC..].copy_from_slice(&crc.to_le_bytes());
-    out
-}
-
-fn decode_header(header: &[u8; HEADER_BYTES]) -> Result<Tail, &'static str> {
-    if header[..8] != MAGIC {
-        return Err("it does not start as a packed segment does");
-    }
-    if header[8..10] != PACKED_VERSION.to_le_bytes() {
-        return Err("it is of a format version that this program does not read");
-    }
-    if header[AT_HEADER_CRC..] != crc32c(&header[..AT_HEADER_CRC]).to_le_bytes() {
-        return Err("the checksum of its header is wrong");
-    }
-    let known = header[10..12] == METHOD_ZSTD.to_le_bytes();
-    if !known || header[12..16] != (BLOCK_BYTES as u32).to_le_bytes() {
-        return Err("it is packed by a method that this program does not read");
-    }
-    let end = Position(u64_at(header, 32));
-    Ok(Tail {
-        identity: LogIdentity(array_at(header, 16)),
-        end,
-        durable: end,
-        stamp: Stamp(u64_at(header, 40)),
-        chain: Digest(array_at(header, 48)),
-    })
+    crc: u32,
 }
 
 fn encode_entry(packed: &[u8], start: Option<(Position, u64)>) -> [u8; ENTRY_BYTES] {
@@ -368,26 +304,26 @@ fn encode_entry(packed: &[u8], start: Option<(Position, u64)>) -> [u8; ENTRY_BYT
 
 type Index = (Vec<Block>, Vec<(Position, u64)>);
 
-fn decode_index(index: &[u8], ending: &Ending) -> Result<Index, &'static str> {
-    let mut blocks = Vec::with_capacity(ending.blocks as usize);
+fn decode_index(index: &[u8], index_at: u64, plain_bytes: u64) -> Result<Index, &'static str> {
+    let mut blocks = Vec::with_capacity(index.len() / ENTRY_BYTES);
     let mut starts = Vec::new();
     let mut offset = HEADER_BYTES as u64;
     for entry in index.chunks_exact(ENTRY_BYTES) {
         let block = Block { offset, bytes: u32_at(entry, 0), crc: u32_at(entry, 4) };
         offset += u64::from(block.bytes);
-        if ending.index_at < offset {
+        if index_at < offset {
             return Err("its blocks are longer than the file");
         }
         blocks.push(block);
         let (first, at) = (Position(u64_at(entry, 8)), u64_at(entry, 16));
         if first.0 != 0 {
-            if !(SEGMENT_HEADER_BYTES..ending.plain_bytes).contains(&at) {
+            if !(SEGMENT_HEADER_BYTES..plain_bytes).contains(&at) {
                 return Err("its index points outside of it");
             }
             starts.push((first, at));
         }
     }
-    if offset != ending.index_at {
+    if offset != index_at {
         return Err("its blocks are not as long as the file");
     }
     Ok((blocks, starts))
@@ -411,36 +347,33 @@ fn encode_end(header: &[u8], index: &[u8], contents: &Contents) -> [u8; END_BYTE
     out
 }
 
-fn decode_end(header: &[u8], end: &[u8; END_BYTES]) -> Result<Ending, &'static str> {
+/// Gives what the end says, without the length and the seal of the whole file.
+fn decode_end(
+    (header, base): (&[u8], Tail),
+    end: &[u8; END_BYTES],
+) -> Result<(Contents, StoredIndex), &'static str> {
     if end[116..AT_END_CRC] != END_MAGIC {
         return Err("it does not end as a packed segment does: it was cut short");
     }
     if end[AT_END_CRC..] != end_crc(header, end).to_le_bytes() {
         return Err("the checksum of its end is wrong");
     }
-    let last = Position(u64_at(end, 0));
-    let after = Tail {
-        identity: LogIdentity([0; 16]),
-        end: last,
-        durable: last,
-        stamp: Stamp(u64_at(end, 8)),
-        chain: Digest(array_at(end, 16)),
-    };
+    let index = StoredIndex { at: u64_at(end, 88), blocks: u32_at(end, 96), crc: u32_at(end, 100) };
     let plain_bytes = u64_at(end, 48);
-    let blocks = u32_at(end, 96);
     let expected = plain_bytes.div_ceil(BLOCK_BYTES as u64);
-    if BLOCKS_MAX < blocks || u64::from(blocks) != expected {
+    if BLOCKS_MAX < index.blocks || u64::from(index.blocks) != expected {
         return Err("the number of its blocks is not that of its length");
     }
-    Ok(Ending {
-        after,
+    let contents = Contents {
+        base,
+        after: tail_at(base.identity, end),
         frames: u64_at(end, 104),
         plain_bytes,
-        plain_digest: Digest(array_at(end, 56)),
-        index_at: u64_at(end, 88),
-        blocks,
-        index_crc: u32_at(end, 100),
-    })
+        plain_digest: Digest(sector::array_at(end, 56)),
+        packed_bytes: 0,
+        seal: Digest([0; 32]),
+    };
+    Ok((contents, index))
 }
 
 fn end_crc(header: &[u8], end: &[u8; END_BYTES]) -> u32 {
@@ -451,11 +384,6 @@ fn seal(header: &[u8], index: &[u8], end: &[u8]) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(header).update(index).update(end);
     Digest(hasher.finalize().into())
-}
-
-/// The plain segment header that the packed form stands for.
-pub(crate) fn plain_header(base: &Tail) -> [u8; SEGMENT_HEADER_BYTES as usize] {
-    segment::encode_header(base)
 }
 
 pub(crate) fn damaged(
@@ -495,20 +423,10 @@ fn no_memory(error: std::io::Error) -> DiskError {
     DiskError::Failed { what: "compress or decompress a block".into(), error: error.to_string() }
 }
 
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    *bytes[at..].first_chunk().expect("the fields lie within what holds them")
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array_at(bytes, at))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array_at(bytes, at))
-}
-
 #[cfg(test)]
 mod tests {
+    use ledger::Stamp;
+
     use super::*;
     use crate::MemoryDisk;
     use crate::contract::IDENTITY;
@@ -540,8 +458,8 @@ mod tests {
             let end = self.0.len() - END_BYTES;
             let start = if at == Part::End { end } else { 0 };
             self.0[start + offset..start + offset + bytes.len()].copy_from_slice(bytes);
-            let crc = crc32c(&self.0[..AT_HEADER_CRC]).to_le_bytes();
-            self.0[AT_HEADER_CRC..HEADER_BYTES].copy_from_slice(&crc);
+            let crc = crc32c(&self.0[..sector::AT_CRC]).to_le_bytes();
+            self.0[sector::AT_CRC..HEADER_BYTES].copy_from_slice(&crc);
             let (before, ending) = self.0.split_at_mut(end);
             let crc = end_crc(&before[..HEADER_BYTES], ending.first_chunk().expect("an end"));
             ending[AT_END_CRC..].copy_from_slice(&crc.to_le_bytes());
@@ -622,7 +540,7 @@ mod tests {
         let other_block = (BLOCK_BYTES as u32 + 1).to_le_bytes();
         for (offset, bytes) in [(10, &[9, 0][..]), (12, &other_block)] {
             let forged = packed_of(1_000).1.forged(Part::Header, offset, bytes);
-            let reason = "it is packed by a method that this program does not read";
+            let reason = "the header has fields that this program does not read";
             refused(&forged, forged.0.len() as u64, reason);
         }
     }

@@ -1,40 +1,28 @@
 //! One file of the log: its name and its header.
 //!
 //! The name is the position of the first record, twenty digits, so that names sort as positions
-//! do. The header is one sector, so that a crash leaves it whole or not at all; frames follow it
-//! without gaps.
-//!
-//! | at | bytes | field (little endian) |
-//! |---:|---:|---|
-//! | 0 | 8 | magic `UpSegmnt` |
-//! | 8 | 2 | format version |
-//! | 10 | 6 | zero |
-//! | 16 | 16 | identity of the log |
-//! | 32 | 8 | position of the last record before the segment; 0 if there is none |
-//! | 40 | 8 | stamp of the last frame before the segment |
-//! | 48 | 32 | chain head before the segment |
-//! | 80 | 428 | zero |
-//! | 508 | 4 | CRC-32C of bytes 0 to 507 |
+//! do. The header is one sector ([`crate::sector`]) with the magic `UpSegmnt` and the end of the
+//! log before the segment, so that a crash leaves it whole or not at all; frames follow it without
+//! gaps.
 
-use ledger::{Digest, Position, Stamp};
+use ledger::Position;
 use ports::{Disk, DiskError};
-use record::checksum::crc32c;
-pub(crate) use record::frame::SECTOR_BYTES;
-use record::frame::{LogIdentity, Tail};
+use record::frame::Tail;
+
+use crate::sector::Layout;
+pub(crate) use crate::sector::SECTOR_BYTES;
 
 /// Length of a segment's header, in bytes: one sector.
 pub const SEGMENT_HEADER_BYTES: u64 = SECTOR_BYTES as u64;
 /// The format version that this code writes.
 pub const SEGMENT_VERSION: u16 = 1;
 
-const MAGIC: [u8; 8] = *b"UpSegmnt";
+const HEADER: Layout = Layout { magic: *b"UpSegmnt", version: SEGMENT_VERSION, method: [0; 6] };
 const SUFFIX: &str = ".segment";
 const PACKED_SUFFIX: &str = ".packed";
 /// Where the packed segments of a place are.
 pub(crate) const OBJECTS: &str = "segments";
 const NAME_DIGITS: usize = 20;
-const AT_CRC: usize = SECTOR_BYTES - 4;
-const ZEROS_BEFORE_CRC: usize = 80;
 
 /// The file name of the segment that starts at `first`.
 pub(crate) fn name_of(first: Position) -> String {
@@ -76,52 +64,20 @@ fn first_before(name: &str, suffix: &str) -> Option<Position> {
 
 /// The header of the segment that continues the log at `base`.
 pub(crate) fn encode_header(base: &Tail) -> [u8; SECTOR_BYTES] {
-    let mut out = [0; SECTOR_BYTES];
-    out[..8].copy_from_slice(&MAGIC);
-    out[8..10].copy_from_slice(&SEGMENT_VERSION.to_le_bytes());
-    out[16..32].copy_from_slice(&base.identity.0);
-    out[32..40].copy_from_slice(&base.end.0.to_le_bytes());
-    out[40..48].copy_from_slice(&base.stamp.0.to_le_bytes());
-    out[48..ZEROS_BEFORE_CRC].copy_from_slice(&base.chain.0);
-    let crc = crc32c(&out[..AT_CRC]);
-    out[AT_CRC..].copy_from_slice(&crc.to_le_bytes());
-    debug_assert_eq!(decode_header(&out), Ok(Tail { durable: base.end, ..*base }));
-    out
+    HEADER.encode(base)
 }
 
 /// Reads a header: the log's end before the segment, all of it durable, for a segment is only
 /// started once everything before it is synced.
 pub(crate) fn decode_header(bytes: &[u8]) -> Result<Tail, &'static str> {
-    let header: &[u8; SECTOR_BYTES] =
-        bytes.first_chunk().ok_or("the file is shorter than a segment's header")?;
-    if header[..8] != MAGIC {
-        return Err("the file does not start as a segment does");
-    }
-    if header[8..10] != SEGMENT_VERSION.to_le_bytes() {
-        return Err("the segment is of a format version that this program does not read");
-    }
-    if header[AT_CRC..] != crc32c(&header[..AT_CRC]).to_le_bytes() {
-        return Err("the checksum of the segment's header is wrong");
-    }
-    if header[10..16].iter().chain(&header[ZEROS_BEFORE_CRC..AT_CRC]).any(|&byte| byte != 0) {
-        return Err("a reserved field of the segment's header is not zero");
-    }
-    let end = Position(u64::from_le_bytes(array_at(header, 32)));
-    Ok(Tail {
-        identity: LogIdentity(array_at(header, 16)),
-        end,
-        durable: end,
-        stamp: Stamp(u64::from_le_bytes(array_at(header, 40))),
-        chain: Digest(array_at(header, 48)),
-    })
-}
-
-fn array_at<const N: usize>(header: &[u8; SECTOR_BYTES], at: usize) -> [u8; N] {
-    *header[at..].first_chunk().expect("the fields lie within the header")
+    HEADER.decode(bytes)
 }
 
 #[cfg(test)]
 mod tests {
+    use ledger::{Digest, Stamp};
+    use record::frame::LogIdentity;
+
     use super::*;
 
     #[test]

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use ledger::{Digest, Position};
+use ledger::Position;
 use places::{Place, PlaceError};
 use ports::{Disk, DiskError, DiskFile};
 use record::frame::Tail;
@@ -71,6 +71,14 @@ pub struct SegmentInfo {
     pub stored_bytes: u64,
 }
 
+impl SegmentInfo {
+    /// Of a packed segment.
+    fn of(contents: &Contents, tier: Tier) -> Self {
+        let Contents { base, plain_bytes, packed_bytes: stored_bytes, .. } = *contents;
+        Self { first: base.next(), base, tier, plain_bytes, stored_bytes }
+    }
+}
+
 /// A file of a [`Tiered`] disk.
 #[derive(Debug)]
 pub enum TieredFile<F> {
@@ -83,14 +91,9 @@ pub enum TieredFile<F> {
 /// A packed segment, read as if it were plain.
 #[derive(Debug)]
 pub struct PackedFile<F> {
-    first: Position,
-    base: Tail,
-    after: Tail,
-    plain_bytes: u64,
+    contents: Contents,
     bytes: PackedBytes<F>,
-    packed_bytes: u64,
-    /// What names the object, if the catalogue says so.
-    seal: Option<Digest>,
+    /// Once it was read; of a local file from the beginning.
     opened: OnceLock<Packed>,
     /// The block that comes next if reading goes on.
     next: AtomicU64,
@@ -140,10 +143,8 @@ impl<D: Disk> Tiered<D> {
     pub fn segments(&self) -> Result<Vec<SegmentInfo>, DiskError> {
         let mut segments = BTreeMap::new();
         for (&first, entry) in &self.catalogue().entries {
-            let Contents { base, plain_bytes, packed_bytes: stored_bytes, .. } = entry.contents;
             let tier = Tier::Archived(Arc::clone(&entry.place));
-            let info = SegmentInfo { first, base, tier, plain_bytes, stored_bytes };
-            segments.insert(first, info);
+            segments.insert(first, SegmentInfo::of(&entry.contents, tier));
         }
         segments.extend(self.local()?);
         Ok(segments.into_values().collect())
@@ -161,13 +162,9 @@ impl<D: Disk> Tiered<D> {
         let mut segments = BTreeMap::new();
         let names = self.inner.disk.list()?;
         for first in names.iter().filter_map(|name| segment::first_of_packed(name)) {
-            let opened = self.open_packed(first)?;
-            let Some(PackedFile { base, plain_bytes, packed_bytes: stored_bytes, .. }) = opened
-            else {
-                continue;
-            };
-            let tier = Tier::Packed;
-            segments.insert(first, SegmentInfo { first, base, tier, plain_bytes, stored_bytes });
+            if let Some(PackedFile { contents, .. }) = self.open_packed(first)? {
+                segments.insert(first, SegmentInfo::of(&contents, Tier::Packed));
+            }
         }
         for first in names.iter().filter_map(|name| segment::first_of(name)) {
             if let Some(info) = self.plain_info(first)? {
@@ -218,41 +215,29 @@ impl<D: Disk> Tiered<D> {
         let packed_bytes = file.length()?;
         let bytes = PackedBytes::Local { file, name };
         let packed = Packed::open(&bytes, packed_bytes)?;
-        let Contents { base, after, plain_bytes, .. } = packed.contents;
-        if base.next() != first {
+        let contents = packed.contents.clone();
+        if contents.base.next() != first {
             let reason = "its header is not the one of a file of its name";
             return Err(packed::damaged(&bytes, 0, reason));
         }
-        Ok(PackedFile {
-            first,
-            base,
-            after,
-            plain_bytes,
-            bytes,
-            packed_bytes,
-            seal: None,
-            opened: OnceLock::from(packed),
-            next: AtomicU64::new(u64::MAX),
-            cache: Arc::clone(&self.inner.cache),
-        })
+        Ok(self.packed_file(contents, bytes, OnceLock::from(packed)))
     }
 
     fn open_archived(&self, first: Position) -> Result<Option<PackedFile<D::File>>, DiskError> {
         let Some(entry) = self.catalogue().entries.get(&first).cloned() else { return Ok(None) };
         let place = self.place(&entry.place).map_err(unreachable_place)?;
-        let Contents { base, after, plain_bytes, packed_bytes, seal, .. } = entry.contents;
-        Ok(Some(PackedFile {
-            first,
-            base,
-            after,
-            plain_bytes,
-            bytes: PackedBytes::Object { place, name: segment::object_name_of(first) },
-            packed_bytes,
-            seal: Some(seal),
-            opened: OnceLock::new(),
-            next: AtomicU64::new(u64::MAX),
-            cache: Arc::clone(&self.inner.cache),
-        }))
+        let bytes = PackedBytes::Object { place, name: segment::object_name_of(first) };
+        Ok(Some(self.packed_file(entry.contents, bytes, OnceLock::new())))
+    }
+
+    fn packed_file(
+        &self,
+        contents: Contents,
+        bytes: PackedBytes<D::File>,
+        opened: OnceLock<Packed>,
+    ) -> PackedFile<D::File> {
+        let (next, cache) = (AtomicU64::new(u64::MAX), Arc::clone(&self.inner.cache));
+        PackedFile { contents, bytes, opened, next, cache }
     }
 
     /// From now on the place of this URL is this one, for places that [`crate::open_place`] does
@@ -351,7 +336,7 @@ impl<F: DiskFile> DiskFile for TieredFile<F> {
     fn length(&self) -> Result<u64, DiskError> {
         match self {
             Self::Plain(file) => file.length(),
-            Self::Packed(file) => Ok(file.plain_bytes),
+            Self::Packed(file) => Ok(file.contents.plain_bytes),
         }
     }
 
@@ -406,17 +391,12 @@ impl<F: DiskFile> DiskFile for TieredFile<F> {
     fn known_end(&self) -> Option<Tail> {
         match self {
             Self::Plain(file) => file.known_end(),
-            Self::Packed(file) => Some(file.after),
+            Self::Packed(file) => Some(file.contents.after),
         }
     }
 }
 
 impl<F: DiskFile> PackedFile<F> {
-    /// Length of the packed form, in bytes.
-    pub(crate) fn packed_bytes(&self) -> u64 {
-        self.packed_bytes
-    }
-
     pub(crate) fn source(&self) -> &PackedBytes<F> {
         &self.bytes
     }
@@ -426,8 +406,8 @@ impl<F: DiskFile> PackedFile<F> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let packed = Packed::open(&self.bytes, self.packed_bytes)?;
-        if self.seal.is_some_and(|seal| seal != packed.contents.seal) {
+        let packed = Packed::open(&self.bytes, self.contents.packed_bytes)?;
+        if packed.contents.seal != self.contents.seal {
             let reason = "it is not the one that the catalogue names: of another log, or changed";
             return Err(packed::damaged(&self.bytes, None, reason));
         }
@@ -438,9 +418,9 @@ impl<F: DiskFile> PackedFile<F> {
     fn check_length(&self) -> Result<(), DiskError> {
         let PackedBytes::Object { place, name } = &self.bytes else { return Ok(()) };
         match place.length(name).map_err(unreachable_place)? {
-            Some(length) if self.packed_bytes < length => {
+            Some(length) if self.contents.packed_bytes < length => {
                 let reason = "more bytes follow than the catalogue knows of";
-                Err(packed::damaged(&self.bytes, Some(self.packed_bytes), reason))
+                Err(packed::damaged(&self.bytes, Some(self.contents.packed_bytes), reason))
             }
             // Whoever reads one that is missing or cut short says so.
             _ => Ok(()),
@@ -448,11 +428,12 @@ impl<F: DiskFile> PackedFile<F> {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
-        let wanted = (buffer.len() as u64).min(self.plain_bytes.saturating_sub(offset)) as usize;
+        let wanted =
+            (buffer.len() as u64).min(self.contents.plain_bytes.saturating_sub(offset)) as usize;
         let buffer = &mut buffer[..wanted];
         // Every start of a log reads the headers of all segments: not from an archive.
         if offset + wanted as u64 <= SEGMENT_HEADER_BYTES {
-            let header = packed::plain_header(&self.base);
+            let header = segment::encode_header(&self.contents.base);
             buffer.copy_from_slice(&header[offset as usize..offset as usize + wanted]);
             return Ok(wanted);
         }
@@ -469,7 +450,7 @@ impl<F: DiskFile> PackedFile<F> {
     }
 
     fn block(&self, number: usize) -> Result<Arc<Vec<u8>>, DiskError> {
-        let key = |number: usize| (self.first, number as u64);
+        let key = |number: usize| (self.contents.base.next(), number as u64);
         let in_a_row = self.next.swap(number as u64 + 1, Ordering::Relaxed) == number as u64;
         if let Some(block) = self.cache.get(key(number)) {
             return Ok(block);

@@ -333,9 +333,9 @@ fn a_damaged_archive_is_named() {
     // Where the header ends.
     let (start, first_block, end) = (Some(0), Some(512), Some(good.len() as u64 - 128));
     check(&|path| change(path, |bytes| bytes[600] ^= 1), "checksum of the block", first_block);
-    check(&|path| change(path, |bytes| bytes[20] ^= 1), "checksum of its header", start);
+    check(&|path| change(path, |bytes| bytes[20] ^= 1), "the header has a wrong checksum", start);
     check(&|path| change(path, |bytes| bytes.truncate(middle)), "cut short", end);
-    check(&|path| change(path, |bytes| *bytes = bytes.split_off(10)), "does not start", start);
+    check(&|path| change(path, |bytes| *bytes = bytes.split_off(10)), "wrong magic bytes", start);
     check(&|path| fs::remove_file(path).expect("removes"), "it is missing", None);
     let other = fs::read(scene.object(0)).expect("reads");
     let longer = |path: &Path| {

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use journal::{MANIFEST, Placed, RealDisk, RestoreError, Tiered, Walked, open_place};
+use journal::{ArchiveError, MANIFEST, Placed, RealDisk, Tiered, Walked, open_place};
 use ledger::Position;
 use ports::{ColdStore, Disk, DiskError, DiskFile};
 use record::frame::Tail;
@@ -335,7 +335,7 @@ impl Target {
         });
         progress.end();
         let unfinished = self.unfinished().display();
-        let not_whole = |error: RestoreError| match self.discard_if_empty() {
+        let not_whole = |error: ArchiveError| match self.discard_if_empty() {
             true => Failure::new(error.to_string()),
             false => Failure::new(format!("{error}. What was brought back is in {unfinished}")),
         };

@@ -1,0 +1,248 @@
+//! A log made of a copy, and the inventory of a copy.
+
+use ledger::Position;
+use places::Place;
+use ports::{Disk, DiskError, DiskFile};
+use record::frame::{LogIdentity, Tail};
+
+use super::is_companion;
+use super::manifest::{CopiedFile, MANIFEST, Manifest, OpenSegment, incomplete};
+use crate::archive::{self, ArchiveError, Object, Original, Watch, went_on};
+use crate::file_log::same_end;
+use crate::packed::Packed;
+use crate::recovery::Walked;
+use crate::scan::{self, Part};
+use crate::segment::{self, SEGMENT_HEADER_BYTES};
+use crate::tiered::PackedBytes;
+
+/// A copy that was fetched, before its log was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Brought {
+    /// Names of the files other than segments.
+    pub files: Vec<String>,
+    /// The last record, from the manifest.
+    pub end: Position,
+    chain: String,
+    place: String,
+}
+
+impl Brought {
+    /// Compares the log, read from its first record, with the manifest.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Incomplete`].
+    pub fn check(&self, walked: &Walked) -> Result<(), ArchiveError> {
+        let Tail { end, chain, .. } = walked.tail;
+        if (end, chain.to_string()) == (self.end, self.chain.clone()) && walked.torn.is_none() {
+            return Ok(());
+        }
+        let what = format!("the copy ends at record {} instead of {}", end.0, self.end.0);
+        Err(ArchiveError::Incomplete { place: self.place.clone(), what })
+    }
+}
+
+/// Makes the files of a log from a copy, in an empty directory or in one where this was
+/// interrupted. The caller reads the log and compares it ([`Brought::check`]) before it is used.
+///
+/// # Errors
+/// Any [`ArchiveError`]; the directory then holds no log that may be used.
+pub fn bring<D: Disk>(
+    place: &dyn Place,
+    disk: &D,
+    watch: &mut Watch<'_>,
+) -> Result<Brought, ArchiveError> {
+    let copy = Copy::open(place)?;
+    copy.visit(&mut |open, tail| match open {
+        Some(open) => copy.bring_open(disk, open, (tail, &mut *watch)),
+        None => copy.bring_packed(disk, tail, watch),
+    })?;
+    let Copy { manifest, .. } = &copy;
+    for file in &manifest.files {
+        copy.bring_file(disk, file)?;
+    }
+    disk.sync_directory()?;
+    Ok(Brought {
+        files: manifest.files.iter().map(|file| file.name.clone()).collect(),
+        end: Position(manifest.end),
+        chain: manifest.chain.clone(),
+        place: place.url().to_owned(),
+    })
+}
+
+/// Checks without reading content that every object of a copy exists with its length, and that
+/// every packed segment continues the one before. Gives the end of the last packed segment: the
+/// segments up to there were read back when they were packed, and are never written again.
+///
+/// # Errors
+/// [`ArchiveError::Incomplete`], also for a copy whose last run was interrupted; errors of the
+/// place.
+pub fn survey(place: &dyn Place) -> Result<Tail, ArchiveError> {
+    let copy = Copy::open(place)?;
+    let mut packed = Tail::genesis(copy.identity);
+    copy.visit(&mut |open, tail| match open {
+        Some(_) if 1 < copy.manifest.open.len() => {
+            Err(incomplete(place, "the last backup was interrupted; run it again".to_owned()))
+        }
+        Some(_) => Ok(tail),
+        None => {
+            packed = copy.packed_after(tail)?.1.contents.after;
+            Ok(packed)
+        }
+    })?;
+    copy.manifest.parts().try_for_each(|part| part.check_length(place))?;
+    Ok(packed)
+}
+
+/// A copy being read.
+struct Copy<'a> {
+    place: &'a dyn Place,
+    identity: LogIdentity,
+    manifest: Manifest,
+}
+
+/// Called for each segment in order, with its chunks if it is not packed and the log's end before
+/// it. Gives the log's end after it.
+type Visit<'a> = dyn FnMut(Option<&OpenSegment>, Tail) -> Result<Tail, ArchiveError> + 'a;
+
+impl<'a> Copy<'a> {
+    fn open(place: &'a dyn Place) -> Result<Self, ArchiveError> {
+        let missing = |what: &str| incomplete(place, what.to_owned());
+        let identity = places::owner(place)?.ok_or_else(|| missing("there is no copy here"))?;
+        let manifest = Manifest::read(place)?
+            .ok_or_else(|| missing("backup.json is missing: no backup was completed"))?;
+        match manifest.is_of(identity) {
+            true => Ok(Self { place, identity, manifest }),
+            false => Err(missing("backup.json belongs to another log")),
+        }
+    }
+
+    fn incomplete(&self, what: String) -> ArchiveError {
+        incomplete(self.place, what)
+    }
+
+    /// Visits the segments. After an interrupted run, chunks exist for segments before packed ones.
+    fn visit(&self, visit: &mut Visit<'_>) -> Result<(), ArchiveError> {
+        let all = &self.manifest.open;
+        let last = all.last().ok_or_else(|| self.incomplete("its end is missing".into()))?;
+        let mut tail = Tail::genesis(self.identity);
+        loop {
+            let open = all.iter().find(|open| open.first == tail.next().0);
+            let next = visit(open, tail)?;
+            if open == Some(last) {
+                return Ok(());
+            }
+            if next.end <= tail.end {
+                let what = format!("the segment after record {} is empty", tail.end.0);
+                return Err(self.incomplete(what));
+            }
+            tail = next;
+        }
+    }
+
+    /// The packed segment after `tail` and the name of its object.
+    fn packed_after(&self, tail: Tail) -> Result<(String, Packed), ArchiveError> {
+        let name = segment::object_name_of(tail.next());
+        let length = self.place.length(&name)?.ok_or_else(|| {
+            self.incomplete(format!(
+                "the records from {} on are missing: {name} does not exist",
+                tail.next().0
+            ))
+        })?;
+        let packed = Packed::open(&Object { place: self.place, name: &name }, length)?;
+        match same_end(&packed.contents.base, &tail) {
+            true => Ok((name, packed)),
+            false => {
+                Err(self.incomplete(format!("{name} does not continue the segments before it")))
+            }
+        }
+    }
+
+    /// Fetches the packed segment after `tail`.
+    fn bring_packed<D: Disk>(
+        &self,
+        disk: &D,
+        tail: Tail,
+        watch: &mut Watch<'_>,
+    ) -> Result<Tail, ArchiveError> {
+        let (object, packed) = self.packed_after(tail)?;
+        let source = Object { place: self.place, name: &object };
+        let original = Original::Packed { packed: &packed, source: &source };
+        if !is_there(disk, tail.next(), &original, watch)? {
+            match archive::keep(disk, tail.next(), &original, watch) {
+                Err(ArchiveError::Disk(DiskError::Damaged { .. })) => {
+                    packed.check::<ArchiveError>(&source, &mut |_| Ok(()))?;
+                    let what = format!("{object} did not arrive intact; try again");
+                    return Err(self.incomplete(what));
+                }
+                kept => kept?,
+            };
+        }
+        Ok(packed.contents.after)
+    }
+
+    /// Makes the segment after `tail` from its chunks.
+    fn bring_open<D: Disk>(
+        &self,
+        disk: &D,
+        open: &OpenSegment,
+        (tail, watch): (Tail, &mut Watch<'_>),
+    ) -> Result<Tail, ArchiveError> {
+        let name = segment::name_of(Position(open.first));
+        archive::remove_if_there(disk, &name)?;
+        let file = disk.create(&name)?;
+        let mut at = 0;
+        for chunk in &open.chunks {
+            let part = open.part(chunk);
+            let bytes = part.read(self.place)?;
+            if (chunk.from, chunk.to) != (at, at + bytes.len() as u64) {
+                let what = format!("{} does not continue the chunk before it", part.object);
+                return Err(self.incomplete(what));
+            }
+            file.write_at(at, &bytes)?;
+            at = chunk.to;
+            went_on(watch, bytes.len())?;
+        }
+        file.sync()?;
+        // The caller checks the chain of the whole log. This scan only finds the end.
+        let part = Part { file: &file, limit: at };
+        Ok(scan::scan(part, (SEGMENT_HEADER_BYTES, tail), &mut |_, _| Ok(()))?.tail)
+    }
+
+    fn bring_file<D: Disk>(&self, disk: &D, file: &CopiedFile) -> Result<(), ArchiveError> {
+        let name = &file.name;
+        if !is_companion(name) || name.contains('/') {
+            let what = format!("{MANIFEST} names the file {name:?}, which is never copied");
+            return Err(self.incomplete(what));
+        }
+        let bytes = file.part().read(self.place)?;
+        archive::remove_if_there(disk, name)?;
+        let file = disk.create(name)?;
+        file.write_at(0, &bytes)?;
+        file.sync()?;
+        Ok(())
+    }
+}
+
+/// Whether an earlier attempt has fetched the segment, whole.
+fn is_there<D: Disk>(
+    disk: &D,
+    first: Position,
+    original: &Original<'_, D::File>,
+    watch: &mut Watch<'_>,
+) -> Result<bool, ArchiveError> {
+    let name = segment::packed_name_of(first);
+    let file = match disk.open(&name) {
+        Err(DiskError::NotFound(_)) => return Ok(false),
+        opened => opened?,
+    };
+    let length = file.length()?;
+    let source = PackedBytes::Local { file, name };
+    let opened = Packed::open(&source, length).map_err(ArchiveError::from);
+    match opened.and_then(|packed| original.compare((&packed, &source), watch)) {
+        Ok(()) => Ok(true),
+        Err(ArchiveError::Disk(DiskError::Damaged { .. }) | ArchiveError::Differs { .. }) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}

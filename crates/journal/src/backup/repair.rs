@@ -1,0 +1,108 @@
+//! Finds objects of a copy that are missing or damaged, so that the next run writes them again.
+
+use ledger::Position;
+use ports::DiskError;
+
+use super::Backup;
+use super::manifest::incomplete;
+use crate::archive::{ArchiveError, Object, Watch, went_on};
+use crate::packed::Packed;
+use crate::segment;
+use crate::tiered::SegmentInfo;
+
+impl Backup {
+    /// Objects that were missing or damaged when the copy was opened or checked. The next run
+    /// writes them again, from the log. It fails if the log has them only there.
+    pub fn damaged(&self) -> &[String] {
+        &self.damaged
+    }
+
+    /// Reads every packed segment of the copy with all checksums. The other objects were read when
+    /// the copy was opened. Costs a pass over the copy.
+    ///
+    /// # Errors
+    /// When the place cannot be read, or the caller stops the work.
+    pub fn check(&mut self, watch: &mut Watch<'_>) -> Result<(), ArchiveError> {
+        self.keep_sound(&mut |object, packed| {
+            packed.check(object, &mut |bytes| went_on(watch, bytes))
+        })
+    }
+
+    /// Notes the packed segments that the copy had and lacks now: all of those before the first
+    /// one in chunks.
+    pub(super) fn miss(&mut self, segments: &[SegmentInfo]) {
+        let in_chunks = self.manifest.as_ref().and_then(|manifest| manifest.open.first());
+        let Some(in_chunks) = in_chunks else { return };
+        let copied = segments.iter().map(|segment| segment.first);
+        for first in copied.take_while(|first| first.0 < in_chunks.first) {
+            if !self.packed.contains(&first) {
+                self.damaged.push(segment::object_name_of(first));
+            }
+        }
+    }
+
+    /// Checks chunks and other files by their digests, and header and end of packed segments.
+    pub(super) fn look_over(&mut self) -> Result<(), ArchiveError> {
+        self.keep_sound(&mut |_, _| Ok(()))?;
+        let Some(manifest) = &mut self.manifest else { return Ok(()) };
+        for open in &mut manifest.open {
+            for at in 0..open.chunks.len() {
+                let part = open.part(&open.chunks[at]);
+                if !is_sound(part.read(&*self.place).map(drop))? {
+                    self.damaged.push(part.object);
+                    // The chunks after it follow it, and are written again too.
+                    open.chunks.truncate(at);
+                    break;
+                }
+            }
+        }
+        for file in std::mem::take(&mut manifest.files) {
+            let part = file.part();
+            match is_sound(part.read(&*self.place).map(drop))? {
+                true => manifest.files.push(file),
+                false => self.damaged.push(part.object),
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the packed segments that a check finds missing or damaged.
+    fn keep_sound(&mut self, check: &mut Check<'_>) -> Result<(), ArchiveError> {
+        for first in self.packed.clone() {
+            let name = segment::object_name_of(first);
+            let object = Object { place: &*self.place, name: &name };
+            let opened = self.open_packed(first, &object);
+            if !is_sound(opened.and_then(|packed| check(&object, &packed)))? {
+                self.packed.remove(&first);
+                self.damaged.push(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn open_packed(&self, first: Position, object: &Object<'_>) -> Result<Packed, ArchiveError> {
+        let Object { place, name } = object;
+        let length = place.length(name)?;
+        let length = length.ok_or_else(|| incomplete(*place, format!("{name} is missing")))?;
+        let packed = Packed::open(object, length)?;
+        let base = packed.contents.base;
+        match base.identity == self.identity && base.next() == first {
+            true => Ok(packed),
+            false => Err(incomplete(*place, format!("{name} is another segment"))),
+        }
+    }
+}
+
+/// Checks a packed segment.
+type Check<'a> = dyn FnMut(&Object<'_>, &Packed) -> Result<(), ArchiveError> + 'a;
+
+/// Whether a check succeeded; an error if it could not be made.
+fn is_sound(checked: Result<(), ArchiveError>) -> Result<bool, ArchiveError> {
+    match checked {
+        Ok(()) => Ok(true),
+        Err(ArchiveError::Disk(DiskError::Damaged { .. }) | ArchiveError::Incomplete { .. }) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -78,6 +78,42 @@ pub(crate) struct Switch {
     pub(crate) ready_after: Duration,
 }
 
+/// The file of this process's own program.
+pub(crate) fn own_program() -> Result<PathBuf, HarnessError> {
+    std::env::current_exe().map_err(HarnessError::file(Path::new("this program's own file")))
+}
+
+/// Runs a command of a program, which may show progress, and reads the JSON it prints.
+pub(crate) fn ask<T: DeserializeOwned>(
+    program: &Path,
+    what: &str,
+    arguments: &[&OsStr],
+) -> Result<T, HarnessError> {
+    let output = Command::new(program)
+        .args(what.split(' '))
+        .arg("--json")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(HarnessError::file(program))?;
+    let read = serde_json::from_slice(&output.stdout).ok();
+    read.filter(|_| output.status.success())
+        .ok_or_else(|| HarnessError::Hub(format!("failed: {what}: {}", output.status)))
+}
+
+/// The error of a switch that could not be started; a missing program is named with its remedy.
+fn not_started(program: &Path, error: io::Error) -> HarnessError {
+    if error.kind() != io::ErrorKind::NotFound {
+        return HarnessError::file(program)(error);
+    }
+    HarnessError::Switch(format!(
+        "{} does not exist: build it with the profile of this program (`cargo build --release \
+         --package upesi --package upesi-bench`), or name another one with --program",
+        program.display()
+    ))
+}
+
 /// What `verify` says.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Verified {
@@ -94,6 +130,11 @@ struct Replayed {
 }
 
 impl SwitchCommand {
+    /// The program `upesi` in the directory of this process's own program.
+    pub fn beside() -> Result<PathBuf, HarnessError> {
+        Ok(own_program()?.with_file_name("upesi"))
+    }
+
     /// `serve --data {data} --fspiop {fspiop} --admin {admin}` and
     /// `verify --data {data} --json` of `program`, durable, confirming to payees.
     #[must_use]
@@ -153,25 +194,6 @@ impl SwitchCommand {
                 Err(format!("verify: {} {} {}", output.status, said.trim(), errors.trim()))
             }
         }
-    }
-
-    /// Runs a command of the same program, which may show progress, and reads the JSON it prints.
-    pub(crate) fn ask<T: DeserializeOwned>(
-        &self,
-        what: &str,
-        arguments: &[&OsStr],
-    ) -> Result<T, HarnessError> {
-        let output = Command::new(&self.program)
-            .args(what.split(' '))
-            .arg("--json")
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(HarnessError::file(&self.program))?;
-        let read = serde_json::from_slice(&output.stdout).ok();
-        read.filter(|_| output.status.success())
-            .ok_or_else(|| HarnessError::Hub(format!("failed: {what}: {}", output.status)))
     }
 
     /// The hash of the state that the log in `data` comes to at this record.
@@ -244,7 +266,7 @@ impl Switch {
             .stdout(output)
             .stderr(errors)
             .spawn()
-            .map_err(HarnessError::file(&command.program))?;
+            .map_err(|error| not_started(&command.program, error))?;
         let token = data.join(&command.token_file);
         let ready_after = Duration::ZERO;
         let within = HEALTHY_WITHIN + Duration::from_secs(stored / READ_BYTES_PER_S);

@@ -214,7 +214,7 @@ pub struct BenchOptions {
     /// Data directory of the switch, kept; without it a temporary one, removed at the end.
     #[arg(long, value_name = "DIR", conflicts_with = "hub")]
     pub data: Option<PathBuf>,
-    /// Another build of the switch to start instead of this program.
+    /// Program of the switch, instead of the `upesi` next to this program.
     #[arg(long, value_name = "FILE", conflicts_with = "hub")]
     pub program: Option<PathBuf>,
     /// Measure the hub at this FSPIOP address instead, such as http://127.0.0.1:4000.

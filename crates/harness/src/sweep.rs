@@ -59,7 +59,7 @@ pub struct SweepOutput {
     /// Write a report with charts to this file: one page of HTML that needs nothing else.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Another build of the switch to start instead of this program.
+    /// Program of the switch, instead of the `upesi` next to this program.
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }

@@ -1,13 +1,13 @@
 //! What is found out about a filled directory on which no switch runs: how fast its store is built
 //! anew, and how much shorter its log is when it is packed. And what kernel, log and store do
-//! without HTTP, by this program's own `bench core`. Parts of [`crate::sweep_growth`].
+//! without HTTP, by this program's own `core`. Parts of [`crate::sweep_growth`].
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::child::{Switch, SwitchCommand};
+use crate::child::{Switch, SwitchCommand, ask, own_program};
 use crate::error::HarnessError;
 use crate::footprint::Footprint;
 use crate::sweep_growth::{Seat, short};
@@ -61,7 +61,7 @@ fn pack(place: &Path, data: &Path, command: &SwitchCommand) -> Result<Option<f64
     fs::create_dir_all(&copy).map_err(HarnessError::file(&copy))?;
     let to = format!("file://{}", copy.display());
     let arguments = ["--to".as_ref(), to.as_ref(), "--data".as_ref(), data.as_os_str()];
-    let made = command.ask::<Value>("backup", &arguments);
+    let made = ask::<Value>(&command.program, "backup", &arguments);
     let packed = Footprint::of(&copy.join("segments")).total();
     // It was made to be measured.
     let _ = fs::remove_dir_all(&copy);
@@ -82,12 +82,8 @@ fn closed_bytes(data: &Path) -> Result<u64, HarnessError> {
 }
 
 /// Commands a second of kernel, log and store in large batches, so many transfers.
-pub(crate) fn core_rate(
-    place: &Path,
-    stored: u64,
-    command: &SwitchCommand,
-) -> Result<Option<f64>, HarnessError> {
-    let what = format!("bench core --only store --transfers {stored}");
-    let report: Value = command.ask(&what, &["--data".as_ref(), place.as_os_str()])?;
+pub(crate) fn core_rate(place: &Path, stored: u64) -> Result<Option<f64>, HarnessError> {
+    let what = format!("core --only store --transfers {stored}");
+    let report: Value = ask(&own_program()?, &what, &["--data".as_ref(), place.as_os_str()])?;
     Ok(report.pointer("/sections/0/rows/0/figures/0").and_then(Value::as_f64))
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::bench_report::BenchReport;
-use crate::child::{Switch, SwitchCommand};
+use crate::child::{Switch, SwitchCommand, ask};
 use crate::error::HarnessError;
 use crate::fleet::plan;
 use crate::footprint::Footprint;
@@ -214,5 +214,5 @@ fn import(command: &SwitchCommand, switch: &Switch, file: &Path) -> Result<Impor
     let token = switch.token_file().as_os_str();
     let arguments =
         ["--admin".as_ref(), admin.as_ref(), "--token".as_ref(), token, file.as_os_str()];
-    command.ask("parties import", &arguments)
+    ask(&command.program, "parties import", &arguments)
 }

@@ -5,10 +5,9 @@
 //! the largest is built anew, and see what a log takes when it is packed; kill each switch as
 //! `kill -9` does and time its start; then, round by round, load one size after the other, so that
 //! a machine that grows slower meets all of them; stop each after its last round and prove its log;
-//! let `bench core` say what kernel, log and store do without HTTP. All switches run at the same
-//! time, one of them under load. Small directories are copied before each round, since a round adds
-//! to them. The party directory is measured beside them ([`crate::sweep_aliases`]), in the same
-//! rounds.
+//! let `upesi-bench core` say what kernel, log and store do without HTTP. All switches run at the
+//! same time, one of them under load. Small directories are copied before each round, since a round
+//! adds to them. The party directory is measured in the same rounds ([`crate::sweep_aliases`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ use serde::de::IgnoredAny;
 
 use crate::bench::run;
 use crate::bench_report::{BenchReport, Durability};
-use crate::child::{Confirm, Switch, SwitchCommand};
+use crate::child::{Confirm, Switch, SwitchCommand, ask, own_program};
 use crate::error::HarnessError;
 use crate::footprint::Footprint;
 use crate::interrupt::Interrupt;
@@ -126,7 +125,7 @@ pub(crate) fn growth(
     for seat in &mut directories {
         invalid_because.extend(seat.end(&command));
     }
-    let largest = seats.last().map(|seat| core_rate(&place.path, seat.stored, &command));
+    let largest = seats.last().map(|seat| core_rate(&place.path, seat.stored));
     let core = largest.transpose().unwrap_or_else(|error| {
         // An hour of measuring is not lost for that.
         invalid_because.push(format!("kernel, log and store alone: {error}"));
@@ -439,7 +438,9 @@ fn fill(
     segment_mib: u64,
 ) -> Result<(), HarnessError> {
     let what = format!("preload --total {stored} --segment-mib {segment_mib}");
-    command.ask::<IgnoredAny>(&what, &["--data".as_ref(), data.as_os_str()]).map(drop)
+    let switch = ["--program".as_ref(), command.program.as_os_str()];
+    let arguments = [&["--data".as_ref(), data.as_os_str()], &switch[..]].concat();
+    ask::<IgnoredAny>(&own_program()?, &what, &arguments).map(drop)
 }
 
 /// What a run shall be.

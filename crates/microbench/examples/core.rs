@@ -1,4 +1,4 @@
-//! What `upesi bench core` measures, without the switch around it: quick to build while the core
+//! What `upesi-bench core` measures, without the switch around it: quick to build while the core
 //! is being worked on. `cargo run --release -p microbench --example core -- --only durable`
 
 use clap::Parser;

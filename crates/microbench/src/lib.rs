@@ -1,4 +1,4 @@
-//! What the core costs, part by part: `upesi bench core`.
+//! What the core costs, part by part: `upesi-bench core`.
 //!
 //! Phases of [`run`]: the kernel alone; kernel and log, durable, in large batches and in batches
 //! that form themselves; kernel, log and cold store; the log alone; then single operations: stored
@@ -42,7 +42,7 @@ const SECONDS_FED: u32 = 5;
 /// Commands of a large batch: what one message of TigerBeetle's own benchmark holds.
 const BATCH_LARGE: usize = 8_189;
 
-/// Arguments of `bench core`.
+/// Arguments of `upesi-bench core`.
 #[derive(Clone, Debug, Serialize, clap::Args)]
 pub struct Options {
     /// Directory for logs, on the disk to be measured; a fresh one inside it is used and removed.

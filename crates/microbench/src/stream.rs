@@ -1,5 +1,5 @@
 //! One ordered stream at a constant rate, with bodies and a store, as a national system feeds it:
-//! `upesi bench core --only stream`.
+//! `upesi-bench core --only stream`.
 //!
 //! Two threads, as in the switch: one writes commands with their stored forms and hands over what
 //! is due, the other takes whoever waits as one batch and makes it durable, decides it, and gives

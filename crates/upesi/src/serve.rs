@@ -3,6 +3,7 @@
 pub(crate) mod admin_backend;
 mod arguments;
 pub(crate) mod background;
+pub(crate) mod bare_node;
 pub(crate) mod descriptors;
 pub(crate) mod durable_mark_thread;
 pub(crate) mod log_backend;

@@ -149,6 +149,11 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
         ),
     ];
     steps.extend(counted());
+    steps.push(cargo(
+        "laboratory",
+        "the switch and the program that measures it are built",
+        "build --release --locked --package upesi --package upesi-bench",
+    ));
     steps.extend(SWEEPS.map(sweep));
     steps.extend(surroundings(itself, share));
     steps.extend([
@@ -206,8 +211,8 @@ fn surroundings(itself: &str, share: u64) -> [Step; 6] {
             cargo(
                 "faults",
                 "every 2xx is in the log of each node, whatever is killed, stopped or cut off",
-                "test --release --locked --package upesi --features real-brokers --test product \
-                 -- kafka_matrix",
+                "test --release --locked --package upesi --package upesi-bench --features \
+                 upesi/real-brokers --test product --test program -- kafka_matrix",
             ),
             "UPESI_PROOF_SECONDS",
             share.to_string(),
@@ -232,12 +237,12 @@ fn surroundings(itself: &str, share: u64) -> [Step; 6] {
     ]
 }
 
-/// The published tables that `upesi bench sweep` makes again.
+/// The published tables that `upesi-bench sweep` makes again.
 const SWEEPS: [&str; 7] = ["coil", "batching", "million", "disk", "expiry", "growth", "hour"];
 
 /// One of them, small.
 fn sweep(name: &'static str) -> Step {
-    let run = format!("run --release --locked --package upesi -- bench sweep {name} --quick");
+    let run = format!("run --release --locked --package upesi-bench -- sweep {name} --quick");
     cargo(name, "the runs of the field's table are valid", &run)
 }
 
@@ -246,7 +251,8 @@ fn years() -> Step {
     let step = cargo(
         "years",
         "a million old transfers are answered as on the first day, and restored",
-        "test --release --locked --package upesi --test product -- years --test-threads 1",
+        "test --release --locked --package upesi --package upesi-bench --test product --test \
+         program -- years --test-threads 1",
     );
     let step = with(step, "UPESI_PROOF_TRANSFERS", "1000000".to_owned());
     with(step, "UPESI_PROOF_IDS", "10000".to_owned())

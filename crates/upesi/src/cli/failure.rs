@@ -3,10 +3,11 @@
 /// One clear line for a person.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Failure(String);
+pub struct Failure(String);
 
 impl Failure {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
+    /// An error with this text.
+    pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 }

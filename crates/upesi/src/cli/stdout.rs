@@ -23,7 +23,6 @@ const PROGRESS: Duration = Duration::from_millis(500);
 static FOR_A_SCRIPT: AtomicBool = AtomicBool::new(false);
 
 /// From here on standard output is for a script alone: what is said of a start goes beside it.
-#[cfg(feature = "kafka")]
 pub(crate) fn keep_output_for_a_script() {
     FOR_A_SCRIPT.store(true, Ordering::Relaxed);
 }
@@ -37,7 +36,7 @@ pub(crate) fn say(line: impl Display) {
 }
 
 /// Carries out a command. What it started and made beside the output is tidied up in any case.
-pub(crate) fn end_with_reader(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
+pub fn end_with_reader(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         if unprintable(panic.payload()).is_none() {
@@ -56,7 +55,7 @@ pub(crate) fn end_with_reader(command: impl FnOnce() -> Result<(), Failure>) -> 
 }
 
 /// How the program ends, and for a failure its line.
-pub(crate) fn code(result: Result<(), Failure>) -> ExitCode {
+pub fn code(result: Result<(), Failure>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     ports::tell(failure);
     ExitCode::FAILURE

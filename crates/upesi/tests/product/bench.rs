@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::faults::fill_up;
 use crate::support::apart::{Mounted, Need, apart, run};
 use crate::support::relay::Relay;
-use crate::support::switch::{Home, PROGRAM, finish};
+use crate::support::switch::{Home, PROGRAM, finish, laboratory};
 
 /// The members of a result that scripts rely on.
 const MEMBERS: [&str; 34] = [
@@ -60,15 +60,14 @@ const MEMBERS: [&str; 34] = [
 const SOON: Duration = Duration::from_secs(40);
 
 fn bench(arguments: &[&str]) -> Output {
-    let mut command = Command::new(PROGRAM);
-    command.arg("bench").args(arguments);
+    let mut command = laboratory();
+    command.args(arguments);
     finish(command)
 }
 
 /// A run whose measured part has begun, and what it tells from then on.
 fn measuring(arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
-    let mut child = Command::new(PROGRAM)
-        .arg("bench")
+    let mut child = laboratory()
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -158,8 +157,8 @@ const MOMENT: [&str; 10] =
 
 /// Runs with the output somewhere, and gives what is said of it.
 fn bench_into(output: impl Into<Stdio>) -> Output {
-    let mut command = Command::new(PROGRAM);
-    let command = command.arg("bench").args(MOMENT).stdin(Stdio::null()).stdout(output);
+    let mut command = laboratory();
+    let command = command.args(MOMENT).stdin(Stdio::null()).stdout(output);
     command.stderr(Stdio::piped()).output().unwrap()
 }
 

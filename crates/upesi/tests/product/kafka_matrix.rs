@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::apart::{Need, apart_within, run};
-use crate::support::switch::{PROGRAM, finish_within};
+use crate::support::switch::{finish_within, laboratory};
 
 const FAULTS: [&str; 4] = ["node", "broker", "pause", "cut"];
 /// Every set of them but the empty one.
@@ -64,8 +64,8 @@ fn play(round: u64) {
     let faults = faults(round);
     let home = TempDir::new().unwrap();
     let json = home.path().join("result.json");
-    let mut command = Command::new(PROGRAM);
-    command.args(["bench", "transfer", "--nodes", "3", "--brokers", "3"]);
+    let mut command = laboratory();
+    command.args(["transfer", "--nodes", "3", "--brokers", "3"]);
     command.args(["--kill", &faults.join(","), "--seconds", &seconds(&faults).to_string()]);
     // Nothing is to end by time, however slow the machine.
     command.args(["--concurrency", "16", "--timeout", "120"]);

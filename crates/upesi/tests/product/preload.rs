@@ -7,17 +7,16 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::switch::{PROGRAM, finish};
+use crate::support::switch::{PROGRAM, finish, laboratory};
 
-fn upesi(arguments: &[&str]) -> Output {
-    let mut command = Command::new(PROGRAM);
+fn carry_out(mut command: Command, arguments: &[&str]) -> Output {
     command.args(arguments);
     finish(command)
 }
 
 /// The JSON that a successful command prints last.
-fn result(arguments: &[&str]) -> Value {
-    let output = upesi(arguments);
+fn result(command: Command, arguments: &[&str]) -> Value {
+    let output = carry_out(command, arguments);
     let (said, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}{errors}");
@@ -26,7 +25,7 @@ fn result(arguments: &[&str]) -> Value {
 }
 
 fn preload(data: &Path, more: &[&str]) -> Value {
-    result(&[&["preload", "--json", "--data", data.to_str().unwrap()], more].concat())
+    result(laboratory(), &[&["preload", "--json", "--data", data.to_str().unwrap()], more].concat())
 }
 
 #[test]
@@ -46,23 +45,25 @@ fn a_directory_is_filled_proved_and_measured() {
     let others = preload(data, &["--transfers", "10", "--body-bytes", "3000"]);
     assert_eq!(others["stored"], Value::from(510), "further FSPs are onboarded");
 
-    let proof = result(&["verify", "--json", "--data", name]);
+    let proof = result(Command::new(PROGRAM), &["verify", "--json", "--data", name]);
     assert_eq!(proof["ok"], Value::from(true), "{proof}");
     let json = data.join("out.json");
-    let measured = upesi(&[
-        "bench",
-        "transfer",
-        "--data",
-        name,
-        "--count",
-        "50",
-        "--warmup",
-        "0",
-        "--fsps",
-        "4",
-        "--json",
-        json.to_str().unwrap(),
-    ]);
+    let measured = carry_out(
+        laboratory(),
+        &[
+            "transfer",
+            "--data",
+            name,
+            "--count",
+            "50",
+            "--warmup",
+            "0",
+            "--fsps",
+            "4",
+            "--json",
+            json.to_str().unwrap(),
+        ],
+    );
     assert!(measured.status.success(), "{measured:?}");
     let measured = std::fs::read_to_string(json).unwrap();
     let measured: Value = serde_json::from_str(&measured).unwrap();
@@ -84,7 +85,7 @@ fn what_cannot_be_done_is_said_before_anything_is_written() {
         (&["--transfers", "1", "--fsps", "0"][..], "--fsps takes an even number"),
         (&["--transfers", "900000M"][..], "make room, add fewer, or take another --data"),
     ] {
-        let output = upesi(&[&["preload", "--data", name], arguments].concat());
+        let output = carry_out(laboratory(), &[&["preload", "--data", name], arguments].concat());
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains(said), "{arguments:?}: {errors}");
         assert!(!data.exists(), "{arguments:?}");

@@ -14,7 +14,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ use crate::kill::{Dice, ports_to_come_back_to, say, setting};
 use crate::support::fsp::{Callback, Reply, Server};
 use crate::support::http::Connection;
 use crate::support::scheme::Admin;
-use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish_within};
+use crate::support::switch::{Home, Ports, Switch, files, finish_within, laboratory, program_of};
 
 /// What the gate has; [`TRANSFERS`] in segments of 1 MiB are several closed ones.
 const TRANSFERS: u64 = 2_000;
@@ -143,7 +143,7 @@ impl Years {
         let (data, segment) = (years.data(), segment_mib.to_string());
         let fill = ["--data", text(&data), "--total", &total, "--fsps", FSPS];
         let fill = [&fill[..], &["--segment-mib", &segment]].concat();
-        let mut command = Command::new(PROGRAM);
+        let mut command = laboratory();
         command.arg("preload").args(&fill).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let half = transfers * 1_100;
@@ -180,7 +180,7 @@ impl Years {
     fn timed(&self, command: &str, arguments: &[&str]) -> Value {
         let started = Instant::now();
         let within = LEAST + PER_THOUSAND * u32::try_from(self.transfers / 1_000).unwrap();
-        let mut run = Command::new(PROGRAM);
+        let mut run = program_of(command);
         run.arg(command).arg("--json").args(arguments);
         let output = finish_within(run, within);
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -5,7 +5,7 @@ use super::tree::{SourceFile, Tree};
 use super::workspace::{Member, Workspace};
 
 /// The ring of each crate: the only place where it is written down for the machine.
-const RINGS: [(&str, Ring); 26] = [
+const RINGS: [(&str, Ring); 27] = [
     ("ledger", Ring::Pure),
     ("record", Ring::Pure),
     ("fspiop", Ring::SansIo),
@@ -24,6 +24,7 @@ const RINGS: [(&str, Ring); 26] = [
     ("switch", Ring::Driver),
     ("operations", Ring::Driver),
     ("upesi", Ring::Assembly),
+    ("upesi-bench", Ring::Assembly),
     ("dfsp", Ring::Assembly),
     ("harness", Ring::Assembly),
     ("waterfall", Ring::Assembly),

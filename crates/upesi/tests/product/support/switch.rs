@@ -18,11 +18,28 @@ use tempfile::TempDir;
 use super::http::PATIENCE;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_upesi");
+/// The laboratory, which is built next to the switch.
+const LABORATORY: &str = "upesi-bench";
 /// Two threads, so that a message comes in on one and goes out on another. Nothing that ended
 /// stays in memory, so that resends and late answers meet the cold store.
 const CONFIGURATION: &str = "[store]\nkeep_ended_seconds = 0\n[fspiop]\nthreads = 2\n";
 /// Between two looks at a process that ends without telling.
 const GLANCE: Duration = Duration::from_millis(5);
+
+/// The laboratory's program.
+pub(crate) fn laboratory() -> Command {
+    let program = Path::new(PROGRAM).with_file_name(LABORATORY);
+    assert!(program.exists(), "missing: build it with `cargo build --package {LABORATORY}`");
+    Command::new(program)
+}
+
+/// The program that has a command.
+pub(crate) fn program_of(command: &str) -> Command {
+    match command {
+        "preload" => laboratory(),
+        _ => Command::new(PROGRAM),
+    }
+}
 
 /// A directory with a log, and a configuration beside it.
 pub(crate) struct Home {
@@ -155,7 +172,7 @@ impl Home {
 
     /// Runs a command on the data directory.
     pub(crate) fn offline(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(PROGRAM);
+        let mut command = program_of(arguments[0]);
         command.args(arguments).arg("--data").arg(self.data());
         finish(command)
     }

@@ -1,19 +1,35 @@
-//! `upesi bench`: measurements, one subcommand each.
+//! The laboratory: measures a switch, and makes histories to measure it with. It starts the program
+//! `upesi` next to its own file as the switch.
+
+mod generate;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Subcommand;
+use clap::{Parser, Subcommand};
 use harness::{BenchOptions, HelloOptions, Origin, Progress, Scenario, Sweep, SwitchCommand};
 use microbench::Done;
 use serde::Serialize;
+use upesi::Failure;
 
-use crate::Failure;
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Arguments of `bench`.
-#[derive(clap::Args)]
-pub(crate) struct BenchArguments {
+const EXAMPLES: &str = "\
+Examples:
+  upesi-bench transfer --rate 1000   latency of transfers at a constant rate, and their cost
+  upesi-bench sweep batching         a published table, and our figures
+  upesi-bench core                   kernel, log, stored forms and signatures, without sockets
+  upesi-bench preload --data big --total 1M
+                                     a directory with a million final transfers";
+
+/// Measure a hub: rate, latency, cost, and whether the run is valid.
+#[derive(Parser)]
+#[command(version, about, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Arguments {
     /// Measure a switch whose log is on Kafka: kafka://HOST:PORT,HOST:PORT/PREFIX. It gets a new
     /// topic, whose name begins with the prefix and which stays there.
     #[arg(long, value_name = "URL")]
@@ -44,16 +60,28 @@ enum What {
     Harness(HelloOptions),
     /// The core without sockets: kernel, log, stored forms, FSPIOP messages, signatures.
     Core(microbench::Options),
+    /// Put many ended transfers into a data directory, to measure a switch that has them.
+    ///
+    /// The FSPs are those of a measurement, so that it runs on the directory at once. Every
+    /// transfer has real messages with random ids, names, amounts and conditions, and went through
+    /// the switch's own checks, sequencer and log: `verify` proves them. Never for money.
+    #[command(after_help = generate::EXAMPLES)]
+    Preload(generate::PreloadArguments),
 }
 
-/// Arguments of `bench sweep`.
+/// Arguments of `sweep`.
 #[derive(clap::Args)]
 struct SweepArguments {
     #[command(subcommand)]
     sweep: Sweep,
 }
 
-pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    upesi::end_with_reader(|| carry_out(&arguments))
+}
+
+fn carry_out(arguments: &Arguments) -> Result<(), Failure> {
     let (scenario, options) = match &arguments.what {
         What::Transfer(options) => (Scenario::Transfer, options),
         What::Prepare(options) => (Scenario::Prepare, options),
@@ -62,10 +90,11 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
         What::Quote(options) => (Scenario::Quote, options),
         What::Whole(options) => (Scenario::Whole, options),
         _ if arguments.log.is_some() && !arguments.what.has_one_switch() => {
-            return Err(Failure::new("--log is for measurements of one switch: bench transfer"));
+            return Err(Failure::new("--log is for measurements of one switch: transfer"));
         }
         What::Sweep(arguments) => return sweep(&arguments.sweep),
         What::Core(options) => return core(options),
+        What::Preload(arguments) => return generate::preload(arguments),
         What::Harness(options) => {
             return harness::bench_harness(options)
                 .map_err(|error| Failure::new(error.to_string()));
@@ -84,7 +113,7 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
 
 impl What {
     fn has_one_switch(&self) -> bool {
-        !matches!(self, Self::Sweep(_) | Self::Core(_) | Self::Harness(_))
+        !matches!(self, Self::Sweep(_) | Self::Core(_) | Self::Harness(_) | Self::Preload(_))
     }
 }
 
@@ -116,8 +145,7 @@ fn sweep(sweep: &Sweep) -> Result<(), Failure> {
 }
 
 fn switch_command() -> Result<SwitchCommand, Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
+    let program = SwitchCommand::beside().map_err(|error| Failure::new(error.to_string()))?;
     Ok(SwitchCommand::standard(program))
 }
 
@@ -129,7 +157,7 @@ fn verdict(what: &str, valid: bool, invalid_because: &[String]) -> Result<(), Fa
     Err(Failure::new(format!("the {what} is VOID: {why}")))
 }
 
-/// What `bench core` measured, where, and with which options.
+/// What `core` measured, where, and with which options.
 #[derive(Serialize)]
 struct CoreReport<'a> {
     #[serde(flatten)]

@@ -1,5 +1,5 @@
-//! `upesi preload`: puts many ended transfers into a data directory, to measure a switch that has
-//! them.
+//! `upesi-bench preload`: puts many ended transfers into a data directory, to measure a switch that
+//! has them.
 //!
 //! Each transfer is the two messages that simulated FSPs write, taken as the edge takes them:
 //! headers, bodies, identifiers and all are checked, rewritten and stored, and go through the
@@ -22,15 +22,12 @@ use ledger::{
     Command, Counters, DeliveryResult, FinishedDelivery, FspName, Notice, NoticeKind, Outcome,
     State,
 };
-use node::{Attached, Event, Handle, InboxLimits, Mailbox, Refused, SystemClock, Ticket};
+use node::{Attached, Event, Handle, Mailbox, Refused, SystemClock, Ticket};
 use ports::Clock;
 use sequencer::{Durability, Submission};
 use serde_json::json;
 
-use crate::Failure;
-use crate::config::Config;
-use crate::serve::durable_mark_thread::Marking;
-use crate::serve::{self, Opened, Opening};
+use upesi::{BareNode, Failure};
 
 /// Transfers of one chunk at most.
 const CHUNK: u64 = 4_096;
@@ -51,9 +48,9 @@ const FULFIL: u32 = 1;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  upesi preload --data big --total 1M        a million ended transfers, about 3 GB
-  upesi preload --data big --total 10M       nine million more
-  upesi bench transfer --data big --json     how fast a switch is that has them
+  upesi-bench preload --data big --total 1M        a million ended transfers, about 3 GB
+  upesi-bench preload --data big --total 10M       nine million more
+  upesi-bench transfer --data big --json    how fast a switch is that has them
   upesi verify --data big                    their proof
 It shows rate and time left, and can be interrupted: what was added is whole, and the same command
 goes on.";
@@ -89,7 +86,10 @@ pub(crate) struct PreloadArguments {
     #[arg(long, value_name = "MIB", default_value_t = 256,
         value_parser = clap::value_parser!(u64).range(1..=4_096))]
     segment_mib: u64,
-    /// Print the result as JSON, on the last line of the output.
+    /// The switch that onboards the FSPs, instead of the `upesi` next to this program.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -100,33 +100,22 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     let fsps =
         harness::correspondents(&options, LIFE).map_err(|error| Failure::new(error.to_string()))?;
     let clock = SystemClock::new();
-    let mut config = Config::default();
-    // As measurements have it: the notices of a transfer are those of the published runs.
-    config.transfers.confirm_to_payee = false;
-    config.log.segment_mib = arguments.segment_mib;
     let data = &arguments.data;
-    crate::data::layout::refuse_unfinished(data)?;
     if !data.exists() {
         let all = arguments.transfers.or(arguments.total).unwrap_or(0);
         check_room(data, all, arguments.body_bytes)?;
     }
-    let Opened { sequencer, directory, following, .. } =
-        open(&config, data, (&options, &fsps), &clock)?;
+    let node = open(arguments, (&options, &fsps), &clock)?;
     // Another row of numbers each time, and the same one for the same history.
-    let seed = arguments.seed ^ sequencer.state().position().0.rotate_left(32);
-    let before = ended(sequencer.state().counters());
+    let seed = arguments.seed ^ node.state().position().0.rotate_left(32);
+    let before = ended(node.state().counters());
     let wanted = arguments.transfers.or(arguments.total.map(|total| total.saturating_sub(before)));
     let wanted = wanted.unwrap_or(0);
     check_room(data, wanted, arguments.body_bytes)?;
     let own_thread = thread::current();
     let mailbox = Arc::new(Mailbox::new(move || own_thread.unpark()));
-    let mailboxes = vec![Arc::clone(&mailbox)];
-    let node = node::start(sequencer, clock, directory, mailboxes, InboxLimits::default())
-        .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
+    let node = node.start(Arc::clone(&mailbox))?;
     let handle = node.handle();
-    // Until the end of this function: the last note is of the last sync.
-    let _marking = Marking::start(following.disk.clone(), following.frames.clone())?;
-    let follower = following.start(&config, node.handle(), |_| ())?;
     let mut filler = Filler {
         handle: node.handle(),
         mailbox,
@@ -136,8 +125,7 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
         owed: Vec::new(),
     };
     let filled = filler.fill(wanted, arguments.body_bytes);
-    follower.stop();
-    let stopped = node.stop().map_err(Failure::new);
+    let stopped = node.stop();
     let (added, elapsed) = filled?;
     stopped?;
     let stored = ended(&handle.status().counters);
@@ -153,19 +141,19 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
 
 /// Opens the directory, with the FSPs in it.
 fn open(
-    config: &Config,
-    data: &Path,
+    arguments: &PreloadArguments,
     (options, fsps): (&FspOptions, &[SimulatorOptions]),
     clock: &SystemClock,
-) -> Result<Opened, Failure> {
-    let opened = serve::open(config, data, &Opening::default(), clock)?;
-    if are_onboarded(opened.sequencer.state(), fsps) {
+) -> Result<BareNode, Failure> {
+    let open = || BareNode::open(&arguments.data, arguments.segment_mib, clock);
+    let opened = open()?;
+    if are_onboarded(opened.state(), fsps) {
         return Ok(opened);
     }
     // The directory is locked as long as it is open here.
     drop(opened);
-    onboard(options, data)?;
-    serve::open(config, data, &Opening::default(), clock)
+    onboard(options, arguments)?;
+    open()
 }
 
 fn ended(counters: &Counters) -> u64 {
@@ -205,12 +193,12 @@ impl Added {
     }
 }
 
-fn onboard(options: &FspOptions, data: &Path) -> Result<(), Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
+fn onboard(options: &FspOptions, arguments: &PreloadArguments) -> Result<(), Failure> {
     eprintln!("onboarding {} FSPs", options.fsps);
+    let program = arguments.program.clone().map_or_else(SwitchCommand::beside, Ok);
+    let program = program.map_err(|error| Failure::new(error.to_string()))?;
     let command = SwitchCommand::standard(program).confirming(Confirm::Off);
-    harness::onboard_directory(options, data, &command)
+    harness::onboard_directory(options, &arguments.data, &command)
         .map_err(|error| Failure::new(error.to_string()))
 }
 

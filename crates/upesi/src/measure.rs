@@ -1,4 +1,0 @@
-//! Commands that measure.
-
-pub(crate) mod bench;
-pub(crate) mod generate;

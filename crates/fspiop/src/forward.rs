@@ -305,7 +305,6 @@ fn continue_trace(headers: &mut HeaderMap, with: &Forwarding<'_>) {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use proptest::prelude::*;
 
     use super::*;
 
@@ -521,28 +520,6 @@ mod tests {
         for (name, value) in [("payer fsp", "payer fsp"), ("a\r\nb", "a??b"), ("é", "é")] {
             let name = FspName::new(name).expect("a name");
             assert_eq!(name_value(&name).as_bytes(), value.as_bytes());
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn rewriting_never_panics(
-            values in prop::collection::vec(
-                (0..6usize, prop::collection::vec(any::<u8>(), 0..40)), 0..12),
-        ) {
-            let names = ["connection", "fspiop-signature", "traceparent", "fspiop-destination",
-                "proxy-x", "cookie"];
-            let mut headers = HeaderMap::new();
-            for (name, value) in values {
-                if let Ok(value) = HeaderValue::from_bytes(&value) {
-                    headers.append(names[name], value);
-                }
-            }
-            strip(&mut headers);
-            rewrite(&mut headers, &forwarding(&Method::PUT));
-            let gone = ["connection", "proxy-x", "cookie"];
-            prop_assert!(gone.iter().all(|name| !headers.contains_key(*name)));
-            prop_assert!(headers.contains_key(&TRACEPARENT) && headers.contains_key(&TRACESTATE));
         }
     }
 }

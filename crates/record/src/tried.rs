@@ -109,7 +109,6 @@ fn read_one(reader: &mut Reader<'_>) -> Result<Tried, FieldError> {
 mod tests {
     use alloc::vec;
 
-    use proptest::prelude::*;
 
     use super::*;
 
@@ -154,18 +153,4 @@ mod tests {
         }
     }
 
-    proptest! {
-        #[test]
-        fn what_is_read_is_written_the_same(
-            mut bytes in prop::collection::vec(any::<u8>(), 0..200),
-            version in 1..3_u8,
-        ) {
-            if let Some(first) = bytes.first_mut() {
-                *first = version;
-            }
-            if let Ok(deliveries) = read(&bytes) {
-                prop_assert_eq!(write(&deliveries), bytes);
-            }
-        }
-    }
 }

@@ -565,32 +565,6 @@ proptest! {
         let pretty = serde_json::to_vec_pretty(&value).expect("a value is written");
         prop_assert_eq!(schema::verdicts(&pretty, rule).0, fast);
     }
-
-    #[test]
-    fn cut_and_spoilt_bodies_never_panic(
-        message in 0..9usize,
-        cut in any::<prop::sample::Index>(),
-        spoil in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
-    ) {
-        let (rule, value) = messages()[message].clone();
-        let mut body = bytes(&value);
-        for (index, byte) in spoil {
-            let at = index.index(body.len());
-            body[at] = byte;
-        }
-        let cut = cut.index(body.len() + 1);
-        parse_all(&body[..cut]);
-        parse_all(&body);
-        if let (true, slow) = schema::verdicts(&body, rule) {
-            // What is skipped unread may hold what a parser that builds values refuses.
-            prop_assert_ne!(slow, Some(false));
-        }
-    }
-
-    #[test]
-    fn any_bytes_are_refused_or_read(body in prop::collection::vec(any::<u8>(), 0..100)) {
-        parse_all(&body);
-    }
 }
 
 #[test]

@@ -160,12 +160,4 @@ proptest! {
         let expected = newest.map(|changed| row(*changed));
         prop_assert_eq!(version_at(&id(), &value, Position(at)), Ok(expected));
     }
-
-    #[test]
-    fn any_bytes_are_read_or_refused(stored in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _refused = read_party(&stored);
-        if let Ok(Some(row)) = version_at(&id(), &stored, Position(u64::MAX)) {
-            prop_assert_eq!(row.id, id());
-        }
-    }
 }

@@ -428,29 +428,6 @@ fn gathering_does_not_change_the_hash() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..900)) {
-        prop_assert!(Frame::parse(&bytes).is_err());
-        // Once more past the checks that random bytes never get through.
-        if FRAME_HEADER_BYTES <= bytes.len() {
-            bytes[..4].copy_from_slice(&FRAME_MAGIC);
-            let version = 1 + bytes[4] % 2;
-            bytes[4..8].copy_from_slice(&[version, 0, 0, 0]);
-            let length = bytes.len() as u32;
-            put(&mut bytes, AT_LENGTH, length.to_le_bytes());
-            let count = 1 + bytes[AT_COUNT] % 3;
-            put(&mut bytes, AT_COUNT, [count, 0, 0, 0]);
-            put(&mut bytes, AT_INSIDE, [0; 4]);
-            put(&mut bytes, AT_DURABLE, [0; 8]);
-            put(&mut bytes, AT_APPLIED, [0; 8]);
-            write_checksums(&mut bytes);
-            prop_assert!(!matches!(
-                Frame::parse(&bytes),
-                Err(FrameError::HeaderChecksum | FrameError::BodyChecksum | FrameError::Short)
-            ));
-        }
-    }
-
-    #[test]
     fn any_records_come_back(
         records in prop::collection::vec(
             (

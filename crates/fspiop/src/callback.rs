@@ -222,12 +222,17 @@ mod tests {
     use super::*;
     use crate::headers;
 
-    fn check(body: &Bytes, expected: Expect) {
-        let text = std::str::from_utf8(body).expect("a body is UTF-8");
-        let value: serde_json::Value = serde_json::from_str(text).expect("a body is JSON");
-        let sorted = serde_json::to_string(&sorted(&value)).expect("a value is written");
-        assert_eq!(sorted, text, "keys are sorted and nothing is spaced");
-        expected.assert_eq(text);
+    /// Bodies, one in each line.
+    fn check(bodies: &[Bytes], expected: Expect) {
+        let mut lines = String::new();
+        for body in bodies {
+            let text = std::str::from_utf8(body).expect("a body is UTF-8");
+            let value: serde_json::Value = serde_json::from_str(text).expect("a body is JSON");
+            let sorted = serde_json::to_string(&sorted(&value)).expect("a value is written");
+            assert_eq!(sorted, text, "keys are sorted and nothing is spaced");
+            lines += &format!("{text}\n");
+        }
+        expected.assert_eq(&lines);
     }
 
     /// The value with the keys of every object in order, however the parser keeps them.
@@ -256,47 +261,32 @@ mod tests {
             fulfilment: Some(&[0xff; 32]),
             extensions: &[],
         };
-        check(
-            &transfer(&committed),
-            expect![[
-                r#"{"completedTimestamp":"1994-11-15T08:12:31.000Z","fulfilment":"__________________________________________8","transferState":"COMMITTED"}"#
-            ]],
-        );
         let patch = TransferNotice { fulfilment: None, ..committed };
-        check(
-            &transfer(&patch),
-            expect![[
-                r#"{"completedTimestamp":"1994-11-15T08:12:31.000Z","transferState":"COMMITTED"}"#
-            ]],
-        );
-        let cause =
-            cause(ErrorCode::VALIDATION, &ErrorCode::VALIDATION.describe("invalid fulfilment"));
+        let code = ErrorCode::VALIDATION;
+        let cause = cause(code, &code.describe("invalid fulfilment"));
         let aborted = TransferNotice { state: "ABORTED", extensions: &[cause], ..patch };
-        check(
-            &transfer(&aborted),
-            expect![[
-                r#"{"completedTimestamp":"1994-11-15T08:12:31.000Z","extensionList":{"extension":[{"key":"cause","value":"3100: Generic validation error - invalid fulfilment"}]},"transferState":"ABORTED"}"#
-            ]],
-        );
         let reserved = TransferNotice { state: "RESERVED", completed_ms: None, ..patch };
-        check(&transfer(&reserved), expect![[r#"{"transferState":"RESERVED"}"#]]);
+        check(
+            &[committed, patch, aborted, reserved].map(|notice| transfer(&notice)),
+            expect![[r#"
+                {"completedTimestamp":"1994-11-15T08:12:31.000Z","fulfilment":"__________________________________________8","transferState":"COMMITTED"}
+                {"completedTimestamp":"1994-11-15T08:12:31.000Z","transferState":"COMMITTED"}
+                {"completedTimestamp":"1994-11-15T08:12:31.000Z","extensionList":{"extension":[{"key":"cause","value":"3100: Generic validation error - invalid fulfilment"}]},"transferState":"ABORTED"}
+                {"transferState":"RESERVED"}
+            "#]],
+        );
     }
 
     #[test]
     fn errors() {
         let expired = ErrorCode::TRANSFER_EXPIRED;
-        check(
-            &error(expired, expired.name(), &[]),
-            expect![[
-                r#"{"errorInformation":{"errorCode":"3303","errorDescription":"Transfer expired"}}"#
-            ]],
-        );
         let extension = Extension { key: "k".to_owned(), value: "v".to_owned() };
         check(
-            &error(expired, "a \"b\"", &[extension]),
-            expect![[
-                r#"{"errorInformation":{"errorCode":"3303","errorDescription":"a \"b\"","extensionList":{"extension":[{"key":"k","value":"v"}]}}}"#
-            ]],
+            &[error(expired, expired.name(), &[]), error(expired, "a \"b\"", &[extension])],
+            expect![[r#"
+                {"errorInformation":{"errorCode":"3303","errorDescription":"Transfer expired"}}
+                {"errorInformation":{"errorCode":"3303","errorDescription":"a \"b\"","extensionList":{"extension":[{"key":"k","value":"v"}]}}}
+            "#]],
         );
         assert_eq!(cause(expired, &"é".repeat(200)).value.chars().count(), 128);
     }
@@ -304,36 +294,34 @@ mod tests {
     #[test]
     fn answers_about_participants() {
         let fsp = name("bank \"é\"");
-        check(&participant(&fsp), expect![[r#"{"fspId":"bank \"é\""}"#]]);
         let party = PartyName {
             kind: PartyIdType::Business,
             id: "acme",
             sub_id: Some("till"),
             fsp: Some(&fsp),
         };
-        check(
-            &participant_registered(&party, Currency::parse("USD")),
-            expect![[
-                r#"{"currency":"USD","partyList":[{"fspId":"bank \"é\"","partyIdType":"BUSINESS","partyIdentifier":"acme","partySubIdOrType":"till"}]}"#
-            ]],
-        );
         let plain = PartyName { kind: PartyIdType::Msisdn, id: "123", sub_id: None, fsp: None };
-        check(
-            &participant_registered(&plain, None),
-            expect![[r#"{"partyList":[{"partyIdType":"MSISDN","partyIdentifier":"123"}]}"#]],
-        );
         let code = ErrorCode::PARTY_NOT_FOUND;
         let outcomes = [
             BatchOutcome { party, refused: None },
             BatchOutcome { party: plain, refused: Some((code, code.describe("no"))) },
         ];
         check(
-            &batch_registered(&outcomes, Currency::parse("XOF")),
-            expect![[
-                r#"{"currency":"XOF","partyList":[{"partyId":{"fspId":"bank \"é\"","partyIdType":"BUSINESS","partyIdentifier":"acme","partySubIdOrType":"till"}},{"errorInformation":{"errorCode":"3204","errorDescription":"Party not found - no"},"partyId":{"partyIdType":"MSISDN","partyIdentifier":"123"}}]}"#
-            ]],
+            &[
+                participant(&fsp),
+                participant_registered(&party, Currency::parse("USD")),
+                participant_registered(&plain, None),
+                batch_registered(&outcomes, Currency::parse("XOF")),
+                batch_registered(&[], None),
+            ],
+            expect![[r#"
+                {"fspId":"bank \"é\""}
+                {"currency":"USD","partyList":[{"fspId":"bank \"é\"","partyIdType":"BUSINESS","partyIdentifier":"acme","partySubIdOrType":"till"}]}
+                {"partyList":[{"partyIdType":"MSISDN","partyIdentifier":"123"}]}
+                {"currency":"XOF","partyList":[{"partyId":{"fspId":"bank \"é\"","partyIdType":"BUSINESS","partyIdentifier":"acme","partySubIdOrType":"till"}},{"errorInformation":{"errorCode":"3204","errorDescription":"Party not found - no"},"partyId":{"partyIdType":"MSISDN","partyIdentifier":"123"}}]}
+                {"partyList":[]}
+            "#]],
         );
-        check(&batch_registered(&[], None), expect![[r#"{"partyList":[]}"#]]);
     }
 
     #[test]

@@ -353,66 +353,37 @@ fn truncate_chars(text: &mut String, chars: usize) {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::expect;
 
     use super::*;
 
-    fn check(refusal: &Refusal, expected: Expect) {
-        let body = refusal.body();
-        let text = std::str::from_utf8(&body).expect("a body is UTF-8");
-        serde_json::from_str::<serde_json::Value>(text).expect("a body is JSON");
-        expected.assert_eq(&format!("{} {text}", refusal.status.as_u16()));
-    }
-
     #[test]
     fn refusals_have_the_status_and_text_of_their_code() {
-        let cases = [
-            (
-                Refusal::unknown_uri(),
-                expect![[
-                    r#"404 {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#
-                ]],
-            ),
-            (
-                Refusal::method_not_allowed(),
-                expect![[
-                    r#"405 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#
-                ]],
-            ),
-            (
-                Refusal::not_implemented(),
-                expect![[
-                    r#"501 {"errorInformation":{"errorCode":"2002","errorDescription":"Not implemented"}}"#
-                ]],
-            ),
-            (
-                Refusal::unavailable(),
-                expect![[
-                    r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable"}}"#
-                ]],
-            ),
-            (
-                Refusal::internal("transfer not found"),
-                expect![[
-                    r#"500 {"errorInformation":{"errorCode":"2001","errorDescription":"Internal server error - transfer not found"}}"#
-                ]],
-            ),
-            (
-                Refusal::too_large(),
-                expect![[
-                    r#"400 {"errorInformation":{"errorCode":"3104","errorDescription":"Too large payload"}}"#
-                ]],
-            ),
-            (
-                Refusal::invalid("a \"quoted\"\n\u{1} \\ text"),
-                expect![[
-                    r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - a \"quoted\"\n\u0001 \\ text"}}"#
-                ]],
-            ),
-        ];
-        for (refusal, expected) in cases {
-            check(&refusal, expected);
-        }
+        let lines = [
+            Refusal::unknown_uri(),
+            Refusal::method_not_allowed(),
+            Refusal::not_implemented(),
+            Refusal::unavailable(),
+            Refusal::internal("transfer not found"),
+            Refusal::too_large(),
+            Refusal::invalid("a \"quoted\"\n\u{1} \\ text"),
+        ]
+        .map(|refusal| {
+            let body = refusal.body();
+            serde_json::from_slice::<serde_json::Value>(&body).expect("a body is JSON");
+            let text = std::str::from_utf8(&body).expect("a body is UTF-8");
+            format!("{} {text}\n", refusal.status.as_u16())
+        });
+        expect![[r#"
+            404 {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}
+            405 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}
+            501 {"errorInformation":{"errorCode":"2002","errorDescription":"Not implemented"}}
+            503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable"}}
+            500 {"errorInformation":{"errorCode":"2001","errorDescription":"Internal server error - transfer not found"}}
+            400 {"errorInformation":{"errorCode":"3104","errorDescription":"Too large payload"}}
+            400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - a \"quoted\"\n\u0001 \\ text"}}
+        "#]]
+        .assert_eq(&lines.concat());
     }
 
     #[test]

@@ -109,7 +109,6 @@ fn read_one(reader: &mut Reader<'_>) -> Result<Tried, FieldError> {
 mod tests {
     use alloc::vec;
 
-
     use super::*;
 
     const SAMPLE: [u8; 38] = [
@@ -152,5 +151,4 @@ mod tests {
             assert_eq!(read(&changed), Err(FieldError::Value), "byte {at}");
         }
     }
-
 }

@@ -319,10 +319,8 @@ fn batch(before: u64) -> Batch {
 
 /// Something of everything.
 fn history() -> Vec<Command> {
-    let account = AccountKind::HubReconciliation;
-    let settled = AccountKind::HubMultilateralSettlement;
     let funds = |id: &str, direction| {
-        Change::MoveFunds(MoveFunds {
+        administer(MoveFunds {
             id: id_of(id),
             name: name("payer"),
             account: AccountId(7),
@@ -332,58 +330,48 @@ fn history() -> Vec<Command> {
             hash: Digest([4; 32]),
         })
     };
-    let limits = |name| {
-        Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
-            name,
-            currency: usd(),
-            limit: Amount::from_units(90_000_000),
-            position: Amount::ZERO,
-        })
+    let hub_account = |kind| administer(CreateHubAccount { currency: usd(), kind });
+    let participant = |text| administer(CreateParticipant { name: name(text), currency: usd() });
+    let limits = |text| {
+        let (limit, position) = (Amount::from_units(90_000_000), Amount::ZERO);
+        let name = name(text);
+        administer(SetInitialPositionAndLimits { name, currency: usd(), limit, position })
     };
+    let payee = name("payee");
     vec![
         Command::Genesis(Genesis { seed: [7; 16], hub: name("Hub") }),
-        administer(Change::CreateHubAccount(CreateHubAccount { currency: usd(), kind: account })),
-        administer(Change::CreateHubAccount(CreateHubAccount { currency: usd(), kind: settled })),
-        administer(Change::CreateParticipant(CreateParticipant {
-            name: name("payer"),
-            currency: usd(),
-        })),
-        administer(Change::CreateParticipant(CreateParticipant {
-            name: name("payee"),
-            currency: usd(),
-        })),
-        administer(limits(name("payer"))),
-        administer(limits(name("payee"))),
-        administer(funds("10", FundsDirection::In)),
-        administer(funds("11", FundsDirection::In)),
-        administer(funds("12", FundsDirection::Out)),
-        administer(Change::SetEndpoint(SetEndpoint {
-            name: name("payee"),
+        hub_account(AccountKind::HubReconciliation),
+        hub_account(AccountKind::HubMultilateralSettlement),
+        participant("payer"),
+        participant("payee"),
+        limits("payer"),
+        limits("payee"),
+        funds("10", FundsDirection::In),
+        funds("11", FundsDirection::In),
+        funds("12", FundsDirection::Out),
+        administer(SetEndpoint {
+            name: payee,
             endpoint: "FSPIOP_CALLBACK_URL".into(),
             value: "http://payee.example".into(),
-        })),
-        administer(Change::AddKey(AddKey {
-            name: name("payee"),
-            id: Digest([6; 32]),
-            key: [1, 2, 3].into(),
-        })),
-        administer(Change::CreateSettlementModel(CreateSettlementModel { model: model() })),
-        administer(Change::CreateOracle(CreateOracle {
+        }),
+        administer(AddKey { name: payee, id: Digest([6; 32]), key: [1, 2, 3].into() }),
+        administer(CreateSettlementModel { model: model() }),
+        administer(CreateOracle {
             oracle: Oracle {
                 id_type: "MSISDN".into(),
                 endpoint: "http://oracle.example".into(),
                 currency: Some(usd()),
                 default: true,
             },
-        })),
-        administer(Change::CreateLedgerAccountType(CreateLedgerAccountType {
+        }),
+        administer(CreateLedgerAccountType {
             account_type: LedgerAccountType {
                 name: "FEES".into(),
                 description: "of the scheme".into(),
                 active: true,
                 settleable: false,
             },
-        })),
+        }),
         prepare("20"),
         prepare("21"),
         fulfil("20"),
@@ -404,8 +392,8 @@ fn history() -> Vec<Command> {
     ]
 }
 
-fn administer(change: Change) -> Command {
-    let (actor, reason) = ("operator".into(), "".into());
+fn administer(change: impl Into<Change>) -> Command {
+    let (actor, reason, change) = ("operator".into(), "".into(), change.into());
     Command::Administer(Box::new(Administer { actor, reason, change }))
 }
 
@@ -425,24 +413,23 @@ fn model() -> SettlementModel {
 }
 
 fn prepare(id: &str) -> Command {
-    Command::Prepare(Box::new(prepare_between(id, "payer")))
+    Command::Prepare(Box::new(prepare_to(id, "payee")))
 }
 
-/// To a payee that nobody knows.
+/// To a payee that does not exist.
 fn refused(id: &str) -> Command {
-    let payee = name("nobody");
-    Command::Prepare(Box::new(Prepare { payee, ..prepare_between(id, "payer") }))
+    Command::Prepare(Box::new(prepare_to(id, "nobody")))
 }
 
 /// `fulfilment` is 32 bytes of zero, of which `condition` is the SHA-256.
-fn prepare_between(id: &str, payer: &str) -> Prepare {
+fn prepare_to(id: &str, payee: &str) -> Prepare {
     let condition = "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925";
     let digits = |at: usize| u8::from_str_radix(&condition[2 * at..2 * at + 2], 16);
     Prepare {
         id: id_of(id),
-        source: name(payer),
-        payer: name(payer),
-        payee: name("payee"),
+        source: name("payer"),
+        payer: name("payer"),
+        payee: name(payee),
         currency: usd(),
         amount: Amount::from_units(10_000),
         condition: core::array::from_fn(|at| digits(at).expect("digits")),

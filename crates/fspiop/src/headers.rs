@@ -389,6 +389,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::text;
     use crate::time::date_header;
 
     const MEDIA: &str = "application/vnd.interoperability.transfers+json";
@@ -425,26 +426,17 @@ mod tests {
         }
     }
 
-    /// Each line of the text is a request and its verdict: method, resource, and how the headers
-    /// differ from good ones. `{}` is the media type of transfers.
+    /// An input is a method, a resource, and how the headers differ from good ones. `{}` is the
+    /// media type of transfers.
     #[test]
     fn heads_are_judged_as_the_text_says() {
-        let text = expect_file!["texts/headers.txt"];
-        let mut lines = String::new();
-        for line in text.data().lines() {
-            if let Some((request, _)) = line.split_once(" => ") {
-                lines += &format!("{request} => {}\n", verdict(&request.replace("{}", MEDIA)));
-            } else {
-                lines += &format!("{line}\n");
-            }
-        }
-        text.assert_eq(&lines);
+        text::check(&expect_file!["texts/headers.txt"], verdict);
     }
 
     fn verdict(request: &str) -> String {
+        let request = request.replace("{}", MEDIA);
         let mut parts = request.split(" | ");
-        let head = parts.next().and_then(|head| head.split_once(' '));
-        let (method, resource) = head.expect("a method and a resource");
+        let (method, resource) = text::first_word(parts.next().expect("a method"));
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
         let changes: Vec<_> =
             parts.map(|change| change.split_once(": ").expect("a name and a value")).collect();

@@ -40,6 +40,8 @@ pub mod reach;
 mod route;
 pub mod routes;
 pub mod schema;
+#[cfg(test)]
+mod text;
 pub mod time;
 mod trace;
 

@@ -375,137 +375,32 @@ fn is_token(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use Acceptance::{Malformed, Supported, Unsupported};
+    use expect_test::expect_file;
 
     use super::*;
+    use crate::text;
 
     const TRANSFERS: &str = "application/vnd.interoperability.transfers+json";
 
-    /// `{}` in each line is the media type of transfers.
-    fn check_accept(cases: &[(&[&str], Acceptance)]) {
-        for (lines, expected) in cases {
-            let lines: Vec<String> = lines.iter().map(|it| it.replace("{}", TRANSFERS)).collect();
-            let found = accept(lines.iter().map(String::as_bytes), "transfers");
-            assert_eq!(found, *expected, "{lines:?}");
-        }
-    }
-
+    /// An input is what is asked and the lines of the header; `{}` is the media type of transfers.
     #[test]
-    fn lists_of_media_ranges_are_evaluated_as_http_writes_them() {
-        check_accept(&[
-            (&["{}"], Supported),
-            (&["{};version=1"], Supported),
-            (&["{};version=1.1"], Supported),
-            (&["{};version=3"], Unsupported),
-            (&["{};version=1,{}"], Supported),
-            (&["{};version=3 ,\t{} ; version=1.0"], Supported),
-            (&["{};version=3", "{};version=2.0"], Supported),
-            (&["text/html", "{}"], Supported),
-            (&["text/html;level=1, {};version=1;charset=utf-8"], Supported),
-            (&["APPLICATION/Vnd.Interoperability.TRANSFERS+JSON; Version=\"1.1\""], Supported),
-            (&["{};version=\"1\\.1\""], Supported),
-            (&["{};charset=\"a\\\"b,c\";version=1"], Supported),
-            (&["{};;version=1;"], Supported),
-            (&[",,{},"], Supported),
-            (&["*/*"], Supported),
-            (&["application/*"], Supported),
-            (&["*/*;version=3"], Unsupported),
-            (&["text/*"], Malformed),
-            (&["text/html"], Malformed),
-            (&["{};version=x"], Malformed),
-            (&["{};version=x,{};version=1"], Supported),
-            (&["{};version=1;version=1"], Malformed),
-            (&["{};version"], Malformed),
-            (&["{};version ="], Malformed),
-            (&["{};version=1 x"], Malformed),
-            (&["{};a=\"b"], Malformed),
-            (&["{};a=\"b\\"], Malformed),
-            (&["application"], Malformed),
-            (&["application/"], Malformed),
-            (&[""], Malformed),
-            (&[], Acceptance::Absent),
-        ]);
-    }
-
-    #[test]
-    fn weights_exclude_and_the_most_specific_range_decides() {
-        check_accept(&[
-            (&["{};version=1;q=0.9"], Supported),
-            (&["{};Q=1.000"], Supported),
-            (&["{};version=1;q=0"], Unsupported),
-            (&["{};q=0.000"], Unsupported),
-            (&["{};q=0.001"], Supported),
-            (&["{};version=1;q=0, {};version=2"], Supported),
-            (&["{};q=0, */*"], Unsupported),
-            (&["*/*;q=0, {}"], Supported),
-            (&["*/*, application/*;q=0"], Unsupported),
-            (&["{};version=1;q=0, {};version=1.1"], Supported),
-            (&["{};version=1.1, {};version=1;q=0"], Supported),
-            (&["{};version=1.1;q=0, {};version=1.1"], Supported),
-            (&["{};version=1.1, {};version=1.1;q=0"], Supported),
-            (&["{};q=2"], Malformed),
-            (&["{};q=1.001"], Malformed),
-            (&["{};q=0.0001"], Malformed),
-            (&["{};q=.5"], Malformed),
-            (&["{};q=\"1\""], Malformed),
-            (&["{};q=1;q=1"], Malformed),
-        ]);
-    }
-
-    #[test]
-    fn a_content_type_has_one_exact_version() {
-        for (text, expected) in [
-            ("{};version=1.1", Some((b'1', b'1'))),
-            ("{};version=7.3", Some((b'7', b'3'))),
-            (" {}\t; \tVERSION=1.0 ;charset=utf-8 ", Some((b'1', b'0'))),
-            ("{};charset=utf-8;version=\"2.0\";q=x", Some((b'2', b'0'))),
-            ("{};version=1", None),
-            ("{}", None),
-            ("{};version=1.1;version=1.1", None),
-            ("{};version=1.1, {};version=1.1", None),
-            ("{};version=1.1.1", None),
-            ("*/*;version=1.1", None),
-            ("application/vnd.interoperability.quotes+json;version=1.1", None),
-            ("application/vnd.interoperability.iso20022.transfers+json;version=1.1", None),
-        ] {
-            let text = text.replace("{}", TRANSFERS);
-            assert_eq!(content_version(text.as_bytes(), "transfers"), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn json_is_recognised_with_any_parameters() {
-        for (text, expected) in [
-            ("application/json", true),
-            (" Application/JSON ; charset=\"utf-8\";a=b", true),
-            ("application/vnd.interoperability.participants+json;version=1.0", true),
-            ("application/problem+JSON", true),
-            ("text/json", false),
-            ("application/jsonp", false),
-            ("application/x-www-form-urlencoded;a=+json", false),
-            ("text/plain;a=\"application/json\"", false),
-            ("application/json, application/json", false),
-            ("application/json;charset", false),
-            ("application/json x", false),
-            ("", false),
-        ] {
-            assert_eq!(is_json(text.as_bytes()), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_list_has_at_least_one_range_and_no_malformed_line() {
-        for (lines, expected) in [
-            (&["*/*"][..], true),
-            (&["text/html;q=0.5, application/json"], true),
-            (&["", "application/json"], true),
-            (&["application/json", "x"], false),
-            (&["application/json;q=7"], false),
-            (&["", " , "], false),
-            (&[], false),
-        ] {
-            assert_eq!(is_accept_list(lines.iter().map(|it| it.as_bytes())), expected, "{lines:?}");
-        }
+    fn headers_are_read_as_the_text_says() {
+        text::check(&expect_file!["texts/media.txt"], |input| {
+            let input = input.replace("{}", TRANSFERS);
+            let (kind, value) = text::first_word(&input);
+            let lines = input.contains(' ').then(|| value.split(" | ")).into_iter().flatten();
+            let lines = lines.map(str::as_bytes);
+            match kind {
+                "accept" => format!("{:?}", accept(lines, "transfers")),
+                "type" => match content_version(value.as_bytes(), "transfers") {
+                    Some((major, minor)) => format!("{}.{}", major as char, minor as char),
+                    None => "none".to_owned(),
+                },
+                "json" => is_json(value.as_bytes()).to_string(),
+                "list" => is_accept_list(lines).to_string(),
+                other => panic!("{other:?} is not asked"),
+            }
+        });
     }
 
     proptest::proptest! {

@@ -138,12 +138,6 @@ pub enum Loopback {
 }
 
 impl Reach {
-    /// The default, with loopback addresses allowed.
-    #[must_use]
-    pub fn with_loopback() -> Self {
-        Self { loopback: Loopback::Allowed, ..Self::default() }
-    }
-
     /// Whether no address at all may be called: each network that is allowed lies in a denied one.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -402,46 +396,21 @@ fn with_port(authority: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect_file;
+
     use super::*;
+    use crate::text;
+
+    fn with_loopback() -> Reach {
+        Reach { loopback: Loopback::Allowed, ..Reach::default() }
+    }
 
     #[test]
     fn values_are_taken_apart_or_refused() {
-        use Unreachable::{Encrypted, Host, Path, Scheme, UserInfo};
-        for (value, expected) in [
-            ("http://a.example:3000/x/{{transferId}}", Ok(("a.example:3000", "/x/{{transferId}}"))),
-            ("http://a.example", Ok(("a.example:80", ""))),
-            ("HTTP://127.0.0.1:9/{{ transferId }}/e", Ok(("127.0.0.1:9", "/{{ transferId }}/e"))),
-            ("http://[::1]:9/p?a=b", Ok(("[::1]:9", "/p?a=b"))),
-            ("http://[::1]", Ok(("[::1]:80", ""))),
-            ("https://a.example/", Err(Encrypted)),
-            ("HTTPS://a.example/", Err(Encrypted)),
-            ("ftp://a.example/", Err(Scheme)),
-            ("file:///etc/passwd", Err(Scheme)),
-            ("a.example", Err(Scheme)),
-            ("http:/a.example", Err(Scheme)),
-            ("http://", Err(Host)),
-            ("http://:80/", Err(Host)),
-            ("http://a:b/", Err(Host)),
-            ("http://a:+80/", Err(Host)),
-            ("http://a:65536/", Err(Host)),
-            ("http://::1/", Err(Host)),
-            ("http://[zz]/", Err(Host)),
-            ("http://a b/", Err(Host)),
-            ("http://{{partyIdentifier}}/", Err(Host)),
-            ("http://a{{partyIdentifier}}.example/", Err(Host)),
-            ("http://a.example{{partyIdentifier}}", Err(Host)),
-            ("http://user@host/", Err(UserInfo)),
-            ("http://user:word@host/", Err(UserInfo)),
-            ("http://host?{{partyIdentifier}}", Err(Path)),
-            ("http://host\\@evil/", Err(Path)),
-            ("http://host/#x", Err(Path)),
-            ("http://host/a b", Err(Path)),
-            ("http://host/a\r\nb", Err(Path)),
-        ] {
-            let target = Target::parse(value);
-            let found = target.as_ref().map(|t| (t.authority.as_str(), t.path.as_str()));
-            assert_eq!(found, expected.as_ref().map(|pair| *pair), "{value}");
-        }
+        text::check(&expect_file!["texts/endpoints.txt"], |value| match Target::parse(value) {
+            Ok(target) => format!("{} {:?}", target.authority, target.path),
+            Err(fault) => format!("{fault:?}"),
+        });
     }
 
     fn networks(texts: &[&str]) -> Vec<Network> {
@@ -457,8 +426,8 @@ mod tests {
             ports: vec![80],
             ..Reach::default()
         };
-        let outside = Reach { denied: networks(&["10.0.0.0/8"]), ..Reach::with_loopback() };
-        let all = Reach { networks: networks(&["0.0.0.0/0", "::/0"]), ..Reach::with_loopback() };
+        let outside = Reach { denied: networks(&["10.0.0.0/8"]), ..with_loopback() };
+        let all = Reach { networks: networks(&["0.0.0.0/0", "::/0"]), ..with_loopback() };
         for (address, expected) in [
             ("10.1.2.3", [true, true, false, true]),
             ("10.9.2.3", [true, false, false, true]),
@@ -504,7 +473,7 @@ mod tests {
             ports: vec![80],
             ..Reach::default()
         };
-        let open = Reach::with_loopback();
+        let open = with_loopback();
         let strict = Reach::default();
         for (reach, value, expected) in [
             (&inside, "http://10.1.2.3/", Ok(())),
@@ -532,7 +501,7 @@ mod tests {
     #[test]
     fn the_hubs_own_listeners_are_never_called() {
         let own = ["0.0.0.0:4000", "127.0.0.1:3001"].map(|it| it.parse().expect("an address"));
-        let reach = Reach { own: own.to_vec(), ..Reach::with_loopback() };
+        let reach = Reach { own: own.to_vec(), ..with_loopback() };
         for (value, expected) in [
             ("http://127.0.0.1:3001/", Err(Unreachable::Own)),
             ("http://[::ffff:127.0.0.1]:3001/", Err(Unreachable::Own)),

@@ -231,6 +231,60 @@ macro_rules! family_of_changes {
 
 admin_outcomes! { family_of_changes {} }
 
+impl PrepareOutcome {
+    /// Whether the prepare is refused, which a participant gets as an error.
+    #[must_use]
+    pub const fn refuses(self) -> bool {
+        !matches!(
+            self,
+            Self::SenderNotFound
+                | Self::PrepareResentCommitted
+                | Self::PrepareResentAborted
+                | Self::PrepareResentReserved
+                | Self::PrepareReserved
+        )
+    }
+}
+
+impl AnswerOutcome {
+    /// Whether a participant gets it as an error.
+    #[must_use]
+    pub const fn is_error(self) -> bool {
+        !matches!(
+            self,
+            Self::SenderNotFound
+                | Self::FulfilVersionIgnored
+                | Self::AnswerResent
+                | Self::FulfilAbortedIgnored
+                | Self::Committed
+        )
+    }
+}
+
+/// Checks that a family has its place among [`ErrorOutcome`] and [`ExplainedOutcome`].
+macro_rules! has_words {
+    ($family:ident, $is_error:expr) => {
+        const _: () = {
+            let mut at = 0;
+            while at < $family::ALL.len() {
+                let one = $family::ALL[at];
+                assert!(
+                    !$is_error(one) || ErrorOutcome::of(one.outcome()).is_some(),
+                    concat!("`ErrorOutcome` needs all errors of ", stringify!($family)),
+                );
+                assert!(
+                    ExplainedOutcome::of(one.outcome()).is_some(),
+                    concat!("`ExplainedOutcome` needs all of ", stringify!($family)),
+                );
+                at += 1;
+            }
+        };
+    };
+}
+
+has_words!(PrepareOutcome, PrepareOutcome::refuses);
+has_words!(AnswerOutcome, AnswerOutcome::is_error);
+
 impl AnswerEnd {
     /// Whether the transfer is committed; it is aborted otherwise.
     #[must_use]

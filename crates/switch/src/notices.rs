@@ -255,8 +255,9 @@ async fn own_body(records: &Records, parcel: &Parcel) -> Option<Bytes> {
             Some(callback::transfer(&told))
         }
         NoticeKind::Error => {
-            let named = named(records, parcel).await?;
-            let (code, description) = wording::error(ErrorOutcome::of(notice.outcome)?, &named);
+            let outcome = ErrorOutcome::of(notice.outcome)?;
+            let named = named(records, parcel, outcome).await?;
+            let (code, description) = wording::error(outcome, &named);
             Some(callback::error(code, &description, &[]))
         }
         // Not the hub's own, or not about a transfer.
@@ -313,20 +314,21 @@ async fn cause_extension(
         let (code, description) = error.effective();
         return Some(callback::cause(code, &description));
     }
-    let named = match names_prepare(outcome) {
+    let outcome = ErrorOutcome::of(outcome)?;
+    let named = match wording::names_prepare(outcome) {
         true => {
             let prepare = records.load_message(record).await.map(|message| message.body);
             named_or_erased(records, prepare, record).await?
         }
         false => Named::default(),
     };
-    let (code, description) = wording::error(ErrorOutcome::of(outcome)?, &named);
+    let (code, description) = wording::error(outcome, &named);
     Some(callback::cause(code, &description))
 }
 
 /// `None` when the prepare cannot be read just now.
-async fn named(records: &Records, parcel: &Parcel) -> Option<Named> {
-    if !names_prepare(parcel.notice.outcome) {
+async fn named(records: &Records, parcel: &Parcel, outcome: ErrorOutcome) -> Option<Named> {
+    if !wording::names_prepare(outcome) {
         return Some(Named::default());
     }
     let prepare = message_of(records, parcel).await.map(|message| message.body.clone());
@@ -344,11 +346,6 @@ async fn named_or_erased(
         Some(body) => Some(named_in(&body)),
         None => records.load(source).await.map(|_| Named::default()),
     }
-}
-
-/// Whether the words for an outcome name something of the prepare.
-fn names_prepare(outcome: Outcome) -> bool {
-    (Outcome::PrepareAmountPrecision..=Outcome::PreparePayeeLaneFull).contains(&outcome)
 }
 
 fn named_in(body: &Bytes) -> Named {

@@ -61,6 +61,25 @@ pub(crate) fn error(outcome: ErrorOutcome, named: &Named) -> (ErrorCode, String)
     (code, code.describe(&detail))
 }
 
+/// Whether the text of [`error`] for an outcome contains fields of the prepare.
+pub(crate) const fn names_prepare(outcome: ErrorOutcome) -> bool {
+    use ErrorOutcome::*;
+    matches!(
+        outcome,
+        PrepareAmountPrecision
+            | PreparePayerNotFound
+            | PreparePayerInactive
+            | PreparePayeeNotFound
+            | PreparePayeeInactive
+            | PrepareExpirationPast
+            | PreparePayerAccountNotFound
+            | PreparePayerAccountInactive
+            | PreparePayeeAccountNotFound
+            | PreparePayeeAccountInactive
+            | PreparePayeeLaneFull
+    )
+}
+
 fn lane_full(payee: &str) -> (ErrorCode, String) {
     let detail = format!("too many notices are owed to {payee}; try again later");
     (ErrorCode::SERVICE_UNAVAILABLE, detail)
@@ -74,15 +93,27 @@ fn validation(detail: &str) -> (ErrorCode, String) {
 mod tests {
     use super::*;
 
-    fn words(outcome: ErrorOutcome) -> String {
-        let named = Named {
+    fn named() -> Named {
+        Named {
             payer: "dfsp1".into(),
             payee: "dfsp2".into(),
+            amount: "1.5".into(),
             currency: "USD".into(),
-            ..Named::default()
-        };
-        let (code, description) = error(outcome, &named);
+            expiration: "2026-01-01T00:00:00.000Z".into(),
+        }
+    }
+
+    fn words(outcome: ErrorOutcome) -> String {
+        let (code, description) = error(outcome, &named());
         fspiop::callback::cause(code, &description).value
+    }
+
+    #[test]
+    fn the_prepare_is_read_for_the_words_that_need_it_and_no_others() {
+        for outcome in ErrorOutcome::ALL.iter().copied() {
+            let is_same = error(outcome, &Named::default()).1 == error(outcome, &named()).1;
+            assert_eq!(names_prepare(outcome), !is_same, "{outcome:?}");
+        }
     }
 
     #[test]

@@ -237,6 +237,38 @@ impl Parts<'_> {
     }
 }
 
+impl Head {
+    /// Whether every number can rise with further batches. Each field is named: a new one needs
+    /// its bound.
+    fn is_in_range(&self) -> bool {
+        let Self {
+            // Not numbers that rise.
+            seed: _,
+            hub: _,
+            digest: _,
+            settings: _,
+            // Bounded by the rules that this program knows.
+            rules_version: _,
+            position,
+            stamp,
+            counters,
+            nodes,
+            batches,
+            last_notice,
+            last_oracle,
+            cold,
+        } = self;
+        let Counters { reserved, refused, committed, aborted, expired, delivered, given_up } =
+            *counters;
+        let counted = [reserved, refused, committed, aborted, expired, delivered, given_up];
+        let numbers = [position.0, stamp.0, *batches, last_notice.0, cold.rows];
+        let sequences = nodes.iter().map(|tail| tail.sequence);
+        let mut numbers = counted.into_iter().chain(numbers).chain(sequences);
+        let mut small = nodes.iter().map(|tail| tail.epoch).chain([last_oracle.0]);
+        numbers.all(|number| number < NUMBERS_END) && small.all(|number| number < SMALL_END)
+    }
+}
+
 /// Puts a state together. Each table is taken in its own order; accounts and participants come
 /// before what refers to them.
 #[derive(Debug)]
@@ -261,6 +293,8 @@ type Sums = BTreeMap<AccountId, Amount>;
 
 /// Counts, positions and moments lie below, so that none ends with the next batches.
 const NUMBERS_END: u64 = 1 << 63;
+/// The same for numbers of 32 bits: epochs of nodes and numbers of oracles.
+const SMALL_END: u32 = 1 << 31;
 
 const MISSING_ACCOUNT: Inconsistent = Inconsistent("an account that is referred to is not there");
 const MISSING_PARTICIPANT: Inconsistent =
@@ -276,11 +310,7 @@ impl Builder {
         if rules_known() < head.rules_version {
             return Err(Inconsistent("the state is under rules of a newer version"));
         }
-        let counters = &head.counters;
-        let counted = [counters.reserved, counters.refused, counters.committed, counters.aborted];
-        let numbers = [head.position.0, head.stamp.0, head.batches, head.last_notice.0];
-        let more = [counters.expired, counters.delivered, counters.given_up, head.cold.rows];
-        if counted.iter().chain(&numbers).chain(&more).any(|number| NUMBERS_END <= *number) {
+        if !head.is_in_range() {
             return Err(Inconsistent("a number is beyond what any log has"));
         }
         let mut nodes: Vec<_> = head.nodes.iter().map(|tail| tail.node).collect();

@@ -46,7 +46,7 @@ fn the_reason_is_the_text() {
 #[test]
 fn a_head_of_no_state_is_refused() {
     const NUMBER: &str = "a number is beyond what any log has";
-    let cases: [(&str, Spoil); 15] = [
+    let cases: [(&str, Spoil); 19] = [
         ("the state is under rules of a newer version", |it| {
             it.head.rules_version = RULES_VERSION + 1;
         }),
@@ -56,6 +56,10 @@ fn a_head_of_no_state_is_refused() {
         (NUMBER, |it| it.head.counters.aborted = 1 << 63),
         (NUMBER, |it| it.head.counters.expired = 1 << 63),
         (NUMBER, |it| it.head.counters.delivered = 1 << 63),
+        (NUMBER, |it| it.head.counters.given_up = 1 << 63),
+        (NUMBER, |it| it.head.nodes[0].sequence = 1 << 63),
+        (NUMBER, |it| it.head.nodes[0].epoch = 1 << 31),
+        (NUMBER, |it| it.head.last_oracle = OracleId(1 << 31)),
         (NUMBER, |it| it.head.position = Position(1 << 63)),
         (NUMBER, |it| it.head.stamp = Stamp(1 << 63)),
         (NUMBER, |it| it.head.batches = 1 << 63),
@@ -279,15 +283,17 @@ fn what_is_at_the_bound_is_taken() {
     let counters = &mut head.counters;
     (counters.reserved, counters.refused, counters.committed) = (most, most, most);
     (counters.aborted, counters.expired, counters.delivered) = (most, most, most);
+    counters.given_up = most;
     (head.position, head.stamp, head.batches) = (Position(most), Stamp(most), most);
     (head.last_notice, head.cold.rows) = (NoticeId(most), most);
     head.nodes = nodes(NODES_MAX as u32);
+    (head.nodes[0].epoch, head.nodes[0].sequence) = ((1 << 31) - 1, most);
     pieces.models.resize(SETTLEMENT_MODELS_MAX, pieces.models[0].clone());
     pieces.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX);
     pieces.participants[1].endpoints = endpoints(ENDPOINTS_MAX);
     pieces.participants[1].keys = keys(KEYS_MAX, KEY_BYTES_MAX);
     pieces.fill_participants(PARTICIPANTS_MAX);
-    pieces.with_oracles(ORACLES_MAX);
+    pieces.with_oracles(ORACLES_MAX).head.last_oracle = OracleId((1 << 31) - 1);
     let more = Account { value: Amount::ZERO, ..pieces.accounts[3].clone() };
     pieces.accounts.resize(ACCOUNTS_MAX, more);
     let numbered = pieces.accounts.iter_mut().zip(1..);

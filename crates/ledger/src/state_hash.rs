@@ -10,7 +10,7 @@ use core::convert::Infallible;
 use crate::evicted::Cold;
 use crate::field::{Field, Row};
 use crate::ids::Digest;
-use crate::snapshot::{Table, TableVisitor};
+use crate::snapshot::{Head, Table, TableVisitor};
 use crate::state::State;
 
 /// The version of the state hash that this code computes.
@@ -37,30 +37,50 @@ impl State {
     /// [`State::hash`], and the digest of the content alone, in one pass.
     #[must_use]
     pub fn hashes(&self) -> StateHashes {
-        let content = self.content_hash();
-        let mut hasher = blake3::Hasher::new();
-        STATE_HASH_VERSION.write(&mut hasher);
-        self.hub.write(&mut hasher);
-        self.position.write(&mut hasher);
-        self.stamp.write(&mut hasher);
-        self.rules_version.write(&mut hasher);
-        self.digest.write(&mut hasher);
-        self.nodes.iter().for_each(|node| node.write(&mut hasher));
+        // Every field of the head has its line here, hashed or not.
+        let Head {
+            // Of the kernel's maps, and of how the records were grouped: not of what is known.
+            seed: _,
+            batches: _,
+            // Of the place in the log, in this order.
+            hub,
+            position,
+            stamp,
+            rules_version,
+            digest,
+            nodes,
+            // Of the content, in this order; the evicted rows with their table.
+            settings,
+            counters,
+            last_oracle,
+            last_notice,
+            cold,
+        } = self.parts().head();
+        let mut hasher = versioned();
+        settings.write(&mut hasher);
+        counters.write(&mut hasher);
+        last_oracle.write(&mut hasher);
+        last_notice.write(&mut hasher);
+        let mut tables = Hashed { hasher, cold };
+        let Ok(()) = self.parts().tables(&mut tables);
+        let content = Digest(*tables.hasher.finalize().as_bytes());
+        let mut hasher = versioned();
+        hub.write(&mut hasher);
+        position.write(&mut hasher);
+        stamp.write(&mut hasher);
+        rules_version.write(&mut hasher);
+        digest.write(&mut hasher);
+        nodes.iter().for_each(|node| node.write(&mut hasher));
         content.write(&mut hasher);
         StateHashes { state: Digest(*hasher.finalize().as_bytes()), content }
     }
+}
 
-    fn content_hash(&self) -> Digest {
-        let mut hasher = blake3::Hasher::new();
-        STATE_HASH_VERSION.write(&mut hasher);
-        self.settings.write(&mut hasher);
-        self.counters.write(&mut hasher);
-        self.register.last_oracle().write(&mut hasher);
-        self.outbox.last_id().write(&mut hasher);
-        let mut tables = Hashed { hasher, cold: *self.transfers.cold() };
-        let Ok(()) = self.parts().tables(&mut tables);
-        Digest(*tables.hasher.finalize().as_bytes())
-    }
+/// A hasher that has taken the version.
+fn versioned() -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    STATE_HASH_VERSION.write(&mut hasher);
+    hasher
 }
 
 /// Hashes table after table: its number, its count of rows, and its rows.

@@ -28,6 +28,8 @@ pub(super) struct Played {
     pub(super) transcript: String,
     /// Every outcome of a command, and every outcome that a notice reported.
     pub(super) outcomes: BTreeSet<Outcome>,
+    /// Numbers of changes, and the parts of the state that they touched.
+    pub(super) touched: Vec<(u8, StatePart)>,
 }
 
 /// Plays a text; panics at a line that is not of the language.
@@ -40,7 +42,8 @@ pub(super) fn play(text: &str) -> Played {
         }
     }
     assert!(player.batch.is_none(), "a batch was not ended");
-    Played { transcript: player.transcript, outcomes: player.outcomes }
+    let Player { transcript, outcomes, touched, .. } = player;
+    Played { transcript, outcomes, touched }
 }
 
 /// Plays lines after `scheme`, and answers with the last command's outcome.
@@ -60,6 +63,7 @@ struct Pending {
 struct Player {
     transcript: String,
     outcomes: BTreeSet<Outcome>,
+    touched: Vec<(u8, StatePart)>,
     state: State,
     now_ms: u64,
     origin: Origin,
@@ -83,6 +87,7 @@ impl Player {
         let mut player = Self {
             transcript: String::new(),
             outcomes: BTreeSet::new(),
+            touched: Vec::new(),
             state: State::new(),
             now_ms: START_MS,
             origin: Origin { node: 1, epoch: 1, sequence: 1 },
@@ -208,7 +213,9 @@ impl Player {
         self.state.apply(&header, batch.iter().map(|pending| &pending.command), &mut effects);
         if let ([Pending { command: Command::Administer(only), .. }], false) = (&batch[..], is_due)
         {
-            before.check(&Digests::of(&self.state), &only.change);
+            let touched = before.touched(&Digests::of(&self.state), &only.change);
+            let number = only.change.declaration().number;
+            self.touched.extend(touched.into_iter().map(|part| (number, part)));
         }
         self.origin.sequence += batch.len() as u64;
         assert_eq!(effects.outcomes.len(), batch.len(), "one outcome per command");

@@ -19,7 +19,7 @@ use crate::answer::{Answer as Response, Reply};
 use crate::call::Call;
 use crate::guard::{ACTOR_BYTES_MAX, REASON_BYTES_MAX};
 use crate::refusals::{of_outcome, repeated};
-use crate::route::{ALL, About, Kind, Resource, Route, Shows, routes};
+use crate::route::{ALL, About, Kind, Resource, Role, Route, Shows, routes};
 use crate::schema::{self, AnyObject, Content, any_text, other};
 
 routes! {
@@ -44,7 +44,7 @@ const TEXT: &str = "\
 For operators: onboarding, public keys, accounts and funds, caps, settlement models, oracles, \
 dead letters, health.\n\n\
 A **change** needs the bearer token of the data directory, unless the configuration says \
-otherwise; reading needs none, but for `/state` and `/transactions`. The answer to a change comes \
+otherwise; so do {guarded}. Other requests that only read need none. The answer to a change comes \
 after it is recorded, synced and decided. `X-Actor` and `X-Reason` are recorded with it.\n\n\
 The `Host` must be a name of the loopback interface or a configured one, and an `Origin`, if any, \
 a configured one: else 403. `HEAD` is answered as `GET` without the body. A path that is not in \
@@ -63,7 +63,7 @@ the point.";
 pub fn admin() -> Value {
     let api = Api {
         title: "Upesi admin API",
-        text: TEXT.to_owned(),
+        text: TEXT.replace("{guarded}", &guarded()),
         server: "http://127.0.0.1:3001",
         tags: vec![
             ("participants", "Who takes part, and where they are called."),
@@ -81,6 +81,20 @@ pub fn admin() -> Value {
         operations: operations(),
     };
     api.document()
+}
+
+/// The requests that only read and need the token all the same.
+fn guarded() -> String {
+    let requests: Vec<_> = guarded_requests().map(|request| format!("`{request}`")).collect();
+    let (last, others) = requests.split_last().expect("some requests are guarded");
+    format!("{} and {last}", others.join(", "))
+}
+
+fn guarded_requests() -> impl Iterator<Item = String> {
+    let resources = ALL.iter().flat_map(|(_, resources)| *resources);
+    let routes = resources.flat_map(|it| it.routes.iter().map(move |route| (it.path, route)));
+    let guarded = routes.filter(|(_, route)| route.role == Some(Role::Viewer));
+    guarded.map(|(path, route)| format!("{} {path}", route.verb))
 }
 
 /// Every named schema: the shared ones, and those of bodies and answers.
@@ -306,6 +320,17 @@ mod tests {
             if let Some(body) = &operation.body {
                 let fault = openapi::conform::fault(&document, &body.schema, &body.example);
                 assert_eq!(fault, None, "{}", operation.id);
+            }
+        }
+    }
+
+    #[test]
+    fn the_manuals_name_every_guarded_request() {
+        for manual in ["compatibility.md", "configuration.md", "operating/install.md"] {
+            let path = format!("{}/../../docs/{manual}", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).expect("a manual");
+            for request in guarded_requests() {
+                assert!(text.contains(&format!("`{request}`")), "{manual} lacks {request}");
             }
         }
     }

@@ -67,7 +67,8 @@ settings! {
         /// Address for operators
         listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 3001));
         /// `"token"`: a change needs the bearer token in `admin-token` in the data directory, and
-        /// so do `GET /state`, `GET /transactions/{id}` and `GET /transfers/{id}/explanation`.
+        /// so do `GET /state`, `GET /transactions/{id}`, `GET /parties/{Type}/{ID}` and
+        /// `GET /transfers/{transferId}/explanation`.
         /// `"none"`: whoever reaches the port may change everything
         auth: Auth = Auth::Token;
         /// File that holds the token instead of `admin-token` in the data directory: kept by

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use fspiop::reach::Reach;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
-use ledger::{Administer, Change, Currency, FspName, Participant, State, TransferId};
+use ledger::{Administer, Change, Currency, Declaration, FspName, Participant, State, TransferId};
 use openapi::schema::reference;
 use tokio::sync::oneshot;
 
@@ -30,6 +30,8 @@ pub(crate) struct Call<'a> {
     pub(crate) query: &'a str,
     pub(crate) body: Bytes,
     pub(crate) identity: Told,
+    /// The change that the route records.
+    pub(crate) records: Option<&'static Declaration>,
 }
 
 impl Call<'_> {
@@ -45,6 +47,8 @@ impl Call<'_> {
         change: impl Into<Change>,
     ) -> Result<(), Refusal> {
         let (actor, change) = (self.identity.actor.clone(), change.into());
+        let is_declared = self.records.is_some_and(|it| it.number == change.declaration().number);
+        assert!(is_declared, "a handler records the change that its route declares");
         let outcome = self
             .hub
             .administer(Administer { actor, reason, change })

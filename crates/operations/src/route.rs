@@ -341,13 +341,20 @@ pub(crate) struct Found {
 }
 
 impl Resource {
-    /// Declares a resource; does not compile when a parameter of the path is not described.
+    /// Declares a resource; does not compile when a parameter of the path is not described, or
+    /// when a route that is not a change has `records`.
     pub(crate) const fn new(
         path: &'static str,
         parameters: &'static [&'static About],
         routes: &'static [Route],
     ) -> Self {
         assert!(describes(path, parameters), "the parameters are not those of the path");
+        let mut at = 0;
+        while at < routes.len() {
+            let is_change = matches!(routes[at].kind, Kind::Change);
+            assert!(is_change || routes[at].records.is_none(), "only a change has `records`");
+            at += 1;
+        }
         Self { path, parameters, routes }
     }
 

@@ -12,8 +12,10 @@ const REPEATED: &str = "recorded twice, decided once: ask again for what was dec
 /// Refuses unless the change was made. A record that reached the log twice is 503: what its first
 /// copy came to is not known here, and the same request may be sent again.
 pub(crate) fn of_change(outcome: Outcome) -> Result<(), Refusal> {
-    AdminOutcome::of(outcome)
-        .map_or_else(|| Err(repeated()), |it| of_outcome(it).map_or(Ok(()), Err))
+    match AdminOutcome::of(outcome) {
+        Some(of_change) => of_outcome(of_change).map_or(Ok(()), Err),
+        None => Err(of_another(outcome)),
+    }
 }
 
 /// The same for a change of the party directory, which the hub itself asks for.
@@ -21,8 +23,17 @@ pub(crate) fn of_parties(outcome: Outcome) -> Result<(), Refusal> {
     match PartiesOutcome::of(outcome) {
         Some(PartiesOutcome::Accepted) => Ok(()),
         Some(PartiesOutcome::RegistrarNotFound) => Err(participant_not_found()),
-        None => Err(repeated()),
+        None => Err(of_another(outcome)),
     }
+}
+
+/// The refusal for an outcome that the command itself cannot have.
+fn of_another(outcome: Outcome) -> Refusal {
+    if outcome == Outcome::Repeated {
+        return repeated();
+    }
+    let detail = format!("unexpected outcome {outcome:?}; report it as a defect of the hub");
+    Refusal::new(ErrorCode::INTERNAL_SERVER, &detail)
 }
 
 /// The refusal for an outcome of a change; `None` when the change was made.
@@ -115,7 +126,7 @@ mod tests {
     fn every_outcome_of_a_change_has_its_answer() {
         let mut table = String::new();
         let outcomes = AdminOutcome::ALL.iter().map(|outcome| Outcome::from(*outcome));
-        for outcome in outcomes.chain([Outcome::Repeated]) {
+        for outcome in outcomes.chain([Outcome::Repeated, Outcome::Expired]) {
             let answer = of_change(outcome).err().map_or("done".to_owned(), |it| it.to_string());
             writeln!(table, "{outcome:?}: {answer}").unwrap();
         }
@@ -149,6 +160,7 @@ mod tests {
             KeysFull: 400 Bad Request, 3100: Generic validation error - the participant has 4 public keys already: delete one first
             KeyNotFound: 400 Bad Request, 3200: Generic ID not found - public key not found
             Repeated: 503 Service Unavailable, 2003: Service currently unavailable - recorded twice, decided once: ask again for what was decided
+            Expired: 500 Internal Server Error, 2001: Internal server error - unexpected outcome Expired; report it as a defect of the hub
         "#]].assert_eq(&table);
     }
 }

@@ -495,7 +495,7 @@ fn words_of(change: &Change) -> String {
             format!("funds out of {}{back}", end.name.as_str())
         }
         Some(TransferChange::Redeliver(again)) => {
-            format!("dead letter {} sent again", again.notice.0)
+            format!("dead letter {}, to be sent again", again.notice.0)
         }
         None => format!("{change:?}"),
     }

@@ -588,7 +588,10 @@ const fn why(outcome: ExplainedOutcome) -> &'static str {
         AccountInactive => "refused: the account is switched off",
         FundsModified => "refused: the id belongs to something else",
         DeadLetterNotFound => "refused: it is no dead letter",
-        ParticipantNotFound | AccountNotFound | AccountKindWrong | CurrencyMismatch
-        | HubAccountsMissing => "refused",
+        ParticipantNotFound => "refused: there is no such participant",
+        AccountNotFound => "refused: the participant has no such account",
+        AccountKindWrong => "refused: the account is not a SETTLEMENT account",
+        CurrencyMismatch => "refused: the amount is not in the currency of the account",
+        HubAccountsMissing => "refused: the hub has no reconciliation account in the currency",
     }
 }

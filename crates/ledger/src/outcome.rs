@@ -244,6 +244,14 @@ impl PrepareOutcome {
                 | Self::PrepareReserved
         )
     }
+
+    /// Whether the prepare began a transfer, reserved or refused: it was no resend, no change of
+    /// another one, and not ignored.
+    #[must_use]
+    pub const fn begins(self) -> bool {
+        matches!(self, Self::PrepareReserved)
+            || (self.refuses() && !matches!(self, Self::PrepareModified))
+    }
 }
 
 impl AnswerOutcome {

@@ -323,30 +323,20 @@ impl Ledger {
     }
 
     fn take_prepare(&mut self, prepare: &Prepare, outcome: Outcome) -> Result<(), TestCaseError> {
-        use Outcome::*;
-        match outcome {
-            PrepareReserved => {
-                let parties = (prepare.payer, prepare.payee, prepare.amount.units());
-                let known = self.transfers.insert(prepare.id, parties);
-                prop_assert!(known.is_none(), "{:?} was reserved twice", prepare.id);
-            }
-            SenderNotFound
-            | PrepareModified
-            | PrepareResentCommitted
-            | PrepareResentAborted
-            | PrepareResentReserved => {}
-            _ => self.refused += 1,
+        if outcome == Outcome::PrepareReserved {
+            let parties = (prepare.payer, prepare.payee, prepare.amount.units());
+            let known = self.transfers.insert(prepare.id, parties);
+            prop_assert!(known.is_none(), "{:?} was reserved twice", prepare.id);
+        } else if PrepareOutcome::of(outcome).is_some_and(PrepareOutcome::begins) {
+            self.refused += 1;
         }
         Ok(())
     }
 
     fn take_answer(&mut self, id: TransferId, outcome: Outcome) -> Result<(), TestCaseError> {
-        use Outcome::*;
-        match outcome {
-            Committed => self.end(id, outcome),
-            Aborted | AbortedWithUnknownCode | AbortedByPut => self.end(id, outcome),
-            FulfilmentInvalid | AnswerToStranger => self.end(id, outcome),
-            _ => Ok(()),
+        match AnswerEnd::of(outcome) {
+            Some(_) => self.end(id, outcome),
+            None => Ok(()),
         }
     }
 

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use fspiop::body::ErrorInformation;
 use fspiop::payload::Payload as Sent;
 use ledger::{
-    Abort, AccountKind, Amount, AnswerEnd, Change, Command, Currency, Decided, DeliveryResult,
-    ExplainedOutcome, FinishedDelivery, FspName, Fulfilment, FundsDirection, Held, HubAccount,
-    NoticeId, Numbers, Outcome, Owed, Position, PrepareOutcome, Side, Stamp, TransferChange,
-    TransferId, TransferMessage,
+    Abort, AccountKind, Amount, AnswerEnd, AnswerOutcome, Change, Command, Currency, Decided,
+    DeliveryResult, ExplainedOutcome, FinishedDelivery, FspName, Fulfilment, FundsDirection, Held,
+    HubAccount, NoticeId, Numbers, Outcome, Owed, Position, PrepareOutcome, Side, Stamp,
+    TransferChange, TransferId, TransferMessage,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
@@ -129,23 +129,9 @@ fn shown(told: &[Decided]) -> Vec<&Decided> {
 /// Whether a transfer, or a movement of funds, begins or ends with a decision. What is answered
 /// from what is stored has no numbers; answers that leave a transfer open have some.
 fn is_turn(decided: &Decided) -> bool {
-    use Outcome::{
-        AnswerExpired, AnswerFromStranger, AnswerModified, AnswerResent, AnswerStateNotReserved,
-        Expired, FulfilAbortedIgnored, FulfilVersionIgnored, SenderNotFound,
-    };
-    let leaves_it_open = matches!(
-        decided.outcome,
-        AnswerExpired
-            | AnswerFromStranger
-            | AnswerModified
-            | AnswerResent
-            | AnswerStateNotReserved
-            | FulfilAbortedIgnored
-            | FulfilVersionIgnored
-            | SenderNotFound
-    );
-    let is_new = decided.numbers.is_some() && !leaves_it_open;
-    is_new || is_end(decided.outcome) || decided.outcome == Expired
+    let is_answer = AnswerOutcome::of(decided.outcome).is_some();
+    let is_new = decided.numbers.is_some() && !is_answer;
+    is_new || is_end(decided.outcome) || decided.outcome == Outcome::Expired
 }
 
 /// The notices of which nothing is tried any more, in order: the last end of each was a failure.

@@ -26,8 +26,8 @@ use ledger::{
     Abort, AccountId, Administer, Amount, Batch, Change, Command, Currency, DeliveryResult, Digest,
     Effects, EndFundsOut, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
     FundsDirection, Holding, Moment, MoveFunds, Notice, NoticeId, Outcome, ParticipantIndex,
-    Position, Prepare, Redeliver, SetLimit, Stamp, State, TransferChange, TransferId,
-    TransferMessage, TransferState,
+    Position, Prepare, PrepareOutcome, Redeliver, SetLimit, Stamp, State, TransferChange,
+    TransferId, TransferMessage, TransferState,
 };
 use serde::Serialize;
 use sha2::Digest as _;
@@ -801,15 +801,7 @@ fn is_overridden(assumptions: &[Assumption], command: &Command) -> bool {
 
 /// Whether a prepare was neither a resend, a change of one, nor ignored.
 fn is_first(outcome: Outcome) -> bool {
-    !matches!(
-        outcome,
-        Outcome::Repeated
-            | Outcome::SenderNotFound
-            | Outcome::PrepareModified
-            | Outcome::PrepareResentCommitted
-            | Outcome::PrepareResentAborted
-            | Outcome::PrepareResentReserved
-    )
+    PrepareOutcome::of(outcome).is_some_and(PrepareOutcome::begins)
 }
 
 /// Refused for want of cover, or by the cap.

@@ -10,7 +10,7 @@ use http::header::{CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use ledger::{
-    Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
+    Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Stamp, TransferId,
 };
 use operations::{
     AdminOptions, Auth, BoxFuture, Health, Hub, Noted, Question, ServiceStatus, Told, Unavailable,
@@ -19,7 +19,7 @@ use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::json::Document;
-use crate::kernel;
+use crate::kernel::{self, ModelledKernel};
 
 /// Requests of one input, at most.
 const REQUESTS_MAX: usize = 16;
@@ -47,19 +47,23 @@ pub fn admin(data: &[u8]) {
         let again = ask(&again, request);
         assert!(&again == answer, "{} got another answer: {}", request.0, again.0);
     }
-    assert_eq!(hub.state().digest(), again.state().digest(), "and lead to the same state");
+    assert_eq!(
+        hub.kernel().state.digest(),
+        again.kernel().state.digest(),
+        "and lead to the same state"
+    );
 }
 
 /// Sets up the scheme that the targets begin with.
-pub(crate) fn set_up(state: State) -> State {
+pub(crate) fn set_up(kernel: ModelledKernel) -> ModelledKernel {
     let requests = requests(include_bytes!("scheme.txt"));
-    let hub = Arc::new(Kernel(Mutex::new(state)));
+    let hub = Arc::new(Kernel(Mutex::new(kernel)));
     for request in &requests {
         let (status, body) = ask(&hub, request);
         let body = String::from_utf8_lossy(&body);
         assert!((200..300).contains(&status), "{} {status} {body}", request.0);
     }
-    hub.state().clone()
+    hub.kernel().clone()
 }
 
 /// The line of a request, and its body.
@@ -125,10 +129,10 @@ fn check_answer(request: &str, status: u16, body: &[u8]) {
 }
 
 /// The kernel without a log: every change is a batch of one.
-struct Kernel(Mutex<State>);
+struct Kernel(Mutex<ModelledKernel>);
 
 impl Kernel {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn kernel(&self) -> MutexGuard<'_, ModelledKernel> {
         self.0.lock().expect("nobody else holds it")
     }
 
@@ -137,7 +141,7 @@ impl Kernel {
         write_fields(command, &mut fields);
         let again = read_fields(command.number(), FIELDS_VERSION, &fields);
         assert_eq!(again.as_ref(), Ok(command), "a change is read back");
-        kernel::decide(&mut self.state(), command)
+        self.kernel().decide(command)
     }
 }
 
@@ -166,7 +170,7 @@ impl Hub for Kernel {
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async move {
-            question(&self.state());
+            question(&self.kernel().state);
             Ok(())
         })
     }

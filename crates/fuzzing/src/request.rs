@@ -270,8 +270,8 @@ fn check_command(command: &Command, envelope: &Envelope, headers: &HeaderMap, bo
     let again = read_fields(command.number(), FIELDS_VERSION, &fields);
     assert_eq!(again.as_ref(), Ok(command), "a command is read back");
     // The kernel asserts its own invariants; a resend meets what the first one left.
-    let mut state = kernel::scheme();
+    let mut kernel = kernel::scheme();
     for _ in 0..2 {
-        kernel::decide(&mut state, command);
+        kernel.decide(command);
     }
 }

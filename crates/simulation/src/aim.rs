@@ -1,13 +1,23 @@
 //! How runs reach the outcomes of changes.
 //!
-//! For each outcome of a change, the file that predicts the change declares how it is reached
-//! ([`Reach`]). An outcome that is left out does not compile. The [`examiner`](crate::examiner)
-//! asks for the aims.
+//! Each change declares how each of its outcomes is reached ([`Reach`]). An outcome that is left
+//! out does not compile. The [`examiner`](crate::examiner) asks for the aims.
 
-use ledger::{AccountId, AdminOutcome, Change, Currency, FspName, Outcome, State};
+mod catalogue;
+mod funds;
+mod scheme;
+
+use ledger::{
+    AccountId, Activate, AdminOutcome, Change, Configure, Currency, FspName, NoticeId, Outcome,
+    Redeliver, State,
+};
 
 use crate::examiner::Examiner;
 use crate::script::{Cast, GHOST};
+
+/// Why runs do not reach an outcome that they could reach.
+const UNAIMED: &str =
+    "the kernel's scenarios reach it; another aim would change the runs of all seeds";
 
 /// How runs reach an outcome of a change.
 #[derive(Clone, Copy, Debug)]
@@ -135,4 +145,31 @@ pub(crate) fn all() -> impl Iterator<Item = (AdminOutcome, Aim)> {
         By::Aim(aim) => Some((*outcome, *aim)),
         By::SharedAim | By::Chance | By::Nothing(_) => None,
     })
+}
+
+impl Reach for Configure {
+    const REACHED: Reached = &[(AdminOutcome::Accepted, By::Chance)];
+}
+
+impl Reach for Activate {
+    const REACHED: Reached = &[
+        (
+            AdminOutcome::RulesVersionRefused,
+            By::Aim(|it| {
+                let rules_version = it.examiner.random.pick(&[0, 2, u32::MAX]);
+                vec![Activate { rules_version }.into()]
+            }),
+        ),
+        (AdminOutcome::Accepted, By::Chance),
+    ];
+}
+
+impl Reach for Redeliver {
+    const REACHED: Reached = &[
+        (
+            AdminOutcome::DeadLetterNotFound,
+            By::Aim(|_| vec![Redeliver { notice: NoticeId(u64::MAX) }.into()]),
+        ),
+        (AdminOutcome::Accepted, By::Chance),
+    ];
 }

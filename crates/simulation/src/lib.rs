@@ -55,7 +55,6 @@ mod examiner;
 mod faults;
 mod hub;
 mod io;
-mod model;
 mod operator;
 mod pace;
 mod party;

@@ -1,7 +1,5 @@
 //! The only source of chance: SplitMix64 from the run's seed.
 
-use std::hash::{BuildHasher, Hasher};
-
 /// A seeded generator. Every draw of a run comes from one, in an order that the seed fixes.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
@@ -107,26 +105,4 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
         word
     });
     whole.iter().copied().chain(last).map(u64::from_le_bytes)
-}
-
-/// A hasher for ids, which are random already: a mix of each eight bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mixing(u64);
-
-impl BuildHasher for Mixing {
-    type Hasher = Self;
-
-    fn build_hasher(&self) -> Self {
-        *self
-    }
-}
-
-impl Hasher for Mixing {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = words(bytes).fold(self.0, |sum, word| mix(sum ^ word));
-    }
 }

@@ -10,11 +10,11 @@ use std::ops::RangeInclusive;
 use ledger::{
     Change, Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Redeliver, Stamp, State,
 };
+use model::Model;
 use ports::Log;
 use record::frame::{EncodedRecord, Record};
 use sequencer::{Applied, Committed, Sequencer};
 
-use crate::model::Model;
 use crate::random::{mix, words};
 use crate::script::number_of;
 
@@ -240,7 +240,7 @@ impl Witness {
         let is_dead = |track: &&Track| track.stage == Stage::Ended(DeliveryResult::Dead);
         let dead = self.tracks.iter().filter(is_dead).count();
         assert_eq!(sequencer.state().dead_letter_count(), dead, "dead letters");
-        self.model.compare_in_full(sequencer);
+        compare_in_full(&self.model, sequencer);
     }
 
     fn note_owed(&mut self, notice: &Notice, made: u64) {
@@ -377,11 +377,19 @@ impl Reopening<'_> {
     pub(crate) fn finish(self, sequencer: &mut Sequencer<impl Log>) {
         let position = sequencer.state().position();
         assert_eq!(position.0, self.at as u64, "the state is as far as the log");
-        self.model.compare_in_full(sequencer);
+        compare_in_full(&self.model, sequencer);
         self.witness.model = self.model;
         self.witness.model_is_gone = false;
         self.witness.reconcile(sequencer.state(), self.at as u64);
     }
+}
+
+/// Compares every table of the state. Rows in the store are read first.
+fn compare_in_full(model: &Model, sequencer: &mut Sequencer<impl Log>) {
+    for id in model.ids() {
+        sequencer.warm(id).expect("a store in memory is read");
+    }
+    model.compare_in_full(sequencer.state());
 }
 
 fn at(id: NoticeId) -> usize {

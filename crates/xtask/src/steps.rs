@@ -114,7 +114,7 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             cargo(
                 "properties",
                 "models agree, many cases",
-                "test --workspace --release --locked --no-fail-fast --lib --bins",
+                "test --workspace --release --locked --no-fail-fast --lib --bins --test model",
             ),
             "PROPTEST_CASES",
             (u64::from(minutes) * PROPERTY_CASES_PER_MINUTE).to_string(),

@@ -1,5 +1,7 @@
 //! Histories: random, but drawn from few ids, parties, amounts and moments, so that commands
-//! meet each other. Each act is plain data; `World` turns acts into commands for the kernel.
+//! meet each other. Each act is plain data; `World` turns acts into commands for the kernel, and
+//! its `Watcher` applies and checks each batch. `tests/model.rs` includes this file with another
+//! watcher.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -11,6 +13,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 
+use super::watcher::Watcher;
 use crate::*;
 
 /// Participants 0, 1 and 2 belong to the scheme; number 3 does not.
@@ -185,13 +188,15 @@ pub(super) fn usd() -> Currency {
 pub(super) struct World {
     pub(super) state: State,
     pub(super) now_ms: u64,
-    sequence: u64,
+    pub(super) sequence: u64,
+    watcher: Watcher,
 }
 
 impl World {
     /// A scheme of three participants with caps and deposits.
     pub(super) fn new() -> Self {
-        let mut world = Self { state: State::new(), now_ms: START_MS, sequence: 1 };
+        let (state, watcher) = (State::new(), Watcher::new());
+        let mut world = Self { state, now_ms: START_MS, sequence: 1, watcher };
         let hub = FspName::new("Hub").expect("a name");
         world.apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);
         for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
@@ -231,12 +236,8 @@ impl World {
         let stamp = Stamp::from_millis(self.now_ms);
         let mut effects = Effects::default();
         let batch = Batch { first, stamp, node: 1, epoch: 1, sequence };
-        super::telling::apply(&mut self.state, &batch, commands, &mut effects);
+        self.watcher.apply(&mut self.state, &batch, commands, &mut effects);
         effects
-    }
-
-    pub(super) fn sequence(&self) -> u64 {
-        self.sequence
     }
 
     pub(super) fn administer(&mut self, change: Change) {
@@ -338,19 +339,12 @@ impl World {
     }
 
     /// POSITION and SETTLEMENT of a party; numbers never given out for one outside the scheme.
-    fn accounts(&self, party: usize) -> (AccountId, AccountId) {
+    pub(super) fn accounts(&self, party: usize) -> (AccountId, AccountId) {
         let found = self.state.register().find(&name(party));
         let holding = found.and_then(|(_, participant)| participant.holding(usd()));
         holding.map_or((AccountId(9_999), AccountId(9_999)), |holding| {
             (holding.position, holding.settlement)
         })
-    }
-
-    /// POSITION and SETTLEMENT of a party in ten-thousandths.
-    pub(super) fn balances(&self, party: usize) -> (i128, i128) {
-        let (position, settlement) = self.accounts(party);
-        let value = |id| self.state.books().get(id).expect("an account").value.units();
-        (value(position), value(settlement))
     }
 }
 

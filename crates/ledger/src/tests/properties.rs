@@ -1,6 +1,6 @@
 //! What holds for every history, whatever the commands are.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -11,38 +11,8 @@ use super::history::{
 };
 use crate::*;
 
-/// What the test itself keeps count of, from commands, outcomes and notices alone.
-#[derive(Default)]
-struct Ledger {
-    /// Reserved transfers ever: payer, payee and amount.
-    transfers: BTreeMap<TransferId, (FspName, FspName, i128)>,
-    /// How those that ended did.
-    ended: BTreeMap<TransferId, Outcome>,
-    owed: BTreeMap<NoticeId, ParticipantIndex>,
-    dead: BTreeMap<NoticeId, ParticipantIndex>,
-    last: NoticeId,
-    delivered: u64,
-    given_up: u64,
-    refused: u64,
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
-
-    #[test]
-    fn money_transfers_and_notices_are_accounted_for(steps in history()) {
-        let mut world = World::new();
-        let mut ledger = Ledger::default();
-        for step in &steps {
-            world.wait(step.wait_ms);
-            for act in &step.acts {
-                let command = world.command(act);
-                let effects = world.apply(core::slice::from_ref(&command));
-                ledger.take(&command, &effects)?;
-                ledger.check(&world)?;
-            }
-        }
-    }
 
     #[test]
     fn the_same_batches_give_the_same_state(steps in history()) {
@@ -74,7 +44,7 @@ proptest! {
             prop_assert_eq!(effects.outcomes, outcomes);
             prop_assert_eq!(effects.notices, notices);
             for party in 0..3 {
-                prop_assert_eq!(together.balances(party), apart.balances(party));
+                prop_assert_eq!(balances(&together, party), balances(&apart, party));
             }
             for number in 0..IDS {
                 prop_assert_eq!(together.state.view(&id(number)), apart.state.view(&id(number)));
@@ -90,14 +60,14 @@ proptest! {
             play(&mut once, step);
             twice.wait(step.wait_ms);
             let commands: Vec<_> = step.acts.iter().map(|act| twice.command(act)).collect();
-            let sequence = twice.sequence();
+            let sequence = twice.sequence;
             twice.apply(&commands);
             let repeated = twice.apply_from(sequence, &commands);
             prop_assert!(repeated.outcomes.iter().all(|outcome| *outcome == Outcome::Repeated));
             prop_assert!(repeated.notices.is_empty());
         }
         for party in 0..3 {
-            prop_assert_eq!(once.balances(party), twice.balances(party));
+            prop_assert_eq!(balances(&once, party), balances(&twice, party));
         }
         let owed = |world: &World| -> BTreeSet<_> {
             world.state.notices_owed().map(|notice| notice.id).collect()
@@ -287,164 +257,9 @@ fn play(world: &mut World, step: &Step) -> Effects {
     world.apply(&commands)
 }
 
-impl Ledger {
-    /// Books one command from what was said about it.
-    fn take(&mut self, command: &Command, effects: &Effects) -> Result<(), TestCaseError> {
-        let last = self.last;
-        self.take_notices(&effects.notices)?;
-        let outcome = effects.outcomes[0];
-        match command {
-            Command::Prepare(prepare) => self.take_prepare(prepare, outcome)?,
-            Command::Fulfil(fulfil) => self.take_answer(fulfil.id, outcome)?,
-            Command::Abort(abort) => self.take_answer(abort.id, outcome)?,
-            Command::FinishDeliveries(ends) => self.deliver(ends),
-            Command::Genesis(_)
-            | Command::Tick
-            | Command::ChangeParties(_)
-            | Command::Administer(_) => {}
-        }
-        self.take_expired(&effects.notices, last)
-    }
-
-    /// New notices have the next numbers; any other one was dead and is sent again.
-    fn take_notices(&mut self, notices: &[Notice]) -> Result<(), TestCaseError> {
-        for notice in notices {
-            prop_assert!(notice.recipient != ParticipantIndex::HUB, "the hub is owed nothing");
-            if notice.id <= self.last {
-                prop_assert_eq!(self.dead.remove(&notice.id), Some(notice.recipient));
-            } else {
-                prop_assert_eq!(notice.id.0, self.last.0 + 1, "numbers rise by one");
-                self.last = notice.id;
-            }
-            let known = self.owed.insert(notice.id, notice.recipient);
-            prop_assert!(known.is_none(), "{:?} is owed twice", notice.id);
-        }
-        Ok(())
-    }
-
-    fn take_prepare(&mut self, prepare: &Prepare, outcome: Outcome) -> Result<(), TestCaseError> {
-        if outcome == Outcome::PrepareReserved {
-            let parties = (prepare.payer, prepare.payee, prepare.amount.units());
-            let known = self.transfers.insert(prepare.id, parties);
-            prop_assert!(known.is_none(), "{:?} was reserved twice", prepare.id);
-        } else if PrepareOutcome::of(outcome).is_some_and(PrepareOutcome::begins) {
-            self.refused += 1;
-        }
-        Ok(())
-    }
-
-    fn take_answer(&mut self, id: TransferId, outcome: Outcome) -> Result<(), TestCaseError> {
-        match AnswerEnd::of(outcome) {
-            Some(_) => self.end(id, outcome),
-            None => Ok(()),
-        }
-    }
-
-    /// Expiries have no command: the errors to the parties show them, one to each. Dead letters
-    /// that are sent again have old numbers.
-    fn take_expired(&mut self, notices: &[Notice], last: NoticeId) -> Result<(), TestCaseError> {
-        let told = notices.iter().filter(|notice| {
-            last < notice.id
-                && notice.kind == NoticeKind::Error
-                && notice.outcome == Outcome::Expired
-        });
-        let mut expired = BTreeSet::new();
-        let mut reached = BTreeSet::new();
-        for notice in told {
-            let Some(id) = notice.transfer else { continue };
-            expired.insert(id);
-            let is_first = reached.insert((id, notice.recipient));
-            prop_assert!(is_first, "{notice:?} says again that the transfer expired");
-        }
-        expired.into_iter().try_for_each(|id| self.end(id, Outcome::Expired))
-    }
-
-    fn end(&mut self, id: TransferId, outcome: Outcome) -> Result<(), TestCaseError> {
-        prop_assert!(self.transfers.contains_key(&id), "{:?} ended without a beginning", id);
-        let known = self.ended.insert(id, outcome);
-        prop_assert!(known.is_none(), "{:?} ended twice", id);
-        Ok(())
-    }
-
-    fn deliver(&mut self, ends: &[FinishedDelivery]) {
-        for end in ends {
-            let Some(recipient) = self.owed.remove(&end.notice) else { continue };
-            match end.result {
-                DeliveryResult::Delivered => self.delivered += 1,
-                DeliveryResult::GivenUp => self.given_up += 1,
-                DeliveryResult::Withdrawn => {}
-                DeliveryResult::Dead => {
-                    self.dead.insert(end.notice, recipient);
-                }
-            }
-        }
-    }
-
-    fn check(&self, world: &World) -> Result<(), TestCaseError> {
-        for (currency, sum) in world.state.books().sums() {
-            prop_assert_eq!(sum, Amount::ZERO, "{} does not sum to zero", currency);
-        }
-        for party in 0..3 {
-            prop_assert_eq!(world.balances(party).0, self.position(name(party)));
-        }
-        let reserved = || self.transfers.iter().filter(|(id, _)| !self.ended.contains_key(id));
-        let in_flight: i128 = reserved().map(|(_, (_, _, units))| units).sum();
-        prop_assert_eq!(world.state.books().in_flight(usd()).units(), in_flight);
-        prop_assert_eq!(world.state.transfers_in_flight(), reserved().count());
-        prop_assert!(world.state.next_deadline().is_none_or(|due| world.state.stamp() < due));
-        prop_assert_eq!(*world.state.counters(), self.counters());
-        for (id, (_, _, units)) in &self.transfers {
-            let view = world.state.view(id).map(|view| (view.amount.units(), view.currency));
-            prop_assert_eq!(view, Some((*units, usd())), "{:?} keeps its amount", id);
-        }
-        self.check_outbox(&world.state)
-    }
-
-    /// A position is what was reserved or paid, less what was received.
-    fn position(&self, party: FspName) -> i128 {
-        let mut position = 0;
-        for (id, (payer, payee, units)) in &self.transfers {
-            let end = self.ended.get(id);
-            if *payer == party && end.is_none_or(|end| *end == Outcome::Committed) {
-                position += units;
-            }
-            if *payee == party && end == Some(&Outcome::Committed) {
-                position -= units;
-            }
-        }
-        position
-    }
-
-    fn counters(&self) -> Counters {
-        let ends = |of: &dyn Fn(&Outcome) -> bool| {
-            self.ended.values().filter(|outcome| of(outcome)).count() as u64
-        };
-        let committed = ends(&|outcome| *outcome == Outcome::Committed);
-        let expired = ends(&|outcome| *outcome == Outcome::Expired);
-        Counters {
-            reserved: self.transfers.len() as u64,
-            refused: self.refused,
-            committed,
-            aborted: self.ended.len() as u64 - committed - expired,
-            expired,
-            delivered: self.delivered,
-            given_up: self.given_up,
-        }
-    }
-
-    fn check_outbox(&self, state: &State) -> Result<(), TestCaseError> {
-        let owed: BTreeMap<_, _> =
-            state.notices_owed().map(|notice| (notice.id, notice.recipient)).collect();
-        prop_assert_eq!(&owed, &self.owed);
-        prop_assert_eq!(state.notices_owed_count(), self.owed.len());
-        for (index, _) in state.register().iter() {
-            let to = self.owed.values().filter(|recipient| **recipient == index).count();
-            prop_assert_eq!(state.notices_owed_to(index) as usize, to);
-        }
-        let dead: BTreeMap<_, _> =
-            state.dead_letters().map(|dead| (dead.notice.id, dead.notice.recipient)).collect();
-        prop_assert_eq!(&dead, &self.dead);
-        prop_assert_eq!(state.last_notice(), self.last);
-        Ok(())
-    }
+/// POSITION and SETTLEMENT of a party in ten-thousandths.
+fn balances(world: &World, party: usize) -> (i128, i128) {
+    let (position, settlement) = world.accounts(party);
+    let value = |id| world.state.books().get(id).expect("an account").value.units();
+    (value(position), value(settlement))
 }

@@ -33,7 +33,7 @@ struct Before {
     reserved: Option<(FspName, Amount)>,
 }
 
-/// Decides a batch, and holds what is told of it against what happens.
+/// Applies a batch and compares the recorded decisions with the changes of the state.
 pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effects: &mut Effects) {
     let (mut teller, mut before) = (Teller::default(), Before::default());
     state.apply_watched(batch, commands, effects, &mut |moment, state, effects| {

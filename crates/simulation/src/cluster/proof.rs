@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::{Digest, Notice, NoticeId, NoticeKind, Outcome, Position, TransferId};
+use model::Model;
 use ports::Log;
 use sequencer::{LEASE_US, Replay};
 
-use crate::model::Model;
 use crate::script::Request;
 
 /// A life of a node.

@@ -1,18 +1,19 @@
-//! An independent model of the hub: what it must answer, what everybody must own, and whom it
-//! must tell, written from the rules (hub-semantics 2.2, 3.3 to 3.10, 4.1 to 4.5 and the
-//! rulings) and not from the kernel. It shares the words of commands, outcomes and notices with
-//! the kernel, and no line that decides: plain maps, plain sums, no indices.
+//! An independent model of the hub: outcomes, balances and notices, predicted from the rules.
 //!
-//! It follows the log, each command with the stamp of its batch, and predicts: the outcome of
-//! every command of every kind, every balance, every notice in order with what it says, and
-//! every withdrawn prepare. Nothing is taken from the kernel, not even the numbers of accounts,
-//! participants, notices and oracles.
+//! It is written from the documents (hub-semantics 2.2, 3.3 to 3.10, 4.1 to 4.5 and the rulings)
+//! and not from the kernel. It shares the types of commands, outcomes and notices with the kernel,
+//! and no line that decides: plain maps, plain sums, no indices.
+//!
+//! It follows the log, each command with the stamp of its batch, and predicts the outcome of every
+//! command of every kind, every balance, every notice in order with its content, and every
+//! withdrawn prepare. It takes nothing from the kernel, not even the numbers of accounts,
+//! participants, notices and oracles. The tests of the kernel, the simulator and the fuzz targets
+//! compare it with the kernel. The auditor of `verify` does not use it and is a second opinion.
 //!
 //! # Phases and costs
-//! After each batch the cheap comparison: outcomes, notices, the balances that moved, and how
-//! much is in flight, owed and dead. At rest, and after every recovery, the full one: each
-//! participant, account, transfer, notice owed and dead letter. Memory: a few hundred bytes per
-//! transfer.
+//! [`Model::compare`] is the cheap comparison after each batch: notices, the balances that moved,
+//! and how much is in flight, owed and dead. [`Model::compare_in_full`] compares each participant,
+//! account, transfer, notice owed and dead letter. Memory: a few hundred bytes per transfer.
 
 mod catalogue;
 mod funds;
@@ -20,19 +21,14 @@ mod outbox;
 mod scheme;
 mod transfers;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use ledger::{
-    Activate, AdminOutcome, Amount, Change, ChangeParties, Command, Configure, Counters, Currency,
+    Activate, Amount, Change, ChangeParties, Command, Configure, Counters, Currency,
     DeliveryResult, Effects, FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome, Redeliver,
     Settings, Stamp, State, TransferId,
 };
 
-use ports::Log;
-use sequencer::Sequencer;
-
-use crate::aim::{By, Reach, Reached};
-use crate::random::Mixing;
 use catalogue::Catalogue;
 use funds::Movement;
 use outbox::{About, Outbox};
@@ -45,9 +41,9 @@ type Money = i128;
 /// The newest rules there are.
 const RULES: u32 = 1;
 
-/// The model.
+/// The model of one hub.
 #[derive(Clone, Debug)]
-pub(crate) struct Model {
+pub struct Model {
     stamp: Stamp,
     position: u64,
     hub: Option<FspName>,
@@ -55,15 +51,15 @@ pub(crate) struct Model {
     rules: u32,
     scheme: Scheme,
     catalogue: Catalogue,
-    transfers: HashMap<TransferId, Transfer, Mixing>,
+    transfers: BTreeMap<TransferId, Transfer>,
     /// Reserved transfers, by deadline and then by when they were made.
     deadlines: BTreeMap<(u64, u64), TransferId>,
-    movements: HashMap<TransferId, Movement, Mixing>,
+    movements: BTreeMap<TransferId, Movement>,
     outbox: Outbox,
     counters: Counters,
     reserved: usize,
     /// Reserved outflows that were given back.
-    pub(crate) given_back: u64,
+    pub given_back: u64,
 }
 
 impl Default for Model {
@@ -76,9 +72,9 @@ impl Default for Model {
             rules: RULES,
             scheme: Scheme::default(),
             catalogue: Catalogue::default(),
-            transfers: HashMap::default(),
+            transfers: BTreeMap::new(),
             deadlines: BTreeMap::new(),
-            movements: HashMap::default(),
+            movements: BTreeMap::new(),
             outbox: Outbox::default(),
             counters: Counters::default(),
             reserved: 0,
@@ -89,7 +85,7 @@ impl Default for Model {
 
 impl Model {
     /// A batch begins: what was due by its stamp has ended.
-    pub(crate) fn begin(&mut self, stamp: Stamp) {
+    pub fn begin(&mut self, stamp: Stamp) {
         assert!(self.stamp <= stamp, "the stamp went back from {:?} to {stamp:?}", self.stamp);
         self.stamp = stamp;
         self.outbox.begin();
@@ -98,7 +94,7 @@ impl Model {
     }
 
     /// What becomes of the next command.
-    pub(crate) fn decide(&mut self, command: &Command) -> Outcome {
+    pub fn decide(&mut self, command: &Command) -> Outcome {
         self.position += 1;
         match command {
             Command::Genesis(genesis) => {
@@ -117,32 +113,36 @@ impl Model {
     }
 
     /// A record that its node wrote a second time is nothing.
-    pub(crate) fn pass_over(&mut self) -> Outcome {
+    pub fn pass_over(&mut self) -> Outcome {
         self.position += 1;
         Outcome::Repeated
     }
 
     /// Whether the transfer is known and the participant its payer or payee.
-    pub(crate) fn is_party(&self, id: &TransferId, name: &FspName) -> bool {
+    pub fn is_party(&self, id: &TransferId, name: &FspName) -> bool {
         self.transfers.get(id).is_some_and(|known| known.payer == *name || known.payee == *name)
     }
 
     /// The batch that was decided last: what it moved, and whom it made the hub tell.
-    pub(crate) fn compare(&self, state: &State, effects: &Effects) {
+    pub fn compare(&self, state: &State, effects: &Effects) {
         self.outbox.compare(effects);
         self.scheme.compare_touched(state);
         assert_eq!(state.transfers_in_flight(), self.reserved, "transfers in flight");
         assert_eq!(state.notices_owed_count(), self.outbox.owed.len(), "notices owed");
         assert_eq!(state.dead_letter_count(), self.outbox.dead.len(), "dead letters");
         assert_eq!(*state.counters(), self.counters, "counters");
+        let due = self.deadlines.keys().next().map(|(expiration_ms, _)| *expiration_ms);
+        assert_eq!(state.next_deadline().map(Stamp::millis), due, "the next deadline");
     }
 
-    /// Everything there is, wherever its row lives.
-    pub(crate) fn compare_in_full(&self, sequencer: &mut Sequencer<impl Log>) {
-        for id in self.transfers.keys().chain(self.movements.keys()) {
-            sequencer.warm(id).expect("a store in memory is read");
-        }
-        let state = sequencer.state();
+    /// The ids of all transfers and movements of funds. The rows of all must be in the state for
+    /// [`Self::compare_in_full`].
+    pub fn ids(&self) -> impl Iterator<Item = &TransferId> {
+        self.transfers.keys().chain(self.movements.keys())
+    }
+
+    /// Compares every table of the state.
+    pub fn compare_in_full(&self, state: &State) {
         assert_eq!(state.position().0, self.position, "the state is as far as the log");
         assert_eq!(*state.settings(), self.settings, "settings");
         assert_eq!(state.rules_version(), self.rules, "version of the rules");
@@ -228,10 +228,6 @@ fn is_commit(fate: Fate) -> bool {
     fate == Fate::Ended(Outcome::Committed)
 }
 
-/// Why runs do not reach an outcome that they could reach.
-const UNAIMED: &str =
-    "the kernel's scenarios reach it; another aim would change the runs of all seeds";
-
 /// Predicts the outcome of a change by rules of its own, and makes the change.
 trait Predict {
     fn predict(&self, model: &mut Model) -> Outcome;
@@ -258,10 +254,6 @@ impl Predict for Configure {
     }
 }
 
-impl Reach for Configure {
-    const REACHED: Reached = &[(AdminOutcome::Accepted, By::Chance)];
-}
-
 /// Rules only go forward, and only to those there are.
 impl Predict for Activate {
     fn predict(&self, model: &mut Model) -> Outcome {
@@ -273,19 +265,6 @@ impl Predict for Activate {
     }
 }
 
-impl Reach for Activate {
-    const REACHED: Reached = &[
-        (
-            AdminOutcome::RulesVersionRefused,
-            By::Aim(|it| {
-                let rules_version = it.examiner.random.pick(&[0, 2, u32::MAX]);
-                vec![Activate { rules_version }.into()]
-            }),
-        ),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
-}
-
 impl Predict for Redeliver {
     fn predict(&self, model: &mut Model) -> Outcome {
         match model.outbox.exhume(self.notice, model.stamp) {
@@ -293,14 +272,4 @@ impl Predict for Redeliver {
             false => Outcome::DeadLetterNotFound,
         }
     }
-}
-
-impl Reach for Redeliver {
-    const REACHED: Reached = &[
-        (
-            AdminOutcome::DeadLetterNotFound,
-            By::Aim(|_| vec![Redeliver { notice: NoticeId(u64::MAX) }.into()]),
-        ),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
 }

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use ledger::{
-    AddKey, AdminOutcome, Change, CreateLedgerAccountType, CreateOracle, DeleteOracle, Digest,
-    ENDPOINTS_MAX, FspName, KEYS_MAX, LEDGER_ACCOUNT_TYPES_MAX, LedgerAccountType, ORACLES_MAX,
-    Oracle, Outcome, RemoveKey, SetEndpoint, State, UpdateOracle,
+    AddKey, CreateLedgerAccountType, CreateOracle, DeleteOracle, Digest, FspName, KEYS_MAX,
+    LEDGER_ACCOUNT_TYPES_MAX, LedgerAccountType, ORACLES_MAX, Oracle, Outcome, RemoveKey, State,
+    UpdateOracle,
 };
 
 use super::{Model, Predict};
-use crate::aim::{By, Reach, Reached, Situation};
 
 /// Types of accounts that every scheme has (4.3).
 const OWN_TYPES: [&str; 7] = [
@@ -21,9 +20,6 @@ const OWN_TYPES: [&str; 7] = [
     "INTERCHANGE_FEE_SETTLEMENT",
     "HUB_FEE",
 ];
-
-/// Bursts of requests that fill a register, in a thousand: they are long.
-const BURSTS_PER_MILLE: u32 = 400;
 
 /// The account.
 #[derive(Clone, Debug, Default)]
@@ -75,14 +71,6 @@ impl Predict for CreateOracle {
     }
 }
 
-impl Reach for CreateOracle {
-    const REACHED: Reached = &[
-        (AdminOutcome::OracleExists, By::Chance),
-        (AdminOutcome::RegisterFull, By::Nothing("a run is too short to fill the table")),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
-}
-
 impl Predict for UpdateOracle {
     fn predict(&self, model: &mut Model) -> Outcome {
         let (known, update) = (&mut model.catalogue, &self.update);
@@ -101,23 +89,11 @@ impl Predict for UpdateOracle {
     }
 }
 
-impl Reach for UpdateOracle {
-    const REACHED: Reached = &[
-        (AdminOutcome::OracleNotFound, By::Chance),
-        (AdminOutcome::OracleExists, By::Chance),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
-}
-
 impl Predict for DeleteOracle {
     fn predict(&self, model: &mut Model) -> Outcome {
         model.catalogue.oracles.remove(&self.id.0);
         Outcome::Accepted
     }
-}
-
-impl Reach for DeleteOracle {
-    const REACHED: Reached = &[(AdminOutcome::Accepted, By::Chance)];
 }
 
 impl Predict for CreateLedgerAccountType {
@@ -133,14 +109,6 @@ impl Predict for CreateLedgerAccountType {
         types.push(added.clone());
         Outcome::Accepted
     }
-}
-
-impl Reach for CreateLedgerAccountType {
-    const REACHED: Reached = &[
-        (AdminOutcome::LedgerAccountTypeExists, By::Aim(|_| vec![account_type("HUB_FEE")])),
-        (AdminOutcome::RegisterFull, By::Aim(fill_a_register)),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
 }
 
 impl Predict for AddKey {
@@ -160,14 +128,6 @@ impl Predict for AddKey {
     }
 }
 
-impl Reach for AddKey {
-    const REACHED: Reached = &[
-        (AdminOutcome::ParticipantNotFound, By::Chance),
-        (AdminOutcome::KeysFull, By::Chance),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
-}
-
 impl Predict for RemoveKey {
     fn predict(&self, model: &mut Model) -> Outcome {
         if model.scheme.index_of(&self.name).is_none() {
@@ -180,41 +140,4 @@ impl Predict for RemoveKey {
         keys.remove(at);
         Outcome::Accepted
     }
-}
-
-impl Reach for RemoveKey {
-    const REACHED: Reached = &[
-        (AdminOutcome::ParticipantNotFound, By::Chance),
-        (AdminOutcome::KeyNotFound, By::Chance),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
-}
-
-/// More than a register holds: endpoints of one participant, or types of accounts.
-fn fill_a_register(situation: &mut Situation<'_>) -> Vec<Change> {
-    let name = situation.name;
-    let random = &mut situation.examiner.random;
-    if !random.chance(BURSTS_PER_MILLE) {
-        return Vec::new();
-    }
-    let numbered = |number| format!("TYPE_{number}");
-    match random.chance(500) {
-        true => {
-            let value = "http://fsp";
-            let types = (0..=ENDPOINTS_MAX).map(numbered);
-            types
-                .map(|endpoint| SetEndpoint { name, endpoint, value: value.into() }.into())
-                .collect()
-        }
-        false => {
-            let types = (0..=LEDGER_ACCOUNT_TYPES_MAX).map(numbered);
-            types.map(|name| account_type(&name)).collect()
-        }
-    }
-}
-
-fn account_type(name: &str) -> Change {
-    let (name, description) = (name.into(), "one more".into());
-    let account_type = LedgerAccountType { name, description, active: true, settleable: false };
-    CreateLedgerAccountType { account_type }.into()
 }

@@ -1,15 +1,13 @@
 //! The model's scheme: who takes part, with which accounts and caps (hub-semantics 4.1 to 4.5).
 
 use ledger::{
-    AccountId, AccountKind, AdminOutcome, Amount, Change, CreateHubAccount, CreateParticipant,
-    CreateSettlementModel, Currency, Digest, ENDPOINTS_MAX, EndFundsOut, FspName, FundsDirection,
-    MoveFunds, Outcome, SETTLEMENT_MODELS_MAX, SetAccountActive, SetEndpoint,
+    AccountId, AccountKind, CreateHubAccount, CreateParticipant, CreateSettlementModel, Currency,
+    ENDPOINTS_MAX, FspName, Outcome, SETTLEMENT_MODELS_MAX, SetAccountActive, SetEndpoint,
     SetInitialPositionAndLimits, SetLimit, SetParticipantActive, SetSettlementModelActive,
     SettlementModel, Stamp, State,
 };
 
-use super::{Model, Money, Predict, UNAIMED};
-use crate::aim::{By, Reach, Reached, Situation};
+use super::{Model, Money, Predict};
 
 /// Warning threshold of a cap that was set without one, in ten-thousandths of a percent.
 const ALARM: Money = 10 * 10_000;
@@ -379,28 +377,10 @@ impl Predict for CreateHubAccount {
     }
 }
 
-impl Reach for CreateHubAccount {
-    const REACHED: Reached = &[
-        (AdminOutcome::AccountKindNotForHub, By::Aim(account_not_for_the_hub)),
-        (AdminOutcome::RegisterFull, By::Nothing("a run is too short to fill the table")),
-        (AdminOutcome::AccountExists, By::Aim(account_again)),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
-}
-
 impl Predict for CreateSettlementModel {
     fn predict(&self, model: &mut Model) -> Outcome {
         predicted(model.scheme.add_model(&self.model))
     }
-}
-
-impl Reach for CreateSettlementModel {
-    const REACHED: Reached = &[
-        (AdminOutcome::SettlementModelExists, By::Aim(model_again)),
-        (AdminOutcome::AccountKindWrong, By::SharedAim),
-        (AdminOutcome::RegisterFull, By::Nothing("a run is too short to fill the table")),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
 }
 
 impl Predict for SetSettlementModelActive {
@@ -412,27 +392,10 @@ impl Predict for SetSettlementModelActive {
     }
 }
 
-impl Reach for SetSettlementModelActive {
-    const REACHED: Reached = &[
-        (AdminOutcome::SettlementModelNotFound, By::Aim(unknown_model)),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
-}
-
 impl Predict for CreateParticipant {
     fn predict(&self, model: &mut Model) -> Outcome {
         predicted(model.scheme.create(self.name, self.currency))
     }
-}
-
-impl Reach for CreateParticipant {
-    const REACHED: Reached = &[
-        (AdminOutcome::ParticipantCurrencyExists, By::Aim(participant_again)),
-        (AdminOutcome::HubAccountsMissing, By::Aim(currency_that_the_hub_lacks)),
-        (AdminOutcome::SettlementModelMissing, By::Aim(toggle_the_model)),
-        (AdminOutcome::RegisterFull, By::Nothing("a run is too short to fill the table")),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
 }
 
 impl Predict for SetParticipantActive {
@@ -444,13 +407,6 @@ impl Predict for SetParticipantActive {
         model.scheme.participants[place].active = self.active;
         Outcome::Accepted
     }
-}
-
-impl Reach for SetParticipantActive {
-    const REACHED: Reached = &[
-        (AdminOutcome::ParticipantNotFound, By::Aim(about_a_ghost)),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
 }
 
 impl Predict for SetAccountActive {
@@ -467,30 +423,12 @@ impl Predict for SetAccountActive {
     }
 }
 
-impl Reach for SetAccountActive {
-    const REACHED: Reached = &[
-        (AdminOutcome::ParticipantNotFound, By::SharedAim),
-        (AdminOutcome::AccountNotFound, By::Aim(not_its_accounts)),
-        (AdminOutcome::AccountKindWrong, By::Aim(wrong_accounts)),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
-}
-
 impl Predict for SetInitialPositionAndLimits {
     fn predict(&self, model: &mut Model) -> Outcome {
         let holding = (&self.name, self.currency);
         let (cap, position) = (self.limit.units(), self.position.units());
         predicted(model.scheme.begin_holding(holding, cap, position))
     }
-}
-
-impl Reach for SetInitialPositionAndLimits {
-    const REACHED: Reached = &[
-        (AdminOutcome::ParticipantNotFound, By::SharedAim),
-        (AdminOutcome::AccountNotFound, By::SharedAim),
-        (AdminOutcome::LimitsExist, By::Aim(limits_again)),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
 }
 
 impl Predict for SetLimit {
@@ -503,147 +441,12 @@ impl Predict for SetLimit {
     }
 }
 
-impl Reach for SetLimit {
-    const REACHED: Reached = &[
-        (AdminOutcome::ParticipantNotFound, By::SharedAim),
-        (AdminOutcome::AccountNotFound, By::Nothing(UNAIMED)),
-        (AdminOutcome::LimitsMissing, By::Aim(limit_too_early)),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
-}
-
 impl Predict for SetEndpoint {
     fn predict(&self, model: &mut Model) -> Outcome {
         predicted(model.scheme.set_endpoint(&self.name, &self.endpoint, &self.value))
     }
 }
 
-impl Reach for SetEndpoint {
-    const REACHED: Reached = &[
-        (AdminOutcome::ParticipantNotFound, By::SharedAim),
-        (AdminOutcome::RegisterFull, By::SharedAim),
-        (AdminOutcome::Accepted, By::Chance),
-    ];
-}
-
 fn predicted(made: Result<(), Outcome>) -> Outcome {
     made.err().unwrap_or(Outcome::Accepted)
-}
-
-fn account_not_for_the_hub(situation: &mut Situation<'_>) -> Vec<Change> {
-    let kinds = [AccountKind::Position, AccountKind::InFlight];
-    let (currency, kind) = (situation.currency(), situation.examiner.random.pick(&kinds));
-    vec![CreateHubAccount { currency, kind }.into()]
-}
-
-fn account_again(situation: &mut Situation<'_>) -> Vec<Change> {
-    let (currency, kind) = (situation.currency(), AccountKind::HubFee);
-    vec![CreateHubAccount { currency, kind }.into()]
-}
-
-fn model_again(situation: &mut Situation<'_>) -> Vec<Change> {
-    vec![added("FEES", AccountKind::InterchangeFee, Some(situation.cast.currency(1)))]
-}
-
-fn unknown_model(_: &mut Situation<'_>) -> Vec<Change> {
-    vec![SetSettlementModelActive { name: "NONE".into(), active: true }.into()]
-}
-
-/// A participant that is known, its name in capitals, or the hub.
-fn participant_again(situation: &mut Situation<'_>) -> Vec<Change> {
-    let (name, currency) = (situation.name, situation.currency());
-    let shouting = FspName::new(&name.as_str().to_uppercase()).expect("as short");
-    let hub = FspName::new("Hub").expect("a short name");
-    let name = situation.examiner.random.pick(&[name, shouting, hub]);
-    vec![CreateParticipant { name, currency }.into()]
-}
-
-fn currency_that_the_hub_lacks(situation: &mut Situation<'_>) -> Vec<Change> {
-    let (name, currency) = (situation.examiner.newcomer(true), situation.unused_currency());
-    vec![CreateParticipant { name, currency }.into()]
-}
-
-/// Switches the scheme's own settlement model off while somebody joins, and on again later.
-fn toggle_the_model(situation: &mut Situation<'_>) -> Vec<Change> {
-    let own = situation.state.and_then(|state| state.register().models().first().cloned());
-    let Some(SettlementModel { name, active, .. }) = own else { return Vec::new() };
-    let toggle = SetSettlementModelActive { name, active: !active }.into();
-    let (name, currency) = (situation.examiner.newcomer(true), situation.currency());
-    let join = CreateParticipant { name, currency }.into();
-    if active { vec![toggle, join] } else { vec![join, toggle] }
-}
-
-fn about_a_ghost(situation: &mut Situation<'_>) -> Vec<Change> {
-    let (name, currency) = (situation.ghost(), situation.currency());
-    let (account, active) = (AccountId(1), false);
-    let (limit, position, alarm_percentage) = (Amount::ZERO, Amount::ZERO, Amount::ZERO);
-    let (endpoint, value) = ("T".into(), "http://g".into());
-    let (id, hash) = (situation.examiner.fresh_id(), Digest([7; 32]));
-    let (direction, amount, commit) = (FundsDirection::In, Amount::from_units(1), true);
-    let mut changes: Vec<Change> = vec![
-        SetParticipantActive { name, active }.into(),
-        SetAccountActive { name, account, active }.into(),
-        SetLimit { name, currency, limit, alarm_percentage }.into(),
-        SetInitialPositionAndLimits { name, currency, limit, position }.into(),
-        MoveFunds { id, name, account, direction, currency, amount, hash }.into(),
-        EndFundsOut { id, name, account, commit, hash }.into(),
-        SetEndpoint { name, endpoint, value }.into(),
-    ];
-    let at = situation.examiner.random.below(changes.len() as u64) as usize;
-    vec![changes.swap_remove(at)]
-}
-
-fn not_its_accounts(situation: &mut Situation<'_>) -> Vec<Change> {
-    let (name, currency) = (situation.name, situation.unused_currency());
-    let random = &mut situation.examiner.random;
-    let account = random.pick(&[AccountId(0), AccountId(1), AccountId(u32::MAX)]);
-    let (limit, position) = (Amount::ZERO, Amount::ZERO);
-    vec![match random.chance(500) {
-        true => SetAccountActive { name, account, active: true }.into(),
-        false => SetInitialPositionAndLimits { name, currency, limit, position }.into(),
-    }]
-}
-
-/// A SETTLEMENT where a POSITION is wanted, or the other way round.
-fn wrong_accounts(situation: &mut Situation<'_>) -> Vec<Change> {
-    let (name, currency) = (situation.name, situation.currency());
-    let Some((position, settlement)) = situation.holding(&name) else { return Vec::new() };
-    let (id, hash) = (situation.examiner.fresh_id(), Digest([7; 32]));
-    let (direction, amount) = (FundsDirection::In, Amount::from_units(1));
-    vec![match situation.examiner.random.below(3) {
-        0 => SetAccountActive { name, account: settlement, active: false }.into(),
-        1 => added("ODD", AccountKind::HubFee, None),
-        _ => MoveFunds { id, name, account: position, direction, currency, amount, hash }.into(),
-    }]
-}
-
-fn limits_again(situation: &mut Situation<'_>) -> Vec<Change> {
-    let (name, currency) = (situation.name, situation.currency());
-    let (limit, position) = (Amount::ZERO, Amount::from_units(7));
-    vec![SetInitialPositionAndLimits { name, currency, limit, position }.into()]
-}
-
-fn limit_too_early(situation: &mut Situation<'_>) -> Vec<Change> {
-    let (name, currency) = (situation.examiner.newcomer(true), situation.currency());
-    let (limit, alarm_percentage) = (Amount::from_units(1), Amount::ZERO);
-    vec![
-        CreateParticipant { name, currency }.into(),
-        SetLimit { name, currency, limit, alarm_percentage }.into(),
-    ]
-}
-
-fn added(name: &str, ledger_account: AccountKind, currency: Option<Currency>) -> Change {
-    let model = SettlementModel {
-        name: name.into(),
-        net: true,
-        multilateral: true,
-        deferred: true,
-        currency,
-        liquidity_check: false,
-        auto_position_reset: false,
-        ledger_account,
-        settlement_account: AccountKind::InterchangeFeeSettlement,
-        active: true,
-    };
-    CreateSettlementModel { model }.into()
 }

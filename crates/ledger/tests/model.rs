@@ -1,0 +1,56 @@
+//! The independent model predicts every batch of every history: each outcome, balance and notice.
+
+extern crate alloc;
+
+#[path = "../src/tests/history.rs"]
+mod history;
+
+use ledger::*;
+use proptest::prelude::*;
+
+use history::{CASES, World, history};
+
+/// Applies batches and compares each with the model.
+mod watcher {
+    use ledger::{Batch, Command, Effects, State};
+    use model::Model;
+
+    #[derive(Clone)]
+    pub(super) struct Watcher(Model);
+
+    impl Watcher {
+        pub(super) fn new() -> Self {
+            Self(Model::default())
+        }
+
+        pub(super) fn apply(
+            &mut self,
+            state: &mut State,
+            batch: &Batch,
+            commands: &[Command],
+            effects: &mut Effects,
+        ) {
+            state.apply(batch, commands, effects);
+            self.0.begin(batch.stamp);
+            for (command, outcome) in commands.iter().zip(&effects.outcomes) {
+                assert_eq!(*outcome, self.0.decide(command), "{command:?}");
+            }
+            self.0.compare(state, effects);
+            self.0.compare_in_full(state);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+
+    #[test]
+    fn the_model_predicts_the_kernel(steps in history()) {
+        let mut world = World::new();
+        for step in &steps {
+            world.wait(step.wait_ms);
+            let commands: Vec<_> = step.acts.iter().map(|act| world.command(act)).collect();
+            world.apply(&commands);
+        }
+    }
+}

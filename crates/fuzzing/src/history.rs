@@ -214,12 +214,8 @@ fn change(script: &mut Script<'_>, state: &State) -> Change {
             commit: script.flag(),
             hash: digest(&script.below(2).to_string()),
         }),
-        4 => Change::SetParticipantActive(SetParticipantActive { name, active: script.usually() }),
-        5 => Change::SetAccountActive(SetAccountActive {
-            name,
-            account: position,
-            active: script.usually(),
-        }),
+        4 => SetParticipantActive { name, active: script.usually() }.into(),
+        5 => SetAccountActive { name, account: position, active: script.usually() }.into(),
         6 => Change::SetLimit(SetLimit {
             name,
             currency,
@@ -235,7 +231,7 @@ fn change(script: &mut Script<'_>, state: &State) -> Change {
                 lane_capacity: if script.usually() { 50_000 } else { 3 },
             },
         }),
-        8 => Change::CreateParticipant(CreateParticipant { name, currency }),
+        8 => CreateParticipant { name, currency }.into(),
         9 => Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
             name,
             currency,
@@ -246,7 +242,7 @@ fn change(script: &mut Script<'_>, state: &State) -> Change {
             let dead: Vec<_> = state.dead_letters().map(|dead| dead.notice.id).collect();
             let at = script.below(8);
             let notice = dead.get(at).copied().unwrap_or(NoticeId(at as u64));
-            Change::Redeliver(Redeliver { notice })
+            Redeliver { notice }.into()
         }
     }
 }

@@ -55,7 +55,7 @@ impl World {
         let change = match self.clerk.random.below(10) {
             0 | 1 => Some(self.create_oracle()),
             2 => Some(self.update_oracle()),
-            3 => Some(Change::DeleteOracle(DeleteOracle { id: self.oracle_id() })),
+            3 => Some(DeleteOracle { id: self.oracle_id() }.into()),
             4 => Some(self.create_type()),
             5 | 6 => Some(self.add_key()),
             7 => Some(self.remove_key()),
@@ -87,7 +87,7 @@ impl World {
             currency: self.any_currency(),
             default: None,
         };
-        Change::UpdateOracle(UpdateOracle { id, update })
+        UpdateOracle { id, update }.into()
     }
 
     /// A number that was given out, or nearly.
@@ -116,12 +116,12 @@ impl World {
     fn add_key(&mut self) -> Change {
         let (fsp, id) = self.key();
         let name = self.cast.name(fsp);
-        Change::AddKey(AddKey { name, id, key: id.0.repeat(3) })
+        AddKey { name, id, key: id.0.repeat(3) }.into()
     }
 
     fn remove_key(&mut self) -> Change {
         let (fsp, id) = self.key();
-        Change::RemoveKey(RemoveKey { name: self.cast.name(fsp), id })
+        RemoveKey { name: self.cast.name(fsp), id }.into()
     }
 
     fn key(&mut self) -> (u8, Digest) {

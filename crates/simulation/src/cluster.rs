@@ -26,7 +26,7 @@ mod node;
 mod people;
 mod proof;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -37,6 +37,7 @@ use record::frame::LogIdentity;
 use sequencer::Founding;
 
 use crate::clock::{SimClock, wall};
+use crate::event::Queue;
 use crate::io::{Act, Host, Parcel};
 use crate::operator::Operator;
 use crate::plan::{Plan, SECOND};
@@ -188,8 +189,7 @@ struct Machine {
 
 struct World {
     now: u64,
-    count: u64,
-    queue: BTreeMap<(u64, u64), Event>,
+    queue: Queue<Event>,
     random: Random,
     plan: Plan,
     cast: Cast,
@@ -239,8 +239,7 @@ impl World {
         let machines = (0..NODES).map(machine).collect();
         Self {
             now: 0,
-            count: 0,
-            queue: BTreeMap::new(),
+            queue: Queue::default(),
             random,
             plan,
             cast,
@@ -270,8 +269,7 @@ impl World {
     }
 
     fn after(&mut self, wait: u64, event: Event) {
-        self.count += 1;
-        self.queue.insert((self.now + wait, self.count), event);
+        self.queue.add(self.now + wait, event);
     }
 
     fn net(&mut self) -> u64 {
@@ -285,7 +283,7 @@ impl World {
         self.after(2 * SECOND, Event::Fault);
         self.ask_operator();
         while !self.is_over {
-            let ((now, _), event) = self.queue.pop_first().expect("a run ends by looking around");
+            let (now, event) = self.queue.pop().expect("a run ends by looking around");
             self.now = now;
             for Machine { clock, skew_us, .. } in &self.machines {
                 clock.set(Now { wall: wall(now, *skew_us), monotonic_us: now + 1 });

@@ -20,7 +20,7 @@ pub(crate) struct Desk {
     /// Virtual time since the start, in microseconds.
     pub(crate) now: u64,
     pub(crate) random: Random,
-    pub(crate) queue: Queue,
+    pub(crate) queue: Queue<Event>,
     pub(crate) plan: Plan,
     /// The faults have stopped.
     pub(crate) calm: bool,

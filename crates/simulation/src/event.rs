@@ -1,6 +1,6 @@
 //! Everything that can happen, in order of virtual time.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use delivery::AttemptResult;
 use ledger::{Notice, NoticeId, Outcome};
@@ -89,97 +89,25 @@ pub(crate) enum Fault {
 }
 
 /// The events to come, the earliest first; of one moment, the one added first.
-///
-/// A radix heap: an event waits among those whose moment has the same highest bit in which it
-/// differs from the moment reached, and is moved on when they are next. So an event is moved a few
-/// times, each time with its neighbours, and never compared with others one by one.
 #[derive(Debug)]
-pub(crate) struct Queue {
-    reached: u64,
-    /// Those of the moment reached.
-    now: VecDeque<Event>,
-    /// By the highest bit in which their moment differs from the one reached.
-    later: [Vec<(u64, Event)>; u64::BITS as usize],
-    /// A bit for each of these that holds any.
-    held: u64,
+pub(crate) struct Queue<E> {
+    events: BTreeMap<(u64, u64), E>,
+    added: u64,
 }
 
-impl Default for Queue {
+impl<E> Default for Queue<E> {
     fn default() -> Self {
-        let later = [const { Vec::new() }; u64::BITS as usize];
-        Self { reached: 0, now: VecDeque::new(), later, held: 0 }
+        Self { events: BTreeMap::new(), added: 0 }
     }
 }
 
-impl Queue {
-    pub(crate) fn add(&mut self, at: u64, event: Event) {
-        assert!(self.reached <= at, "nothing happens before what has happened");
-        match (at ^ self.reached).checked_ilog2() {
-            None => self.now.push_back(event),
-            Some(bit) => {
-                self.later[bit as usize].push((at, event));
-                self.held |= 1 << bit;
-            }
-        }
+impl<E> Queue<E> {
+    pub(crate) fn add(&mut self, at: u64, event: E) {
+        self.added += 1;
+        self.events.insert((at, self.added), event);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
-        if self.now.is_empty() {
-            self.move_on()?;
-        }
-        self.now.pop_front().map(|event| (self.reached, event))
-    }
-
-    /// On to the next moment: whoever waited for it and near it is sorted anew, in the order in
-    /// which they came.
-    fn move_on(&mut self) -> Option<()> {
-        if self.held == 0 {
-            return None;
-        }
-        let next = self.held.trailing_zeros() as usize;
-        self.held &= !(1 << next);
-        let mut near = std::mem::take(&mut self.later[next]);
-        self.reached = near.iter().map(|(at, _)| *at).min()?;
-        for (at, event) in near.drain(..) {
-            self.add(at, event);
-        }
-        // None of them differs as much as before: its room is free.
-        self.later[next] = near;
-        Some(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::random::Random;
-
-    /// Events by number, at moments of all distances, some of them the same.
-    #[test]
-    fn events_come_in_order_and_those_of_one_moment_as_they_were_added() {
-        let mut random = Random::new(1);
-        let (mut queue, mut expected) = (Queue::default(), Vec::new());
-        let (mut now, mut number) = (0, 0);
-        for _ in 0..20_000 {
-            if random.chance(510) {
-                let bits = random.below(40);
-                let at = now + random.below(1 << bits) / 3;
-                queue.add(at, Event::PayerTimer(number));
-                expected.push((at, number));
-                number += 1;
-            } else if let Some((at, event)) = queue.pop() {
-                let first = expected.iter().enumerate().min_by_key(|(_, due)| **due);
-                let (index, _) = first.expect("what came was added");
-                let (due, number) = expected.remove(index);
-                assert!(matches!(event, Event::PayerTimer(it) if (at, it) == (due, number)));
-                now = at;
-            }
-        }
-        expected.sort_unstable();
-        for (due, number) in expected {
-            let (at, event) = queue.pop().expect("what was added comes");
-            assert!(matches!(event, Event::PayerTimer(it) if (at, it) == (due, number)));
-        }
-        assert!(queue.pop().is_none());
+    pub(crate) fn pop(&mut self) -> Option<(u64, E)> {
+        self.events.pop_first().map(|((at, _), event)| (at, event))
     }
 }

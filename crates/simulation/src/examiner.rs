@@ -229,21 +229,13 @@ impl World {
                 let command = self.registration(from);
                 self.stray(from, command);
             }
-            1 => self.ask_for_change(Change::Activate(Activate { rules_version: 1 })),
+            1 => self.ask_for_change(Activate { rules_version: 1 }.into()),
             _ => {
                 let (name, currency) = (self.examiner.newcomer(true), self.cast.currency(0));
                 let units = self.examiner.random.below(2_000) as i128 - 1_000;
-                self.ask_for_change(Change::CreateParticipant(CreateParticipant {
-                    name,
-                    currency,
-                }));
+                self.ask_for_change(CreateParticipant { name, currency }.into());
                 let (limit, position) = (Amount::from_units(1_000), Amount::from_units(units));
-                let begin = Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
-                    name,
-                    currency,
-                    limit,
-                    position,
-                });
+                let begin = SetInitialPositionAndLimits { name, currency, limit, position }.into();
                 self.ask_for_change(begin);
             }
         }

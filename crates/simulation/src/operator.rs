@@ -42,14 +42,10 @@ impl Operator {
         }
         for name in cast.fsps.iter().copied() {
             for currency in cast.currencies.iter().copied() {
-                changes.push(Change::CreateParticipant(CreateParticipant { name, currency }));
+                changes.push(CreateParticipant { name, currency }.into());
                 let (limit, position) = (Amount::from_units(60_000 * UNIT), Amount::ZERO);
-                changes.push(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
-                    name,
-                    currency,
-                    limit,
-                    position,
-                }));
+                changes
+                    .push(SetInitialPositionAndLimits { name, currency, limit, position }.into());
             }
         }
         let onboarding = changes.len() as u32;
@@ -160,7 +156,7 @@ impl World {
             4 | 5 => self.end_outflow(),
             6 => self.switch_off(fsp, currency),
             7 | 8 => self.operator.off.pop(),
-            9 => Some(Change::Configure(Configure { settings: settings(&mut self.desk.random) })),
+            9 => Some(Configure { settings: settings(&mut self.desk.random) }.into()),
             _ => self.redeliver(),
         }
     }
@@ -210,34 +206,25 @@ impl World {
         let (name, account) = (self.cast.name(fsp), funds.account);
         let commit = self.desk.random.chance(500);
         let hash = request_hash(id, 1 + u8::from(commit));
-        Some(Change::EndFundsOut(EndFundsOut { id, name, account, commit, hash }))
+        Some(EndFundsOut { id, name, account, commit, hash }.into())
     }
 
     fn switch_off(&mut self, fsp: u8, currency: u8) -> Option<Change> {
         let name = self.cast.name(fsp);
         if self.desk.random.chance(500) {
-            self.operator
-                .off
-                .push(Change::SetParticipantActive(SetParticipantActive { name, active: true }));
-            return Some(Change::SetParticipantActive(SetParticipantActive {
-                name,
-                active: false,
-            }));
+            self.operator.off.push(SetParticipantActive { name, active: true }.into());
+            return Some(SetParticipantActive { name, active: false }.into());
         }
         let (_, participant) = self.state()?.register().find(&name)?;
         let account = participant.holding(self.cast.currency(currency))?.position;
-        self.operator.off.push(Change::SetAccountActive(SetAccountActive {
-            name,
-            account,
-            active: true,
-        }));
-        Some(Change::SetAccountActive(SetAccountActive { name, account, active: false }))
+        self.operator.off.push(SetAccountActive { name, account, active: true }.into());
+        Some(SetAccountActive { name, account, active: false }.into())
     }
 
     fn redeliver(&mut self) -> Option<Change> {
         let notice = self.state()?.dead_letters().last()?.notice.id;
         self.desk.tally.exhumed += 1;
-        Some(Change::Redeliver(Redeliver { notice }))
+        Some(Redeliver { notice }.into())
     }
 }
 

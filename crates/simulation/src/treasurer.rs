@@ -109,7 +109,7 @@ impl World {
     /// An account that is off goes on; one that is on mostly stays so, or nobody could pay.
     fn switch(&mut self, name: FspName, held: &Holding) -> Change {
         let active = !self.is_on(held.position) || self.treasurer.random.chance(700);
-        Change::SetAccountActive(SetAccountActive { name, account: held.position, active })
+        SetAccountActive { name, account: held.position, active }.into()
     }
 
     fn begin(&mut self, name: FspName, currency: Currency) -> Change {
@@ -118,12 +118,7 @@ impl World {
         self.desk.tally.begun_beside += u64::from(is_beside);
         let position = self.treasurer.random.pick(&[0, 0, -700, 1_300]);
         let (limit, position) = (Amount::from_units(60_000 * UNIT), Amount::from_units(position));
-        Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
-            name,
-            currency,
-            limit,
-            position,
-        })
+        SetInitialPositionAndLimits { name, currency, limit, position }.into()
     }
 
     fn change_cap(&mut self, name: FspName, currency: Currency) -> Change {
@@ -131,7 +126,7 @@ impl World {
         let limit = Amount::from_units(i128::from(random.between((0, 80_000))) * UNIT);
         // From 0 to 100 percent, with all its digits.
         let alarm_percentage = Amount::from_units(random.between((0, 1_000_000)).into());
-        Change::SetLimit(SetLimit { name, currency, limit, alarm_percentage })
+        SetLimit { name, currency, limit, alarm_percentage }.into()
     }
 
     /// What is paid from there next is paid at the edge.
@@ -142,7 +137,7 @@ impl World {
         let limit = random.pick(&[0, position - 1, position, position, position + 1]);
         self.treasurer.edges.extend([(client, held.currency); AT_EDGE]);
         let (limit, alarm_percentage) = (Amount::from_units(limit.max(0)), Amount::ZERO);
-        Change::SetLimit(SetLimit { name, currency: held.currency, limit, alarm_percentage })
+        SetLimit { name, currency: held.currency, limit, alarm_percentage }.into()
     }
 
     /// An ordinary transfer becomes one of those, if any is wanted.
@@ -218,8 +213,5 @@ impl World {
 fn open(name: FspName, currency: Currency) -> Vec<Change> {
     let kinds = [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement];
     let of_hub = kinds.map(|kind| Change::CreateHubAccount(CreateHubAccount { currency, kind }));
-    of_hub
-        .into_iter()
-        .chain([Change::CreateParticipant(CreateParticipant { name, currency })])
-        .collect()
+    of_hub.into_iter().chain([CreateParticipant { name, currency }.into()]).collect()
 }

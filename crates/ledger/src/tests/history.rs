@@ -200,18 +200,14 @@ impl World {
         let hub = FspName::new("Hub").expect("a name");
         world.apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);
         for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
-            world.administer(Change::CreateHubAccount(CreateHubAccount { currency: usd(), kind }));
+            world.administer(CreateHubAccount { currency: usd(), kind }.into());
         }
         for party in 0..3 {
             let (name, currency) = (name(party), usd());
-            world.administer(Change::CreateParticipant(CreateParticipant { name, currency }));
+            world.administer(CreateParticipant { name, currency }.into());
             let (limit, position) = (amount(CAP), Amount::ZERO);
-            world.administer(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
-                name,
-                currency,
-                limit,
-                position,
-            }));
+            world
+                .administer(SetInitialPositionAndLimits { name, currency, limit, position }.into());
             let act = Act::FundsIn { id: 100 + party as u8, party, units: DEPOSIT };
             let command = world.command(&act);
             assert_eq!(world.apply(&[command]).outcomes, [Outcome::Accepted]);
@@ -272,7 +268,7 @@ impl World {
     fn change(&self, act: &Act) -> Change {
         match *act {
             Act::Participant { party, active } => {
-                Change::SetParticipantActive(SetParticipantActive { name: name(party), active })
+                SetParticipantActive { name: name(party), active }.into()
             }
             Act::Account { party, active } => Change::SetAccountActive(SetAccountActive {
                 name: name(party),
@@ -302,9 +298,7 @@ impl World {
                     ..Settings::default()
                 },
             }),
-            Act::Redeliver { which } => {
-                Change::Redeliver(Redeliver { notice: NoticeId(u64::from(which)) })
-            }
+            Act::Redeliver { which } => Redeliver { notice: NoticeId(u64::from(which)) }.into(),
             _ => unreachable!("the other acts are no changes"),
         }
     }

@@ -338,11 +338,9 @@ fn a_full_register_takes_nothing_more() {
     let (currency, kind) = (usd(), AccountKind::HubFee);
     let name = FspName::new("late").expect("a name");
     for change in [
-        Change::CreateHubAccount(CreateHubAccount { currency, kind }),
-        Change::CreateParticipant(CreateParticipant { name, currency }),
-        Change::CreateOracle(CreateOracle {
-            oracle: Oracle { id_type: "EMAIL".to_owned(), ..oracle },
-        }),
+        CreateHubAccount { currency, kind }.into(),
+        CreateParticipant { name, currency }.into(),
+        CreateOracle { oracle: Oracle { id_type: "EMAIL".to_owned(), ..oracle } }.into(),
         Change::CreateSettlementModel(CreateSettlementModel {
             model: SettlementModel { name: "LATE".to_owned(), ..model },
         }),
@@ -367,7 +365,7 @@ fn the_last_accounts_are_given_out() {
         pieces.fill_accounts(ACCOUNTS_MAX - count);
         world.state = pieces.build().expect("nothing is beyond its bound");
         let name = FspName::new("late").expect("a name");
-        let change = Change::CreateParticipant(CreateParticipant { name, currency: usd() });
+        let change = CreateParticipant { name, currency: usd() }.into();
         assert_eq!(world.apply(&[administer(change)]).outcomes, [outcome], "{count} are left");
     }
 }
@@ -391,7 +389,7 @@ fn a_participant_needs_both_kinds_of_accounts() {
         spoil(&mut pieces);
         world.state = pieces.build().expect("it is a state");
         let name = FspName::new("late").expect("a name");
-        let change = Change::CreateParticipant(CreateParticipant { name, currency: usd() });
+        let change = CreateParticipant { name, currency: usd() }.into();
         assert_eq!(world.apply(&[administer(change)]).outcomes, [outcome], "case {at}");
     }
 }

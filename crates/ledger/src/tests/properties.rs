@@ -119,10 +119,10 @@ fn full_tables_refuse() {
     // Whoever is registered can still take up another currency.
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
         let currency = Currency::parse("EUR").expect("a currency");
-        world.administer(Change::CreateHubAccount(CreateHubAccount { currency, kind }));
+        world.administer(CreateHubAccount { currency, kind }.into());
     }
     let currency = Currency::parse("EUR").expect("a currency");
-    world.administer(Change::CreateParticipant(CreateParticipant { name: name(0), currency }));
+    world.administer(CreateParticipant { name: name(0), currency }.into());
 }
 
 #[test]
@@ -146,11 +146,7 @@ fn the_hash_tells_states_apart_that_differ_in_one_row() {
     ];
     let keyed = |id: u8| {
         let mut world = base.clone();
-        world.administer(Change::AddKey(AddKey {
-            name: name(0),
-            id: Digest([id; 32]),
-            key: [1].into(),
-        }));
+        world.administer(AddKey { name: name(0), id: Digest([id; 32]), key: [1].into() }.into());
         world.state.hash()
     };
     let count = acts.len() + 2;
@@ -210,24 +206,13 @@ fn only_what_the_edge_sees_is_told_to_it() {
     let (limit, position) = (Amount::ZERO, Amount::ZERO);
     let (id, endpoint, value) = (Digest([1; 32]), "TYPE".into(), "http://127.0.0.1".into());
     for change in [
-        Change::SetEndpoint(SetEndpoint { name, endpoint, value }),
-        Change::AddKey(AddKey { name, id, key: [1].into() }),
-        Change::RemoveKey(RemoveKey { name, id }),
-        Change::CreateHubAccount(CreateHubAccount {
-            currency,
-            kind: AccountKind::HubReconciliation,
-        }),
-        Change::CreateHubAccount(CreateHubAccount {
-            currency,
-            kind: AccountKind::HubMultilateralSettlement,
-        }),
-        Change::CreateParticipant(CreateParticipant { name, currency }),
-        Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
-            name,
-            currency,
-            limit,
-            position,
-        }),
+        Change::from(SetEndpoint { name, endpoint, value }),
+        AddKey { name, id, key: [1].into() }.into(),
+        RemoveKey { name, id }.into(),
+        CreateHubAccount { currency, kind: AccountKind::HubReconciliation }.into(),
+        CreateHubAccount { currency, kind: AccountKind::HubMultilateralSettlement }.into(),
+        CreateParticipant { name, currency }.into(),
+        SetInitialPositionAndLimits { name, currency, limit, position }.into(),
     ] {
         let effects = world.apply(&[administer(change.clone())]);
         assert_eq!(effects.outcomes, [Outcome::Accepted], "{change:?}");

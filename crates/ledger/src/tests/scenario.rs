@@ -422,27 +422,25 @@ impl Player {
     fn change(&self, words: &Words<'_>) -> Change {
         let active = || words.plain.last() == Some(&"on");
         match words.verb() {
-            "settings" => Change::Configure(Configure { settings: self.settings(words) }),
-            "activate" => Change::Activate(Activate {
-                rules_version: words.at(1).parse().expect("a version"),
-            }),
+            "settings" => Configure { settings: self.settings(words) }.into(),
+            "activate" => {
+                Activate { rules_version: words.at(1).parse().expect("a version") }.into()
+            }
             "hub-account" => Change::CreateHubAccount(CreateHubAccount {
                 currency: currency(words.at(1)),
                 kind: AccountKind::parse(words.at(2)).expect("a kind"),
             }),
-            "model" => Change::CreateSettlementModel(CreateSettlementModel { model: model(words) }),
-            "model-active" => Change::SetSettlementModelActive(SetSettlementModelActive {
-                name: words.at(1).to_owned(),
-                active: active(),
-            }),
+            "model" => CreateSettlementModel { model: model(words) }.into(),
+            "model-active" => {
+                SetSettlementModelActive { name: words.at(1).to_owned(), active: active() }.into()
+            }
             "participant" => Change::CreateParticipant(CreateParticipant {
                 name: name(words.at(1)),
                 currency: currency(words.at(2)),
             }),
-            "participant-active" => Change::SetParticipantActive(SetParticipantActive {
-                name: name(words.at(1)),
-                active: active(),
-            }),
+            "participant-active" => {
+                SetParticipantActive { name: name(words.at(1)), active: active() }.into()
+            }
             "account-active" => Change::SetAccountActive(SetAccountActive {
                 name: name(words.at(1)),
                 account: self.account(words.at(1), words.at(2)),
@@ -470,9 +468,7 @@ impl Player {
                 id: digest(words.at(2)),
                 key: words.at(2).into(),
             }),
-            "key-removed" => {
-                Change::RemoveKey(RemoveKey { name: name(words.at(1)), id: digest(words.at(2)) })
-            }
+            "key-removed" => RemoveKey { name: name(words.at(1)), id: digest(words.at(2)) }.into(),
             "funds-in" => self.funds(words, FundsDirection::In),
             "funds-out" => self.funds(words, FundsDirection::Out),
             "funds-commit" | "funds-abort" => Change::EndFundsOut(EndFundsOut {
@@ -482,10 +478,10 @@ impl Player {
                 commit: words.verb() == "funds-commit",
                 hash: request_hash(words),
             }),
-            "redeliver" => Change::Redeliver(Redeliver {
-                notice: NoticeId(words.at(1).parse().expect("a number")),
-            }),
-            "oracle" => Change::CreateOracle(CreateOracle { oracle: oracle(words) }),
+            "redeliver" => {
+                Redeliver { notice: NoticeId(words.at(1).parse().expect("a number")) }.into()
+            }
+            "oracle" => CreateOracle { oracle: oracle(words) }.into(),
             "oracle-change" => Change::UpdateOracle(UpdateOracle {
                 id: oracle_id(words),
                 update: OracleUpdate {
@@ -495,7 +491,7 @@ impl Player {
                     default: words.given("default").map(|value| value == "on"),
                 },
             }),
-            "oracle-delete" => Change::DeleteOracle(DeleteOracle { id: oracle_id(words) }),
+            "oracle-delete" => DeleteOracle { id: oracle_id(words) }.into(),
             "account-type" => Change::CreateLedgerAccountType(CreateLedgerAccountType {
                 account_type: LedgerAccountType {
                     name: words.at(1).to_owned(),

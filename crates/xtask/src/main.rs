@@ -131,9 +131,7 @@ fn main() -> ExitCode {
             documents::play(&root, &documents::Play { seconds, seed, only })
         }
         Command::Fuzz(options) => fuzz::run(&root, &options),
-        Command::Conversations { arguments } => {
-            steps::run(&root, steps::conversations(&arguments).into())
-        }
+        Command::Conversations { arguments } => steps::run(&root, steps::conversations(&arguments)),
         Command::Simulate { seed, minutes } => {
             let mut arguments = vec!["--seed".to_owned(), seed.to_string()];
             match minutes {
@@ -142,10 +140,10 @@ fn main() -> ExitCode {
                 }
                 None => arguments.push("--each".to_owned()),
             }
-            steps::run(&root, vec![steps::simulate(&arguments)])
+            steps::run(&root, steps::simulate(&arguments))
         }
         Command::Mutants(options) => mutants::run(&root, &options),
-        Command::Bugs => steps::run(&root, vec![steps::bugs()]),
+        Command::Bugs => steps::run(&root, steps::bugs()),
         Command::Nightly { budget } => {
             let passed = steps::run(&root, steps::nightly(budget));
             print!("\n{}", tally::table(&root, &fuzz::names(&root).unwrap_or_default()));

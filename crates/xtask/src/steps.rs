@@ -5,292 +5,138 @@
 use std::env;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::{counts, coverage, tally, tidy};
+use toml::{Table, Value};
+
+use crate::{counts, coverage, tally, tidy, tools};
+
+/// The steps of both commands, as data.
+const STEPS: &str = include_str!("../steps.toml");
+/// Fuzz targets, about: they share the time of their step.
+const FUZZ_TARGETS: f64 = 24.0;
+/// Cases of each property test per minute of the budget. Two cores make 100,000 cases a minute of
+/// the heaviest one (the histories of `delivery`), and there are about ten of them.
+const PROPERTY_CASES_PER_MINUTE: u64 = 10_000;
 
 /// One thing that must hold.
 pub(crate) struct Step {
-    name: &'static str,
-    proves: &'static str,
+    name: String,
+    proves: String,
     work: Work,
+    environment: Vec<(String, String)>,
 }
 
 enum Work {
     /// A call of cargo in the root.
-    Cargo { arguments: Vec<String>, environment: Vec<(&'static str, String)> },
-    /// A script of the repository, run with bash; `{target}` stands for the build directory.
-    Script { path: &'static str, environment: Vec<(&'static str, String)> },
+    Cargo(Vec<String>),
+    /// A script of the repository, run with bash.
+    Script(String),
     /// A function of this program.
     Inside(fn(&Path) -> bool),
 }
 
 struct Outcome {
-    name: &'static str,
-    proves: &'static str,
+    name: String,
+    proves: String,
     passed: bool,
     took: Duration,
 }
 
-/// What a merge must pass. Conformance checks join here as they come.
+/// Values of placeholders.
+type Values = [(&'static str, String)];
+
+/// What a merge must pass.
 pub(crate) fn ci() -> Vec<Step> {
-    let mut steps = vec![
-        cargo("fmt", "one format", "fmt --all -- --check"),
-        Step { name: "tidy", proves: "the rules of the house", work: Work::Inside(tidy::run) },
-        cargo(
-            "clippy",
-            "no warning in any target",
-            "clippy --workspace --all-targets --locked -- -D warnings",
-        ),
-        cargo(
-            "bare",
-            "no warning in the program without Kafka either",
-            "clippy --package upesi --no-default-features --locked -- -D warnings",
-        ),
-        with(
-            cargo("docs", "every link in the API docs", "doc --workspace --no-deps --locked"),
-            "RUSTDOCFLAGS",
-            "-D warnings".to_owned(),
-        ),
-        cargo("test", "all tests", "test --workspace --locked --no-fail-fast"),
-        cargo(
-            "hand-overs",
-            "threads hand over in any order of their steps",
-            "test --locked --package journal --package node --package store --features \
-             journal/shuttle,node/shuttle,store/shuttle --lib handovers",
-        ),
-        cargo(
-            "brokers",
-            "the log on real Kafka brokers, installed if need be: its contract, and kills",
-            "test --locked --no-fail-fast --package brokers --package kafka --features \
-             brokers/real-brokers,kafka/real-brokers",
-        ),
-        cargo(
-            "nodes",
-            "three nodes over real brokers, one of which is killed; a scheme moves there and back",
-            "test --locked --package upesi --features real-brokers --test product -- \
-             kafka::three_nodes kafka_moving",
-        ),
+    read("ci", &[])
+}
+
+/// Proofs whose strength grows with time; each takes its share of the budget, and its result is
+/// added to the runs before ([`crate::tally`]).
+pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
+    let share = u64::from(minutes) * 60 / 5;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let values = [
+        ("{share}", share.to_string()),
+        ("{quarter}", (share / 4).to_string()),
+        ("{minutes}", (share / 60).to_string()),
+        ("{seed}", now.as_secs().to_string()),
+        ("{cases}", (u64::from(minutes) * PROPERTY_CASES_PER_MINUTE).to_string()),
+        ("{fuzz}", format!("{:.2}", f64::from(minutes) / 5.0 / FUZZ_TARGETS)),
     ];
-    steps.extend(conversations(&[]));
-    steps.push(Step {
-        name: "walk-through",
-        proves: "every command and answer in docs/conversation.md",
-        work: Work::Script {
-            path: "docs/conversation/run.sh",
-            environment: vec![("UPESI", "{target}/debug/upesi".to_owned())],
-        },
-    });
-    steps
+    read("nightly", &values)
 }
 
 /// Builds the switch and the runner of golden conversations, and plays them; the arguments are
 /// the runner's.
-pub(crate) fn conversations(arguments: &[String]) -> [Step; 2] {
-    let build = cargo(
-        "switch",
-        "the switch and its player are built",
-        "build --locked --package upesi --package conversations",
-    );
-    let mut play = cargo(
-        "conversations",
-        "what participants and operators see",
-        "run --locked --package conversations --",
-    );
-    if let Work::Cargo { arguments: all, .. } = &mut play.work {
+pub(crate) fn conversations(arguments: &[String]) -> Vec<Step> {
+    let mut steps = ci();
+    steps.retain(|step| ["switch", "conversations"].contains(&step.name.as_str()));
+    if let Some(Step { work: Work::Cargo(all), .. }) = steps.last_mut() {
         all.extend_from_slice(arguments);
     }
-    [build, play]
-}
-
-/// Proofs whose strength grows with time; each takes its share of the budget, and what each came to
-/// is added to the runs before ([`crate::tally`]).
-pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
-    let share = u64::from(minutes) * 60 / 5;
-    let itself = "run --quiet --locked --package xtask --";
-    let fuzz_minutes = f64::from(minutes) / 5.0 / FUZZ_TARGETS;
-    let mut steps = vec![
-        with(
-            cargo(
-                "properties",
-                "models agree, many cases",
-                "test --workspace --release --locked --no-fail-fast --lib --bins --test model",
-            ),
-            "PROPTEST_CASES",
-            (u64::from(minutes) * PROPERTY_CASES_PER_MINUTE).to_string(),
-        ),
-        simulate(&["--seed".into(), fresh_seed(), "--seconds".into(), share.to_string()]),
-        simulate(&[
-            "--cluster".into(),
-            "--seed".into(),
-            fresh_seed(),
-            "--seconds".into(),
-            (share / 4).to_string(),
-        ]),
-        bugs(),
-        with(
-            cargo(
-                "kill",
-                "kill -9, and an end in each change of the disk: nothing acknowledged is lost",
-                "test --release --locked --package upesi --test product -- kill disk_operations",
-            ),
-            "UPESI_PROOF_SECONDS",
-            share.to_string(),
-        ),
-        years(),
-        with(
-            cargo(
-                "orders",
-                "every order of six messages with a crash between each two",
-                "test --release --locked --package sequencer --test orders",
-            ),
-            "ORDERS_DEPTH",
-            "6".to_owned(),
-        ),
-    ];
-    steps.extend(counted());
-    steps.push(cargo(
-        "laboratory",
-        "the switch and the program that measures it are built",
-        "build --release --locked --package upesi --package upesi-bench",
-    ));
-    steps.extend(SWEEPS.map(sweep));
-    steps.extend(surroundings(itself, share));
-    steps.extend([
-        cargo(
-            "schemathesis",
-            "no answer that the API documents do not know",
-            &format!("{itself} schemathesis --seconds {share} --seed {}", fresh_seed()),
-        ),
-        cargo(
-            "mutants",
-            "tests notice small changes of the kernel, the stored forms and the log",
-            &format!("{itself} mutants --minutes {}", share / 60),
-        ),
-        cargo(
-            "fuzz",
-            "no bytes that come in break what must hold",
-            &format!("run --locked --package xtask -- fuzz --cpu-minutes {fuzz_minutes:.2}"),
-        ),
-    ]);
     steps
 }
 
-/// What is counted rather than tried.
-fn counted() -> [Step; 2] {
-    [
-        Step {
-            name: "counts",
-            proves: "no operation of the core takes more instructions than before",
-            work: Work::Inside(|root| counts::run(root, true)),
-        },
-        Step {
-            name: "coverage",
-            proves: "tests and simulator run every line of the kernel",
-            work: Work::Inside(coverage::run),
-        },
-    ]
-}
-
-/// What needs others: brokers, a server of objects, readers of documents and of charts.
-fn surroundings(itself: &str, share: u64) -> [Step; 6] {
-    [
-        cargo(
-            "scheme on brokers",
-            "nodes over real brokers lose nothing when nodes, brokers and disks are lost or stop",
-            "test --locked --package upesi --features real-brokers --test product -- kafka \
-             --skip kafka_matrix",
-        ),
-        cargo(
-            "brokers with TLS",
-            "a node with certificates and a password; what is wrong with them is named",
-            "test --locked --package upesi --features real-brokers,kafka-tls --test product -- \
-             kafka_security",
-        ),
-        with(
-            cargo(
-                "faults",
-                "every 2xx is in the log of each node, whatever is killed, stopped or cut off",
-                "test --release --locked --package upesi --package upesi-bench --features \
-                 upesi/real-brokers --test product --test program -- kafka_matrix",
-            ),
-            "UPESI_PROOF_SECONDS",
-            share.to_string(),
-        ),
-        cargo(
-            "object stores",
-            "archives and copies in buckets of a real server that speaks S3, installed if need be",
-            "test --locked --no-fail-fast --package places --package upesi --features \
-             places/real-object-stores,upesi/real-object-stores --test real_server --test \
-             directory --test product -- contract bucket cut away",
-        ),
-        cargo(
-            "deployment",
-            "what is deployed is what its readers take",
-            &format!("{itself} deployment"),
-        ),
-        cargo(
-            "published",
-            "every difference from the published documents is listed",
-            &format!("{itself} published"),
-        ),
-    ]
-}
-
-/// The published tables that `upesi-bench sweep` makes again.
-const SWEEPS: [&str; 7] = ["coil", "batching", "million", "disk", "expiry", "growth", "hour"];
-
-/// One of them, small.
-fn sweep(name: &'static str) -> Step {
-    let run = format!("run --release --locked --package upesi-bench -- sweep {name} --quick");
-    cargo(name, "the runs of the field's table are valid", &run)
-}
-
-/// What ended long ago, at full size.
-fn years() -> Step {
-    let step = cargo(
-        "years",
-        "a million old transfers are answered as on the first day, and restored",
-        "test --release --locked --package upesi --package upesi-bench --test product --test \
-         program -- years --test-threads 1",
-    );
-    let step = with(step, "UPESI_PROOF_TRANSFERS", "1000000".to_owned());
-    with(step, "UPESI_PROOF_IDS", "10000".to_owned())
-}
-
 /// The deterministic simulator, with its own arguments.
-pub(crate) fn simulate(arguments: &[String]) -> Step {
-    let run = "run --release --locked --package simulation --";
-    let of_nodes = arguments.iter().any(|argument| argument == "--cluster");
-    let name = if of_nodes { "model nodes" } else { "simulation" };
-    let mut step = cargo(name, "invariants under faults, in virtual time", run);
-    if let Work::Cargo { arguments: all, .. } = &mut step.work {
+pub(crate) fn simulate(arguments: &[String]) -> Vec<Step> {
+    let mut steps = nightly(0);
+    steps.retain(|step| step.name == "simulation");
+    for step in &mut steps {
+        let Work::Cargo(all) = &mut step.work else { continue };
+        all.truncate(1 + all.iter().position(|one| one == "--").unwrap_or(all.len()));
         all.extend_from_slice(arguments);
     }
-    step
+    steps
 }
 
 /// Each deliberate bug is planted and must be caught.
-pub(crate) fn bugs() -> Step {
-    cargo(
-        "bugs",
-        "the simulator catches every deliberate bug",
-        "run --release --locked --package simulation --features planted-bugs -- --bugs",
-    )
+pub(crate) fn bugs() -> Vec<Step> {
+    let mut steps = nightly(0);
+    steps.retain(|step| step.name == "bugs");
+    steps
 }
 
-/// A seed unlike that of other nights: the time of day.
-fn fresh_seed() -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.unwrap_or_default().as_secs().to_string()
+/// The steps of a list.
+fn read(list: &str, values: &Values) -> Vec<Step> {
+    let all: Table = STEPS.parse().expect("steps.toml is TOML");
+    let entries = all[list].as_array().into_iter().flatten().filter_map(Value::as_table);
+    let steps = entries.flat_map(|entry| match entry.get("each").and_then(Value::as_array) {
+        None => vec![step(entry, values)],
+        Some(each) => {
+            let name = |one: &Value| ("{each}", one.as_str().unwrap_or_default().to_owned());
+            each.iter().map(|one| step(entry, &[values, &[name(one)]].concat())).collect()
+        }
+    });
+    steps.collect()
 }
 
-/// Fuzz targets, about: they share the time of their step.
-const FUZZ_TARGETS: f64 = 24.0;
+fn step(entry: &Table, values: &Values) -> Step {
+    let fill = |text: &Value| {
+        let text = text.as_str().expect("a text").to_owned();
+        values.iter().fold(text, |text, (name, value)| text.replace(name, value))
+    };
+    let words = |text: String| text.split_whitespace().map(str::to_owned).collect();
+    let work = match (entry.get("cargo"), entry.get("script"), entry.get("inside")) {
+        (Some(arguments), None, None) => Work::Cargo(words(fill(arguments))),
+        (None, Some(path), None) => Work::Script(fill(path)),
+        (None, None, Some(name)) => Work::Inside(inside(&fill(name))),
+        _ => panic!("a step has one of cargo, script and inside: {entry}"),
+    };
+    let environment = entry.get("environment").and_then(Value::as_table).into_iter().flatten();
+    let environment = environment.map(|(name, value)| (name.clone(), fill(value))).collect();
+    let text = |name: &str| fill(entry.get(name).expect("a step has a name, and what it proves"));
+    Step { name: text("name"), proves: text("proves"), work, environment }
+}
 
-/// Cases of each property test per minute of the budget. Two cores make 100,000 cases a minute of
-/// the heaviest one (the histories of `delivery`), and there are about ten of them.
-const PROPERTY_CASES_PER_MINUTE: u64 = 10_000;
+fn inside(name: &str) -> fn(&Path) -> bool {
+    match name {
+        "tidy" => tidy::run,
+        "counts" => |root| counts::run(root, true),
+        "coverage" => coverage::run,
+        other => panic!("no step is called {other:?}"),
+    }
+}
 
 /// Runs the steps in order, prints a table, and says whether all passed.
 pub(crate) fn run(root: &Path, steps: Vec<Step>) -> bool {
@@ -298,7 +144,7 @@ pub(crate) fn run(root: &Path, steps: Vec<Step>) -> bool {
     for step in steps {
         println!("\n== {}: {}", step.name, step.proves);
         let start = Instant::now();
-        let passed = perform(root, &step.work);
+        let passed = perform(root, &step);
         outcomes.push(Outcome {
             name: step.name,
             proves: step.proves,
@@ -310,51 +156,26 @@ pub(crate) fn run(root: &Path, steps: Vec<Step>) -> bool {
     outcomes.iter().all(|outcome| outcome.passed)
 }
 
-fn cargo(name: &'static str, proves: &'static str, arguments: &str) -> Step {
-    let arguments = arguments.split(' ').map(str::to_owned).collect();
-    Step { name, proves, work: Work::Cargo { arguments, environment: Vec::new() } }
-}
-
-fn with(mut step: Step, variable: &'static str, value: String) -> Step {
-    if let Work::Cargo { environment, .. } = &mut step.work {
-        environment.push((variable, value));
-    }
-    step
-}
-
-fn perform(root: &Path, work: &Work) -> bool {
-    match work {
-        Work::Inside(check) => check(root),
-        Work::Cargo { arguments, environment } => {
-            let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            say("cargo", arguments, environment);
-            start(root, Command::new(program).args(arguments), environment)
-        }
-        Work::Script { path, environment } => {
-            let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-            let target = root.join(target).display().to_string();
-            let fill = |(name, value): &(&'static str, String)| {
-                (*name, value.replace("{target}", &target))
-            };
-            let environment: Vec<_> = environment.iter().map(fill).collect();
-            say("bash", &[(*path).to_owned()], &environment);
-            start(root, Command::new("bash").arg(path), &environment)
-        }
-    }
-}
-
-fn say(program: &str, arguments: &[String], environment: &[(&'static str, String)]) {
-    let said = environment.iter().map(|(name, value)| format!("{name}={value:?} "));
-    println!("   {}{program} {}", said.collect::<String>(), arguments.join(" "));
-}
-
-fn start(root: &Path, command: &mut Command, environment: &[(&'static str, String)]) -> bool {
-    let variables = environment.iter().map(|(name, value)| (name, value));
-    command.env(tally::VARIABLE, tally::path(root));
-    match command.envs(variables).current_dir(root).status() {
+fn perform(root: &Path, Step { work, environment, .. }: &Step) -> bool {
+    let (program, arguments) = match work {
+        Work::Inside(check) => return check(root),
+        Work::Cargo(arguments) => (env::var_os("CARGO"), arguments.clone()),
+        Work::Script(path) => (Some("bash".into()), vec![path.clone()]),
+    };
+    let program = program.unwrap_or_else(|| "cargo".into());
+    let target = tools::target(root).display().to_string();
+    let fill =
+        |(name, value): &(String, String)| (name.clone(), value.replace("{target}", &target));
+    let environment: Vec<_> = environment.iter().map(fill).collect();
+    let shown = environment.iter().map(|(name, value)| format!("{name}={value:?} "));
+    let name = Path::new(&program).file_name().unwrap_or(&program).display();
+    println!("   {}{name} {}", shown.collect::<String>(), arguments.join(" "));
+    let mut command = Command::new(&program);
+    command.args(arguments).env(tally::VARIABLE, tally::path(root));
+    match command.envs(environment).current_dir(root).status() {
         Ok(status) => status.success(),
         Err(error) => {
-            eprintln!("{:?} did not start: {error}", command.get_program());
+            eprintln!("{} did not start: {error}", program.display());
             false
         }
     }
@@ -381,9 +202,9 @@ mod tests {
 
     #[test]
     fn the_table_shows_each_step_and_the_whole() {
-        let outcome = |name, passed, millis| Outcome {
-            name,
-            proves: "a thing",
+        let outcome = |name: &str, passed, millis| Outcome {
+            name: name.to_owned(),
+            proves: "a thing".to_owned(),
             passed,
             took: Duration::from_millis(millis),
         };
@@ -398,7 +219,7 @@ mod tests {
     #[test]
     fn every_step_has_its_own_name() {
         for steps in [ci(), nightly(1)] {
-            let mut names: Vec<_> = steps.iter().map(|step| step.name).collect();
+            let mut names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
             let count = names.len();
             names.sort_unstable();
             names.dedup();
@@ -408,7 +229,12 @@ mod tests {
 
     #[test]
     fn a_failed_step_does_not_stop_the_next() {
-        let inside = |name, work| Step { name, proves: "", work: Work::Inside(work) };
+        let inside = |name: &str, work| Step {
+            name: name.to_owned(),
+            proves: String::new(),
+            work: Work::Inside(work),
+            environment: Vec::new(),
+        };
         let steps = vec![inside("bad", |_| false), inside("good", |_| true)];
         assert!(!run(Path::new("."), steps));
         assert!(run(Path::new("."), vec![inside("good", |_| true)]));

@@ -14,7 +14,7 @@ use ports::{Clock, StoreError};
 use record::frame::LogIdentity;
 use sequencer::{ColdSide, Durability, Quarantine, Sequencer, Start, Submission};
 
-use crate::measure::{Durations, Took, median, time};
+use crate::measure::{Durations, Took, median, try_time};
 use crate::report::{Row, Section};
 use crate::stream::check_room;
 use crate::timed::{Timed, Times};
@@ -101,6 +101,22 @@ impl Hub {
             self.owed.extend_from_slice(&self.sequencer.effects().notices);
             self.sequencer.tend(self.clock.now())?;
         }
+        Ok(())
+    }
+
+    /// Commits a batch, and the record that everything owed before was delivered; adds what it took.
+    pub(crate) fn commit_batch(
+        &mut self,
+        batch: Vec<Command>,
+        spent: &mut Took,
+        batches: &mut Durations,
+    ) -> Result<(), Error> {
+        self.waiting.extend(batch.into_iter().map(synced));
+        self.deliver();
+        let took = try_time(|| self.commit_all())?;
+        batches.add(took.wall);
+        spent.wall += took.wall;
+        spent.cpu += took.cpu;
         Ok(())
     }
 
@@ -219,14 +235,7 @@ impl Large {
         let mut spent = Took::default();
         for batch in made {
             self.commands += batch.len();
-            hub.waiting.extend(batch.into_iter().map(synced));
-            hub.deliver();
-            let mut done = Ok(());
-            let took = time(|| done = hub.commit_all());
-            done?;
-            self.batches.add(took.wall);
-            spent.wall += took.wall;
-            spent.cpu += took.cpu;
+            hub.commit_batch(batch, &mut spent, &mut self.batches)?;
         }
         let count = (BATCHES * BATCH_LARGE) as f64;
         self.total += spent.wall;
@@ -274,9 +283,7 @@ pub(crate) fn arrivals(
         let row = workload.row(pairs.max(1), BEHIND);
         let row: Vec<_> = row.into_iter().map(synced).collect();
         commands += row.len();
-        let mut failed = Ok(());
-        took += time(|| failed = arrive(&mut hub, row, gap, &mut latencies, &mut show)).wall;
-        failed?;
+        took += try_time(|| arrive(&mut hub, row, gap, &mut latencies, &mut show))?.wall;
     }
     let counts = hub.sequencer.counts();
     let batches = (counts.batches - before.batches) as f64;

@@ -2,10 +2,10 @@
 
 use ledger::{Batch, Command, Effects, Outcome, Position, Stamp, State};
 
-use crate::measure::{median, time};
-use crate::report::{Row, Section};
+use crate::measure::{Case, take_turns, time};
+use crate::report::Section;
 use crate::workload::{Spread, Workload, delivered};
-use crate::{BATCH_LARGE, Options};
+use crate::{BATCH_LARGE, Error, Options};
 
 /// Transfers of one round and case.
 const PAIRS: usize = 4 * BATCH_LARGE;
@@ -59,53 +59,34 @@ impl Kernel {
 /// Finished deliveries are noted when there are this many at least.
 const DELIVERIES: usize = 64;
 
-struct Case {
-    spread: Spread,
-    size: usize,
-    workload: Workload,
-    kernel: Kernel,
-    wall: Vec<f64>,
-    cpu: Vec<f64>,
-}
-
-pub(crate) fn measure(options: &Options) -> Section {
-    let mut cases: Vec<Case> = Vec::new();
+pub(crate) fn measure(options: &Options) -> Result<Section, Error> {
+    let mut cases = Vec::new();
     for spread in [Spread::Hot, Spread::Uniform] {
         for size in [1, 64, BATCH_LARGE] {
-            let workload = Workload::new(spread, 0);
-            let kernel = Kernel::new(&workload);
-            let (wall, cpu) = Default::default();
-            cases.push(Case { spread, size, workload, kernel, wall, cpu });
+            let mut workload = Workload::new(spread, 0);
+            let mut kernel = Kernel::new(&workload);
+            let name = format!("{}, batches of {size}", spread.name());
+            let round = Box::new(move || Ok(round(&mut workload, &mut kernel, size)));
+            cases.push(Case { name, round });
         }
     }
-    for _ in 0..options.rounds {
-        cases.iter_mut().for_each(round);
-    }
-    Section {
+    Ok(Section {
         name: "kernel",
         about: "Kernel alone, one thread: prepare and fulfil, three notices to a pair, and the \
                 record that they were delivered."
             .into(),
         columns: vec!["commands/s", "CPU ns/command"],
-        rows: cases.into_iter().map(row).collect(),
-    }
+        rows: take_turns(cases, options.rounds)?,
+    })
 }
 
-fn round(case: &mut Case) {
-    let batches = case.workload.batches(PAIRS, case.size);
+fn round(workload: &mut Workload, kernel: &mut Kernel, size: usize) -> Vec<f64> {
+    let batches = workload.batches(PAIRS, size);
     let commands = batches.iter().map(Vec::len).sum::<usize>() as f64;
     let mut owed = Vec::new();
-    let took = time(|| {
-        batches.iter().for_each(|batch| case.kernel.apply_and_deliver(batch, &mut owed));
-    });
-    case.wall.push(commands / took.wall.as_secs_f64());
-    case.cpu.push(took.cpu.as_nanos() as f64 / commands);
-    case.kernel.apply(&[Command::FinishDeliveries(delivered(&owed))]);
-}
-
-fn row(case: Case) -> Row {
-    let counters = case.kernel.state.counters();
+    let took = time(|| batches.iter().for_each(|batch| kernel.apply_and_deliver(batch, &mut owed)));
+    kernel.apply(&[Command::FinishDeliveries(delivered(&owed))]);
+    let counters = kernel.state.counters();
     assert!(counters.refused == 0 && counters.reserved == counters.committed, "{counters:?}");
-    let name = format!("{}, batches of {}", case.spread.name(), case.size);
-    Row { case: name, figures: vec![median(case.wall), median(case.cpu)] }
+    vec![commands / took.wall.as_secs_f64(), took.cpu.as_nanos() as f64 / commands]
 }

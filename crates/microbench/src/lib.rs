@@ -190,7 +190,7 @@ pub fn run(options: &Options, show: Show<'_>) -> Result<Report, Error> {
         }
         eprintln!("measuring {what} ...");
         match part {
-            Part::Kernel => sections.push(kernel::measure(options)),
+            Part::Kernel => sections.push(kernel::measure(options)?),
             Part::Durable => sections.push(durable::large(options, &directory.path, show)?),
             Part::Arrivals => sections.push(durable::arrivals(options, &directory.path, show)?),
             Part::Store => sections.push(stored::large(options, &directory.path, show)?),

@@ -9,42 +9,35 @@ use ledger::Stamp;
 use ports::Log;
 use record::frame::{BatchHeader, EncodedRecord, FrameBuilder, LogIdentity};
 
-use crate::measure::{median, time};
-use crate::report::{Row, Section};
+use crate::measure::{Case, take_turns, try_time};
+use crate::report::Section;
 use crate::timed::{Timed, Times};
 use crate::workload::{Spread, Workload};
 use crate::{BATCH_LARGE, Error, Options};
 
-struct Case {
-    size: usize,
-    /// Frames of one round: enough to be measured, few enough to be quick.
-    frames: usize,
-    log: Timed<FileLog<RealDisk>>,
-    times: Rc<RefCell<Times>>,
-    records: Vec<f64>,
-    bytes: Vec<f64>,
-    cpu: Vec<f64>,
-}
-
 pub(crate) fn measure(options: &Options, directory: &Path) -> Result<Section, Error> {
+    let record = sample_records();
     let mut cases = Vec::new();
+    // As many frames in a round as can be measured, few enough to be quick.
     for (size, frames) in [(1, 200), (64, 200), (BATCH_LARGE, 20)] {
         let disk = RealDisk::open(&directory.join(format!("log-{size}")))?;
         let log = FileLog::create(disk, LogIdentity([9; 16]), journal::Options::default())?;
         let times = Rc::<RefCell<Times>>::default();
-        let log = Timed::new(log, Rc::clone(&times));
-        let (records, bytes, cpu) = Default::default();
-        cases.push(Case { size, frames, log, times, records, bytes, cpu });
-    }
-    let record = sample_records();
-    for _ in 0..options.rounds {
-        cases.iter_mut().try_for_each(|case| round(case, &record))?;
+        let mut log = Timed::new(log, Rc::clone(&times));
+        let record = &record;
+        let round = Box::new(move || {
+            let mut figures = round(&mut log, record, (size, frames))?;
+            let syncs = times.take().syncs;
+            figures.extend([500, 990].map(|per_mille| syncs.per_mille_us(per_mille)));
+            Ok(figures)
+        });
+        cases.push(Case { name: format!("batches of {size}"), round });
     }
     Ok(Section {
         name: "log",
         about: "Log alone, one thread: each batch sealed, appended and synced.".into(),
         columns: vec!["records/s", "MB/s", "CPU ns/record", "sync p50 us", "sync p99 us"],
-        rows: cases.into_iter().map(row).collect(),
+        rows: take_turns(cases, options.rounds)?,
     })
 }
 
@@ -55,44 +48,31 @@ fn sample_records() -> [EncodedRecord; 2] {
         .map(|command| sequencer::encode(&command, None).expect("these commands are small"))
 }
 
-fn round(case: &mut Case, records: &[EncodedRecord; 2]) -> Result<(), Error> {
+fn round(
+    log: &mut Timed<FileLog<RealDisk>>,
+    records: &[EncodedRecord; 2],
+    (size, frames): (usize, usize),
+) -> Result<Vec<f64>, Error> {
     let mut builder = FrameBuilder::new();
     let mut bytes = 0;
-    let mut failed = Ok(());
-    let took = time(|| {
-        for _ in 0..case.frames {
+    let took = try_time(|| {
+        for _ in 0..frames {
             builder.clear();
-            for at in 0..case.size {
+            for at in 0..size {
                 builder.push(&records[at % 2]).expect("a frame holds the largest batch");
             }
             bytes += builder.length();
-            let sealed = builder.seal(&case.log.tail(), &header(&case.log));
-            failed = case.log.append(sealed.bytes).and_then(|()| case.log.sync());
-            if failed.is_err() {
-                return;
-            }
+            let sealed = builder.seal(&log.tail(), &header(log));
+            log.append(sealed.bytes)?;
+            log.sync()?;
         }
-    });
-    failed?;
-    let records = (case.frames * case.size) as f64;
-    case.records.push(records / took.wall.as_secs_f64());
-    case.bytes.push(bytes as f64 / took.wall.as_secs_f64() / 1e6);
-    case.cpu.push(took.cpu.as_nanos() as f64 / records);
-    Ok(())
+        Ok(())
+    })?;
+    let (records, seconds) = ((frames * size) as f64, took.wall.as_secs_f64());
+    let cpu = took.cpu.as_nanos() as f64 / records;
+    Ok(vec![records / seconds, bytes as f64 / seconds / 1e6, cpu])
 }
 
 fn header(log: &impl Log) -> BatchHeader {
     BatchHeader { stamp: Stamp(log.tail().stamp.0 + 1), ..BatchHeader::default() }
-}
-
-fn row(case: Case) -> Row {
-    let syncs = case.times.take().syncs;
-    let figures = vec![
-        median(case.records),
-        median(case.bytes),
-        median(case.cpu),
-        syncs.per_mille_us(500),
-        syncs.per_mille_us(990),
-    ];
-    Row { case: format!("batches of {}", case.size), figures }
 }

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::Error;
+use crate::report::Row;
+
 /// What a piece of work took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Took {
@@ -17,6 +20,36 @@ pub(crate) fn time(work: impl FnOnce()) -> Took {
     let (wall, cpu) = (Instant::now(), thread_cpu());
     work();
     Took { cpu: thread_cpu().saturating_sub(cpu), wall: wall.elapsed() }
+}
+
+/// The same of work that may fail.
+pub(crate) fn try_time(work: impl FnOnce() -> Result<(), Error>) -> Result<Took, Error> {
+    let mut done = Ok(());
+    let took = time(|| done = work());
+    done.map(|()| took)
+}
+
+/// One case of a table, measured in rounds.
+pub(crate) struct Case<'a> {
+    pub(crate) name: String,
+    /// Measures a round: one value for each column.
+    pub(crate) round: Box<dyn FnMut() -> Result<Vec<f64>, Error> + 'a>,
+}
+
+/// Lets all cases take turns, round by round; the figures of a row are the medians of its rounds.
+pub(crate) fn take_turns(mut cases: Vec<Case<'_>>, rounds: u32) -> Result<Vec<Row>, Error> {
+    let mut measured = vec![Vec::new(); cases.len()];
+    for _ in 0..rounds {
+        for (case, measured) in cases.iter_mut().zip(&mut measured) {
+            measured.push((case.round)()?);
+        }
+    }
+    let row = |(case, rounds): (Case<'_>, Vec<Vec<f64>>)| {
+        let columns = rounds.first().map_or(0, Vec::len);
+        let column = |at: usize| median(rounds.iter().map(|round| round[at]).collect());
+        Row { case: case.name, figures: (0..columns).map(column).collect() }
+    };
+    Ok(cases.into_iter().zip(measured).map(row).collect())
 }
 
 /// The middle value; the lower one of two.

@@ -14,8 +14,8 @@ use record::frame::LogIdentity;
 use sequencer::ColdSide;
 use store::{Behind, Disk};
 
-use crate::durable::{Hub, synced, wall_ms};
-use crate::measure::{Durations, Took, time};
+use crate::durable::{Hub, wall_ms};
+use crate::measure::{Durations, Took, try_time};
 use crate::report::{Row, Section};
 use crate::workload::{Spread, Workload};
 use crate::{BATCH_LARGE, Done, Error, Options, Show};
@@ -75,20 +75,10 @@ fn large_row(pairs: usize, directory: &Path, show: Show<'_>) -> Result<Row, Erro
         let [done, all] = [pair, pairs].map(|pairs| (pairs * BATCH_LARGE) as u64);
         show(Done { what: "transfers", done, all });
         for batch in workload.batches(BATCH_LARGE, BATCH_LARGE) {
-            hub.waiting.extend(batch.into_iter().map(synced));
-            hub.deliver();
-            let mut done = Ok(());
-            let took = time(|| done = hub.commit_all());
-            done?;
-            batches.add(took.wall);
-            spent.wall += took.wall;
-            spent.cpu += took.cpu;
+            hub.commit_batch(batch, &mut spent, &mut batches)?;
         }
     }
-    let mut done = Ok(());
-    let took = time(|| done = hub.finish_store());
-    done?;
-    spent.wall += took.wall;
+    spent.wall += try_time(|| hub.finish_store())?.wall;
     let whole = started.elapsed();
     let bytes = hub.sequencer.counts().bytes - before.bytes;
     let waits = hub.sequencer.cold_counts().waits;

@@ -12,6 +12,7 @@ use dfsp::{
 };
 use ledger::{Amount, Currency, FspName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 
 const PAYEES: std::ops::Range<u64> = 25_500_000..25_500_100;
@@ -41,13 +42,7 @@ impl Scheme {
     }
 
     async fn pay(&self, payee_msisdn: u64) -> Outcome {
-        let payment = Payment {
-            course: Course::Whole,
-            payer_msisdn: 1,
-            payee_msisdn,
-            amount: Amount::parse("12.3456").expect("an amount"),
-            intended: Instant::now(),
-        };
+        let payment = payment(Course::Whole, payee_msisdn, "12.3456");
         self.payer.run_transaction(payment).await.expect("there is room")
     }
 
@@ -56,6 +51,30 @@ impl Scheme {
         self.payee.stop();
         self.hub.stop();
     }
+}
+
+fn payment(course: Course, payee_msisdn: u64, amount: &str) -> Payment {
+    let amount = Amount::parse(amount).expect("an amount");
+    Payment { course, payer_msisdn: 1, payee_msisdn, amount, intended: Instant::now() }
+}
+
+/// An FSP, and its hub, which is played here.
+async fn alone(change: impl FnOnce(&mut SimulatorOptions)) -> (TcpListener, Simulator) {
+    let hub = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let currency = Currency::parse("USD").expect("a currency");
+    let address = hub.local_addr().expect("it is bound");
+    let mut options = SimulatorOptions::new("payer", currency, address);
+    change(&mut options);
+    (hub, Simulator::bind(options).expect("a port"))
+}
+
+/// Sends a message to an FSP and waits until it has read it.
+async fn tell(fsp: &Simulator, head: &str, body: &str) {
+    let before = fsp.counts().requests;
+    let message = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let mut stream = TcpStream::connect(fsp.address()).await.expect("it listens");
+    stream.write_all(message.as_bytes()).await.expect("it reads");
+    until(|| fsp.counts().requests > before).await;
 }
 
 fn run<T>(scenario: impl Future<Output = T>) -> T {
@@ -196,8 +215,8 @@ fn what_is_refused_until_its_time_is_over_did_not_hang() {
 }
 
 /// A node that does something with each connection, and then no more.
-async fn node(serve: impl AsyncFnOnce(tokio::net::TcpListener) + 'static) -> SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+async fn node(serve: impl AsyncFnOnce(TcpListener) + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     tokio::task::spawn_local(serve(listener));
     address
@@ -311,13 +330,9 @@ fn many_transactions_at_once_keep_their_books() {
         let scheme = Rc::new(Scheme::new(|_| {}));
         let ended = Rc::new(RefCell::new((0_u64, 0_u64)));
         let pay = |scheme: &Scheme, number: u64| {
-            let payment = Payment {
-                course: Course::Whole,
-                payer_msisdn: 1,
-                payee_msisdn: PAYEES.start + number % 100,
-                amount: Amount::from_units(i128::from(number % 7 + 1)),
-                intended: Instant::now(),
-            };
+            let payee = PAYEES.start + number % 100;
+            let amount = Amount::from_units(i128::from(number % 7 + 1)).to_string();
+            let payment = payment(Course::Whole, payee, &amount);
             scheme.payer.start(payment).expect("there is room");
         };
         let (scheme_again, ended_again) = (Rc::downgrade(&scheme), Rc::clone(&ended));
@@ -346,25 +361,16 @@ fn many_transactions_at_once_keep_their_books() {
 /// Two look-ups of one number are answered in the wrong order, under their trace ids or without.
 fn check_match(traced: bool, expected: u64) {
     run(async {
-        let hub = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let currency = Currency::parse("USD").expect("a currency");
-        let address = hub.local_addr().expect("it is bound");
-        let mut options = SimulatorOptions::new("payer", currency, address);
-        options.match_by_number = false;
-        options.links.connections_max = 1;
-        let payer = Simulator::bind(options).expect("a port");
+        let (hub, payer) = alone(|options| {
+            options.match_by_number = false;
+            options.links.connections_max = 1;
+        })
+        .await;
         let ended = Rc::new(RefCell::new(Vec::new()));
         let order = Rc::clone(&ended);
         payer.observe(move |outcome| order.borrow_mut().push(outcome));
-        for amount in [1, 2] {
-            let payment = Payment {
-                course: Course::Lookup,
-                payer_msisdn: 1,
-                payee_msisdn: 77,
-                amount: Amount::from_units(amount),
-                intended: Instant::now(),
-            };
-            payer.start(payment).expect("there is room");
+        for amount in ["1", "2"] {
+            payer.start(payment(Course::Lookup, 77, amount)).expect("there is room");
         }
         let (mut stream, _) = hub.accept().await.expect("it connects");
         let mut traces = Vec::new();
@@ -372,28 +378,22 @@ fn check_match(traced: bool, expected: u64) {
             let (traceparent, _) = next_request(&mut stream, 202).await;
             traces.push(traceparent);
         }
-        let mut back = tokio::net::TcpStream::connect(payer.address()).await.expect("it listens");
         for trace in traces.iter().rev() {
-            let body = party("77", "payee");
-            let trace = if traced { format!("traceparent: {trace}\r\n") } else { String::new() };
-            let put = format!(
-                "PUT /parties/MSISDN/77 HTTP/1.1\r\n{trace}content-length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            back.write_all(put.as_bytes()).await.expect("it reads");
+            let trace = if traced { format!("\r\ntraceparent: {trace}") } else { String::new() };
+            let head = format!("PUT /parties/MSISDN/77 HTTP/1.1{trace}");
+            tell(&payer, &head, &party("77", "payee")).await;
         }
-        until(|| payer.counts().requests == 2).await;
         assert!(ended.borrow().iter().all(|outcome| outcome.end == End::Reached));
-        let ended: Vec<i128> =
-            ended.borrow().iter().map(|outcome| outcome.payment.amount.units()).collect();
-        assert_eq!(ended, if traced { vec![2, 1] } else { vec![] });
+        let ended: Vec<_> =
+            ended.borrow().iter().map(|outcome| outcome.payment.amount.to_string()).collect();
+        assert_eq!(ended, if traced { &["2", "1"][..] } else { &[] });
         assert_eq!(payer.counts().unknown, expected);
         payer.stop();
     });
 }
 
 /// Answers the next request; gives its trace and its body.
-async fn next_request(stream: &mut tokio::net::TcpStream, status: u16) -> (String, Vec<u8>) {
+async fn next_request(stream: &mut TcpStream, status: u16) -> (String, Vec<u8>) {
     let mut bytes = Vec::new();
     loop {
         if let Some(request) = dfsp::wire::request(&bytes).expect("well formed") {
@@ -426,30 +426,22 @@ fn quote(amount: &str, currency: &str) -> String {
 
 /// Five to the number 77.
 fn five(course: Course) -> Payment {
-    Payment {
-        course,
-        payer_msisdn: 1,
-        payee_msisdn: 77,
-        amount: Amount::parse("5").expect("an amount"),
-        intended: Instant::now(),
-    }
+    payment(course, 77, "5")
 }
 
 /// A payer asks a hub for the number 77, which is the payee's, or for a quote of 5 USD; the hub
 /// takes that with `status` and says `body`. What is wrong with it, if anything.
 async fn answered(course: Course, status: u16, body: String) -> Option<String> {
-    let hub = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = hub.local_addr().expect("it is bound");
-    let currency = Currency::parse("USD").expect("a currency");
-    let mut options = SimulatorOptions::new("payer", currency, address);
-    // Of a payee that is known a payer expects real terms.
-    if course == Course::Lookup {
-        options.known = [("other", 70..75), ("payee", 75..80)]
-            .map(|(fsp, numbers)| Subscribers { numbers, fsp: FspName::new(fsp).expect("a name") })
-            .into();
-    }
-    let payer = Simulator::bind(options).expect("a port");
-    let tell = async {
+    let (hub, payer) = alone(|options| {
+        // Of a payee that is known a payer expects real terms.
+        if course == Course::Lookup {
+            let known =
+                |(fsp, numbers)| Subscribers { numbers, fsp: FspName::new(fsp).expect("a name") };
+            options.known = [("other", 70..75), ("payee", 75..80)].map(known).into();
+        }
+    })
+    .await;
+    let answering = async {
         let (mut stream, _) = hub.accept().await.expect("it connects");
         let (trace, asked) = next_request(&mut stream, status).await;
         until(|| payer.unanswered() == 0).await;
@@ -459,16 +451,11 @@ async fn answered(course: Course, status: u16, body: String) -> Option<String> {
             [None, Some(quote)] => format!("quotes/{quote}"),
             [None, None] => "parties/MSISDN/77".to_owned(),
         };
-        let put = format!(
-            "PUT /{path} HTTP/1.1\r\ntraceparent: {trace}\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let mut back = tokio::net::TcpStream::connect(payer.address()).await.expect("it listens");
-        back.write_all(put.as_bytes()).await.expect("it reads");
-        until(|| payer.counts().requests == 1 && payer.unanswered() == 0).await;
-        drop((stream, back));
+        tell(&payer, &format!("PUT /{path} HTTP/1.1\r\ntraceparent: {trace}"), &body).await;
+        until(|| payer.unanswered() == 0).await;
+        drop(stream);
     };
-    let (outcome, ()) = tokio::join!(payer.run_transaction(five(course)), tell);
+    let (outcome, ()) = tokio::join!(payer.run_transaction(five(course)), answering);
     let end = outcome.expect("there is room").end;
     let wrong = payer.tally().wrong().clone();
     payer.stop();
@@ -516,32 +503,23 @@ fn an_answer_that_was_not_asked_for_ends_its_unit_and_is_noted() {
 #[test]
 fn a_transfer_that_was_sent_again_may_be_reserved() {
     run(async {
-        let hub = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = hub.local_addr().expect("it is bound");
-        let currency = Currency::parse("USD").expect("a currency");
-        let payer = Simulator::bind(SimulatorOptions::new("payer", currency, address));
-        let payer = payer.expect("a port");
-        let tell = async {
+        let (hub, payer) = alone(|_| {}).await;
+        let answering = async {
             let (mut stream, _) = hub.accept().await.expect("it connects");
             next_request(&mut stream, 503).await;
             let (_, asked) = next_request(&mut stream, 202).await;
             until(|| payer.unanswered() == 0).await;
             let asked: serde_json::Value = serde_json::from_slice(&asked).expect("a transfer");
-            let path = format!("/transfers/{}", asked["transferId"].as_str().expect("an id"));
-            let reserved = r#"{"transferState":"RESERVED"}"#;
-            let aborted = r#"{"transferState":"ABORTED"}"#;
-            for (count, body) in (1..).zip([reserved, reserved, aborted]) {
-                let length = body.len();
-                let put = format!("PUT {path} HTTP/1.1\r\ncontent-length: {length}\r\n\r\n{body}");
-                let back = tokio::net::TcpStream::connect(payer.address()).await;
-                back.expect("it listens").write_all(put.as_bytes()).await.expect("it reads");
-                until(|| payer.counts().requests == count).await;
+            let id = asked["transferId"].as_str().expect("an id");
+            for state in ["RESERVED", "RESERVED", "ABORTED"] {
+                let body = format!(r#"{{"transferState":"{state}"}}"#);
+                tell(&payer, &format!("PUT /transfers/{id} HTTP/1.1"), &body).await;
             }
             drop(stream);
         };
         let payee = FspName::new("payee").expect("a name");
         let paid = five(Course::Transfer(payee));
-        let (outcome, ()) = tokio::join!(payer.run_transaction(paid), tell);
+        let (outcome, ()) = tokio::join!(payer.run_transaction(paid), answering);
         let end = outcome.expect("there is room").end;
         assert_eq!(end, End::Failed(Leg::Transfer, Cause::Aborted));
         assert_eq!(payer.tally().wrong().count, 0);
@@ -564,13 +542,7 @@ fn a_condition_that_is_not_that_of_the_packet_is_refused_and_noted() {
                 "payeeFsp":"payee","amount":{{"amount":"5","currency":"USD"}},
                 "ilpPacket":"AQ"{condition}}}"#
             );
-            let post = format!(
-                "POST /transfers HTTP/1.1\r\nfspiop-source: payer\r\ncontent-length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            let mut hub =
-                tokio::net::TcpStream::connect(scheme.payee.address()).await.expect("it listens");
-            hub.write_all(post.as_bytes()).await.expect("it reads");
+            tell(&scheme.payee, "POST /transfers HTTP/1.1\r\nfspiop-source: payer", &body).await;
             until(|| scheme.payee.tally().wrong().count == number as u64 + 1).await;
         }
         let first = scheme.payee.tally().wrong().first.clone();
@@ -610,25 +582,20 @@ fn registrations_without_callbacks_are_given_up_when_none_comes_any_more() {
 #[test]
 fn a_message_that_is_taken_with_another_status_is_noted() {
     run(async {
-        let hub = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = hub.local_addr().expect("it is bound");
-        let currency = Currency::parse("USD").expect("a currency");
-        let mut options = SimulatorOptions::new("payer", currency, address);
-        options.patience = Duration::from_millis(50);
-        let payer = Simulator::bind(options).expect("a port");
+        let (hub, payer) = alone(|options| options.patience = Duration::from_millis(50)).await;
         let payee = FspName::new("payee").expect("a name");
         for (course, what) in [
             (Course::Lookup, "GET /parties of payer was answered 200 instead of 202"),
             (Course::Quote(payee), ""),
             (Course::Transfer(payee), ""),
         ] {
-            let tell = async {
+            let answering = async {
                 let (mut stream, _) = hub.accept().await.expect("it connects");
                 let told = next_request(&mut stream, 200).await;
                 // It closes, so that the next one connects again.
                 drop((stream, told));
             };
-            let (outcome, ()) = tokio::join!(payer.run_transaction(five(course)), tell);
+            let (outcome, ()) = tokio::join!(payer.run_transaction(five(course)), answering);
             assert!(!outcome.expect("there is room").end.is_good(), "{course:?}");
             assert!(payer.tally().wrong().first.contains(what));
             until(|| payer.unanswered() == 0).await;
@@ -667,14 +634,8 @@ fn a_request_for_somebody_else_is_refused_and_noted() {
             ("/transfers", transfer("other", "USD"), 4),
             ("/transfers", transfer("payee", "EUR"), 5),
         ] {
-            let post = format!(
-                "POST {path} HTTP/1.1\r\nfspiop-source: payer\r\ncontent-length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            let (address, before) = (scheme.payee.address(), scheme.payee.counts().requests);
-            let mut hub = tokio::net::TcpStream::connect(address).await.expect("it listens");
-            hub.write_all(post.as_bytes()).await.expect("it reads");
-            until(|| scheme.payee.counts().requests > before).await;
+            let head = format!("POST {path} HTTP/1.1\r\nfspiop-source: payer");
+            tell(&scheme.payee, &head, &body).await;
             assert_eq!(scheme.payee.tally().wrong().count, wrong, "{body}");
         }
         let first = scheme.payee.tally().wrong().first.clone();

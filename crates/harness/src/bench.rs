@@ -1,34 +1,27 @@
 //! A measurement: one scenario against one hub, with the checks without which it is void.
 
-use std::fmt;
 use std::time::Duration;
 
 use dfsp::SimulatorOptions;
-use serde::Serialize;
-use waterfall::text;
 
-use crate::baseline::{BaselineReport, baseline};
 use crate::bench_report::{
     BenchReport, Bucket, Ceiling, Configuration, Durability, Embedded, OverOneSecond, Payload,
     Security, Share, Spread, Stored, SystemCalls, Window,
 };
 use crate::child::{Confirm, SwitchCommand};
-use crate::demo::{Profile, summary};
+use crate::demo::summary;
 use crate::driver::TIMED_OUT;
 use crate::engine::{AT_REST, Drive, Length, Measured, Setup, TO_ITS_END, WELL, carry_out};
 use crate::error::HarnessError;
 use crate::faults::{spread, upgrade};
 use crate::fleet::{FleetResult, place};
-use crate::hello::{HelloReport, hello};
 use crate::hub::{HubChoice, RemoteHub};
-use crate::live::Live;
-use crate::machine::Origin;
 use crate::nodes::NodesPlan;
-use crate::options::{BaselineOptions, BenchOptions, FspOptions, HelloOptions, NodesOptions};
+use crate::options::{BenchOptions, NodesOptions};
 use crate::pages;
 use crate::proof::{ARRIVED, ASKED_FOR, Check, REACHED, TAKEN, differences, not_taken};
-use crate::report::Latency;
-use crate::results::{check_json, check_writable, tell};
+use crate::report::{DemoReport, Latency};
+use crate::results::{check_writable, tell};
 use crate::scenario::Scenario;
 
 /// Share of the units that may fail in a valid run.
@@ -65,57 +58,6 @@ pub fn bench(
     Ok(report)
 }
 
-/// What the instrument itself costs.
-#[derive(Clone, Debug, Serialize)]
-pub struct HarnessReport {
-    /// Exchanges with a server that only says 202.
-    pub exchanges: HelloReport,
-    /// Whole transactions through a hub that only forwards.
-    pub forwarded: BaselineReport,
-    /// Where it was measured, and by what.
-    #[serde(flatten)]
-    pub origin: Origin,
-    /// What was set.
-    pub configuration: HarnessConfiguration,
-}
-
-/// Everything that was set, for both parts.
-#[derive(Clone, Debug, Serialize)]
-pub struct HarnessConfiguration {
-    /// Length of each measured part, as wanted.
-    pub seconds: f64,
-    /// Exchanges, or transactions, in flight.
-    pub concurrency: usize,
-    /// FSPs of the second part.
-    pub fsps: usize,
-}
-
-impl fmt::Display for HarnessReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&text::fields(self, &[]))
-    }
-}
-
-/// Measures the instrument itself and prints what it costs: exchanges with a server that only says
-/// 202, then whole transactions through a hub that only forwards.
-///
-/// # Errors
-/// The options make no sense, sockets cannot be had, or the file cannot be written.
-pub fn bench_harness(options: &HelloOptions) -> Result<(), HarnessError> {
-    options.check()?;
-    check_json(options.json.as_ref())?;
-    let origin = Origin::here(None);
-    let mut live = Live::new();
-    live.step("measuring exchanges with a server that only says 202");
-    let exchanges = hello(options)?;
-    live.step("measuring whole transactions through a hub that only forwards");
-    let (seconds, concurrency) = (options.seconds, options.concurrency);
-    let fsps = FspOptions::standard();
-    let configuration = HarnessConfiguration { seconds, concurrency, fsps: fsps.fsps };
-    let forwarded = baseline(&BaselineOptions { seconds, concurrency, fsps })?;
-    tell(&HarnessReport { exchanges, forwarded, origin, configuration }, options.json.as_ref())
-}
-
 /// Measures. Nothing but progress is printed; may be called again and again.
 ///
 /// # Errors
@@ -127,88 +69,90 @@ pub fn run(
     command: &SwitchCommand,
 ) -> Result<BenchReport, HarnessError> {
     options.check(scenario)?;
-    if options.nodes.nodes.is_some() {
-        return beside_embedded(scenario, options, command);
-    }
-    if !options.ceiling {
-        let (command, measured) = measure(scenario, options, command)?;
-        return Ok(report(scenario, options, &command, measured));
-    }
-    // Before and after, so that a machine that grows slower or faster on the way shows.
-    let (before, restless) = ceiling(scenario, options, command)?;
-    let (own, measured) = measure(scenario, options, command)?;
-    let cut = measured.cut.is_some();
-    let mut report = report(scenario, options, &own, measured);
-    if cut {
-        return Ok(report);
-    }
-    let (after, restless_after) = ceiling(scenario, options, command)?;
-    let problems = [restless, restless_after].into_iter().flatten().collect();
-    report.add(Check::of("the null switch came to rest, before and after", problems));
-    let rate_per_s = (before + after) / 2.0;
-    report.ratio_to_ceiling = Some(report.achieved_per_s / rate_per_s);
-    report.ceiling = Some(Ceiling { rate_per_s, before_per_s: before, after_per_s: after });
-    Ok(report)
-}
-
-/// Several nodes, and before and after them one switch with its log in files.
-fn beside_embedded(
-    scenario: Scenario,
-    options: &BenchOptions,
-    command: &SwitchCommand,
-) -> Result<BenchReport, HarnessError> {
-    // Where something is broken on the way, or both follow one rate, a ratio would say nothing.
-    if options.is_disturbed() || options.rate.is_some() {
+    let compared = match options.nodes.nodes {
+        // Where something is broken on the way, or both follow one rate, a ratio would say nothing.
+        Some(_) => !options.is_disturbed() && options.rate.is_none(),
+        None => options.ceiling,
+    };
+    if !compared {
         let (own, measured) = measure(scenario, options, command)?;
         return Ok(report(scenario, options, &own, measured));
     }
-    let before = embedded(scenario, options, command)?;
+    // Before and after, so that a machine that grows slower or faster on the way shows.
+    let before = reference(scenario, options, command)?;
     let (own, measured) = measure(scenario, options, command)?;
     let cut = measured.cut.is_some();
     let mut report = report(scenario, options, &own, measured);
     if cut {
         return Ok(report);
     }
-    let after = embedded(scenario, options, command)?;
-    let all = Embedded {
-        rate_per_s: (before.rate_per_s + after.rate_per_s) / 2.0,
-        p50_ms: (before.p50_ms + after.p50_ms) / 2.0,
-        before_per_s: before.rate_per_s,
-        after_per_s: after.rate_per_s,
-    };
-    report.ratio_to_embedded = Some(report.achieved_per_s / all.rate_per_s);
-    report.embedded = Some(all);
+    let after = reference(scenario, options, command)?;
+    let (before_per_s, after_per_s) = (before.rate_per_s, after.rate_per_s);
+    let rate_per_s = (before_per_s + after_per_s) / 2.0;
+    let ratio = Some(report.achieved_per_s / rate_per_s);
+    if options.ceiling {
+        let problems = [before.restless, after.restless].into_iter().flatten().collect();
+        report.add(Check::of("the null switch came to rest, before and after", problems));
+        report.ratio_to_ceiling = ratio;
+        report.ceiling = Some(Ceiling { rate_per_s, before_per_s, after_per_s });
+    } else {
+        let p50_ms = (before.p50_ms + after.p50_ms) / 2.0;
+        report.ratio_to_embedded = ratio;
+        report.embedded = Some(Embedded { rate_per_s, p50_ms, before_per_s, after_per_s });
+    }
     Ok(report)
 }
 
-/// What one switch reaches, in half of the time or count.
-fn embedded(
+/// What a run is compared with.
+struct Reference {
+    rate_per_s: f64,
+    p50_ms: f64,
+    /// What did not come to its end there.
+    restless: Option<String>,
+}
+
+/// The same load, half as long: on a switch that neither records nor decides, or for several nodes
+/// on one switch with its log in files.
+fn reference(
     scenario: Scenario,
     options: &BenchOptions,
     command: &SwitchCommand,
-) -> Result<Embedded, HarnessError> {
-    eprintln!("beside it: one switch, its log in files");
-    let half = BenchOptions { nodes: NodesOptions::none(), ..half_of(options) };
-    let (_, measured) = measure(scenario, &half, command)?;
-    if let Some(cut) = measured.cut {
-        return Err(cut);
-    }
-    if let Some(problem) = differences(&measured.checks).first() {
-        return Err(HarnessError::Hub(format!("as one switch: {problem}")));
-    }
-    let rate_per_s = measured.good as f64 / measured.seconds;
-    let p50_ms = Latency::of(&measured.result.latencies.whole).p50;
-    Ok(Embedded { rate_per_s, p50_ms, before_per_s: rate_per_s, after_per_s: rate_per_s })
-}
-
-/// The same run, half as long.
-fn half_of(options: &BenchOptions) -> BenchOptions {
-    BenchOptions {
+) -> Result<Reference, HarnessError> {
+    let half = BenchOptions {
         seconds: options.seconds / 2.0,
         count: options.count.map(|count| count.div_ceil(2)),
         data: None,
+        nodes: NodesOptions::none(),
         ..options.clone()
+    };
+    let (what, command, name) = match options.ceiling {
+        true => {
+            let what = "the ceiling: a switch that neither records nor decides";
+            (what, command.null(), "a null switch")
+        }
+        false => ("beside it: one switch, its log in files", command.clone(), "one switch"),
+    };
+    eprintln!("{what}");
+    let (_, measured) = measure(scenario, &half, &command)?;
+    // The books of a null switch never change, so of its checks only those of the units mean
+    // something, and whether it came to rest.
+    let problems = match options.ceiling {
+        true => differences(&unit_checks(&measured)),
+        false => differences(&measured.checks),
+    };
+    let told = |problem: &String| format!("as {name}: {problem}");
+    if let Some(cut) = measured.cut {
+        return Err(cut);
     }
+    if let Some(problem) = problems.first() {
+        return Err(HarnessError::Hub(told(problem)));
+    }
+    let restless = measured.checks.iter().find(|check| check.name == AT_REST);
+    Ok(Reference {
+        rate_per_s: measured.good as f64 / measured.seconds,
+        p50_ms: Latency::of(&measured.result.latencies.whole).p50,
+        restless: restless.and_then(|check| check.problems.first()).map(told),
+    })
 }
 
 /// The nodes of a run, and what is done to them.
@@ -222,32 +166,6 @@ fn plan_of(options: &BenchOptions) -> Option<NodesPlan> {
     // A name without a directory would be looked for elsewhere.
     let next = options.upgrade.clone().map(|path| std::path::absolute(&path).unwrap_or(path));
     Some(NodesPlan { next, ..plan })
-}
-
-/// What a switch reaches that neither records nor decides, in half of the time or count; and what
-/// did not come to its end there.
-fn ceiling(
-    scenario: Scenario,
-    options: &BenchOptions,
-    command: &SwitchCommand,
-) -> Result<(f64, Option<String>), HarnessError> {
-    let half = half_of(options);
-    eprintln!("the ceiling: a switch that neither records nor decides");
-    let (_, measured) = measure(scenario, &half, &command.null())?;
-    if let Some(cut) = measured.cut {
-        return Err(cut);
-    }
-    // Its books never change, so of the checks only those of the units mean something, and
-    // whether it came to rest.
-    match unit_checks(&measured).iter().find_map(|check| check.problems.first()) {
-        Some(problem) => Err(HarnessError::Hub(format!("as a null switch: {problem}"))),
-        None => {
-            let restless = measured.checks.iter().find(|check| check.name == AT_REST);
-            let problem = restless.and_then(|check| check.problems.first());
-            let problem = problem.map(|problem| format!("as a null switch: {problem}"));
-            Ok((measured.good as f64 / measured.seconds, problem))
-        }
-    }
 }
 
 fn measure(
@@ -293,6 +211,7 @@ fn measure(
         onboard: !options.existing,
         register: !options.registered,
         confirm_to_payee: options.confirm_to_payee,
+        holders: None,
     };
     let mut measured = carry_out(&setup)?;
     measured.checks.extend(unit_checks(&measured));
@@ -329,10 +248,7 @@ fn put_causes_first(measured: &mut Measured) {
 
 /// What must be true of the units themselves.
 pub(crate) fn unit_checks(measured: &Measured) -> [Check; 4] {
-    let check = |name, problem: Option<String>| match problem {
-        Some(problem) => Check::failed(name, problem),
-        None => Check { name, passed: Some(true), problems: Vec::new() },
-    };
+    let check = |name, problem: Option<String>| Check::of(name, problem.into_iter().collect());
     let ended = measured.good_in_all + measured.failed;
     let failures = measured.result.failures.iter();
     let hung: u64 =
@@ -379,8 +295,14 @@ pub(crate) fn report(
     command: &SwitchCommand,
     measured: Measured,
 ) -> BenchReport {
-    let (profile, durability_of) = profile(options, command);
-    let summary = summary(&measured, &options.fsps, &profile);
+    let plan = plan_of(options);
+    let (durability, durability_of) = durability(options, plan.as_ref(), command);
+    let summary = DemoReport {
+        durability,
+        confirm_to_payee: options.confirm_to_payee,
+        offered_rate_per_s: options.rate,
+        ..summary(&measured, &options.fsps, plan.as_ref())
+    };
     let units = measured.good.max(1) as f64;
     let stored = |metrics: &crate::admin::Metrics| {
         let ended = metrics.get("upesi_transfers_ended")?;
@@ -439,23 +361,18 @@ pub(crate) fn report(
     }
 }
 
-/// What is said of a run that was so set, and what an acknowledgement survives.
-fn profile(options: &BenchOptions, command: &SwitchCommand) -> (Profile, Durability) {
-    let spawned = options.hub.is_none();
-    let profile = Profile {
-        durability: if spawned { command.durability.clone() } else { "not known".to_owned() },
-        confirm_to_payee: options.confirm_to_payee,
-        offered_rate_per_s: options.rate,
-        nodes: None,
-    };
-    let plan = plan_of(options);
-    let durability_of = match &plan {
-        Some(plan) => Durability::shared(plan.replicas()),
-        None if spawned && command.is_on_topic => Durability::of_a_topic(),
-        None if spawned => Durability::embedded(),
-        None => Durability::unknown(),
-    };
-    (profile.sharing(plan), durability_of)
+/// What an acknowledgement survives, in words and in figures.
+fn durability(
+    options: &BenchOptions,
+    plan: Option<&NodesPlan>,
+    command: &SwitchCommand,
+) -> (String, Durability) {
+    match plan {
+        Some(plan) => (plan.durability(), Durability::shared(plan.replicas())),
+        None if options.hub.is_some() => ("not known".to_owned(), Durability::unknown()),
+        None if command.is_on_topic => (command.durability.clone(), Durability::of_a_topic()),
+        None => (command.durability.clone(), Durability::embedded()),
+    }
 }
 
 fn steady(measured: &Measured) -> Window {

@@ -52,45 +52,28 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
         onboard: true,
         register: true,
         confirm_to_payee: command.confirm_to_payee,
+        holders: None,
     };
     let mut measured = carry_out(&setup)?;
     if let Some(error) = measured.cut.take() {
         return Err(error);
     }
-    let profile = Profile::of(command, options.rate).sharing(plan);
-    let report = summary(&measured, &options.fsps, &profile);
+    let report = DemoReport {
+        durability: plan.as_ref().map_or(command.durability.clone(), NodesPlan::durability),
+        confirm_to_payee: command.confirm_to_payee,
+        offered_rate_per_s: options.rate,
+        ..summary(&measured, &options.fsps, plan.as_ref())
+    };
     tell(&report, options.json.as_ref())?;
     Ok(report)
 }
 
-/// What a report says about a run beside what was measured.
-pub(crate) struct Profile {
-    pub(crate) durability: String,
-    pub(crate) confirm_to_payee: bool,
-    pub(crate) offered_rate_per_s: Option<f64>,
-    /// Of several nodes.
-    pub(crate) nodes: Option<NodesPlan>,
-}
-
-impl Profile {
-    fn of(command: &SwitchCommand, offered_rate_per_s: Option<f64>) -> Self {
-        let durability = command.durability.clone();
-        let confirm_to_payee = command.confirm_to_payee;
-        Self { durability, confirm_to_payee, offered_rate_per_s, nodes: None }
-    }
-
-    /// The same of nodes that share a log, if there are.
-    pub(crate) fn sharing(mut self, nodes: Option<NodesPlan>) -> Self {
-        if let Some(plan) = &nodes {
-            self.durability = plan.durability();
-        }
-        self.nodes = nodes;
-        self
-    }
-}
-
-/// The members that reports of all kinds have.
-pub(crate) fn summary(measured: &Measured, fsps: &FspOptions, profile: &Profile) -> DemoReport {
+/// The members that reports of all kinds have; of what was asked for the caller says the rest.
+pub(crate) fn summary(
+    measured: &Measured,
+    fsps: &FspOptions,
+    nodes: Option<&NodesPlan>,
+) -> DemoReport {
     let result = &measured.result;
     let units = measured.good.max(1) as f64;
     let each = |cpu: Duration| cpu.as_secs_f64() * 1e3 / units;
@@ -112,14 +95,14 @@ pub(crate) fn summary(measured: &Measured, fsps: &FspOptions, profile: &Profile)
         syncs_per_tx: per_unit("upesi_log_syncs_total"),
         log_bytes_per_tx: per_unit("upesi_log_bytes_total"),
         machine: machine(),
-        durability: profile.durability.clone(),
-        confirm_to_payee: profile.confirm_to_payee,
+        durability: String::new(),
+        confirm_to_payee: false,
         simulators_cpu_ms_per_tx: each(measured.own_cpu),
         seconds: measured.seconds,
         committed: measured.good,
         committed_in_all: measured.good_in_all,
         concurrency: measured.concurrency,
-        offered_rate_per_s: profile.offered_rate_per_s,
+        offered_rate_per_s: None,
         fsps: fsps.fsps,
         style: fsps.style.state().to_owned(),
         fspiop_version: fsps.fspiop_version.as_str().to_owned(),
@@ -127,6 +110,6 @@ pub(crate) fn summary(measured: &Measured, fsps: &FspOptions, profile: &Profile)
         repeated_notices: result.fsps.iter().map(|fsp| fsp.counts.repeated).sum(),
         failures: failures.collect(),
         differences,
-        nodes: profile.nodes.as_ref().map(|plan| NodesReport::of(plan, measured, each)),
+        nodes: nodes.map(|plan| NodesReport::of(plan, measured, each)),
     }
 }

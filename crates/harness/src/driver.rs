@@ -595,9 +595,8 @@ mod tests {
 
     use dfsp::Behaviour;
     use dfsp::forwarder::Forwarder;
-    use tokio::runtime::{LocalOptions, LocalRuntime};
 
-    use crate::fleet::plan;
+    use crate::fleet::{plan, runtime};
     use crate::lanes::{Pairs, lanes};
     use crate::options::FspOptions;
 
@@ -613,10 +612,7 @@ mod tests {
         behaviour: Behaviour,
         course: impl AsyncFn(&Driver),
     ) {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime: LocalRuntime =
-            builder.enable_all().build_local(LocalOptions::default()).expect("a runtime");
-        runtime.block_on(async {
+        runtime().expect("a runtime").block_on(async {
             let hub = Forwarder::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
             let options = FspOptions { fsps: 2, subscribers: 10, ..FspOptions::standard() };
             let bind = |mut options: dfsp::SimulatorOptions| {

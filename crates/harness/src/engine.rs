@@ -8,7 +8,8 @@
 //! The calling thread only sleeps, reads counters and prints, ten times a second at most.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
 
 use dfsp::{ACKNOWLEDGED_MAX, Acknowledged, SimulatorOptions};
 
@@ -16,7 +17,7 @@ use crate::admin::{Admin, Metrics};
 use crate::copies::{self, Agreed};
 use crate::driver::{Load, Phase};
 use crate::error::HarnessError;
-use crate::fleet::{FleetPlan, FleetResult, Fleets, Glance, plan};
+use crate::fleet::{FleetPlan, FleetResult, Fleets, FspResult, Glance, plan};
 use crate::hub::{Hub, HubChoice};
 use crate::interrupt::Interrupt;
 use crate::lanes::Pairs;
@@ -25,7 +26,9 @@ use crate::machine::{Environment, ProcessFigures, environment, own_cpu};
 use crate::nodes::Done;
 use crate::onboarding::onboard;
 use crate::options::FspOptions;
-use crate::proof::{Books, Check, Evidence, IN_FLIGHT, NOTICES_OWED, same_everywhere};
+use crate::proof::{
+    Books, Check, Evidence, IN_FLIGHT, NOTICES_OWED, expired_and_told, same_everywhere,
+};
 use crate::records::Bounds;
 use crate::scenario::Scenario;
 
@@ -42,6 +45,10 @@ const CUT_QUIET_WITHIN: Duration = Duration::from_secs(2);
 const STILL_POLLS: u32 = 6;
 /// Each time after so many, some five seconds, a hub that failed is asked what is wrong with it.
 const HINDERED_POLLS: u32 = 100;
+/// Load before the measured part at least, where transfers expire in it.
+const LOADED: Duration = Duration::from_secs(1);
+/// Longest wait for the errors about transfers that expired.
+const TOLD_WITHIN: Duration = Duration::from_secs(120);
 const STOCK_WITHIN: Duration = Duration::from_secs(600);
 /// Parts of a run that are left out of its steady part, when it is too short for the usual ones.
 const SHORT_TRIM: (f64, f64) = (0.10, 0.04);
@@ -83,6 +90,54 @@ pub(crate) struct Setup<'a> {
     pub(crate) register: bool,
     /// Whether payees that fulfil with COMMITTED are owed a confirmation.
     pub(crate) confirm_to_payee: bool,
+    /// FSPs beside those that are measured, with transfers that expire meanwhile.
+    pub(crate) holders: Option<Holders<'a>>,
+}
+
+/// FSPs whose payees keep what they receive until it expires, in the midst of the measured part.
+///
+/// That begins a whole number of seconds before the first expiration, so that its seconds and those
+/// of the expiry fall together. It ends the same time after the last one, and not before both sides
+/// of each transfer have their error.
+pub(crate) struct Holders<'a> {
+    /// Their options, for these addresses of the hub and the moment of the first expiration.
+    pub(crate) plan: &'a dyn Fn(&[SocketAddr], SystemTime) -> Vec<SimulatorOptions>,
+    /// Transfers that they hold.
+    pub(crate) count: usize,
+    /// Time to reserve them.
+    pub(crate) reserve: Duration,
+    /// From the first expiration to the last.
+    pub(crate) within: Duration,
+    /// Measured seconds before the first and after the last.
+    pub(crate) around: u32,
+}
+
+/// Holders that listen.
+struct Held {
+    fleets: Fleets,
+    moment: SystemTime,
+    /// From the moment until both sides of each transfer had their error.
+    told: Option<Duration>,
+}
+
+impl Holders<'_> {
+    fn start(&self, hub: &[SocketAddr]) -> Result<Held, HarnessError> {
+        let moment = SystemTime::now() + self.reserve + LOADED + self.around();
+        let (scenario, pairs, load) = (Scenario::Fulfil, Pairs::Uniform, Load::Closed);
+        let plan = FleetPlan { scenario, pairs, load, threads: 1, keeps_ends: false };
+        let fleets = Fleets::start(&(self.plan)(hub, moment), plan)?;
+        Ok(Held { fleets, moment, told: None })
+    }
+
+    fn around(&self) -> Duration {
+        Duration::from_secs(self.around.into())
+    }
+
+    /// First second of the measured part in which transfers expire, and the first after them.
+    pub(crate) fn expiring(&self) -> [u64; 2] {
+        let from = u64::from(self.around);
+        [from, from + (self.within.as_secs_f64().ceil() as u64).max(1)]
+    }
 }
 
 /// How units are started.
@@ -140,11 +195,47 @@ pub(crate) struct Measured {
     pub(crate) books_compared: bool,
     /// Of a hub of several nodes.
     pub(crate) nodes: Option<OfNodes>,
+    /// From the first expiration until both sides of each transfer of the holders had their error.
+    pub(crate) told: Option<Duration>,
     /// Why the run ended before its time.
     pub(crate) cut: Option<HarnessError>,
 }
 
 impl Measured {
+    /// What two readings and the drivers say, without checks.
+    fn between(
+        start: Reading,
+        end: Reading,
+        glance: &Glance,
+        (result, trim, environment): (FleetResult, Trim, Environment),
+    ) -> Self {
+        Self {
+            began: Some(start.moment),
+            seconds: (end.moment - start.moment).as_secs_f64(),
+            good: end.good.saturating_sub(start.good),
+            good_in_all: glance.good,
+            failed: glance.failed,
+            dropped: glance.dropped,
+            unstocked: glance.unstocked,
+            backlog_max: glance.backlog_max,
+            concurrency: None,
+            hub: end.figures.zip(start.figures).map(|(end, start)| end.since(&start)),
+            resident_bytes_max: None,
+            own_cpu: end.own_cpu.saturating_sub(start.own_cpu),
+            metrics_at_start: start.metrics,
+            metrics_at_end: end.metrics,
+            metrics_after: Metrics::default(),
+            result,
+            trim,
+            environment,
+            checks: Vec::new(),
+            books_compared: false,
+            nodes: None,
+            told: None,
+            cut: None,
+        }
+    }
+
     /// By how much one of the hub's metrics rose in the measured part.
     pub(crate) fn risen(&self, name: &str) -> Option<f64> {
         Some(self.metrics_at_end.get(name)? - self.metrics_at_start.get(name)?)
@@ -203,8 +294,9 @@ pub(crate) fn carry_out(setup: &Setup<'_>) -> Result<Measured, HarnessError> {
     let plan = FleetPlan { scenario, pairs, load, threads, keeps_ends };
     let fleets = Fleets::start(&simulators, plan)?;
     let admin = hub.admin()?;
-    let began = None;
-    let mut run = Run { setup, interrupt, live, hub, fleets, admin, began, spent: None };
+    let held = setup.holders.as_ref().map(|it| it.start(&hub.fspiop())).transpose()?;
+    let (began, spent) = (None, None);
+    let mut run = Run { setup, interrupt, live, hub, fleets, held, admin, began, spent };
     run.prepare()?;
     run.go_on(environment)
 }
@@ -221,6 +313,7 @@ struct Run<'a> {
     live: Live,
     hub: Hub,
     fleets: Fleets,
+    held: Option<Held>,
     admin: Option<Admin>,
     /// When the measured part began, as long as it goes on.
     began: Option<Instant>,
@@ -239,6 +332,21 @@ struct Reading {
     metrics: Metrics,
 }
 
+impl Reading {
+    fn take(admin: Option<&mut Admin>, hub: &mut Hub, fleets: &Fleets) -> Self {
+        // Missing metrics show in the checks; a reading is not the place to end a run.
+        let metrics = admin.and_then(|admin| admin.metrics().ok());
+        Self {
+            metrics: metrics.unwrap_or_default(),
+            moment: Instant::now(),
+            good: fleets.glance().good,
+            figures: hub.figures(),
+            own_cpu: own_cpu(),
+            brokers_cpu: hub.nodes().map_or(Duration::ZERO, |nodes| nodes.brokers_cpu()),
+        }
+    }
+}
+
 /// The measured part.
 struct Part {
     start: Reading,
@@ -249,7 +357,8 @@ struct Part {
 impl Run<'_> {
     /// Makes the FSPs and their subscribers known.
     fn prepare(&mut self) -> Result<(), HarnessError> {
-        let bound = self.fleets.bound();
+        let mut bound = self.fleets.bound();
+        bound.extend(self.held.iter().flat_map(|held| held.fleets.bound()));
         if self.setup.onboard {
             let needed = || HarnessError::Options("--admin is needed for onboarding".to_owned());
             let admin = self.admin.as_mut().ok_or_else(needed)?;
@@ -271,6 +380,7 @@ impl Run<'_> {
         let mut cut = self.measure(&mut part).err();
         let open = self.come_to_rest(&mut cut);
         let mut result = self.fleets.collect()?;
+        let held = self.held.as_ref().map(|held| held.fleets.collect()).transpose()?;
         let glance = self.fleets.glance();
         let after = if cut.is_none() { self.books() } else { Ok(None) };
         let after = after.unwrap_or_else(|error| {
@@ -280,7 +390,13 @@ impl Run<'_> {
         let books_compared = before.is_some() && after.is_some();
         let (mut checks, metrics_after) = match &cut {
             None => {
-                let mut checks = self.checks(&before, &after, &result, &glance);
+                let mut fsps = result.fsps.clone();
+                fsps.extend(held.iter().flat_map(|held| held.fsps.clone()));
+                let mut checks = self.checks(&before, &after, &fsps, &glance);
+                if let (Some(held), Some(holders)) = (&held, &self.setup.holders) {
+                    let books = [&before, &after].map(Option::as_ref);
+                    checks.push(expired_and_told(holders.count as u64, books, held));
+                }
                 checks.extend(self.compare_nodes(&after));
                 (checks, after.map(|books| books.metrics).unwrap_or_default())
             }
@@ -304,33 +420,23 @@ impl Run<'_> {
             None => self.stop(cut.is_some()),
             Some(nodes) => self.stop_nodes(nodes, &acknowledged, cut.is_some()),
         });
+        let good = match self.setup.length {
+            Length::Time(_) => part.end.good - part.start.good,
+            // Exactly those: the warm-up's last ones are not among them.
+            Length::Count(_) => result.latencies.whole.len(),
+        };
+        let trim = self.trim(part.end.moment - part.start.moment).0;
         Ok(Measured {
             nodes,
-            began: Some(part.start.moment),
-            seconds: (part.end.moment - part.start.moment).as_secs_f64(),
-            good: match self.setup.length {
-                Length::Time(_) => part.end.good - part.start.good,
-                // Exactly those: the warm-up's last ones are not among them.
-                Length::Count(_) => result.latencies.whole.len(),
-            },
-            good_in_all: glance.good,
-            failed: glance.failed,
-            dropped: glance.dropped,
-            unstocked: glance.unstocked,
-            backlog_max: glance.backlog_max,
+            told: self.held.as_ref().and_then(|held| held.told),
+            good,
             concurrency: part.concurrency,
-            hub: used(part.start.figures, part.end.figures),
             resident_bytes_max: resident,
-            own_cpu: part.end.own_cpu.saturating_sub(part.start.own_cpu),
-            metrics_at_start: part.start.metrics,
-            metrics_at_end: part.end.metrics,
             metrics_after,
-            result,
-            trim: trim(self.setup.length).0,
-            environment,
             checks,
             books_compared,
             cut,
+            ..Measured::between(part.start, part.end, &glance, (result, trim, environment))
         })
     }
 
@@ -366,8 +472,9 @@ impl Run<'_> {
     fn measure(&mut self, part: &mut Part) -> Result<(), HarnessError> {
         self.live.expect_progress();
         self.lay_in()?;
+        self.reserve()?;
         part.concurrency = self.warm_up()?;
-        self.fleets.set_steady(trim(self.setup.length).1);
+        self.fleets.set_steady(self.trim(Duration::ZERO).1);
         part.start = self.reading();
         part.end = part.start.clone();
         self.live.step("measuring");
@@ -381,7 +488,10 @@ impl Run<'_> {
             Length::Time(time) => {
                 self.fleets.set_length(time);
                 self.fleets.set_phase(Phase::Measure);
-                self.watch(Doing::Measure, time)
+                match &self.setup.holders {
+                    None => self.watch(Doing::Measure, time),
+                    Some(holders) => self.watch_expiry(holders),
+                }
             }
         };
         part.end = self.reading();
@@ -440,6 +550,65 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Has the holders reserve what will expire.
+    fn reserve(&mut self) -> Result<(), HarnessError> {
+        let (Some(holders), Some(held)) = (&self.setup.holders, &self.held) else { return Ok(()) };
+        let count = holders.count;
+        self.live.step(&format!("reserving {count} transfers"));
+        held.fleets.set_stock(count);
+        held.fleets.set_phase(Phase::Stock);
+        let deadline = held.moment - holders.around() - LOADED;
+        loop {
+            let glance = held.fleets.glance();
+            if count <= glance.stock {
+                break;
+            }
+            if SystemTime::now() > deadline {
+                return Err(HarnessError::Hub(format!(
+                    "has reserved {} of {count} transfers when load should begin: raise --reserve",
+                    glance.stock
+                )));
+            }
+            self.interrupt.pause(POLL)?;
+            self.hub.check_alive()?;
+            self.live.show(Doing::Stock, &glance);
+        }
+        held.fleets.set_phase(Phase::Idle);
+        Ok(())
+    }
+
+    /// Measures until all that the holders keep has expired, everybody was told, and some seconds
+    /// more.
+    fn watch_expiry(&mut self, holders: &Holders<'_>) -> Result<(), HarnessError> {
+        let Some(held) = &self.held else { return Ok(()) };
+        let (requests, moment) = (held.fleets.glance().requests, held.moment);
+        let least = moment + holders.within + holders.around();
+        let last = least + TOLD_WITHIN;
+        loop {
+            let now = SystemTime::now();
+            if let Some(held) = self.held.as_mut().filter(|held| held.told.is_none())
+                && held.fleets.glance().requests >= requests + 2 * holders.count as u64
+            {
+                held.told = now.duration_since(moment).ok();
+            }
+            let told = self.held.as_ref().is_some_and(|held| held.told.is_some());
+            if least <= now && (told || last <= now) {
+                return Ok(());
+            }
+            self.watch(Doing::Measure, POLL)?;
+        }
+    }
+
+    /// What is left out of the steady part, and its bounds: where transfers expire, all but the
+    /// seconds in which they do.
+    fn trim(&self, length: Duration) -> (Trim, Bounds) {
+        let Some(holders) = &self.setup.holders else { return trim(self.setup.length) };
+        let [from, to] = holders.expiring();
+        let last = (length.as_secs_f64() - to as f64).max(0.0);
+        let bounds = [from, to].map(Duration::from_secs);
+        (Trim { first: from as f64, last, unit: "s" }, Bounds::Time(bounds[0], bounds[1]))
+    }
+
     /// Warms up, and finds the concurrency when none is given.
     fn warm_up(&mut self) -> Result<Option<usize>, HarnessError> {
         let concurrency = match self.setup.drive {
@@ -453,9 +622,16 @@ impl Run<'_> {
         self.fleets.set_target(concurrency.unwrap_or(0));
         // A warm-up would use the stock up, and laying it in was one.
         let warm = self.setup.drive != Drive::Climb && self.setup.scenario != Scenario::Fulfil;
-        if warm && !self.setup.warm_up.is_zero() {
+        let time = match (&self.setup.holders, &self.held) {
+            (Some(holders), Some(held)) => {
+                let begin = held.moment - holders.around();
+                begin.duration_since(SystemTime::now()).unwrap_or_default()
+            }
+            _ => self.setup.warm_up,
+        };
+        if warm && !time.is_zero() {
             self.fleets.set_phase(Phase::Warm);
-            self.watch(Doing::Part("warm up"), self.setup.warm_up)?;
+            self.watch(Doing::Part("warm up"), time)?;
         }
         Ok(concurrency)
     }
@@ -499,16 +675,7 @@ impl Run<'_> {
     }
 
     fn reading(&mut self) -> Reading {
-        // Missing metrics show in the checks; a reading is not the place to end a run.
-        let metrics = self.admin.as_mut().and_then(|admin| admin.metrics().ok());
-        Reading {
-            metrics: metrics.unwrap_or_default(),
-            moment: Instant::now(),
-            good: self.fleets.glance().good,
-            figures: self.hub.figures(),
-            own_cpu: own_cpu(),
-            brokers_cpu: self.hub.nodes().map_or(Duration::ZERO, |nodes| nodes.brokers_cpu()),
-        }
+        Reading::take(self.admin.as_mut(), &mut self.hub, &self.fleets)
     }
 
     fn books(&mut self) -> Result<Option<Books>, HarnessError> {
@@ -600,13 +767,13 @@ impl Run<'_> {
         &self,
         before: &Option<Books>,
         after: &Option<Books>,
-        result: &FleetResult,
+        fsps: &[FspResult],
         glance: &Glance,
     ) -> Vec<Check> {
         let evidence = Evidence {
             before: before.as_ref(),
             after: after.as_ref(),
-            fsps: &result.fsps,
+            fsps,
             currency: self.setup.fsps.currency,
             good: glance.good,
             failed: glance.failed,
@@ -658,19 +825,8 @@ impl Run<'_> {
     fn stop(&mut self, cut: bool) -> Vec<Check> {
         let HubChoice::Spawn { command, .. } = &self.setup.hub else { return Vec::new() };
         self.live.step("stopping the switch and verifying its log");
-        let mut checks = Vec::new();
-        let stopped = self.hub.stop();
-        if cut {
-            return checks;
-        }
-        let name = "the switch stopped and its log was verified";
-        let data = self.hub.data().expect("a switch of ours has a directory");
-        let problem = stopped.err().map(|error| error.to_string());
-        match problem.or_else(|| command.verify(data).err()) {
-            Some(problem) => checks.push(Check::failed(name, problem)),
-            None => checks.push(Check { name, passed: Some(true), problems: Vec::new() }),
-        }
-        checks
+        let check = self.hub.stop_and_verify(command);
+        if cut { Vec::new() } else { vec![check] }
     }
 }
 
@@ -697,23 +853,6 @@ fn at_rest_not(glance: &Glance) -> String {
         "{} units in flight, {} transfers without a notice of their end, {} held by payees",
         glance.in_flight, glance.open, glance.stock
     )
-}
-
-/// What was used between two readings.
-pub(crate) fn used(
-    start: Option<ProcessFigures>,
-    end: Option<ProcessFigures>,
-) -> Option<ProcessFigures> {
-    let (start, end) = (start?, end?);
-    Some(ProcessFigures {
-        cpu: end.cpu.saturating_sub(start.cpu),
-        resident_bytes_max: end.resident_bytes_max,
-        resident_bytes: end.resident_bytes,
-        reads: end.reads.saturating_sub(start.reads),
-        writes: end.writes.saturating_sub(start.writes),
-        switches_voluntary: end.switches_voluntary.saturating_sub(start.switches_voluntary),
-        switches_involuntary: end.switches_involuntary.saturating_sub(start.switches_involuntary),
-    })
 }
 
 /// What is left out of the steady part, and its bounds as the drivers take them.

@@ -255,19 +255,27 @@ impl Fleets {
 
     /// Sets how many transactions shall be in flight altogether.
     pub(crate) fn set_target(&self, total: usize) {
-        let threads = self.fleets.len();
-        for (index, fleet) in self.fleets.iter().enumerate() {
-            let share = (total + threads - 1 - index) / threads;
-            fleet.control.target.store(share, Ordering::Relaxed);
-        }
+        let set = |control: &Control, share| control.target.store(share, Ordering::Relaxed);
+        self.deal_out(total, set);
     }
 
     /// Sets how many transfers payees shall hold before the measured part.
     pub(crate) fn set_stock(&self, total: usize) {
+        let set = |control: &Control, share| control.stock_target.store(share, Ordering::Relaxed);
+        self.deal_out(total, set);
+    }
+
+    /// Sets how many units are started while measuring, before the phase is entered.
+    pub(crate) fn set_budget(&self, total: u64) {
+        let set = |control: &Control, share| control.budget.store(share as u64, Ordering::Relaxed);
+        self.deal_out(usize::try_from(total).unwrap_or(usize::MAX), set);
+    }
+
+    /// Each thread gets its share; the first ones get what is over.
+    fn deal_out(&self, total: usize, set: impl Fn(&Control, usize)) {
         let threads = self.fleets.len();
         for (index, fleet) in self.fleets.iter().enumerate() {
-            let share = (total + threads - 1 - index) / threads;
-            fleet.control.stock_target.store(share, Ordering::Relaxed);
+            set(&fleet.control, (total + threads - 1 - index) / threads);
         }
     }
 
@@ -291,15 +299,6 @@ impl Fleets {
         let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
         for fleet in &self.fleets {
             fleet.control.length.store(micros, Ordering::Relaxed);
-        }
-    }
-
-    /// Sets how many units are started while measuring, before the phase is entered.
-    pub(crate) fn set_budget(&self, total: u64) {
-        let threads = self.fleets.len() as u64;
-        for (index, fleet) in self.fleets.iter().enumerate() {
-            let share = (total + threads - 1 - index as u64) / threads;
-            fleet.control.budget.store(share, Ordering::Relaxed);
         }
     }
 
@@ -400,6 +399,13 @@ impl FleetResult {
     }
 }
 
+/// What everything runs on that lives on one thread.
+pub(crate) fn runtime() -> Result<LocalRuntime, HarnessError> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let built = builder.enable_all().build_local(LocalOptions::default());
+    built.map_err(HarnessError::file("the runtime"))
+}
+
 /// The body of a fleet's thread.
 fn run(
     share: Share,
@@ -407,17 +413,14 @@ fn run(
     orders: mpsc::Receiver<Order>,
     tell: SyncSender<Result<Vec<Bound>, HarnessError>>,
 ) {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime: std::io::Result<LocalRuntime> =
-        builder.enable_all().build_local(LocalOptions::default());
     let broken = |fsp: &str, error: &dyn std::fmt::Display| HarnessError::Simulator {
         fsp: fsp.to_owned(),
         problem: error.to_string(),
     };
     // The receiver waits for exactly this message; when it is gone there is nobody to tell.
-    let runtime = match runtime {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return drop(tell.send(Err(broken("runtime", &error)))),
+        Err(error) => return drop(tell.send(Err(error))),
     };
     runtime.block_on(async move {
         let (mut simulators, mut behaviours) = (Vec::new(), Vec::new());

@@ -1,42 +1,78 @@
-//! What the instrument costs: exchanges with a server that only says 202, on a thread of its own.
+//! What the instrument itself costs, against a hub on a thread of its own that only forwards.
 //!
-//! One exchange is a `POST /transfers` of the usual size, written and answered over HTTP/1.1
-//! keep-alive by the same code that the simulated FSPs use. The server reads whole requests and
-//! looks at nothing. CPU time is that of each side's thread, kernel included; the two sides share
-//! what the loopback costs.
+//! Exchanges: a `POST /transfers` of the usual size for nobody, written and answered over HTTP/1.1
+//! keep-alive by the same code that the simulated FSPs use. The hub reads whole requests and only
+//! answers 202. Whole transactions: the simulated FSPs and their driver, through the same hub. CPU
+//! time is that of each side's thread, kernel included; the two sides share what the loopback
+//! costs.
 //!
-//! Phases: bind, half a second of warm-up, the measured part, join. Bounds: as many connections as
+//! Phases of both: bind, a second of warm-up, the measured part. Bounds: as many connections as
 //! exchanges in flight.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use dfsp::forwarder::Forwarder;
 use dfsp::links::{Answer, LinkOptions, Links, TICK};
-use dfsp::wire;
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{LocalOptions, LocalRuntime};
-use tokio::sync::oneshot;
-use tokio::task::spawn_local;
+use tokio::sync::mpsc;
+use waterfall::text;
 
+use crate::driver::{Load, Phase};
 use crate::error::HarnessError;
-use crate::interrupt::end_when_interrupted;
-use crate::machine::{Machine, machine, thread_cpu};
-use crate::options::HelloOptions;
+use crate::fleet::{Bound, FleetPlan, Fleets, plan, runtime};
+use crate::interrupt::{Interrupt, end_when_interrupted};
+use crate::lanes::Pairs;
+use crate::live::{Doing, Live};
+use crate::machine::{Machine, Origin, machine, thread_cpu};
+use crate::options::{FspOptions, HelloOptions};
 use crate::progress::Progress;
 use crate::records::{histogram, record};
 use crate::report::Latency;
+use crate::results::{check_json, tell};
+use crate::scenario::Scenario;
 
-const WARM_UP: Duration = Duration::from_millis(500);
-const READ_BYTES: usize = 4 * 1024;
+const WARM_UP: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(50);
 /// As long as the body of a transfer with its packet.
 const BODY_BYTES: usize = 1_070;
-const ACCEPTED: &[u8] = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
+
+/// What the instrument itself costs.
+#[derive(Clone, Debug, Serialize)]
+pub struct HarnessReport {
+    /// Exchanges with a server that only says 202.
+    pub exchanges: HelloReport,
+    /// Whole transactions through a hub that only forwards.
+    pub forwarded: BaselineReport,
+    /// Where it was measured, and by what.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// What was set.
+    pub configuration: HarnessConfiguration,
+}
+
+/// Everything that was set, for both parts.
+#[derive(Clone, Debug, Serialize)]
+pub struct HarnessConfiguration {
+    /// Length of each measured part, as wanted.
+    pub seconds: f64,
+    /// Exchanges, or transactions, in flight.
+    pub concurrency: usize,
+    /// FSPs of the second part.
+    pub fsps: usize,
+}
+
+impl fmt::Display for HarnessReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text::fields(self, &[]))
+    }
+}
 
 /// What exchanges cost by themselves.
 #[derive(Clone, Debug, Serialize)]
@@ -61,52 +97,188 @@ pub struct HelloReport {
     pub machine: Machine,
 }
 
-/// Measures exchanges with a server that only says 202, and prints the result.
+/// Results of a run without a real hub.
+#[derive(Clone, Debug, Serialize)]
+pub struct BaselineReport {
+    /// Committed whole transactions a second.
+    pub rate_per_s: f64,
+    /// Transactions that did not commit.
+    pub failed: u64,
+    /// From start to end of a transaction.
+    pub latency_ms: Latency,
+    /// CPU time of simulators and driver per transaction, in milliseconds.
+    pub simulators_cpu_ms_per_tx: f64,
+    /// CPU time of the forwarder per transaction, in milliseconds.
+    pub forwarder_cpu_ms_per_tx: f64,
+    /// Length of the measured part.
+    pub seconds: f64,
+    /// Transactions in flight.
+    pub concurrency: usize,
+    /// Number of FSPs.
+    pub fsps: usize,
+    /// Where the run took place.
+    pub machine: Machine,
+}
+
+/// Measures the instrument itself and prints what it costs: exchanges with a hub that only says
+/// 202, then whole transactions through one that only forwards.
 ///
 /// # Errors
-/// The options make no sense, or sockets cannot be had.
-pub fn hello(options: &HelloOptions) -> Result<HelloReport, HarnessError> {
+/// The options make no sense, sockets cannot be had, or the file cannot be written.
+pub fn bench_harness(options: &HelloOptions) -> Result<(), HarnessError> {
     options.check()?;
+    check_json(options.json.as_ref())?;
+    let origin = Origin::here(None);
+    let mut live = Live::new();
+    live.step("measuring exchanges with a server that only says 202");
+    let exchanges = hello(options)?;
+    live.step("measuring whole transactions through a hub that only forwards");
+    let fsps = FspOptions::standard();
+    let (seconds, concurrency) = (options.seconds, options.concurrency);
+    let configuration = HarnessConfiguration { seconds, concurrency, fsps: fsps.fsps };
+    let forwarded = baseline(options, &fsps)?;
+    tell(&HarnessReport { exchanges, forwarded, origin, configuration }, options.json.as_ref())
+}
+
+/// Measures exchanges with a hub that answers and has nobody to forward to.
+fn hello(options: &HelloOptions) -> Result<HelloReport, HarnessError> {
     end_when_interrupted(|| ());
-    let (tell, told) = sync_channel(1);
-    let (stop, stopped) = oneshot::channel();
-    let server = std::thread::Builder::new()
-        .name("hello".to_owned())
-        .spawn(move || serve(&tell, stopped))
-        .map_err(|error| HarnessError::Options(format!("no thread: {error}")))?;
-    let address = told.recv().map_err(|_| HarnessError::Fleet)?;
-    let asked = runtime()?.block_on(ask(address, options));
-    // The server may be gone already; then its thread has ended as well.
-    let _ = stop.send(());
-    let served = server.join().map_err(|_| HarnessError::Fleet)?;
-    let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / asked.exchanges.max(1) as f64;
-    let share = asked.exchanges as f64 / asked.exchanges_in_all.max(1) as f64;
+    let hub = Apart::start()?;
+    let report = runtime()?.block_on(exchange(&hub, options))?;
+    hub.end()?;
+    Ok(report)
+}
+
+async fn exchange(hub: &Apart, options: &HelloOptions) -> Result<HelloReport, HarnessError> {
+    let asking = Asking::new(hub.address, options.concurrency);
+    (0..options.concurrency).for_each(|_| asking.send());
+    asking.keep(WARM_UP).await;
+    let before = asking.counts.borrow().ended;
+    asking.counts.borrow_mut().measured = true;
+    let (start, own, served) = (Instant::now(), thread_cpu(), hub.cpu()?);
+    asking.keep(Duration::from_secs_f64(options.seconds)).await;
+    let seconds = start.elapsed().as_secs_f64();
+    let (own, served) = (thread_cpu() - own, hub.cpu()? - served);
+    asking.links.close();
+    let counts = asking.counts.borrow();
+    let exchanges = counts.ended - before;
+    let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / exchanges.max(1) as f64;
     Ok(HelloReport {
-        exchanges_per_s: asked.exchanges as f64 / asked.seconds,
-        client_cpu_us: each(asked.cpu),
-        // The server's thread did nothing else, so its warm-up is taken out by its share.
-        server_cpu_us: each(served.mul_f64(share)),
-        latency_ms: Latency::of(&asked.latency),
-        failed: asked.failed,
+        exchanges_per_s: exchanges as f64 / seconds,
+        client_cpu_us: each(own),
+        server_cpu_us: each(served),
+        latency_ms: Latency::of(&counts.latency),
+        failed: counts.failed,
         concurrency: options.concurrency,
-        seconds: asked.seconds,
+        seconds,
         body_bytes: BODY_BYTES,
         machine: machine(),
     })
 }
 
-/// What the asking side saw.
-struct Asked {
-    exchanges: u64,
-    exchanges_in_all: u64,
-    failed: u64,
-    seconds: f64,
-    cpu: Duration,
-    latency: Histogram<u64>,
+/// Runs whole transactions through a hub that only forwards.
+fn baseline(options: &HelloOptions, fsps: &FspOptions) -> Result<BaselineReport, HarnessError> {
+    let interrupt = Interrupt::listen();
+    let mut live = Live::new();
+    let hub = Apart::start()?;
+    let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, fsps.threads);
+    let fleet_plan = FleetPlan { scenario, pairs, load: Load::Closed, threads, keeps_ends: false };
+    let fleets = Fleets::start(&plan(fsps, &[hub.address]), fleet_plan)?;
+    hub.order(Order::Register(fleets.bound()))?;
+    fleets.set_target(options.concurrency);
+    fleets.set_phase(Phase::Warm);
+    interrupt.pause(WARM_UP)?;
+    fleets.set_phase(Phase::Measure);
+    let (start, committed) = (Instant::now(), fleets.glance().good);
+    let (own, forwarder) = (fleets.collect()?.cpu, hub.cpu()?);
+    while start.elapsed().as_secs_f64() < options.seconds {
+        interrupt.pause(POLL)?;
+        live.show(Doing::Part("baseline"), &fleets.glance());
+    }
+    let (seconds, glance) = (start.elapsed().as_secs_f64(), fleets.glance());
+    let result = fleets.collect()?;
+    let forwarder = hub.cpu()? - forwarder;
+    fleets.set_phase(Phase::Stop);
+    live.close();
+    drop(fleets);
+    hub.end()?;
+    let done = glance.good - committed;
+    let each = |cpu: Duration| cpu.as_secs_f64() * 1e3 / done.max(1) as f64;
+    Ok(BaselineReport {
+        rate_per_s: done as f64 / seconds,
+        failed: glance.failed,
+        latency_ms: Latency::of(&result.latencies.whole),
+        simulators_cpu_ms_per_tx: each(result.cpu - own),
+        forwarder_cpu_ms_per_tx: each(forwarder),
+        seconds,
+        concurrency: options.concurrency,
+        fsps: fsps.fsps,
+        machine: machine(),
+    })
 }
 
+/// A forwarder on a thread of its own.
+struct Apart {
+    address: SocketAddr,
+    orders: mpsc::Sender<Order>,
+    thread: JoinHandle<()>,
+}
+
+enum Order {
+    Register(Vec<Bound>),
+    Cpu(SyncSender<Duration>),
+}
+
+impl Apart {
+    fn start() -> Result<Self, HarnessError> {
+        let (orders, received) = mpsc::channel(4);
+        let (tell, told) = sync_channel(1);
+        let thread = std::thread::spawn(move || forward(received, &tell));
+        let address = told.recv().map_err(|_| HarnessError::Fleet)?;
+        Ok(Self { address, orders, thread })
+    }
+
+    fn order(&self, order: Order) -> Result<(), HarnessError> {
+        self.orders.try_send(order).map_err(|_| HarnessError::Fleet)
+    }
+
+    /// CPU time of its thread so far.
+    fn cpu(&self) -> Result<Duration, HarnessError> {
+        let (tell, told) = sync_channel(1);
+        self.order(Order::Cpu(tell))?;
+        told.recv().map_err(|_| HarnessError::Fleet)
+    }
+
+    fn end(self) -> Result<(), HarnessError> {
+        drop(self.orders);
+        self.thread.join().map_err(|_| HarnessError::Fleet)
+    }
+}
+
+/// The body of the forwarder's thread.
+fn forward(mut orders: mpsc::Receiver<Order>, tell: &SyncSender<SocketAddr>) {
+    // Without a runtime or an address the sender is dropped, which the other side reports.
+    let Ok(runtime) = runtime() else { return };
+    runtime.block_on(async move {
+        let Ok(forwarder) = Forwarder::bind(SocketAddr::from(([127, 0, 0, 1], 0))) else { return };
+        let _ = tell.send(forwarder.address());
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Register(fsps) => {
+                    for fsp in fsps {
+                        forwarder.register(&fsp.name, fsp.address, fsp.subscribers);
+                    }
+                }
+                Order::Cpu(tell) => drop(tell.send(thread_cpu())),
+            }
+        }
+        forwarder.stop();
+    });
+}
+
+/// The asking side of exchanges.
 struct Asking {
-    links: RefCell<Option<Links<Instant>>>,
+    links: Links<Instant>,
     request: Vec<u8>,
     counts: RefCell<Counts>,
 }
@@ -118,52 +290,27 @@ struct Counts {
     latency: Histogram<u64>,
 }
 
-async fn ask(server: SocketAddr, options: &HelloOptions) -> Asked {
-    let counts = Counts { ended: 0, failed: 0, measured: false, latency: histogram() };
-    let asking = Rc::new(Asking {
-        links: RefCell::new(None),
-        request: request(server),
-        counts: RefCell::new(counts),
-    });
-    let link_options =
-        LinkOptions { connections_max: options.concurrency, ..LinkOptions::default() };
-    let owner = Rc::downgrade(&asking);
-    let links = Links::new(&[server], link_options, move |sent, answer| {
-        if let Some(asking) = owner.upgrade() {
-            asking.answered(sent, answer);
-        }
-    });
-    *asking.links.borrow_mut() = Some(links);
-    (0..options.concurrency).for_each(|_| asking.send());
-    asking.keep(WARM_UP).await;
-    let before = asking.counts.borrow().ended;
-    asking.counts.borrow_mut().measured = true;
-    let (start, cpu) = (Instant::now(), thread_cpu());
-    asking.keep(Duration::from_secs_f64(options.seconds)).await;
-    let (seconds, cpu) = (start.elapsed().as_secs_f64(), thread_cpu() - cpu);
-    let counts = asking.counts.borrow();
-    let asked = Asked {
-        exchanges: counts.ended - before,
-        exchanges_in_all: counts.ended,
-        failed: counts.failed,
-        seconds,
-        cpu,
-        latency: counts.latency.clone(),
-    };
-    drop(counts);
-    if let Some(links) = asking.links.take() {
-        links.close();
-    }
-    asked
-}
-
 impl Asking {
+    fn new(server: SocketAddr, concurrency: usize) -> Rc<Self> {
+        Rc::new_cyclic(|weak: &Weak<Self>| {
+            let owner = weak.clone();
+            let options = LinkOptions { connections_max: concurrency, ..LinkOptions::default() };
+            let answered = move |sent, answer| {
+                owner.upgrade().into_iter().for_each(|asking| asking.answered(sent, answer));
+            };
+            let counts = Counts { ended: 0, failed: 0, measured: false, latency: histogram() };
+            Self {
+                links: Links::new(&[server], options, answered),
+                request: request(server),
+                counts: RefCell::new(counts),
+            }
+        })
+    }
+
     fn send(&self) {
-        let links = self.links.borrow();
-        let Some(links) = &*links else { return };
-        let mut message = links.buffer();
+        let mut message = self.links.buffer();
         message.extend_from_slice(&self.request);
-        if links.send(message, Instant::now()).is_err() {
+        if self.links.send(message, Instant::now()).is_err() {
             self.counts.borrow_mut().failed += 1;
         }
     }
@@ -179,7 +326,7 @@ impl Asking {
         self.send();
     }
 
-    /// Goes on for a while; links want to be looked after, and whoever waits wants to know.
+    /// Goes on for a while, looks after the links, and shows how far it is.
     async fn keep(&self, time: Duration) {
         let start = Instant::now();
         let before = self.counts.borrow().ended;
@@ -190,9 +337,7 @@ impl Asking {
             let share = start.elapsed().as_secs_f64() / time.as_secs_f64();
             progress.expect((done as f64 / share) as u64);
             progress.show(done);
-            if let Some(links) = &*self.links.borrow() {
-                links.maintain();
-            }
+            self.links.maintain();
         }
     }
 }
@@ -211,68 +356,30 @@ fn request(server: SocketAddr) -> Vec<u8> {
     request
 }
 
-/// The body of the server's thread; gives the CPU time it took.
-fn serve(tell: &SyncSender<SocketAddr>, stopped: oneshot::Receiver<()>) -> Duration {
-    // Without a runtime or an address the sender is dropped, which the asking side reports.
-    let Ok(runtime) = runtime() else { return Duration::ZERO };
-    runtime.block_on(async {
-        let Ok(listener) = TcpListener::bind(("127.0.0.1", 0)).await else { return };
-        let Ok(address) = listener.local_addr() else { return };
-        let _ = tell.send(address);
-        let accepting = spawn_local(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                spawn_local(say_accepted(stream));
-            }
-        });
-        // An error means that the other side is gone.
-        let _ = stopped.await;
-        accepting.abort();
-    });
-    thread_cpu()
-}
-
-async fn say_accepted(mut stream: TcpStream) {
-    dfsp::tune(&stream);
-    let mut buffer = Vec::with_capacity(READ_BYTES);
-    loop {
-        match wire::request(&buffer) {
-            Ok(Some(request)) => {
-                let length = request.length;
-                buffer.drain(..length);
-                if stream.write_all(ACCEPTED).await.is_err() {
-                    return;
-                }
-            }
-            Ok(None) => match stream.read_buf(&mut buffer).await {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            },
-            Err(_) => return,
-        }
-    }
-}
-
-fn runtime() -> Result<LocalRuntime, HarnessError> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder
-        .enable_all()
-        .build_local(LocalOptions::default())
-        .map_err(|error| HarnessError::Options(format!("no runtime: {error}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SHORT: HelloOptions = HelloOptions { seconds: 0.2, concurrency: 8, json: None };
+
     #[test]
     fn exchanges_are_counted_and_cost_something_on_both_sides() {
-        let options = HelloOptions { seconds: 0.2, concurrency: 4, json: None };
-        let report = hello(&options).expect("sockets can be had");
+        let report = hello(&SHORT).expect("sockets can be had");
         assert_eq!(report.failed, 0);
         assert!(report.exchanges_per_s > 100.0, "{report:?}");
         for cpu in [report.client_cpu_us, report.server_cpu_us] {
             assert!(cpu > 0.1 && cpu < 100_000.0, "{report:?}");
         }
         assert!(report.latency_ms.p50 > 0.0);
+    }
+
+    #[test]
+    fn fleets_run_through_the_forwarder_on_several_threads() {
+        for threads in [1, 2] {
+            let fsps = FspOptions { threads, fsps: 4, ..FspOptions::standard() };
+            let report = baseline(&SHORT, &fsps).expect("it runs");
+            assert_eq!(report.failed, 0);
+            assert!(report.rate_per_s > 10.0, "{report:?}");
+        }
     }
 }

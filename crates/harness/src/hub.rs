@@ -9,6 +9,7 @@ use crate::child::{Switch, SwitchCommand, read_token};
 use crate::error::HarnessError;
 use crate::machine::{ProcessFigures, process_figures};
 use crate::nodes::{Nodes, NodesPlan};
+use crate::proof::Check;
 
 /// Which hub a run is about.
 pub(crate) enum HubChoice<'a> {
@@ -161,6 +162,16 @@ impl Hub {
             Kind::Switch(switch) => switch.stop(),
             Kind::Nodes(_) | Kind::Remote(_) | Kind::Stopped => Ok(()),
         }
+    }
+}
+
+impl Hub {
+    /// Stops a switch of ours and proves its log.
+    pub(crate) fn stop_and_verify(&mut self, command: &SwitchCommand) -> Check {
+        let stopped = self.stop().map_err(|error| error.to_string());
+        let data = self.data().expect("a switch of ours has a directory");
+        let problem = stopped.and_then(|()| command.verify(data)).err();
+        Check::of("the switch stopped and its log was verified", problem.into_iter().collect())
     }
 }
 

@@ -6,8 +6,8 @@
 //! [`Scenario`] against such a switch or any other hub, as often as it is called; [`bench()`]
 //! prints that, and makes a page of it where one is asked for. [`simulate`] runs the
 //! same FSPs against any hub. [`sweep()`] makes the runs of a published table and sets ours beside
-//! it. [`baseline`] runs them through a hub that only forwards, and [`hello`] measures bare
-//! exchanges: what the simulators and the sockets cost by themselves.
+//! it. [`bench_harness`] measures bare exchanges and runs them through a hub that only
+//! forwards: what the simulators and the sockets cost by themselves.
 //!
 //! Phases of a run (the engine, which [`demo`] and [`run`] share): bind the FSPs, onboard, register
 //! subscribers, climb to the best concurrency (or warm up), measure, let everything end, prove,
@@ -21,7 +21,6 @@
 //! (closed loop), in microseconds with three digits.
 
 mod admin;
-mod baseline;
 mod bench;
 mod bench_report;
 mod child;
@@ -66,8 +65,7 @@ mod sweep_tables;
 mod waterfalls;
 
 pub use crate::admin::{Admin, Answered};
-pub use crate::baseline::{BaselineReport, baseline};
-pub use crate::bench::{HarnessConfiguration, HarnessReport, bench, bench_harness, run};
+pub use crate::bench::{bench, run};
 pub use crate::bench_report::{
     BenchReport, Bucket, Ceiling, Configuration, Durability, Embedded, Expiring, OverOneSecond,
     Payload, Security, Share, Spread, Stored, SystemCalls, Window,
@@ -77,13 +75,14 @@ pub use crate::demo::demo;
 pub use crate::error::HarnessError;
 pub use crate::faults::Fault;
 pub use crate::footprint::Footprint;
-pub use crate::hello::{HelloReport, hello};
+pub use crate::hello::{
+    BaselineReport, HarnessConfiguration, HarnessReport, HelloReport, bench_harness,
+};
 pub use crate::interrupt::{Interrupt, end_when_interrupted};
 pub use crate::lanes::Pairs;
 pub use crate::machine::{Environment, Origin, free_bytes};
 pub use crate::options::{
-    BaselineOptions, BenchOptions, DemoOptions, FspOptions, HelloOptions, NodesOptions,
-    SimulateOptions, count,
+    BenchOptions, DemoOptions, FspOptions, HelloOptions, NodesOptions, SimulateOptions, count,
 };
 pub use crate::outage::{Event, NodesReport, Outage};
 pub use crate::preparing::{correspondents, onboard_directory};

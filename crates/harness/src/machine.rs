@@ -27,6 +27,22 @@ pub(crate) struct ProcessFigures {
     pub(crate) switches_involuntary: u64,
 }
 
+impl ProcessFigures {
+    /// What was used since `start`; sizes are those of now.
+    pub(crate) fn since(&self, start: &Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(start.cpu),
+            reads: self.reads.saturating_sub(start.reads),
+            writes: self.writes.saturating_sub(start.writes),
+            switches_voluntary: self.switches_voluntary.saturating_sub(start.switches_voluntary),
+            switches_involuntary: self
+                .switches_involuntary
+                .saturating_sub(start.switches_involuntary),
+            ..*self
+        }
+    }
+}
+
 /// What a run took place on, beside [`Machine`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Environment {

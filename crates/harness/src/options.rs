@@ -163,20 +163,6 @@ impl HelloOptions {
     }
 }
 
-/// Options of a run through a hub that only forwards.
-#[derive(Args, Clone, Debug)]
-pub struct BaselineOptions {
-    /// Length of the measured part, in seconds.
-    #[arg(long, default_value_t = 5.0)]
-    pub seconds: f64,
-    /// Transactions in flight.
-    #[arg(long, default_value_t = 64)]
-    pub concurrency: usize,
-    /// What the FSPs are like.
-    #[command(flatten)]
-    pub fsps: FspOptions,
-}
-
 /// Options of a measurement.
 #[derive(Args, Clone, Debug)]
 pub struct BenchOptions {
@@ -451,52 +437,58 @@ impl BenchOptions {
     pub(crate) fn check(&self, scenario: Scenario) -> Result<(), HarnessError> {
         self.fsps.check()?;
         self.fsps.check_port(self.port)?;
-        let seconds = (0.1..=BENCH_SECONDS_MAX).contains(&self.seconds);
-        require(seconds, "--seconds takes 0.1 to 86400")?;
         check_rate(self.rate)?;
-        require((1..=100_000).contains(&self.concurrency), "--concurrency takes 1 to 100000")?;
-        require((1..=1_000_000).contains(&self.backlog), "--backlog takes 1 to 1000000")?;
-        require((0.0..=3_600.0).contains(&self.warmup), "--warmup takes 0 to 3600 seconds")?;
-        require(self.count != Some(0), "--count takes at least 1")?;
-        let stock = self.stock_for(scenario);
-        let held = scenario != Scenario::Fulfil || (1..=STOCK_MAX).contains(&stock);
-        require(
-            held,
-            "a stock of 1 to 1000000 transfers can be held: lower --stock, --count or \
-            --rate",
-        )?;
-        self.check_stock(scenario)?;
-        self.check_memory(scenario)?;
-        if self.pairs == Pairs::Skewed {
-            let fsps = (4..=SKEWED_MAX).contains(&self.fsps.fsps);
-            require(fsps, "--pairs skewed takes 4 to 64 --fsps")?;
-            require(self.fsps.threads == 1, "--pairs skewed takes one thread")?;
-        }
+        let skewed = self.pairs == Pairs::Skewed;
         let bare = matches!(scenario, Scenario::Transfer | Scenario::Prepare | Scenario::Whole)
             && self.fsps.style == Style::Committed;
-        require(
-            !self.ceiling || bare,
-            "--ceiling goes with transfer, prepare and whole, and payees that answer COMMITTED",
-        )?;
-        require(
-            !self.ceiling || self.rate.is_none(),
-            "--ceiling is the highest rate of a closed loop: beside --rate, which both would only \
-             follow, the ratio would say nothing; leave one of them out",
-        )?;
-        let long_enough = !self.is_disturbed() || KILL_MIN_S <= self.seconds;
-        require(long_enough, "--kill and --upgrade take --seconds of 10 or more")?;
-        self.upgrade.as_deref().map_or(Ok(()), check_program)?;
-        if let Some(pid) = self.pid {
-            let is_there = std::path::Path::new(&format!("/proc/{pid}/stat")).exists();
-            require(is_there, &format!("--pid: there is no process {pid} on this machine"))?;
+        let stock = 1..=STOCK_MAX;
+        for (fulfilled, problem) in [
+            ((0.1..=BENCH_SECONDS_MAX).contains(&self.seconds), "--seconds takes 0.1 to 86400"),
+            ((1..=100_000).contains(&self.concurrency), "--concurrency takes 1 to 100000"),
+            ((1..=1_000_000).contains(&self.backlog), "--backlog takes 1 to 1000000"),
+            ((0.0..=3_600.0).contains(&self.warmup), "--warmup takes 0 to 3600 seconds"),
+            (self.count != Some(0), "--count takes at least 1"),
+            (
+                scenario != Scenario::Fulfil || stock.contains(&self.stock_for(scenario)),
+                "a stock of 1 to 1000000 transfers can be held: lower --stock, --count or --rate",
+            ),
+            (
+                !skewed || (4..=SKEWED_MAX).contains(&self.fsps.fsps),
+                "--pairs skewed takes 4 to 64 --fsps",
+            ),
+            (!skewed || self.fsps.threads == 1, "--pairs skewed takes one thread"),
+            (
+                !self.ceiling || bare,
+                "--ceiling goes with transfer, prepare and whole, and payees that answer COMMITTED",
+            ),
+            (
+                !self.ceiling || self.rate.is_none(),
+                "--ceiling is the highest rate of a closed loop: beside --rate, which both would \
+                 only follow, the ratio would say nothing; leave one of them out",
+            ),
+            (
+                !self.is_disturbed() || KILL_MIN_S <= self.seconds,
+                "--kill and --upgrade take --seconds of 10 or more",
+            ),
+            (
+                self.hub.is_none() || self.admin.is_some() || self.existing,
+                "--hub needs --admin for onboarding, or --existing",
+            ),
+            (
+                !self.existing || self.port != 0,
+                "--existing needs --port: the hub calls the FSPs it knows where they listened \
+                 before; give the port of the first, and with --listen the address",
+            ),
+        ] {
+            require(fulfilled, problem)?;
         }
-        let known = self.hub.is_none() || self.admin.is_some() || self.existing;
-        require(known, "--hub needs --admin for onboarding, or --existing")?;
-        require(
-            !self.existing || self.port != 0,
-            "--existing needs --port: the hub calls the FSPs it knows where they listened before; \
-             give the port of the first, and with --listen the address",
-        )
+        self.check_stock(scenario)?;
+        self.check_memory(scenario)?;
+        self.upgrade.as_deref().map_or(Ok(()), check_program)?;
+        self.pid.map_or(Ok(()), |pid| {
+            let is_there = Path::new(&format!("/proc/{pid}/stat")).exists();
+            require(is_there, &format!("--pid: there is no process {pid} on this machine"))
+        })
     }
 }
 
@@ -574,52 +566,49 @@ fn behaviour(text: &str) -> Result<(String, Behaviour), String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn more_open_transfers_than_the_simulators_remember_are_refused() {
-        let two = FspOptions { fsps: 2, ..FspOptions::standard() };
-        let base = BenchOptions { fsps: two, ..BenchOptions::standard() };
-        let stock = |stock| BenchOptions { stock: Some(stock), ..base.clone() };
-        let said = |options: &BenchOptions, scenario| {
-            options.check(scenario).err().map(|error| error.to_string()).unwrap_or_default()
-        };
-        let problem = said(&stock(450_000), Scenario::Fulfil);
-        assert!(problem.contains("2 simulated FSPs remember 380000"), "{problem}");
-        assert!(problem.contains("raise --fsps"), "{problem}");
-        assert_eq!(said(&stock(380_000), Scenario::Fulfil), "");
-        let four = FspOptions { fsps: 4, ..FspOptions::standard() };
-        let more = BenchOptions { fsps: four, ..stock(450_000) };
-        assert_eq!(said(&more, Scenario::Fulfil), "");
-        let open = BenchOptions { rate: Some(10_000.0), seconds: 60.0, ..base.clone() };
-        assert!(said(&open, Scenario::Prepare).contains("--seconds"));
-        assert_eq!(said(&open, Scenario::Transfer), "");
-        assert_eq!(said(&base, Scenario::Prepare), "", "nobody knows how many it will be");
+    /// Why a measurement is refused; nothing when it is not.
+    fn refusal(options: &BenchOptions, scenario: Scenario) -> String {
+        options.check(scenario).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]
-    fn a_stock_that_does_not_last_is_refused() {
-        let said = |options: BenchOptions, scenario| {
-            options.check(scenario).err().map(|error| error.to_string()).unwrap_or_default()
+    fn loads_that_would_not_be_what_was_asked_for_are_refused() {
+        let of = |fsps| {
+            let fsps = FspOptions { fsps, ..FspOptions::standard() };
+            BenchOptions { fsps, ..BenchOptions::standard() }
         };
-        let base = BenchOptions { stock: Some(10), ..BenchOptions::standard() };
-        let counted = BenchOptions { count: Some(100), ..base.clone() };
-        let problem = said(counted.clone(), Scenario::Fulfil);
-        assert!(problem.contains("--stock 10 does not last: --count 100"), "{problem}");
-        assert_eq!(said(counted.clone(), Scenario::Transfer), "", "it has none");
-        assert_eq!(said(BenchOptions { stock: Some(100), ..counted }, Scenario::Fulfil), "");
-        let open = BenchOptions { rate: Some(1_000.0), seconds: 5.0, ..base.clone() };
-        let problem = said(open.clone(), Scenario::Fulfil);
-        assert!(problem.contains("--rate 1000 for 5 s fulfils 5000"), "{problem}");
-        assert_eq!(said(BenchOptions { stock: Some(5_000), ..open.clone() }, Scenario::Fulfil), "");
-        assert!(5_000 < BenchOptions { stock: None, ..open }.stock_for(Scenario::Fulfil));
-        assert_eq!(said(base, Scenario::Fulfil), "", "nobody knows how many it will be");
+        let stock = |fsps, stock| BenchOptions { stock: Some(stock), ..of(fsps) };
+        let open = |rate, seconds, base| BenchOptions { rate: Some(rate), seconds, ..base };
+        let counted = |count| BenchOptions { count: Some(100), ..stock(8, count) };
+        let (fulfil, prepare, transfer) = (Scenario::Fulfil, Scenario::Prepare, Scenario::Transfer);
+        for (options, scenario, expected) in [
+            // More open transfers than the simulators remember.
+            (stock(2, 450_000), fulfil, &["2 simulated FSPs remember 380000", "raise --fsps"][..]),
+            (stock(2, 380_000), fulfil, &[]),
+            (stock(4, 450_000), fulfil, &[]),
+            (open(10_000.0, 60.0, of(2)), prepare, &["--seconds"]),
+            (open(10_000.0, 60.0, of(2)), transfer, &[]),
+            (of(2), prepare, &[]),
+            // A stock that does not last.
+            (counted(10), fulfil, &["--stock 10 does not last: --count 100"]),
+            (counted(10), transfer, &[]),
+            (counted(100), fulfil, &[]),
+            (open(1e3, 5.0, stock(8, 10)), fulfil, &["--rate 1000 for 5 s fulfils 5000"]),
+            (open(1e3, 5.0, stock(8, 5_000)), fulfil, &[]),
+            (stock(8, 10), fulfil, &[]),
+        ] {
+            let problem = refusal(&options, scenario);
+            let is_named = expected.iter().all(|part| problem.contains(part));
+            assert!(is_named && problem.is_empty() == expected.is_empty(), "{problem}");
+        }
+        assert!(5_000 < open(1e3, 5.0, of(8)).stock_for(fulfil));
     }
 
     #[test]
     fn a_ceiling_is_that_of_the_closed_loop() {
         let closed = BenchOptions { ceiling: true, ..BenchOptions::standard() };
-        closed.check(Scenario::Transfer).expect("it is measured");
-        let open = BenchOptions { rate: Some(500.0), ..closed };
-        let problem = open.check(Scenario::Transfer).expect_err("no ceiling").to_string();
+        assert_eq!(refusal(&closed, Scenario::Transfer), "");
+        let problem = refusal(&BenchOptions { rate: Some(500.0), ..closed }, Scenario::Transfer);
         assert!(problem.contains("--ceiling is the highest rate of a closed loop"), "{problem}");
     }
 
@@ -642,9 +631,7 @@ mod tests {
     fn what_cannot_be_started_is_no_upgrade() {
         let said = |path: &Path| {
             let upgrade = Some(path.to_owned());
-            let options = BenchOptions { upgrade, ..BenchOptions::standard() };
-            let problem = options.check(Scenario::Transfer).err();
-            problem.map(|error| error.to_string()).unwrap_or_default()
+            refusal(&BenchOptions { upgrade, ..BenchOptions::standard() }, Scenario::Transfer)
         };
         let missing = said(Path::new("/nonexistent"));
         assert!(missing.contains("--upgrade /nonexistent: No such file"), "{missing}");
@@ -660,9 +647,8 @@ mod tests {
         let hub = Some("http://127.0.0.1:4000".to_owned());
         let base = BenchOptions { hub, existing: true, port: 9_000, ..BenchOptions::standard() };
         let nobody = BenchOptions { pid: Some(u32::MAX), ..base.clone() };
-        let problem = nobody.check(Scenario::Lookup).expect_err("nobody").to_string();
-        assert!(problem.contains("--pid"), "{problem}");
+        assert!(refusal(&nobody, Scenario::Lookup).contains("--pid"));
         let this = BenchOptions { pid: Some(std::process::id()), ..base };
-        this.check(Scenario::Lookup).expect("this process is there");
+        assert_eq!(refusal(&this, Scenario::Lookup), "");
     }
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::admin::{Account, Admin, Metrics};
 use crate::error::HarnessError;
-use crate::fleet::FspResult;
+use crate::fleet::{FleetResult, FspResult};
 use crate::onboarding::account;
 use crate::scenario::Scenario;
 
@@ -29,6 +29,7 @@ const REFUSED: &str = "upesi_transfers_refused_total";
 const COMMITTED: &str = "upesi_transfers_committed_total";
 const ABORTED: &str = "upesi_transfers_aborted_total";
 const EXPIRED: &str = "upesi_transfers_expired_total";
+const TOLD_EXPIRED: &str = "transfer: error callback 3303";
 const HUB: &str = "Hub";
 const LINES_MAX: usize = 50;
 const CONFIRMATIONS: &str = "confirmations as payee";
@@ -384,6 +385,28 @@ impl Evidence<'_> {
         }
         total
     }
+}
+
+/// Each of so many transfers expired by the hub's count, and that was told once to its payer and
+/// once to its payee.
+pub(crate) fn expired_and_told(
+    count: u64,
+    [before, after]: [Option<&Books>; 2],
+    held: &FleetResult,
+) -> Check {
+    let read = |books: Option<&Books>| books?.metrics.get(EXPIRED);
+    let expired =
+        read(after).zip(read(before)).map_or(0, |(after, before)| (after - before) as u64);
+    let sum = |of: fn(&dfsp::Counts) -> u64| held.fsps.iter().map(|fsp| of(&fsp.counts)).sum();
+    let found: [(_, u64); 4] = [
+        ("expired by the hub", expired),
+        ("errors at payers", sum(|it| it.payer_errors)),
+        ("of these with code 3303", held.failures.get(TOLD_EXPIRED).map_or(0, |told| told.0)),
+        ("errors at payees", sum(|it| it.payee_errors)),
+    ];
+    let wrong = found.iter().filter(|(_, found)| *found != count);
+    let problems = wrong.map(|(what, found)| format!("{what}: {found} instead of {count}"));
+    Check::of("each transfer held expired and both sides were told", problems.collect())
 }
 
 /// Per currency all accounts sum to zero.

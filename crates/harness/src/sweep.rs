@@ -20,8 +20,8 @@ use crate::options::{count, count_or_none, require};
 use crate::pages;
 use crate::records::Second;
 use crate::results::{check_writable, tell};
-use crate::sweep_expiry::{self, expiry};
-use crate::sweep_growth::{self, growth};
+use crate::sweep_expiry::expiry;
+use crate::sweep_growth::growth;
 use crate::sweep_plans::{self, Plan, Plans};
 use crate::sweep_report::{Step, SweepReport};
 
@@ -190,17 +190,24 @@ pub struct HourOptions {
 /// The first run could not be set up, or a file cannot be written.
 pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, HarnessError> {
     let (_, output) = sweep.parts();
-    sweep.check()?;
     for path in output.json.iter().flatten().chain(&output.report) {
         check_writable(path)?;
     }
     let mut command = command.clone();
     command.program = output.program.clone().unwrap_or(command.program);
-    let report = match sweep.plans() {
-        Ok(plans) => carry_out(sweep, plans, &command)?,
-        Err(Special::Expiry(options)) => expiry(options, &command)?,
-        Err(Special::Growth(options)) => growth(options, &command)?,
-    };
+    let report = match sweep {
+        Sweep::Coil(options) => carry_out(sweep, sweep_plans::coil(options), &command),
+        Sweep::Batching(options) => carry_out(sweep, sweep_plans::batching(options), &command),
+        Sweep::Million(options) => carry_out(sweep, sweep_plans::million(options), &command),
+        Sweep::Disk(options) => {
+            let syncs = (1..=SYNCS_PER_SECOND_MAX).contains(&options.syncs_per_second);
+            require(syncs, "--syncs-per-second takes 1 to 1000000")?;
+            carry_out(sweep, sweep_plans::disk(options), &command)
+        }
+        Sweep::Hour(options) => carry_out(sweep, sweep_plans::hour(options), &command),
+        Sweep::Expiry(options) => expiry(options, &command),
+        Sweep::Growth(options) => growth(options, &command),
+    }?;
     tell(&report, output.json.as_ref())?;
     if let Some(path) = &output.report {
         std::fs::write(path, pages::of_sweep(&report)).map_err(HarnessError::file(path))?;
@@ -221,49 +228,17 @@ impl Sweep {
             Self::Hour(options) => ("hour", &options.output),
         }
     }
-
-    /// Refuses what some run could not be made with, before the first of them.
-    fn check(&self) -> Result<(), HarnessError> {
-        if let Self::Disk(options) = self {
-            let syncs = (1..=SYNCS_PER_SECOND_MAX).contains(&options.syncs_per_second);
-            require(syncs, "--syncs-per-second takes 1 to 1000000")?;
-        }
-        match self.plans() {
-            Ok(Plans { plans, .. }) => {
-                plans.iter().try_for_each(|plan| plan.options.check(plan.scenario))
-            }
-            Err(Special::Expiry(options)) => sweep_expiry::check(options),
-            Err(Special::Growth(options)) => sweep_growth::check(options),
-        }
-    }
-
-    /// The runs, or the sweep that is not made of such.
-    fn plans(&self) -> Result<Plans, Special<'_>> {
-        Ok(match self {
-            Self::Coil(options) => sweep_plans::coil(options),
-            Self::Batching(options) => sweep_plans::batching(options),
-            Self::Million(options) => sweep_plans::million(options),
-            Self::Disk(options) => sweep_plans::disk(options),
-            Self::Hour(options) => sweep_plans::hour(options),
-            Self::Expiry(options) => return Err(Special::Expiry(options)),
-            Self::Growth(options) => return Err(Special::Growth(options)),
-        })
-    }
 }
 
-/// A sweep that is more than a row of runs, each with a switch of its own.
-enum Special<'a> {
-    Expiry(&'a ExpiryOptions),
-    Growth(&'a GrowthOptions),
-}
-
+/// Makes the runs of a table; refuses before the first of them what one could not be made with.
 fn carry_out(
     sweep: &Sweep,
     plans: Plans,
     command: &SwitchCommand,
 ) -> Result<SweepReport, HarnessError> {
-    let interrupt = Interrupt::listen();
     let Plans { question, sources, plans } = plans;
+    plans.iter().try_for_each(|plan| plan.options.check(plan.scenario))?;
+    let interrupt = Interrupt::listen();
     let (mut steps, mut invalid_because): (Vec<Step>, _) = (Vec::new(), Vec::new());
     let all = plans.len();
     for (index, plan) in plans.into_iter().enumerate() {

@@ -64,11 +64,6 @@ const BEFORE_KILL_SECONDS: f64 = 5.0;
 /// Part of a run after which the snapshot is asked for.
 const SNAPSHOT_AT: f64 = 0.3;
 
-/// Refuses options that make no sense.
-pub(crate) fn check(options: &GrowthOptions) -> Result<(), HarnessError> {
-    Extent::of(options).map(drop)
-}
-
 /// Makes the runs.
 ///
 /// # Errors

@@ -12,7 +12,6 @@ use clap::Args;
 use dfsp::{Course, End, Outcome, Payment, Simulator, SimulatorOptions};
 use ledger::{Amount, FspName, TransferId};
 use serde::Deserialize;
-use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
 use waterfall::page::{Waterfalls, median_run, page, rows};
 use waterfall::{Event, Kind, Unit, events, figures, summary};
@@ -20,7 +19,7 @@ use waterfall::{Event, Kind, Unit, events, figures, summary};
 use crate::admin::{Admin, resolve};
 use crate::child::{Confirm, SwitchCommand};
 use crate::error::HarnessError;
-use crate::fleet::{Bound, plan};
+use crate::fleet::{Bound, plan, runtime};
 use crate::hub::HubChoice;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
@@ -269,11 +268,7 @@ fn send(
     let mut hub = HubChoice::Spawn { command: &command, data: None }.start(&mut |_| {})?;
     let mut admin = hub.admin()?.expect("a switch of ours has an admin API");
     let fsps = FspOptions { fsps: 2, subscribers: 1, ..FspOptions::standard() };
-    let mut builder = Builder::new_current_thread();
-    let runtime = builder
-        .enable_all()
-        .build_local(LocalOptions::default())
-        .map_err(HarnessError::file("the runtime"))?;
+    let runtime = runtime()?;
     let pair = runtime.block_on(async { Pair::bind(plan(&fsps, &hub.fspiop())) })?;
     // The simulators must answer while the onboarding waits: their runtime runs on.
     onboard(&mut admin, fsps.currency, &pair.bound(), &interrupt)?;

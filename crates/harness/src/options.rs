@@ -605,14 +605,6 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_is_that_of_the_closed_loop() {
-        let closed = BenchOptions { ceiling: true, ..BenchOptions::standard() };
-        assert_eq!(refusal(&closed, Scenario::Transfer), "");
-        let problem = refusal(&BenchOptions { rate: Some(500.0), ..closed }, Scenario::Transfer);
-        assert!(problem.contains("--ceiling is the highest rate of a closed loop"), "{problem}");
-    }
-
-    #[test]
     fn a_demonstration_that_would_not_outlive_a_broker_is_refused() {
         let said = |nodes, brokers| {
             let nodes = NodesOptions { nodes, brokers };
@@ -640,15 +632,5 @@ mod tests {
             assert!(said(path).contains("not a file that can be executed"), "{}", said(path));
         }
         assert_eq!(said(&std::env::current_exe().expect("this is a program")), "");
-    }
-
-    #[test]
-    fn a_process_that_is_not_there_cannot_be_measured() {
-        let hub = Some("http://127.0.0.1:4000".to_owned());
-        let base = BenchOptions { hub, existing: true, port: 9_000, ..BenchOptions::standard() };
-        let nobody = BenchOptions { pid: Some(u32::MAX), ..base.clone() };
-        assert!(refusal(&nobody, Scenario::Lookup).contains("--pid"));
-        let this = BenchOptions { pid: Some(std::process::id()), ..base };
-        assert_eq!(refusal(&this, Scenario::Lookup), "");
     }
 }

@@ -10,41 +10,44 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
 
 use crate::bench::run;
 use crate::bench_report::OverOneSecond;
 use crate::child::SwitchCommand;
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
-use crate::options::{count, count_or_none, require};
+use crate::options::{count, count_or_none};
 use crate::pages;
 use crate::records::Second;
 use crate::results::{check_writable, tell};
 use crate::sweep_expiry::expiry;
 use crate::sweep_growth::growth;
-use crate::sweep_plans::{self, Plan, Plans};
+use crate::sweep_plans::{Plan, Plans, plans};
 use crate::sweep_report::{Step, SweepReport};
-
-/// What the switch takes as its most syncs a second.
-const SYNCS_PER_SECOND_MAX: u32 = 1_000_000;
 
 /// A question, and how its runs shall be.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Sweep {
     /// Concurrency and batch 1 to 16, as in the report on the concurrency of handlers (2020).
-    Coil(ShortOptions),
+    /// Takes --count (1000), or --seconds instead.
+    Coil(TableOptions),
     /// With and without batches, 30 to 100 users: S1 to S10 of the page on batch processing (2023).
-    Batching(StandardOptions),
-    /// A million whole transactions: rate over time, p99, memory, bytes of log.
-    Million(MillionOptions),
-    /// Slower disks: each sync of the log takes longer, or there are few a second.
-    Disk(DiskOptions),
+    /// Takes --seconds (10).
+    Batching(TableOptions),
+    /// A million whole transactions: rate over time, p99, memory, bytes of log. Takes --count,
+    /// --concurrency (64), or --rate instead.
+    Million(TableOptions),
+    /// Slower disks: each sync of the log takes longer, or there are few a second. Takes --seconds
+    /// (10), --concurrency (100), --syncs-per-second (500).
+    Disk(TableOptions),
     /// Many reserved transfers expire within a second while others go on.
     Expiry(ExpiryOptions),
     /// Few and many stored transfers: rate, p99, start, memory and disk, beside the goals.
     Growth(GrowthOptions),
-    /// An hour at a constant rate: the share of transfers over one second.
-    Hour(HourOptions),
+    /// An hour at a constant rate: the share of transfers over one second. Takes --seconds (3600),
+    /// --rate (1000).
+    Hour(TableOptions),
 }
 
 /// What every sweep can be told.
@@ -64,63 +67,36 @@ pub struct SweepOutput {
     pub program: Option<PathBuf>,
 }
 
-/// Runs of a count or a time.
+/// The runs of a table; each table has its own defaults, and takes only some of these.
 #[derive(Args, Clone, Debug)]
-pub struct ShortOptions {
-    /// Transfers in each run.
-    #[arg(long, default_value_t = 1_000, conflicts_with_all = ["seconds", "quick"])]
-    pub count: u64,
-    /// Length of each run in seconds, instead.
-    #[arg(long, conflicts_with = "quick")]
-    pub seconds: Option<f64>,
+pub struct TableOptions {
+    /// How long the runs are, and how their load comes.
+    #[command(flatten)]
+    pub load: TableLoad,
     /// What every sweep can be told.
     #[command(flatten)]
     pub output: SweepOutput,
 }
 
-/// Runs of a time.
-#[derive(Args, Clone, Debug)]
-pub struct StandardOptions {
+/// The load of the runs of a table.
+#[derive(Args, Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableLoad {
+    /// Units in each run.
+    #[arg(long, conflicts_with = "seconds")]
+    pub count: Option<u64>,
     /// Length of each run, in seconds.
-    #[arg(long, default_value_t = 10.0, conflicts_with = "quick")]
-    pub seconds: f64,
-    /// What every sweep can be told.
-    #[command(flatten)]
-    pub output: SweepOutput,
-}
-
-/// One run of a large count.
-#[derive(Args, Clone, Debug)]
-pub struct MillionOptions {
-    /// Whole transactions.
-    #[arg(long, default_value_t = 1_000_000, conflicts_with = "quick")]
-    pub count: u64,
-    /// Transactions in flight.
-    #[arg(long, default_value_t = 64)]
-    pub concurrency: usize,
-    /// Start this many a second instead, whatever the answers.
+    #[arg(long)]
+    pub seconds: Option<f64>,
+    /// Units in flight.
+    #[arg(long)]
+    pub concurrency: Option<usize>,
+    /// Units started a second, whatever the answers.
     #[arg(long, conflicts_with = "concurrency")]
     pub rate: Option<f64>,
-    /// What every sweep can be told.
-    #[command(flatten)]
-    pub output: SweepOutput,
-}
-
-/// Runs on slower disks.
-#[derive(Args, Clone, Debug)]
-pub struct DiskOptions {
-    /// Length of each run, in seconds.
-    #[arg(long, default_value_t = 10.0, conflicts_with = "quick")]
-    pub seconds: f64,
-    /// Transfers in flight.
-    #[arg(long, default_value_t = 100)]
-    pub concurrency: usize,
     /// The most syncs a second in the last run.
-    #[arg(long, default_value_t = 500)]
-    pub syncs_per_second: u32,
-    /// What every sweep can be told.
-    #[command(flatten)]
-    pub output: SweepOutput,
+    #[arg(long)]
+    pub syncs_per_second: Option<u32>,
 }
 
 /// Expiry under load.
@@ -169,42 +145,24 @@ pub struct GrowthOptions {
     pub output: SweepOutput,
 }
 
-/// One long run.
-#[derive(Args, Clone, Debug)]
-pub struct HourOptions {
-    /// Length of the measured part, in seconds.
-    #[arg(long, default_value_t = 3_600.0, conflicts_with = "quick")]
-    pub seconds: f64,
-    /// Whole transactions a second.
-    #[arg(long, default_value_t = 1_000.0, conflicts_with = "quick")]
-    pub rate: f64,
-    /// What every sweep can be told.
-    #[command(flatten)]
-    pub output: SweepOutput,
-}
-
 /// Makes the runs of a sweep, prints them beside the published figures, and writes the files
 /// asked for. Whether it counts is told by [`SweepReport::valid`].
 ///
 /// # Errors
 /// The first run could not be set up, or a file cannot be written.
 pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, HarnessError> {
-    let (_, output) = sweep.parts();
+    let output = sweep.output();
     for path in output.json.iter().flatten().chain(&output.report) {
         check_writable(path)?;
     }
     let mut command = command.clone();
     command.program = output.program.clone().unwrap_or(command.program);
     let report = match sweep {
-        Sweep::Coil(options) => carry_out(sweep, sweep_plans::coil(options), &command),
-        Sweep::Batching(options) => carry_out(sweep, sweep_plans::batching(options), &command),
-        Sweep::Million(options) => carry_out(sweep, sweep_plans::million(options), &command),
-        Sweep::Disk(options) => {
-            let syncs = (1..=SYNCS_PER_SECOND_MAX).contains(&options.syncs_per_second);
-            require(syncs, "--syncs-per-second takes 1 to 1000000")?;
-            carry_out(sweep, sweep_plans::disk(options), &command)
-        }
-        Sweep::Hour(options) => carry_out(sweep, sweep_plans::hour(options), &command),
+        Sweep::Coil(options) => table("coil", options, &command),
+        Sweep::Batching(options) => table("batching", options, &command),
+        Sweep::Million(options) => table("million", options, &command),
+        Sweep::Disk(options) => table("disk", options, &command),
+        Sweep::Hour(options) => table("hour", options, &command),
         Sweep::Expiry(options) => expiry(options, &command),
         Sweep::Growth(options) => growth(options, &command),
     }?;
@@ -216,41 +174,41 @@ pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, Harn
 }
 
 impl Sweep {
-    /// Its word on the command line, and what every sweep can be told.
-    fn parts(&self) -> (&'static str, &SweepOutput) {
+    /// What every sweep can be told.
+    fn output(&self) -> &SweepOutput {
         match self {
-            Self::Coil(options) => ("coil", &options.output),
-            Self::Batching(options) => ("batching", &options.output),
-            Self::Million(options) => ("million", &options.output),
-            Self::Disk(options) => ("disk", &options.output),
-            Self::Expiry(options) => ("expiry", &options.output),
-            Self::Growth(options) => ("growth", &options.output),
-            Self::Hour(options) => ("hour", &options.output),
+            Self::Expiry(options) => &options.output,
+            Self::Growth(options) => &options.output,
+            Self::Coil(options)
+            | Self::Batching(options)
+            | Self::Million(options)
+            | Self::Disk(options)
+            | Self::Hour(options) => &options.output,
         }
     }
 }
 
 /// Makes the runs of a table; refuses before the first of them what one could not be made with.
-fn carry_out(
-    sweep: &Sweep,
-    plans: Plans,
+fn table(
+    name: &'static str,
+    options: &TableOptions,
     command: &SwitchCommand,
 ) -> Result<SweepReport, HarnessError> {
-    let Plans { question, sources, plans } = plans;
+    let Plans { question, sources, plans } = plans(name, options)?;
     plans.iter().try_for_each(|plan| plan.options.check(plan.scenario))?;
     let interrupt = Interrupt::listen();
     let (mut steps, mut invalid_because): (Vec<Step>, _) = (Vec::new(), Vec::new());
     let all = plans.len();
     for (index, plan) in plans.into_iter().enumerate() {
-        eprintln!("sweep {}, run {} of {all}: {}", sweep.parts().0, index + 1, plan.name);
-        let name = plan.name.clone();
+        eprintln!("sweep {}, run {} of {all}: {}", name, index + 1, plan.name);
+        let run = plan.name.clone();
         match step(plan, command) {
             Ok(step) => {
                 invalid_because.extend(step.problem());
                 steps.push(step);
             }
             Err(error) if steps.is_empty() => return Err(error),
-            Err(error) => invalid_because.push(format!("{name}: {error}")),
+            Err(error) => invalid_because.push(format!("{run}: {error}")),
         }
         if interrupt.seen() {
             invalid_because.push(format!("interrupted in run {} of {all}", index + 1));
@@ -258,12 +216,12 @@ fn carry_out(
         }
     }
     Ok(SweepReport {
-        sweep: sweep.parts().0,
+        sweep: name,
         question,
         valid: invalid_because.is_empty(),
         invalid_because,
         published: sources,
-        facts: facts(sweep, &steps),
+        facts: facts(name, &steps),
         tables: Vec::new(),
         goals: Vec::new(),
         steps,
@@ -286,11 +244,11 @@ fn step(plan: Plan, command: &SwitchCommand) -> Result<Step, HarnessError> {
 }
 
 /// What the runs say beyond the table.
-fn facts(sweep: &Sweep, steps: &[Step]) -> BTreeMap<&'static str, f64> {
+fn facts(sweep: &str, steps: &[Step]) -> BTreeMap<&'static str, f64> {
     let Some(result) = steps.first().map(|step| &step.result) else { return BTreeMap::new() };
     let ended = result.whole_run.ended.max(1) as f64;
     match sweep {
-        Sweep::Million(_) => {
+        "million" => {
             let bytes = result.summary.log_bytes_per_tx.unwrap_or(0.0);
             let [first, last] = first_and_last_tenth(&result.seconds_one_by_one);
             BTreeMap::from([
@@ -301,7 +259,7 @@ fn facts(sweep: &Sweep, steps: &[Step]) -> BTreeMap<&'static str, f64> {
                 ("p99_last_tenth_ms", last),
             ])
         }
-        Sweep::Hour(_) => {
+        "hour" => {
             let failed = result.seconds_one_by_one.iter().map(|second| second.failed).sum::<u64>();
             let counted = (result.whole_run.ended, result.dropped + failed);
             let [transfers, units] = over_one_second_percent(result.over_one_second, counted);

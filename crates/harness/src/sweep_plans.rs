@@ -7,14 +7,17 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use crate::options::{BenchOptions, FspOptions};
+use crate::error::HarnessError;
+use crate::options::{BenchOptions, FspOptions, require};
 use crate::scenario::Scenario;
-use crate::sweep::{DiskOptions, HourOptions, MillionOptions, ShortOptions, StandardOptions};
+use crate::sweep::{TableLoad, TableOptions};
 use crate::sweep_report::{Published, Source};
 
 const TABLES: &str = include_str!("sweeps.json");
-const QUICK_SECONDS: f64 = 1.0;
+/// What the switch takes as its most syncs a second.
+const SYNCS_PER_SECOND_MAX: u32 = 1_000_000;
 
 /// One run to be made.
 pub(crate) struct Plan {
@@ -39,6 +42,11 @@ pub(crate) struct Plans {
 
 #[derive(Deserialize)]
 struct Table {
+    scenario: String,
+    /// Options of the command line that it takes, with their defaults.
+    takes: Map<String, Value>,
+    /// What they are in a quick sweep.
+    quick: Map<String, Value>,
     question: String,
     sources: Vec<Source>,
     runs: Vec<Run>,
@@ -64,70 +72,80 @@ struct Run {
     published: Vec<Published>,
 }
 
-/// Records per batch with 100 in flight, then a few in flight.
-pub(crate) fn coil(options: &ShortOptions) -> Plans {
-    let count = if options.output.quick { 200 } else { options.count };
-    let each = BenchOptions {
-        count: options.seconds.is_none().then_some(count),
-        seconds: options.seconds.unwrap_or(1.0),
-        ..base(options.output.quick)
-    };
-    plans("coil", Scenario::Transfer, &each)
-}
-
-/// S1 to S10: with and without batches, 30 to 100 in flight.
-pub(crate) fn batching(options: &StandardOptions) -> Plans {
+/// The runs of a table, with the options of the command line in their load and in their names.
+pub(crate) fn plans(name: &str, options: &TableOptions) -> Result<Plans, HarnessError> {
     let quick = options.output.quick;
-    let seconds = if quick { QUICK_SECONDS } else { options.seconds };
-    plans("batching", Scenario::Transfer, &BenchOptions { seconds, ..base(quick) })
+    let table = table(name);
+    let set = table.options(name, &options.load, quick)?;
+    let load: TableLoad = serde_json::from_value(set.clone().into()).expect("the tables are good");
+    let most = load.syncs_per_second.unwrap_or(SYNCS_PER_SECOND_MAX);
+    let syncs = (1..=SYNCS_PER_SECOND_MAX).contains(&most);
+    require(syncs, "--syncs-per-second takes 1 to 1000000")?;
+    let scenario = Scenario::ALL.into_iter().find(|it| it.name() == table.scenario);
+    let scenario = scenario.expect("the tables are good");
+    let standard = base(quick);
+    let plan = |run: Run| Plan {
+        name: set.iter().fold(run.name, |name, (option, value)| {
+            let value = value.as_f64().map_or(String::new(), |value| value.to_string());
+            name.replace(&format!("{{{option}}}"), &value)
+        }),
+        group: run.group,
+        at: if run.is_at_syncs_per_second { f64::from(most) } else { run.at },
+        scenario,
+        options: BenchOptions {
+            count: load.count,
+            seconds: load.seconds.unwrap_or(standard.seconds),
+            concurrency: run.concurrency.or(load.concurrency).unwrap_or(standard.concurrency),
+            rate: load.rate,
+            ..standard.clone()
+        },
+        configuration: run.batch.map_or(String::new(), batch_limit),
+        injected: match (run.sync_delay_us, run.is_at_syncs_per_second) {
+            (Some(micros), _) => {
+                let millis = f64::from(micros) / 1e3;
+                let meaning = format!("fsync before 202, each {millis} ms longer (injected)");
+                Some((format!("--inject-sync-delay-us={micros}"), meaning))
+            }
+            (None, true) => {
+                let meaning = format!("fsync before 202, at most {most} a second (injected)");
+                Some((format!("--inject-sync-per-second={most}"), meaning))
+            }
+            (None, false) => None,
+        },
+        published: run.published,
+    };
+    let plans = table.runs.into_iter().map(plan).collect();
+    Ok(Plans { question: table.question, sources: table.sources, plans })
 }
 
-/// Whole transactions, by their number.
-pub(crate) fn million(options: &MillionOptions) -> Plans {
-    let count = if options.output.quick { 2_000 } else { options.count };
-    let run = BenchOptions {
-        count: Some(count),
-        concurrency: options.concurrency,
-        rate: options.rate,
-        ..base(options.output.quick)
-    };
-    plans("million", Scenario::Whole, &run).naming(&[("{count}", &count.to_string())])
-}
-
-/// Slower disks.
-pub(crate) fn disk(options: &DiskOptions) -> Plans {
-    let quick = options.output.quick;
-    let run = BenchOptions {
-        concurrency: options.concurrency,
-        seconds: if quick { QUICK_SECONDS } else { options.seconds },
-        ..base(quick)
-    };
-    let most = options.syncs_per_second;
-    let mut disk = plans("disk", Scenario::Transfer, &run);
-    for (plan, run) in disk.plans.iter_mut().zip(table("disk").runs) {
-        if let Some(micros) = run.sync_delay_us {
-            let millis = f64::from(micros) / 1e3;
-            let meaning = format!("fsync before 202, each {millis} ms longer (injected)");
-            plan.injected = Some((format!("--inject-sync-delay-us={micros}"), meaning));
+impl Table {
+    /// Every option that has a value: by default, as given, or in a quick sweep.
+    fn options(
+        &self,
+        name: &str,
+        given: &TableLoad,
+        quick: bool,
+    ) -> Result<Map<String, Value>, HarnessError> {
+        let mut set = self.takes.clone();
+        let Ok(Value::Object(given)) = serde_json::to_value(given) else {
+            unreachable!("options are an object");
+        };
+        for (option, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
+            let shown = option.replace('_', "-");
+            require(set.contains_key(&option), &format!("sweep {name} takes no --{shown}"))?;
+            let is_set = quick && self.quick.contains_key(&option);
+            require(!is_set, &format!("--quick says what --{shown} is: leave one of them out"))?;
+            if option == "seconds" {
+                set.remove("count");
+            }
+            set.insert(option, value);
         }
-        if run.is_at_syncs_per_second {
-            let meaning = format!("fsync before 202, at most {most} a second (injected)");
-            plan.at = f64::from(most);
-            plan.injected = Some((format!("--inject-sync-per-second={most}"), meaning));
+        if quick {
+            set.extend(self.quick.clone());
         }
+        set.retain(|_, value| !value.is_null());
+        Ok(set)
     }
-    disk.naming(&[("{syncs}", &most.to_string())])
-}
-
-/// A long run at a constant rate.
-pub(crate) fn hour(options: &HourOptions) -> Plans {
-    let quick = options.output.quick;
-    let seconds = if quick { 5.0 } else { options.seconds };
-    let rate = if quick { options.rate.min(100.0) } else { options.rate };
-    let run = BenchOptions { rate: Some(rate), seconds, ..base(quick) };
-    let (rate, seconds) = (rate.to_string(), seconds.to_string());
-    let named = [("{rate}", rate.as_str()), ("{seconds}", &seconds)];
-    plans("hour", Scenario::Whole, &run).naming(&named)
 }
 
 /// The options that every run of a sweep starts from.
@@ -142,37 +160,6 @@ fn table(name: &str) -> Table {
     tables.expect("the tables are good").remove(name).expect("each sweep has a table")
 }
 
-/// The runs of a table with these options, where it does not say otherwise.
-fn plans(name: &str, scenario: Scenario, options: &BenchOptions) -> Plans {
-    let Table { question, sources, runs } = table(name);
-    let plan = |run: Run| Plan {
-        name: run.name,
-        group: run.group,
-        at: run.at,
-        scenario,
-        options: BenchOptions {
-            concurrency: run.concurrency.unwrap_or(options.concurrency),
-            ..options.clone()
-        },
-        configuration: run.batch.map_or(String::new(), batch_limit),
-        injected: None,
-        published: run.published,
-    };
-    Plans { question, sources, plans: runs.into_iter().map(plan).collect() }
-}
-
-impl Plans {
-    /// With these options of the command line in the names of the runs.
-    fn naming(mut self, options: &[(&str, &str)]) -> Self {
-        for plan in &mut self.plans {
-            for (from, to) in options {
-                plan.name = plan.name.replace(from, to);
-            }
-        }
-        self
-    }
-}
-
 fn batch_limit(records: u32) -> String {
     format!("[log]\nbatch_records_max = {records}\n")
 }
@@ -180,12 +167,40 @@ fn batch_limit(records: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep::SweepOutput;
+
+    fn options(quick: bool, load: TableLoad) -> TableOptions {
+        let output = SweepOutput { quick, json: None, report: None, program: None };
+        TableOptions { load, output }
+    }
 
     #[test]
     fn each_sweep_has_a_table() {
         for (name, runs) in [("coil", 9), ("batching", 8), ("million", 1), ("disk", 6), ("hour", 1)]
         {
-            assert_eq!(table(name).runs.len(), runs, "{name}");
+            for quick in [false, true] {
+                let plans = plans(name, &options(quick, TableLoad::default())).expect("defaults");
+                assert_eq!(plans.plans.len(), runs, "{name}");
+                let check = |plan: &Plan| plan.options.check(plan.scenario).is_ok();
+                assert!(plans.plans.iter().all(check), "{name}");
+            }
         }
+    }
+
+    #[test]
+    fn a_table_takes_its_own_options_only() {
+        let named = |name, quick, load| match plans(name, &options(quick, load)) {
+            Ok(plans) => plans.plans.last().map(|plan| plan.name.clone()).unwrap_or_default(),
+            Err(error) => error.to_string(),
+        };
+        let seconds = || TableLoad { seconds: Some(60.0), ..TableLoad::default() };
+        let rate = || TableLoad { rate: Some(500.0), ..TableLoad::default() };
+        assert_eq!(named("hour", false, seconds()), "1000/s for 60 s");
+        assert_eq!(named("hour", true, TableLoad::default()), "100/s for 5 s");
+        assert_eq!(named("coil", false, rate()), "sweep coil takes no --rate");
+        let refused = "--quick says what --seconds is: leave one of them out";
+        assert_eq!(named("disk", true, seconds()), refused);
+        let coil = plans("coil", &options(false, seconds())).expect("it takes seconds, too").plans;
+        assert_eq!((coil[0].options.count, coil[0].options.seconds), (None, 60.0));
     }
 }

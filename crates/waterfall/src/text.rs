@@ -89,17 +89,22 @@ impl Node {
     fn lines(&self) -> Vec<String> {
         match self {
             Self::Null => Vec::new(),
-            Self::Text(text) => vec![text.clone()],
-            Self::List(list) if LIST_MAX < list.len() => {
+            Self::Text(text) => wrap(text),
+            Self::List(list) if LIST_MAX < list.len() || list.iter().any(Self::is_record) => {
                 vec![format!("{} entries, see --json", list.len())]
             }
             Self::List(list) => list.iter().flat_map(Self::lines).collect(),
-            Self::Object(members) => as_table(members).unwrap_or_else(|| in_line(members)),
+            Self::Object(members) => as_table(members).unwrap_or_else(|| wrap(&in_line(members))),
         }
     }
 
     fn list(&self) -> Option<&[Self]> {
         if let Self::List(list) = self { Some(list) } else { None }
+    }
+
+    /// Whether it is an object and no table.
+    fn is_record(&self) -> bool {
+        matches!(self, Self::Object(members) if as_table(members).is_none())
     }
 
     /// All of it in one cell.
@@ -108,20 +113,26 @@ impl Node {
     }
 }
 
-/// Members as `name value`, as many on a line as have room; objects on lines of their own.
-fn in_line(members: &[(String, Node)]) -> Vec<String> {
+/// Members that have a value as `name value`; a line does not end between the two.
+fn in_line(members: &[(String, Node)]) -> String {
+    let shown = |(name, node): &(String, Node)| {
+        let value = node.lines().join(" ");
+        (!value.is_empty()).then(|| format!("{name}\u{a0}{value}"))
+    };
+    members.iter().filter_map(shown).collect::<Vec<_>>().join(", ")
+}
+
+fn wrap(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for (name, node) in members {
-        let value = match node {
-            Node::Null => continue,
-            other => other.lines().join(", "),
-        };
+    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
         let last = lines.last_mut().expect("there is one at least");
-        if !last.is_empty() && LINE_CHARS < last.len() + name.len() + value.len() {
-            lines.push(format!("{name} {value}"));
+        let word = word.replace('\u{a0}', " ");
+        if last.is_empty() {
+            *last = word;
+        } else if last.len() + word.len() < LINE_CHARS {
+            *last = format!("{last} {word}");
         } else {
-            *last += if last.is_empty() { "" } else { ", " };
-            *last += &format!("{name} {value}");
+            lines.push(word);
         }
     }
     lines
@@ -247,8 +258,10 @@ table           by size
     #[test]
     fn an_object_shares_lines() {
         let long = "x".repeat(70);
-        let report = serde_json::json!({"all": {"a": 1, "b": 0.25, "c": null, "d": long}});
-        let expected = format!("all             a 1, b 0.2500\n{:16}d {long}\n", "");
+        let report = serde_json::json!({"all": {"a": 1, "b": 0.25, "c": null, "d": long},
+            "records": [{"a": 1}]});
+        let records = "records         1 entries, see --json\n";
+        let expected = format!("all             a 1, b 0.2500,\n{:16}d {long}\n{records}", "");
         assert_eq!(fields(&report, &[]), expected);
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use dfsp::SimulatorOptions;
 
 use crate::bench_report::{
-    BenchReport, Bucket, Ceiling, Configuration, Durability, Embedded, OverOneSecond, Payload,
-    Security, Share, Spread, Stored, SystemCalls, Window,
+    BenchReport, Bucket, Ceiling, Durability, Embedded, OverOneSecond, Payload, Security, Share,
+    Spread, Stored, SystemCalls, Window, configuration,
 };
 use crate::child::{Confirm, SwitchCommand};
 use crate::demo::summary;
@@ -354,7 +354,7 @@ pub(crate) fn report(
         environment: measured.environment.clone(),
         commit: env!("UPESI_COMMIT"),
         spread: spread_of(options, result),
-        configuration: Configuration::of(options, command),
+        configuration: configuration(options, command),
         began: measured.began,
         seconds_one_by_one: result.seconds.clone(),
         summary,

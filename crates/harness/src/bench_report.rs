@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use serde_json::Value;
 use waterfall::text;
 
 use crate::child::SwitchCommand;
@@ -86,7 +87,7 @@ pub struct BenchReport {
     /// Who paid whom.
     pub spread: Spread,
     /// Everything that was set.
-    pub configuration: Configuration,
+    pub configuration: Value,
     /// When the measured part began, for whoever looks on in this process.
     #[serde(skip)]
     pub began: Option<Instant>,
@@ -242,46 +243,6 @@ pub struct Share {
     pub share: f64,
 }
 
-/// Everything that was set.
-#[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are those of the options")]
-pub struct Configuration {
-    pub seconds: Option<f64>,
-    pub count: Option<u64>,
-    pub concurrency: Option<usize>,
-    pub rate: Option<f64>,
-    pub backlog: usize,
-    pub warmup: f64,
-    pub pairs: &'static str,
-    pub confirm_to_payee: bool,
-    pub hub: Option<String>,
-    pub program: Option<String>,
-    /// Configuration file of the started switch; `null` when all is as by default.
-    pub switch_configuration: Option<String>,
-    pub fsps: usize,
-    pub first: u64,
-    pub subscribers: u64,
-    pub currency: String,
-    pub payee: &'static str,
-    pub fspiop_version: &'static str,
-    pub timeout: f64,
-    pub behaviour: Vec<String>,
-    pub connections: usize,
-    pub threads: usize,
-    pub stock: Option<usize>,
-    pub ceiling: bool,
-    pub existing: bool,
-    pub registered: bool,
-    pub admin: Option<String>,
-    pub pid: Option<u32>,
-    pub listen: String,
-    pub port: u16,
-    pub data: Option<String>,
-    /// What `sweep expiry` had expire beside this load.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expiry: Option<Expiring>,
-}
-
 /// Transfers that expire while others go on.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Expiring {
@@ -395,44 +356,18 @@ impl Security {
     }
 }
 
-impl Configuration {
-    pub(crate) fn of(options: &BenchOptions, command: &SwitchCommand) -> Self {
-        let fsps = &options.fsps;
-        let spawned = options.hub.is_none();
-        Self {
-            seconds: options.count.is_none().then_some(options.seconds),
-            count: options.count,
-            concurrency: options.rate.is_none().then_some(options.concurrency),
-            rate: options.rate,
-            backlog: options.backlog,
-            warmup: options.warmup,
-            pairs: options.pairs.name(),
-            confirm_to_payee: options.confirm_to_payee,
-            hub: options.hub.clone(),
-            program: spawned.then(|| command.program.display().to_string()),
-            switch_configuration: command.configuration.clone().filter(|_| spawned),
-            fsps: fsps.fsps,
-            first: fsps.first,
-            subscribers: fsps.subscribers,
-            currency: fsps.currency.to_string(),
-            payee: fsps.style.state(),
-            fspiop_version: fsps.fspiop_version.as_str(),
-            timeout: fsps.timeout,
-            behaviour: fsps.behaviour.iter().map(|(fsp, it)| format!("{fsp}={it:?}")).collect(),
-            connections: fsps.connections,
-            threads: fsps.threads,
-            stock: options.stock,
-            ceiling: options.ceiling,
-            existing: options.existing,
-            registered: options.registered,
-            admin: options.admin.clone(),
-            pid: options.pid,
-            listen: options.listen.to_string(),
-            port: options.port,
-            data: options.data.as_ref().map(|data| data.display().to_string()),
-            expiry: None,
-        }
+/// Everything that was set, by the names of the options, and what the switch was configured with.
+pub(crate) fn configuration(options: &BenchOptions, command: &SwitchCommand) -> Value {
+    let mut set = serde_json::to_value(options).expect("options have only plain members");
+    let unused = if options.count.is_some() { "seconds" } else { "count" };
+    set[unused] = Value::Null;
+    if options.rate.is_some() {
+        set["concurrency"] = Value::Null;
     }
+    let spawned = options.hub.is_none();
+    set["program"] = spawned.then(|| command.program.display().to_string()).into();
+    set["switch_configuration"] = command.configuration.clone().filter(|_| spawned).into();
+    set
 }
 
 /// Members of the text that stand in its table, in its last lines, or in the files only.

@@ -97,7 +97,9 @@ pub(crate) fn ask<T: DeserializeOwned>(
         .stderr(Stdio::inherit())
         .output()
         .map_err(HarnessError::file(program))?;
-    let read = serde_json::from_slice(&output.stdout).ok();
+    // A line about a replay may precede the JSON.
+    let start = output.stdout.iter().position(|byte| *byte == b'{').unwrap_or_default();
+    let read = serde_json::from_slice(&output.stdout[start..]).ok();
     read.filter(|_| output.status.success())
         .ok_or_else(|| HarnessError::Hub(format!("failed: {what}: {}", output.status)))
 }

@@ -8,8 +8,11 @@
 
 use std::str::FromStr;
 
+use serde::Serialize;
+
 /// How load is spread over FSPs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Pairs {
     /// Pairs that pay each other in turn, all alike.
     #[default]

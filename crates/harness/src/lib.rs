@@ -67,8 +67,8 @@ mod waterfalls;
 pub use crate::admin::{Admin, Answered};
 pub use crate::bench::{bench, run};
 pub use crate::bench_report::{
-    BenchReport, Bucket, Ceiling, Configuration, Durability, Embedded, Expiring, OverOneSecond,
-    Payload, Security, Share, Spread, Stored, SystemCalls, Window,
+    BenchReport, Bucket, Ceiling, Durability, Embedded, Expiring, OverOneSecond, Payload, Security,
+    Share, Spread, Stored, SystemCalls, Window,
 };
 pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;

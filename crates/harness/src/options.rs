@@ -1,5 +1,6 @@
 //! What a run can be told, as `clap` arguments.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use clap::{Args, Command};
 use dfsp::tally::OPEN_MAX;
 use dfsp::{Behaviour, Style, Version};
 use ledger::Currency;
+use serde::{Serialize, Serializer};
 
 use crate::error::HarnessError;
 use crate::faults::{Act, Fault};
@@ -73,8 +75,8 @@ impl NodesOptions {
     }
 }
 
-/// Options of simulated FSPs.
-#[derive(Args, Clone, Debug)]
+/// Options of simulated FSPs; written into results as what was set.
+#[derive(Args, Clone, Debug, Serialize)]
 pub struct FspOptions {
     /// Number of FSPs, in pairs that pay each other.
     #[arg(long, default_value_t = 8)]
@@ -87,13 +89,16 @@ pub struct FspOptions {
     pub subscribers: u64,
     /// Currency of all accounts.
     #[arg(long, default_value = "USD", value_parser = currency)]
+    #[serde(serialize_with = "display")]
     pub currency: Currency,
     /// How payees fulfil: committed or reserved.
     #[arg(long, visible_alias = "payee", default_value = "committed",
         value_parser = Style::from_str)]
+    #[serde(rename = "payee", serialize_with = "state")]
     pub style: Style,
     /// FSPIOP version in the headers: 1.1 or 2.0.
     #[arg(long, default_value = "1.1", value_parser = Version::from_str)]
+    #[serde(serialize_with = "version")]
     pub fspiop_version: Version,
     /// Longest life of a transaction, in seconds; after that it has failed. A hub that confirms no
     /// registration for so long is given up.
@@ -101,6 +106,7 @@ pub struct FspOptions {
     pub timeout: f64,
     /// Behaviour of one FSP, such as fsp203=slow:500 (repeatable).
     #[arg(long, value_name = "FSP=BEHAVIOUR", value_parser = behaviour)]
+    #[serde(serialize_with = "behaviours")]
     pub behaviour: Vec<(String, Behaviour)>,
     /// Connections from each FSP to the hub at most.
     #[arg(long, default_value_t = 16)]
@@ -163,8 +169,8 @@ impl HelloOptions {
     }
 }
 
-/// Options of a measurement.
-#[derive(Args, Clone, Debug)]
+/// Options of a measurement; written into its results as what was set.
+#[derive(Args, Clone, Debug, Serialize)]
 pub struct BenchOptions {
     /// Length of the measured part, in seconds.
     #[arg(long, default_value_t = 15.0, conflicts_with = "count")]
@@ -211,6 +217,7 @@ pub struct BenchOptions {
     pub admin: Option<String>,
     /// File with the bearer token of its admin API.
     #[arg(long, value_name = "FILE", requires = "admin")]
+    #[serde(skip)]
     pub token: Option<PathBuf>,
     /// Its process id, when it runs on this machine and its CPU time shall be counted.
     #[arg(long, value_name = "PID", requires = "hub")]
@@ -229,9 +236,11 @@ pub struct BenchOptions {
     pub port: u16,
     /// Write the results as JSON to this file, or without a name to the output.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    #[serde(skip)]
     pub json: Option<Option<PathBuf>>,
     /// Write a report with charts to this file: one page of HTML that needs nothing else.
     #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
     pub report: Option<PathBuf>,
     /// Before and after, measure a switch that forwards transfers without recording or deciding
     /// them, and tell the ratio to it. Closed loop only.
@@ -240,19 +249,23 @@ pub struct BenchOptions {
     /// Measure several nodes; before and after, for half of the time each, one switch with its log
     /// in files, and tell the ratio to it (closed loop only).
     #[command(flatten)]
+    #[serde(skip)]
     pub nodes: NodesOptions,
     /// With --nodes: break this in the middle, mend it, and tell the outage: node (kill -9),
     /// broker (kill -9), pause (SIGSTOP for longer than the lease), cut (the network between a node
     /// and all brokers; only behind `unshare --net`). Several, with commas, one after the other.
     #[arg(long, value_name = "FAULTS", requires = "nodes", value_delimiter = ',',
         conflicts_with = "count", value_parser = Fault::from_str)]
+    #[serde(skip)]
     pub kill: Vec<Fault>,
     /// With --nodes: upgrade them in the middle. One after the other leaves in order and starts
     /// again as this build of the switch; then its newest rules are activated.
     #[arg(long, value_name = "FILE", requires = "nodes", conflicts_with_all = ["kill", "count"])]
+    #[serde(skip)]
     pub upgrade: Option<PathBuf>,
     /// What the FSPs are like.
     #[command(flatten)]
+    #[serde(flatten)]
     pub fsps: FspOptions,
 }
 
@@ -261,6 +274,25 @@ fn standard<O: Args>() -> O {
     let command = O::augment_args(Command::new("standard").no_binary_name(true));
     let matches = command.try_get_matches_from([""; 0]);
     matches.and_then(|matches| O::from_arg_matches(&matches)).expect("nothing is required")
+}
+
+fn display<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn state<S: Serializer>(style: &Style, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(style.state())
+}
+
+fn version<S: Serializer>(version: &Version, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(version.as_str())
+}
+
+fn behaviours<S: Serializer>(
+    behaviours: &[(String, Behaviour)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(behaviours.iter().map(|(fsp, it)| format!("{fsp}={it:?}")))
 }
 
 const FSPS_MAX: usize = 1_000;
@@ -438,6 +470,10 @@ impl BenchOptions {
         self.fsps.check()?;
         self.fsps.check_port(self.port)?;
         check_rate(self.rate)?;
+        if let Some(pid) = self.pid {
+            let is_there = Path::new(&format!("/proc/{pid}/stat")).exists();
+            require(is_there, &format!("--pid: there is no process {pid} on this machine"))?;
+        }
         let skewed = self.pairs == Pairs::Skewed;
         let bare = matches!(scenario, Scenario::Transfer | Scenario::Prepare | Scenario::Whole)
             && self.fsps.style == Style::Committed;
@@ -484,11 +520,7 @@ impl BenchOptions {
         }
         self.check_stock(scenario)?;
         self.check_memory(scenario)?;
-        self.upgrade.as_deref().map_or(Ok(()), check_program)?;
-        self.pid.map_or(Ok(()), |pid| {
-            let is_there = Path::new(&format!("/proc/{pid}/stat")).exists();
-            require(is_there, &format!("--pid: there is no process {pid} on this machine"))
-        })
+        self.upgrade.as_deref().map_or(Ok(()), check_program)
     }
 }
 

@@ -77,7 +77,8 @@ pub(crate) fn expiry(
     let goal = goal(&facts);
     let name = format!("{} expire, {}/s go on", size.count, size.rate);
     let mut result = report(Scenario::Transfer, &bench, &command, measured);
-    result.configuration.expiry = Some(size.expiring_configuration());
+    let expiring = size.expiring_configuration();
+    result.configuration["expiry"] = serde_json::to_value(expiring).expect("plain members");
     let step = Step { name, group: String::new(), at: 0.0, published: Vec::new(), result };
     let invalid_because: Vec<String> = step.problem().into_iter().collect();
     Ok(SweepReport {

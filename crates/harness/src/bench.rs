@@ -70,7 +70,7 @@ pub fn run(
 ) -> Result<BenchReport, HarnessError> {
     options.check(scenario)?;
     let compared = match options.nodes.nodes {
-        // Where something is broken on the way, or both follow one rate, a ratio would say nothing.
+        // With injected faults, or at one given rate for both, a ratio means nothing.
         Some(_) => !options.is_disturbed() && options.rate.is_none(),
         None => options.ceiling,
     };
@@ -78,7 +78,7 @@ pub fn run(
         let (own, measured) = measure(scenario, options, command)?;
         return Ok(report(scenario, options, &own, measured));
     }
-    // Before and after, so that a machine that grows slower or faster on the way shows.
+    // Before and after, so that a machine that becomes slower or faster meanwhile shows.
     let before = reference(scenario, options, command)?;
     let (own, measured) = measure(scenario, options, command)?;
     let cut = measured.cut.is_some();
@@ -103,11 +103,11 @@ pub fn run(
     Ok(report)
 }
 
-/// What a run is compared with.
+/// The run that another one is compared with.
 struct Reference {
     rate_per_s: f64,
     p50_ms: f64,
-    /// What did not come to its end there.
+    /// What was still open at its end.
     restless: Option<String>,
 }
 
@@ -361,7 +361,7 @@ pub(crate) fn report(
     }
 }
 
-/// What an acknowledgement survives, in words and in figures.
+/// The durability of an acknowledgement, in words and in figures.
 fn durability(
     options: &BenchOptions,
     plan: Option<&NodesPlan>,

@@ -356,7 +356,7 @@ impl Security {
     }
 }
 
-/// Everything that was set, by the names of the options, and what the switch was configured with.
+/// All options by name, and the configuration of the switch.
 pub(crate) fn configuration(options: &BenchOptions, command: &SwitchCommand) -> Value {
     let mut set = serde_json::to_value(options).expect("options have only plain members");
     let unused = if options.count.is_some() { "seconds" } else { "count" };
@@ -370,7 +370,7 @@ pub(crate) fn configuration(options: &BenchOptions, command: &SwitchCommand) -> 
     set
 }
 
-/// Members of the text that stand in its table, in its last lines, or in the files only.
+/// Members that are in the table, in the last lines, or in the JSON only.
 const NOT_AS_FIELDS: [&str; 17] = [
     "scenario",
     "unit",

@@ -27,7 +27,7 @@ use crate::nodes::Done;
 use crate::onboarding::onboard;
 use crate::options::FspOptions;
 use crate::proof::{
-    Books, Check, Evidence, IN_FLIGHT, NOTICES_OWED, expired_and_told, same_everywhere,
+    Books, Check, Evidence, IN_FLIGHT, NOTICES_OWED, check_expiries, same_everywhere,
 };
 use crate::records::Bounds;
 use crate::scenario::Scenario;
@@ -46,9 +46,9 @@ const STILL_POLLS: u32 = 6;
 /// Each time after so many, some five seconds, a hub that failed is asked what is wrong with it.
 const HINDERED_POLLS: u32 = 100;
 /// Load before the measured part at least, where transfers expire in it.
-const LOADED: Duration = Duration::from_secs(1);
+const LOAD_BEFORE: Duration = Duration::from_secs(1);
 /// Longest wait for the errors about transfers that expired.
-const TOLD_WITHIN: Duration = Duration::from_secs(120);
+const NOTIFIED_WITHIN: Duration = Duration::from_secs(120);
 const STOCK_WITHIN: Duration = Duration::from_secs(600);
 /// Parts of a run that are left out of its steady part, when it is too short for the usual ones.
 const SHORT_TRIM: (f64, f64) = (0.10, 0.04);
@@ -90,15 +90,15 @@ pub(crate) struct Setup<'a> {
     pub(crate) register: bool,
     /// Whether payees that fulfil with COMMITTED are owed a confirmation.
     pub(crate) confirm_to_payee: bool,
-    /// FSPs beside those that are measured, with transfers that expire meanwhile.
+    /// More FSPs, with transfers that expire during the measured part.
     pub(crate) holders: Option<Holders<'a>>,
 }
 
-/// FSPs whose payees keep what they receive until it expires, in the midst of the measured part.
+/// FSPs whose payees hold transfers until they expire, in the middle of the measured part.
 ///
-/// That begins a whole number of seconds before the first expiration, so that its seconds and those
-/// of the expiry fall together. It ends the same time after the last one, and not before both sides
-/// of each transfer have their error.
+/// The measured part begins a whole number of seconds before the first expiration, so that its
+/// seconds and those of the expiry coincide. It ends the same time after the last expiration, but
+/// not before both sides of each transfer have their error.
 pub(crate) struct Holders<'a> {
     /// Their options, for these addresses of the hub and the moment of the first expiration.
     pub(crate) plan: &'a dyn Fn(&[SocketAddr], SystemTime) -> Vec<SimulatorOptions>,
@@ -112,21 +112,21 @@ pub(crate) struct Holders<'a> {
     pub(crate) around: u32,
 }
 
-/// Holders that listen.
-struct Held {
+/// The simulators of the holders.
+struct HolderFleets {
     fleets: Fleets,
     moment: SystemTime,
     /// From the moment until both sides of each transfer had their error.
-    told: Option<Duration>,
+    notified_after: Option<Duration>,
 }
 
 impl Holders<'_> {
-    fn start(&self, hub: &[SocketAddr]) -> Result<Held, HarnessError> {
-        let moment = SystemTime::now() + self.reserve + LOADED + self.around();
+    fn start(&self, hub: &[SocketAddr]) -> Result<HolderFleets, HarnessError> {
+        let moment = SystemTime::now() + self.reserve + LOAD_BEFORE + self.around();
         let (scenario, pairs, load) = (Scenario::Fulfil, Pairs::Uniform, Load::Closed);
         let plan = FleetPlan { scenario, pairs, load, threads: 1, keeps_ends: false };
         let fleets = Fleets::start(&(self.plan)(hub, moment), plan)?;
-        Ok(Held { fleets, moment, told: None })
+        Ok(HolderFleets { fleets, moment, notified_after: None })
     }
 
     fn around(&self) -> Duration {
@@ -196,7 +196,7 @@ pub(crate) struct Measured {
     /// Of a hub of several nodes.
     pub(crate) nodes: Option<OfNodes>,
     /// From the first expiration until both sides of each transfer of the holders had their error.
-    pub(crate) told: Option<Duration>,
+    pub(crate) notified_after: Option<Duration>,
     /// Why the run ended before its time.
     pub(crate) cut: Option<HarnessError>,
 }
@@ -231,7 +231,7 @@ impl Measured {
             checks: Vec::new(),
             books_compared: false,
             nodes: None,
-            told: None,
+            notified_after: None,
             cut: None,
         }
     }
@@ -313,7 +313,7 @@ struct Run<'a> {
     live: Live,
     hub: Hub,
     fleets: Fleets,
-    held: Option<Held>,
+    held: Option<HolderFleets>,
     admin: Option<Admin>,
     /// When the measured part began, as long as it goes on.
     began: Option<Instant>,
@@ -395,7 +395,7 @@ impl Run<'_> {
                 let mut checks = self.checks(&before, &after, &fsps, &glance);
                 if let (Some(held), Some(holders)) = (&held, &self.setup.holders) {
                     let books = [&before, &after].map(Option::as_ref);
-                    checks.push(expired_and_told(holders.count as u64, books, held));
+                    checks.push(check_expiries(holders.count as u64, books, held));
                 }
                 checks.extend(self.compare_nodes(&after));
                 (checks, after.map(|books| books.metrics).unwrap_or_default())
@@ -428,7 +428,7 @@ impl Run<'_> {
         let trim = self.trim(part.end.moment - part.start.moment).0;
         Ok(Measured {
             nodes,
-            told: self.held.as_ref().and_then(|held| held.told),
+            notified_after: self.held.as_ref().and_then(|held| held.notified_after),
             good,
             concurrency: part.concurrency,
             resident_bytes_max: resident,
@@ -550,14 +550,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Has the holders reserve what will expire.
+    /// Lets the holders reserve the transfers that will expire.
     fn reserve(&mut self) -> Result<(), HarnessError> {
         let (Some(holders), Some(held)) = (&self.setup.holders, &self.held) else { return Ok(()) };
         let count = holders.count;
         self.live.step(&format!("reserving {count} transfers"));
         held.fleets.set_stock(count);
         held.fleets.set_phase(Phase::Stock);
-        let deadline = held.moment - holders.around() - LOADED;
+        let deadline = held.moment - holders.around() - LOAD_BEFORE;
         loop {
             let glance = held.fleets.glance();
             if count <= glance.stock {
@@ -577,22 +577,22 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures until all that the holders keep has expired, everybody was told, and some seconds
-    /// more.
+    /// Measures until all held transfers have expired, both sides have their errors, and the time
+    /// after that is over.
     fn watch_expiry(&mut self, holders: &Holders<'_>) -> Result<(), HarnessError> {
         let Some(held) = &self.held else { return Ok(()) };
         let (requests, moment) = (held.fleets.glance().requests, held.moment);
         let least = moment + holders.within + holders.around();
-        let last = least + TOLD_WITHIN;
+        let last = least + NOTIFIED_WITHIN;
         loop {
             let now = SystemTime::now();
-            if let Some(held) = self.held.as_mut().filter(|held| held.told.is_none())
+            if let Some(held) = self.held.as_mut().filter(|held| held.notified_after.is_none())
                 && held.fleets.glance().requests >= requests + 2 * holders.count as u64
             {
-                held.told = now.duration_since(moment).ok();
+                held.notified_after = now.duration_since(moment).ok();
             }
-            let told = self.held.as_ref().is_some_and(|held| held.told.is_some());
-            if least <= now && (told || last <= now) {
+            let notified = self.held.as_ref().is_some_and(|held| held.notified_after.is_some());
+            if least <= now && (notified || last <= now) {
                 return Ok(());
             }
             self.watch(Doing::Measure, POLL)?;

@@ -256,23 +256,23 @@ impl Fleets {
     /// Sets how many transactions shall be in flight altogether.
     pub(crate) fn set_target(&self, total: usize) {
         let set = |control: &Control, share| control.target.store(share, Ordering::Relaxed);
-        self.deal_out(total, set);
+        self.set_shares(total, set);
     }
 
     /// Sets how many transfers payees shall hold before the measured part.
     pub(crate) fn set_stock(&self, total: usize) {
         let set = |control: &Control, share| control.stock_target.store(share, Ordering::Relaxed);
-        self.deal_out(total, set);
+        self.set_shares(total, set);
     }
 
     /// Sets how many units are started while measuring, before the phase is entered.
     pub(crate) fn set_budget(&self, total: u64) {
         let set = |control: &Control, share| control.budget.store(share as u64, Ordering::Relaxed);
-        self.deal_out(usize::try_from(total).unwrap_or(usize::MAX), set);
+        self.set_shares(usize::try_from(total).unwrap_or(usize::MAX), set);
     }
 
-    /// Each thread gets its share; the first ones get what is over.
-    fn deal_out(&self, total: usize, set: impl Fn(&Control, usize)) {
+    /// Gives each thread its share; the first ones get the remainder.
+    fn set_shares(&self, total: usize, set: impl Fn(&Control, usize)) {
         let threads = self.fleets.len();
         for (index, fleet) in self.fleets.iter().enumerate() {
             set(&fleet.control, (total + threads - 1 - index) / threads);
@@ -399,7 +399,7 @@ impl FleetResult {
     }
 }
 
-/// What everything runs on that lives on one thread.
+/// A runtime for tasks of one thread.
 pub(crate) fn runtime() -> Result<LocalRuntime, HarnessError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let built = builder.enable_all().build_local(LocalOptions::default());

@@ -1,10 +1,10 @@
-//! What the instrument itself costs, against a hub on a thread of its own that only forwards.
+//! Measures the cost of the load generator itself, against a forwarding hub on a separate thread.
 //!
-//! Exchanges: a `POST /transfers` of the usual size for nobody, written and answered over HTTP/1.1
-//! keep-alive by the same code that the simulated FSPs use. The hub reads whole requests and only
+//! Exchanges: a `POST /transfers` of the usual size to an unknown FSP, written and read over
+//! HTTP/1.1 keep-alive by the code of the simulated FSPs. The hub reads the whole request and
 //! answers 202. Whole transactions: the simulated FSPs and their driver, through the same hub. CPU
-//! time is that of each side's thread, kernel included; the two sides share what the loopback
-//! costs.
+//! time is the time of each side's thread, kernel included; the two sides share the cost of the
+//! loopback.
 //!
 //! Phases of both: bind, a second of warm-up, the measured part. Bounds: as many connections as
 //! exchanges in flight.
@@ -120,8 +120,8 @@ pub struct BaselineReport {
     pub machine: Machine,
 }
 
-/// Measures the instrument itself and prints what it costs: exchanges with a hub that only says
-/// 202, then whole transactions through one that only forwards.
+/// Measures the load generator itself and prints its cost: exchanges with a hub that only answers
+/// 202, then whole transactions through a hub that only forwards.
 ///
 /// # Errors
 /// The options make no sense, sockets cannot be had, or the file cannot be written.
@@ -140,16 +140,19 @@ pub fn bench_harness(options: &HelloOptions) -> Result<(), HarnessError> {
     tell(&HarnessReport { exchanges, forwarded, origin, configuration }, options.json.as_ref())
 }
 
-/// Measures exchanges with a hub that answers and has nobody to forward to.
+/// Measures exchanges with a hub that answers and forwards nothing.
 fn hello(options: &HelloOptions) -> Result<HelloReport, HarnessError> {
     end_when_interrupted(|| ());
-    let hub = Apart::start()?;
+    let hub = ForwarderThread::start()?;
     let report = runtime()?.block_on(exchange(&hub, options))?;
     hub.end()?;
     Ok(report)
 }
 
-async fn exchange(hub: &Apart, options: &HelloOptions) -> Result<HelloReport, HarnessError> {
+async fn exchange(
+    hub: &ForwarderThread,
+    options: &HelloOptions,
+) -> Result<HelloReport, HarnessError> {
     let asking = Asking::new(hub.address, options.concurrency);
     (0..options.concurrency).for_each(|_| asking.send());
     asking.keep(WARM_UP).await;
@@ -180,7 +183,7 @@ async fn exchange(hub: &Apart, options: &HelloOptions) -> Result<HelloReport, Ha
 fn baseline(options: &HelloOptions, fsps: &FspOptions) -> Result<BaselineReport, HarnessError> {
     let interrupt = Interrupt::listen();
     let mut live = Live::new();
-    let hub = Apart::start()?;
+    let hub = ForwarderThread::start()?;
     let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, fsps.threads);
     let fleet_plan = FleetPlan { scenario, pairs, load: Load::Closed, threads, keeps_ends: false };
     let fleets = Fleets::start(&plan(fsps, &[hub.address]), fleet_plan)?;
@@ -218,7 +221,7 @@ fn baseline(options: &HelloOptions, fsps: &FspOptions) -> Result<BaselineReport,
 }
 
 /// A forwarder on a thread of its own.
-struct Apart {
+struct ForwarderThread {
     address: SocketAddr,
     orders: mpsc::Sender<Order>,
     thread: JoinHandle<()>,
@@ -229,7 +232,7 @@ enum Order {
     Cpu(SyncSender<Duration>),
 }
 
-impl Apart {
+impl ForwarderThread {
     fn start() -> Result<Self, HarnessError> {
         let (orders, received) = mpsc::channel(4);
         let (tell, told) = sync_channel(1);
@@ -276,7 +279,7 @@ fn forward(mut orders: mpsc::Receiver<Order>, tell: &SyncSender<SocketAddr>) {
     });
 }
 
-/// The asking side of exchanges.
+/// The client side of the exchanges.
 struct Asking {
     links: Links<Instant>,
     request: Vec<u8>,
@@ -326,7 +329,7 @@ impl Asking {
         self.send();
     }
 
-    /// Goes on for a while, looks after the links, and shows how far it is.
+    /// Maintains the links for this long and shows progress.
     async fn keep(&self, time: Duration) {
         let start = Instant::now();
         let before = self.counts.borrow().ended;

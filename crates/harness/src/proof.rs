@@ -29,7 +29,7 @@ const REFUSED: &str = "upesi_transfers_refused_total";
 const COMMITTED: &str = "upesi_transfers_committed_total";
 const ABORTED: &str = "upesi_transfers_aborted_total";
 const EXPIRED: &str = "upesi_transfers_expired_total";
-const TOLD_EXPIRED: &str = "transfer: error callback 3303";
+const EXPIRED_ERROR: &str = "transfer: error callback 3303";
 const HUB: &str = "Hub";
 const LINES_MAX: usize = 50;
 const CONFIRMATIONS: &str = "confirmations as payee";
@@ -387,9 +387,9 @@ impl Evidence<'_> {
     }
 }
 
-/// Each of so many transfers expired by the hub's count, and that was told once to its payer and
-/// once to its payee.
-pub(crate) fn expired_and_told(
+/// Checks that `count` held transfers expired by the hub's counter, and that the payer and the
+/// payee of each received one error.
+pub(crate) fn check_expiries(
     count: u64,
     [before, after]: [Option<&Books>; 2],
     held: &FleetResult,
@@ -401,7 +401,7 @@ pub(crate) fn expired_and_told(
     let found: [(_, u64); 4] = [
         ("expired by the hub", expired),
         ("errors at payers", sum(|it| it.payer_errors)),
-        ("of these with code 3303", held.failures.get(TOLD_EXPIRED).map_or(0, |told| told.0)),
+        ("of these with code 3303", held.failures.get(EXPIRED_ERROR).map_or(0, |told| told.0)),
         ("errors at payees", sum(|it| it.payee_errors)),
     ];
     let wrong = found.iter().filter(|(_, found)| *found != count);

@@ -50,7 +50,7 @@ pub enum Sweep {
     Hour(TableOptions),
 }
 
-/// What every sweep can be told.
+/// Options of every sweep.
 #[derive(Args, Clone, Debug)]
 pub struct SweepOutput {
     /// Small enough to take well under a minute, to try it; the figures mean little.
@@ -67,13 +67,13 @@ pub struct SweepOutput {
     pub program: Option<PathBuf>,
 }
 
-/// The runs of a table; each table has its own defaults, and takes only some of these.
+/// Options of the sweeps in `sweeps.json`; each table has its own defaults and takes some of them.
 #[derive(Args, Clone, Debug)]
 pub struct TableOptions {
-    /// How long the runs are, and how their load comes.
+    /// Length and load of the runs.
     #[command(flatten)]
     pub load: TableLoad,
-    /// What every sweep can be told.
+    /// Options of every sweep.
     #[command(flatten)]
     pub output: SweepOutput,
 }
@@ -114,7 +114,7 @@ pub struct ExpiryOptions {
     /// Seconds allowed for reserving them; without it 5 and one for each 2000.
     #[arg(long)]
     pub reserve: Option<f64>,
-    /// What every sweep can be told.
+    /// Options of every sweep.
     #[command(flatten)]
     pub output: SweepOutput,
 }
@@ -140,7 +140,7 @@ pub struct GrowthOptions {
     /// removed at the end.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// What every sweep can be told.
+    /// Options of every sweep.
     #[command(flatten)]
     pub output: SweepOutput,
 }
@@ -174,7 +174,7 @@ pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, Harn
 }
 
 impl Sweep {
-    /// What every sweep can be told.
+    /// Options of every sweep.
     fn output(&self) -> &SweepOutput {
         match self {
             Self::Expiry(options) => &options.output,
@@ -188,7 +188,7 @@ impl Sweep {
     }
 }
 
-/// Makes the runs of a table; refuses before the first of them what one could not be made with.
+/// Makes the runs of a table, after checking the options of all of them.
 fn table(
     name: &'static str,
     options: &TableOptions,

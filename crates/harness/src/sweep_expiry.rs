@@ -203,7 +203,7 @@ fn facts(size: &Size, expiring: [u64; 2], measured: &Measured) -> BTreeMap<&'sta
     if usual > 0.0 {
         facts.insert(BY_BEFORE, then.p99 / usual);
     }
-    if let Some(told) = measured.told {
+    if let Some(told) = measured.notified_after {
         facts.insert("all_told_after_s", told.as_secs_f64());
     }
     facts

@@ -107,7 +107,7 @@ impl Node {
         matches!(self, Self::Object(members) if as_table(members).is_none())
     }
 
-    /// All of it in one cell.
+    /// The whole node in one cell.
     fn text(&self) -> String {
         if let Self::Null = self { "-".to_owned() } else { self.lines().join("; ") }
     }

@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use dfsp::links::{LinkCounts, Troubles};
 use dfsp::tally::Exchange;
 use dfsp::{
-    ACKNOWLEDGED_MAX, Acknowledged, Behaviour, Bodies, Counts, Simulator, SimulatorOptions,
-    Subscribers, Wrong,
+    ACKNOWLEDGED_MAX, Acknowledged, Behaviour, Bodies, Counts, Course, End, Payment, Simulator,
+    SimulatorOptions, Subscribers, Wrong,
 };
-use ledger::{Amount, FspName};
+use ledger::{Amount, FspName, TransferId};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc;
+use tokio::task::spawn_local;
 
 use crate::driver::{Control, Driver, DriverPlan, Load, Phase};
 use crate::error::HarnessError;
@@ -40,6 +41,8 @@ const GLANCE: Duration = Duration::from_millis(50);
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_secs(3);
 const RESENDS_MAX: u8 = 100;
+/// Amount of transfers that are sent by [`Fleets::pay`].
+const AMOUNT: Amount = Amount::from_units(123_400);
 const SUBSCRIBER_NUMBERS: u64 = 25_500_000_000;
 const SUBSCRIBERS_PER_FSP: u64 = 100_000;
 
@@ -128,6 +131,7 @@ enum Order {
     /// Gives up when no registration is confirmed for so long.
     Register(Duration, SyncSender<Result<(), HarnessError>>),
     Behave(SyncSender<()>),
+    Pay(usize, SyncSender<Result<Vec<TransferId>, HarnessError>>),
     Collect(SyncSender<FleetResult>),
 }
 
@@ -221,18 +225,20 @@ impl Fleets {
         let all = all.map(|fsp| fsp.subscribers.end - fsp.subscribers.start).sum();
         let mut progress = Progress::new("subscribers registered", Some(all));
         let result = answers.into_iter().try_for_each(|answer| {
-            let answer = answer?;
-            loop {
-                match answer.recv_timeout(GLANCE) {
-                    Ok(result) => return result,
-                    Err(RecvTimeoutError::Disconnected) => return Err(HarnessError::Fleet),
-                    Err(RecvTimeoutError::Timeout) => interrupt.check()?,
-                }
-                progress.show(self.registered());
-            }
+            answered(&answer?, interrupt, || progress.show(self.registered()))
         });
         progress.end();
         result
+    }
+
+    /// Sends `count` transfers at once from the first FSP to the second, and waits for the commits.
+    pub(crate) fn pay(
+        &self,
+        count: usize,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<TransferId>, HarnessError> {
+        let fleet = self.fleets.first().ok_or(HarnessError::Fleet)?;
+        answered(&fleet.order(|tell| Order::Pay(count, tell))?, interrupt, || ())
     }
 
     fn registered(&self) -> u64 {
@@ -342,6 +348,22 @@ impl Fleets {
         let mut all = all.ok_or(HarnessError::Fleet)?;
         all.fsps.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
+    }
+}
+
+/// Waits for the answer to an order, unless there is an interrupt.
+fn answered<T>(
+    answer: &Receiver<Result<T, HarnessError>>,
+    interrupt: &Interrupt,
+    mut meanwhile: impl FnMut(),
+) -> Result<T, HarnessError> {
+    loop {
+        match answer.recv_timeout(GLANCE) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Disconnected) => return Err(HarnessError::Fleet),
+            Err(RecvTimeoutError::Timeout) => interrupt.check()?,
+        }
+        meanwhile();
     }
 }
 
@@ -471,6 +493,7 @@ async fn obey(
                 }
                 let _ = tell.send(());
             }
+            Order::Pay(count, tell) => drop(tell.send(pay(simulators, count).await)),
             Order::Collect(tell) => drop(tell.send(collect(driver, simulators))),
         }
     }
@@ -483,6 +506,37 @@ async fn register(simulators: &[Simulator], patience: Duration) -> Result<(), Ha
         })?;
     }
     Ok(())
+}
+
+/// The ids of `count` transfers from the first simulator to the second, when all are committed.
+async fn pay(simulators: &[Simulator], count: usize) -> Result<Vec<TransferId>, HarnessError> {
+    let [payer, payee, ..] = simulators else { return Err(HarnessError::Fleet) };
+    let to = FspName::new(payee.name()).expect("simulators have legal names");
+    let start = |_| {
+        let payment = Payment {
+            course: Course::Transfer(to),
+            payer_msisdn: payer.subscribers().start,
+            payee_msisdn: payee.subscribers().start,
+            amount: AMOUNT,
+            intended: Instant::now(),
+        };
+        let payer = payer.clone();
+        spawn_local(async move { payer.run_transaction(payment).await })
+    };
+    let tasks: Vec<_> = (0..count).map(start).collect();
+    let mut committed = Vec::with_capacity(count);
+    for task in tasks {
+        let unstarted = |error| HarnessError::Hub(format!("a transfer was not started: {error}"));
+        let outcome = task.await.map_err(|_| HarnessError::Fleet)?.map_err(unstarted)?;
+        match outcome.end {
+            End::Committed => committed.push(outcome.transfer),
+            other => {
+                let problem = format!("transfer {}: {other:?}", outcome.transfer);
+                return Err(HarnessError::Hub(problem));
+            }
+        }
+    }
+    Ok(committed)
 }
 
 fn collect(driver: &Driver, simulators: &[Simulator]) -> FleetResult {

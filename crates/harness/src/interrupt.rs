@@ -53,13 +53,6 @@ impl Interrupt {
         if self.seen() { Err(HarnessError::Interrupted) } else { Ok(()) }
     }
 
-    /// Returns soon after there was one, and never else.
-    pub(crate) async fn wait(&self) {
-        while !self.seen() {
-            tokio::time::sleep(GLANCE).await;
-        }
-    }
-
     /// Pauses for a while, or until there is one.
     pub(crate) fn pause(&self, time: Duration) -> Result<(), HarnessError> {
         std::thread::sleep(time);

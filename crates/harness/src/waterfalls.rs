@@ -9,34 +9,34 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use dfsp::{Course, End, Outcome, Payment, Simulator, SimulatorOptions};
-use ledger::{Amount, FspName, TransferId};
+use ledger::TransferId;
 use serde::Deserialize;
-use tokio::task::spawn_local;
 use waterfall::page::{Waterfalls, median_run, page, rows};
 use waterfall::{Event, Kind, Unit, events, figures, summary};
 
 use crate::admin::{Admin, resolve};
 use crate::child::{Confirm, SwitchCommand};
+use crate::driver::Load;
 use crate::error::HarnessError;
-use crate::fleet::{Bound, plan, runtime};
+use crate::fleet::{FleetPlan, Fleets, plan};
 use crate::hub::HubChoice;
 use crate::interrupt::Interrupt;
+use crate::lanes::Pairs;
 use crate::live::Live;
 use crate::onboarding::onboard;
 use crate::options::{FspOptions, require};
 use crate::progress::Progress;
 use crate::results::check_writable;
+use crate::scenario::Scenario;
 
 const COUNT_MAX: usize = 1_000;
 /// Transfers before those that are drawn: connections are made, code and data are warm.
 const WARMING: usize = 20;
-/// How often it is looked whether progress is to be shown again.
-const SHOWN_EVERY: Duration = Duration::from_secs(1);
+/// Longest sleep in a pause between two transfers: progress and interrupts are looked for then.
+const PAUSED_AT_ONCE: Duration = Duration::from_millis(100);
 /// Longest wait until the hub has heard that all was delivered, and between two looks.
 const WHOLE_WITHIN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
-const AMOUNT: Amount = Amount::from_units(123_400);
 
 /// Options of `waterfall`.
 #[derive(Args, Clone, Debug)]
@@ -238,9 +238,13 @@ fn stages_of(admin: &mut Admin, transfer: &str) -> Result<Noted, HarnessError> {
         .map_err(|error| HarnessError::Hub(format!("GET {path} answered {error}")))
 }
 
-/// The stages of a transfer whose end the payer has just heard of. The hub has yet to hear that it
-/// did.
-async fn whole(admin: &mut Admin, transfer: &TransferId) -> Result<Vec<Event>, HarnessError> {
+/// The stages of a transfer that its payer knows to be committed, once the hub has delivered all
+/// notices about it.
+fn whole(
+    admin: &mut Admin,
+    transfer: &TransferId,
+    interrupt: &Interrupt,
+) -> Result<Vec<Event>, HarnessError> {
     let asked = Instant::now();
     loop {
         let noted = stages_of(admin, &transfer.to_string())?;
@@ -252,7 +256,7 @@ async fn whole(admin: &mut Admin, transfer: &TransferId) -> Result<Vec<Event>, H
                 "has not delivered everything about transfer {transfer} within {WHOLE_WITHIN:?}"
             )));
         }
-        tokio::time::sleep(LOOK).await;
+        interrupt.pause(LOOK)?;
     }
 }
 
@@ -268,123 +272,46 @@ fn send(
     let mut hub = HubChoice::Spawn { command: &command, data: None }.start(&mut |_| {})?;
     let mut admin = hub.admin()?.expect("a switch of ours has an admin API");
     let fsps = FspOptions { fsps: 2, subscribers: 1, ..FspOptions::standard() };
-    let runtime = runtime()?;
-    let pair = runtime.block_on(async { Pair::bind(plan(&fsps, &hub.fspiop())) })?;
-    // The simulators must answer while the onboarding waits: their runtime runs on.
-    onboard(&mut admin, fsps.currency, &pair.bound(), &interrupt)?;
+    let (scenario, pairs, load) = (Scenario::Transfer, Pairs::Uniform, Load::None);
+    let pair = FleetPlan { scenario, pairs, load, threads: 1, keeps_ends: false };
+    let fleets = Fleets::start(&plan(&fsps, &hub.fspiop()), pair)?;
+    onboard(&mut admin, fsps.currency, &fleets.bound(), &interrupt)?;
     admin.must("PUT", "/waterfall", Some(r#"{"enabled":true}"#), &[200])?;
     live.step("sending transfers");
-    let sending = async {
-        pair.send(WARMING, Duration::ZERO).await?;
-        match options.at_once {
-            Some(count) => pair.send_at_once(count).await,
-            None => pair.send(options.count, Duration::from_secs_f64(options.apart)).await,
-        }
+    for _ in 0..WARMING {
+        fleets.pay(1, &interrupt)?;
+    }
+    let sent = match options.at_once {
+        Some(count) => fleets.pay(count, &interrupt)?,
+        None => send_apart(&fleets, options, &interrupt)?,
     };
-    let sending = async {
-        let mut runs = Vec::new();
-        for transfer in sending.await? {
-            runs.push(whole(&mut admin, &transfer).await?);
-        }
-        Ok(runs)
-    };
-    let runs = runtime.block_on(async {
-        tokio::select! {
-            sent = sending => sent,
-            () = interrupt.wait() => Err(HarnessError::Interrupted),
-        }
-    });
-    runtime.block_on(async { pair.stop() });
+    let runs = sent.iter().map(|transfer| whole(&mut admin, transfer, &interrupt));
+    let runs = runs.collect::<Result<_, _>>()?;
     hub.stop()?;
-    runs
+    Ok(runs)
 }
 
-/// A payer and a payee on this thread.
-struct Pair {
-    payer: Simulator,
-    payee: Simulator,
-    payee_name: FspName,
-}
-
-impl Pair {
-    fn bind(simulators: Vec<SimulatorOptions>) -> Result<Self, HarnessError> {
-        let mut bound = simulators.into_iter().map(Simulator::bind);
-        let mut next = || bound.next().expect("two are planned");
-        let [payer, payee] = [next(), next()];
-        let payer = payer.map_err(HarnessError::file("127.0.0.1"))?;
-        let payee = payee.map_err(HarnessError::file("127.0.0.1"))?;
-        let payee_name = FspName::new(payee.name()).expect("a simulator's name is one");
-        Ok(Self { payer, payee, payee_name })
-    }
-
-    fn bound(&self) -> [Bound; 2] {
-        [&self.payer, &self.payee].map(|simulator| Bound {
-            name: simulator.name().to_owned(),
-            address: simulator.address(),
-            subscribers: simulator.subscribers(),
-            endpoints: simulator.endpoints(),
-        })
-    }
-
-    fn payment(&self) -> Payment {
-        Payment {
-            course: Course::Transfer(self.payee_name),
-            payer_msisdn: self.payer.subscribers().start,
-            payee_msisdn: self.payee.subscribers().start,
-            amount: AMOUNT,
-            intended: Instant::now(),
-        }
-    }
-
-    async fn send(&self, count: usize, apart: Duration) -> Result<Vec<TransferId>, HarnessError> {
-        let mut progress = Progress::new("transfers", Some(count as u64));
-        let mut sent = Vec::with_capacity(count);
-        while sent.len() < count {
-            let mut rest = if sent.is_empty() { Duration::ZERO } else { apart };
-            while !rest.is_zero() {
-                let part = rest.min(SHOWN_EVERY);
-                tokio::time::sleep(part).await;
-                rest -= part;
-                progress.show(sent.len() as u64);
-            }
-            let outcome = self.payer.run_transaction(self.payment()).await;
-            sent.push(committed(outcome.map_err(unstarted)?)?);
+/// Sends transfers one after the other, with a pause between two of them.
+fn send_apart(
+    fleets: &Fleets,
+    options: &WaterfallOptions,
+    interrupt: &Interrupt,
+) -> Result<Vec<TransferId>, HarnessError> {
+    let mut progress = Progress::new("transfers", Some(options.count as u64));
+    let mut sent = Vec::with_capacity(options.count);
+    let mut next = Instant::now();
+    while sent.len() < options.count {
+        while Instant::now() < next {
+            let rest = next.saturating_duration_since(Instant::now());
+            interrupt.pause(rest.min(PAUSED_AT_ONCE))?;
             progress.show(sent.len() as u64);
         }
-        progress.end();
-        Ok(sent)
+        sent.extend(fleets.pay(1, interrupt)?);
+        progress.show(sent.len() as u64);
+        next = Instant::now() + Duration::from_secs_f64(options.apart);
     }
-
-    async fn send_at_once(&self, count: usize) -> Result<Vec<TransferId>, HarnessError> {
-        let tasks: Vec<_> = (0..count)
-            .map(|_| {
-                let (payer, payment) = (self.payer.clone(), self.payment());
-                spawn_local(async move { payer.run_transaction(payment).await })
-            })
-            .collect();
-        let mut sent = Vec::with_capacity(count);
-        for task in tasks {
-            let outcome = task.await.map_err(unstarted)?;
-            sent.push(committed(outcome.map_err(unstarted)?)?);
-        }
-        Ok(sent)
-    }
-
-    fn stop(&self) {
-        self.payer.stop();
-        self.payee.stop();
-    }
-}
-
-fn unstarted(error: impl std::fmt::Display) -> HarnessError {
-    HarnessError::Hub(format!("a transfer was not started: {error}"))
-}
-
-fn committed(outcome: Outcome) -> Result<TransferId, HarnessError> {
-    match outcome.end {
-        End::Committed => Ok(outcome.transfer),
-        other => Err(HarnessError::Hub(format!("transfer {}: {other:?}", outcome.transfer))),
-    }
+    progress.end();
+    Ok(sent)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dfsp::SimulatorOptions;
 
+use crate::admin::Metrics;
 use crate::bench_report::{
     BenchReport, Bucket, Ceiling, Durability, Embedded, OverOneSecond, Payload, Security, Share,
     Spread, Stored, SystemCalls, Window, configuration,
@@ -304,10 +305,6 @@ pub(crate) fn report(
         ..summary(&measured, &options.fsps, plan.as_ref())
     };
     let units = measured.good.max(1) as f64;
-    let stored = |metrics: &crate::admin::Metrics| {
-        let ended = metrics.get("upesi_transfers_ended")?;
-        Some((ended + metrics.get("upesi_transfers_in_flight")?) as u64)
-    };
     let whole = Window {
         from_s: 0.0,
         to_s: measured.seconds,
@@ -359,6 +356,12 @@ pub(crate) fn report(
         seconds_one_by_one: result.seconds.clone(),
         summary,
     }
+}
+
+/// Transfers that the hub keeps.
+fn stored(metrics: &Metrics) -> Option<u64> {
+    let ended = metrics.get("upesi_transfers_ended")?;
+    Some((ended + metrics.get("upesi_transfers_in_flight")?) as u64)
 }
 
 /// The durability of an acknowledgement, in words and in figures.

@@ -104,7 +104,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Commits a batch, and the record that everything owed before was delivered; adds what it took.
+    /// Commits a batch and the record of the deliveries owed before; adds its times.
     pub(crate) fn commit_batch(
         &mut self,
         batch: Vec<Command>,

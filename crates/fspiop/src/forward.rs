@@ -385,33 +385,13 @@ mod tests {
 
     #[test]
     fn names_that_resemble_private_ones_are_forwarded() {
-        for name in [
-            "x",
-            "x-",
-            "x_",
-            "xuser",
-            "x-use",
-            "x-users",
-            "x-request-id",
-            "x_request_id",
-            "x-remote",
-            "x-consumer",
-            "x-forward",
-            "viaduct",
-            "vi",
-            "date",
-            "remote-users",
-            "cookies",
-            "proxy",
-            "proxyname",
-            "dpop-nonce",
-            "user-agent",
-            "baggage",
-            "content-digest",
-            "signature",
-        ] {
+        let names = "x x- x_ xuser x-use x-users x-request-id x_request_id x-remote x-consumer \
+                     x-forward viaduct vi date remote-users cookies proxy proxyname dpop-nonce \
+                     user-agent baggage content-digest signature";
+        for name in names.split_whitespace() {
             let mut headers = HeaderMap::new();
-            headers.append(name, HeaderValue::from_static("1"));
+            let header = HeaderName::from_bytes(name.as_bytes()).expect("a name");
+            headers.append(header, HeaderValue::from_static("1"));
             strip(&mut headers);
             assert_eq!(headers.len(), 1, "{name}");
         }

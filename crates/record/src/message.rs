@@ -34,6 +34,7 @@ use ledger::{Digest, Position};
 
 use crate::bundle::{BUNDLE_MAGIC, BUNDLE_VERSION, BUNDLE_VERSION_FIRST, Bundle, BundleError};
 use crate::checksum::crc32c;
+use crate::fixed::{array_at, u16_at, u32_at, u64_at};
 use crate::frame::{FRAME_BYTES_MAX, Frame, LogIdentity};
 
 /// The format version of everything but bundles.
@@ -160,12 +161,12 @@ impl<'a> Message<'a> {
     fn moving(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let (head, rest) =
             bytes.split_first_chunk::<HEAD>().ok_or("it is too short for what it says it is")?;
-        let kind = u16::from_le_bytes(array_at(head, 6));
-        let is_whole = u32::from_le_bytes(array_at(head, 8)) as usize == bytes.len();
+        let kind = u16_at(head, 6);
+        let is_whole = u32_at(head, 8) as usize == bytes.len();
         if !is_whole || MOVED_BYTES_MAX < bytes.len() {
             return Err("its length is not that of the message");
         }
-        if checksum(bytes) != u32::from_le_bytes(array_at(head, AT_CRC)) {
+        if checksum(bytes) != u32_at(head, AT_CRC) {
             return Err("its checksum is wrong");
         }
         if head[AT_ZERO..] != [0; HEAD - AT_ZERO] {
@@ -173,10 +174,10 @@ impl<'a> Message<'a> {
         }
         let end = End {
             identity: LogIdentity(array_at(head, BEHIND_CRC)),
-            position: Position(u64::from_le_bytes(array_at(head, 32))),
+            position: Position(u64_at(head, 32)),
             chain: Digest(array_at(head, 40)),
         };
-        let who = [AT_NODE, AT_EPOCH].map(|at| u32::from_le_bytes(array_at(head, at)));
+        let who = [AT_NODE, AT_EPOCH].map(|at| u32_at(head, at));
         match (kind, who, rest) {
             (KIND_FRAME, NOBODY, _) => framed(&end, rest),
             (KIND_WHOLE, NOBODY, []) => Ok(Self::Whole(end)),
@@ -216,16 +217,12 @@ fn framed<'a>(end: &End, bytes: &'a [u8]) -> Result<Message<'a>, &'static str> {
 
 /// Whether a version that is not known may have written this.
 fn is_of_some_version(bytes: &[u8]) -> bool {
-    HEAD <= bytes.len() && u32::from_le_bytes(array_at(bytes, 8)) as usize == bytes.len()
+    HEAD <= bytes.len() && u32_at(bytes, 8) as usize == bytes.len()
 }
 
 /// Over everything but itself.
 fn checksum(bytes: &[u8]) -> u32 {
     crc32c(&bytes[..AT_CRC]) ^ crc32c(&bytes[BEHIND_CRC..]).rotate_left(1)
-}
-
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    *bytes[at..].first_chunk().expect("the header is whole")
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ fn the_bytes_stay_as_they_are() {
 
 #[test]
 fn a_changed_byte_is_noticed_wherever_it_is() {
-    for bytes in samples() {
+    for bytes in samples().into_iter().chain([crate::bundle::tests::sample()]) {
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut changed = bytes.clone();

@@ -9,7 +9,7 @@ use std::fmt;
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::json;
+use crate::json::{self, ObjectWriter};
 
 /// Longest `errorDescription`, in characters; longer texts are cut (hub-semantics 1.4).
 pub const DESCRIPTION_CHARS_MAX: usize = 128;
@@ -288,51 +288,33 @@ impl Refusal {
 /// one becomes the code's name, for the schema asks for at least one character. At most 16
 /// `extensions` are written, keys cut to 32 and values to 128 characters.
 #[must_use]
-pub fn error_body<K, V>(code: ErrorCode, description: &str, extensions: &[(K, V)]) -> Bytes
-where
-    K: AsRef<str>,
-    V: AsRef<str>,
-{
+pub fn error_body(
+    code: ErrorCode,
+    description: &str,
+    extensions: &[(impl AsRef<str>, impl AsRef<str>)],
+) -> Bytes {
     let mut out = Vec::with_capacity(96 + description.len());
-    write_error(&mut out, code, description, extensions);
+    let mut object = ObjectWriter::open(&mut out);
+    write_error_information(object.member("errorInformation"), code, description, extensions);
+    object.close();
     Bytes::from(out)
 }
 
-/// Writes the object of [`error_body`] to the end of `out`.
-pub(crate) fn write_error<K, V>(
-    out: &mut Vec<u8>,
-    code: ErrorCode,
-    description: &str,
-    extensions: &[(K, V)],
-) where
-    K: AsRef<str>,
-    V: AsRef<str>,
-{
-    out.extend_from_slice(br#"{"errorInformation":"#);
-    write_error_information(out, code, description, extensions);
-    out.push(b'}');
-}
-
 /// Writes the inner object of [`error_body`] to the end of `out`.
-pub(crate) fn write_error_information<K, V>(
+pub(crate) fn write_error_information(
     out: &mut Vec<u8>,
     code: ErrorCode,
     description: &str,
-    extensions: &[(K, V)],
-) where
-    K: AsRef<str>,
-    V: AsRef<str>,
-{
+    extensions: &[(impl AsRef<str>, impl AsRef<str>)],
+) {
     let description = if description.is_empty() { code.name() } else { description };
-    out.extend_from_slice(br#"{"errorCode":"#);
-    json::write_text(out, &code.to_string());
-    out.extend_from_slice(br#","errorDescription":"#);
-    json::write_text(out, first_chars(description, DESCRIPTION_CHARS_MAX));
+    let mut object = ObjectWriter::open(out);
+    object.text("errorCode", &code.to_string());
+    object.text("errorDescription", first_chars(description, DESCRIPTION_CHARS_MAX));
     if !extensions.is_empty() {
-        out.extend_from_slice(br#","extensionList":"#);
-        json::write_extension_list(out, extensions);
+        json::write_extension_list(object.member("extensionList"), extensions);
     }
-    out.push(b'}');
+    object.close();
 }
 
 /// The longest prefix of `text` with at most `chars` characters.

@@ -15,23 +15,24 @@ pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Writes `{"extension":[{"key":…,"value":…},…]}`, cutting to the bounds of the schema.
-pub(crate) fn write_extension_list<K, V>(out: &mut Vec<u8>, entries: &[(K, V)])
-where
-    K: AsRef<str>,
-    V: AsRef<str>,
-{
-    out.extend_from_slice(br#"{"extension":["#);
+pub(crate) fn write_extension_list(
+    out: &mut Vec<u8>,
+    entries: &[(impl AsRef<str>, impl AsRef<str>)],
+) {
+    let mut list = ObjectWriter::open(out);
+    let out = list.member("extension");
+    out.push(b'[');
     for (at, (key, value)) in entries.iter().take(EXTENSIONS_MAX).enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(br#"{"key":"#);
-        write_text(out, first_chars(key.as_ref(), EXTENSION_KEY_CHARS_MAX));
-        out.extend_from_slice(br#","value":"#);
-        write_text(out, first_chars(value.as_ref(), EXTENSION_VALUE_CHARS_MAX));
-        out.push(b'}');
+        let mut entry = ObjectWriter::open(out);
+        entry.text("key", first_chars(key.as_ref(), EXTENSION_KEY_CHARS_MAX));
+        entry.text("value", first_chars(value.as_ref(), EXTENSION_VALUE_CHARS_MAX));
+        entry.close();
     }
-    out.extend_from_slice(b"]}");
+    out.push(b']');
+    list.close();
 }
 
 /// Writes an object member by member, with the commas.

@@ -428,8 +428,20 @@ pub fn is_identifier(text: &str) -> bool {
     // Dots alone are no name to whoever resolves paths.
     !matches!(text, "" | "." | "..")
         && is_short_enough(text)
-        && text.chars().all(is_identifier_character)
+        && (text.bytes().all(|byte| PLAIN[usize::from(byte)])
+            || text.chars().all(is_identifier_character))
 }
+
+/// The bytes of ASCII that are characters of identifiers.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        plain[byte as usize] = !matches!(byte, b'{' | b'}' | b'<' | b'>' | b'`' | b'\\');
+        byte += 1;
+    }
+    plain
+};
 
 fn is_short_enough(text: &str) -> bool {
     crate::error::first_chars(text, IDENTIFIER_CHARS_MAX).len() == text.len()

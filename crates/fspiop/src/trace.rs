@@ -65,20 +65,26 @@ pub(crate) fn state(span: u64) -> HeaderValue {
     HeaderValue::from_bytes(&text).expect("hexadecimal is visible ASCII")
 }
 
-fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
-    let mut out = [0; N];
-    for (slot, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
-        *slot = digit(pair[0])? << 4 | digit(pair[1])?;
+/// The value of each hexadecimal digit in lower case; 255 for any other byte.
+static DIGITS: [u8; 256] = {
+    let mut digits = [u8::MAX; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[HEX[value] as usize] = value as u8;
+        value += 1;
     }
-    Some(out)
-}
+    digits
+};
 
-fn digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
+fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    let (pairs, _) = text.as_chunks::<2>();
+    let (mut out, mut all) = ([0; N], 0);
+    for (slot, pair) in out.iter_mut().zip(pairs) {
+        let [high, low] = pair.map(|byte| DIGITS[usize::from(byte)]);
+        *slot = high << 4 | low;
+        all |= high | low;
     }
+    (all < 16).then_some(out)
 }
 
 fn put_hex(slot: &mut [u8], bytes: &[u8]) {

@@ -128,7 +128,8 @@ impl FspName {
     /// Whether both names are the same but for ASCII case.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
-        self.folded() == other.folded()
+        // Nearly every name is written as it was registered.
+        self == other || self.folded() == other.folded()
     }
 
     /// The name with ASCII letters in lower case: equal for names that match.
@@ -172,6 +173,18 @@ const FORM_UUID: u8 = 0;
 const FORM_ULID: u8 = 4;
 const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const HEX: &[u8; 16] = b"0123456789abcdef";
+/// The value of each digit of [`HEX`]; 255 for any other byte.
+static DIGITS: [u8; 256] = {
+    let mut digits = [u8::MAX; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[HEX[value] as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
+/// Where the two digits of each byte stand in the text of a UUID.
+const UUID_BYTES_AT: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
 impl TransferId {
     /// Parses `CorrelationId` of the hub: a UUID of version 1 to 7 in lower case, or a ULID.
@@ -198,26 +211,19 @@ impl TransferId {
     }
 
     fn parse_uuid(text: &[u8]) -> Option<Self> {
-        let mut out = [0; 17];
-        let mut digits = 0;
-        for (at, &byte) in text.iter().enumerate() {
-            if matches!(at, 8 | 13 | 18 | 23) {
-                if byte != b'-' {
-                    return None;
-                }
-                continue;
-            }
-            let value = match byte {
-                b'0'..=b'9' => byte - b'0',
-                b'a'..=b'f' => byte - b'a' + 10,
-                _ => return None,
-            };
-            out[1 + digits / 2] |= if digits % 2 == 0 { value << 4 } else { value };
-            digits += 1;
+        let text: &[u8; 36] = text.try_into().ok()?;
+        if [8, 13, 18, 23].iter().any(|at| text[*at] != b'-') {
+            return None;
         }
-        let version = out[7] >> 4;
-        let variant = out[9] >> 6;
-        ((1..=7).contains(&version) && variant == 0b10).then_some(Self(out))
+        let (mut out, mut all) = ([0; 17], 0);
+        for (slot, at) in out[1..].iter_mut().zip(UUID_BYTES_AT) {
+            let [high, low] = [text[at], text[at + 1]].map(|byte| DIGITS[usize::from(byte)]);
+            *slot = high << 4 | low;
+            all |= high | low;
+        }
+        let (version, variant) = (out[7] >> 4, out[9] >> 6);
+        let is_uuid = all < 16 && (1..=7).contains(&version) && variant == 0b10;
+        is_uuid.then_some(Self(out))
     }
 
     fn parse_ulid(text: &[u8]) -> Option<Self> {

@@ -48,19 +48,20 @@ impl<'o> ObjectWriter<'o> {
         Self { out, empty: true }
     }
 
-    /// Writes the name of the next member; the caller writes its value.
-    pub(crate) fn member(&mut self, name: &str) -> &mut Vec<u8> {
+    /// Writes the name of the next member, which needs no escape; the caller writes its value.
+    pub(crate) fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         if !self.empty {
             self.out.push(b',');
         }
         self.empty = false;
-        write_text(self.out, name);
-        self.out.push(b':');
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
         self.out
     }
 
     /// Writes a member whose value is a text.
-    pub(crate) fn text(&mut self, name: &str, value: &str) {
+    pub(crate) fn text(&mut self, name: &'static str, value: &str) {
         write_text(self.member(name), value);
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::json::{self, ObjectWriter};
+use crate::json;
 
 /// Longest `errorDescription`, in characters; longer texts are cut (hub-semantics 1.4).
 pub const DESCRIPTION_CHARS_MAX: usize = 128;
@@ -294,9 +294,9 @@ pub fn error_body(
     extensions: &[(impl AsRef<str>, impl AsRef<str>)],
 ) -> Bytes {
     let mut out = Vec::with_capacity(96 + description.len());
-    let mut object = ObjectWriter::open(&mut out);
-    write_error_information(object.member("errorInformation"), code, description, extensions);
-    object.close();
+    out.extend_from_slice(br#"{"errorInformation":"#);
+    write_error_information(&mut out, code, description, extensions);
+    out.push(b'}');
     Bytes::from(out)
 }
 
@@ -308,13 +308,15 @@ pub(crate) fn write_error_information(
     extensions: &[(impl AsRef<str>, impl AsRef<str>)],
 ) {
     let description = if description.is_empty() { code.name() } else { description };
-    let mut object = ObjectWriter::open(out);
-    object.text("errorCode", &code.to_string());
-    object.text("errorDescription", first_chars(description, DESCRIPTION_CHARS_MAX));
+    out.extend_from_slice(br#"{"errorCode":"#);
+    json::write_text(out, &code.to_string());
+    out.extend_from_slice(br#","errorDescription":"#);
+    json::write_text(out, first_chars(description, DESCRIPTION_CHARS_MAX));
     if !extensions.is_empty() {
-        json::write_extension_list(object.member("extensionList"), extensions);
+        out.extend_from_slice(br#","extensionList":"#);
+        json::write_extension_list(out, extensions);
     }
-    object.close();
+    out.push(b'}');
 }
 
 /// The longest prefix of `text` with at most `chars` characters.

@@ -1,4 +1,4 @@
-//! Compiles in which commit this is, so that every result says what was measured.
+//! Compiles in the commit and the build profile, so that every result names both.
 //!
 //! `-dirty` stands behind it when sources differ from that commit. It is looked at anew whenever
 //! one of them, the index or the head changes.
@@ -11,12 +11,20 @@ const SOURCES: [&str; 3] = ["../../crates", "../../Cargo.toml", "../../Cargo.loc
 
 fn main() {
     println!("cargo:rustc-env=UPESI_COMMIT={}", commit().unwrap_or_default());
+    println!("cargo:rustc-env=UPESI_PROFILE={}", profile().unwrap_or_default());
     for name in ["HEAD", "index", "logs/HEAD"] {
         let path = git(&["rev-parse", "--git-path", name]).unwrap_or_default();
         watch(&path);
     }
     SOURCES.into_iter().for_each(watch);
     watch("build.rs");
+}
+
+/// The directory of the profile has its name: `<target>/<profile>/build/<package>/out`.
+fn profile() -> Option<String> {
+    let out = std::env::var("OUT_DIR").ok()?;
+    let name = Path::new(&out).ancestors().nth(3)?.file_name()?.to_str()?;
+    Some(if name == "debug" { "dev" } else { name }.to_owned())
 }
 
 /// Without git, or outside of a checkout, it is not known.

@@ -366,6 +366,7 @@ pub(crate) fn configuration(options: &BenchOptions, command: &SwitchCommand) -> 
     }
     let spawned = options.hub.is_none();
     set["program"] = spawned.then(|| command.program.display().to_string()).into();
+    set["program_version"] = spawned.then(|| command.version()).flatten().into();
     set["switch_configuration"] = command.configuration.clone().filter(|_| spawned).into();
     set
 }

@@ -110,7 +110,7 @@ fn not_started(program: &Path, error: io::Error) -> HarnessError {
         return HarnessError::file(program)(error);
     }
     HarnessError::Switch(format!(
-        "{} does not exist: build it with the profile of this program (`cargo build --release \
+        "{} does not exist: build it with the profile of this program (`cargo build --profile dist \
          --package upesi --package upesi-bench`), or name another one with --program",
         program.display()
     ))
@@ -180,6 +180,12 @@ impl SwitchCommand {
         let serve = command.serve.iter_mut().find(|argument| *argument == "serve");
         serve.into_iter().for_each(|argument| *argument = "null-switch".into());
         command
+    }
+
+    /// What the program says of its version and build profile.
+    pub(crate) fn version(&self) -> Option<String> {
+        let output = Command::new(&self.program).arg("--version").output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
     /// Whether the log in `data` is good; else what `verify` said.

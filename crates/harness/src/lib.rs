@@ -80,7 +80,7 @@ pub use crate::hello::{
 };
 pub use crate::interrupt::{Interrupt, end_when_interrupted};
 pub use crate::lanes::Pairs;
-pub use crate::machine::{Environment, Origin, free_bytes};
+pub use crate::machine::{Environment, Origin, PROFILE, VERSION, free_bytes};
 pub use crate::options::{
     BenchOptions, DemoOptions, FspOptions, HelloOptions, NodesOptions, SimulateOptions, count,
 };

@@ -65,7 +65,15 @@ pub struct Machine {
     pub processor: String,
     /// Release of the kernel.
     pub kernel: String,
+    /// Cargo profile that this program was built with.
+    pub profile: &'static str,
 }
+
+/// The cargo profile of this build.
+pub const PROFILE: &str = env!("UPESI_PROFILE");
+/// Version and profile of this build, for `--version`.
+pub const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (profile ", env!("UPESI_PROFILE"), ")");
 
 /// Where a result was made, and by what.
 #[derive(Clone, Debug, Serialize)]
@@ -180,6 +188,7 @@ pub(crate) fn machine() -> Machine {
         cores: std::thread::available_parallelism().map_or(0, usize::from),
         processor: model.unwrap_or_default(),
         kernel: kernel.trim().to_owned(),
+        profile: PROFILE,
     }
 }
 

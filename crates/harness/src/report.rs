@@ -193,8 +193,9 @@ impl fmt::Display for DemoReport {
             self.style,
             if self.confirm_to_payee { "on" } else { "off" }
         )?;
-        let Machine { cores, processor, kernel } = &self.machine;
+        let Machine { cores, processor, kernel, profile } = &self.machine;
         writeln!(f, "machine         {cores} cores ({processor}), Linux {kernel}")?;
+        writeln!(f, "build           profile {profile}")?;
         if let Some(nodes) = &self.nodes {
             writeln!(f, "{nodes}")?;
         }

@@ -162,11 +162,12 @@ impl SweepReport {
     /// What our figures were measured on.
     pub(crate) fn ours(&self) -> Option<String> {
         let result = &self.steps.first()?.result;
-        let (Machine { cores, processor, kernel }, place) =
+        let (Machine { cores, processor, kernel, profile }, place) =
             (&result.summary.machine, &result.environment);
         Some(format!(
             "{cores} cores ({processor}) for switch, DFSPs and load together, {:.1} GB, Linux \
-             {kernel}{}; {}; FSPIOP {}, no TLS, no JWS; load {:.2} before; commit {}",
+             {kernel}{}; {}; FSPIOP {}, no TLS, no JWS; load {:.2} before; profile \
+             {profile}, commit {}",
             place.memory_bytes as f64 / 1e9,
             place.filesystem.as_ref().map_or(String::new(), |kind| format!(", {kind}")),
             result.summary.durability,

@@ -19,6 +19,7 @@
 mod archive;
 mod backup;
 mod catalogue;
+mod codec;
 pub mod contract;
 mod copy;
 mod file_log;
@@ -39,6 +40,9 @@ mod sector;
 mod segment;
 mod sync;
 mod tiered;
+
+/// Whether this build reads and writes compressed segments.
+pub const CAN_COMPRESS: bool = cfg!(feature = "compression");
 
 pub use archive::{
     ArchiveError, Destination, Due, Handed, Retention, Watch, claim_for, due, hand_over,

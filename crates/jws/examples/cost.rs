@@ -1,5 +1,5 @@
 //! Prints what verifying and signing one message costs, and what of it the cryptographic library
-//! takes for hash and key: `cargo run --release -p jws --example cost`.
+//! takes for hash and key: `cargo run --profile dist -p jws --example cost`.
 //!
 //! The three are measured in turn, a few messages at a time, so that whatever else the machine
 //! does hits them alike; the best turn of each counts, and the middle of all ratios of turns that

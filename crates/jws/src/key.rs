@@ -3,13 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
-use aws_lc_rs::encoding::AsDer;
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
-    ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384,
-    RSA_PKCS1_2048_8192_SHA512, RSA_PKCS1_SHA256, RsaKeyPair, VerificationAlgorithm,
-};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ledger::Digest;
@@ -17,6 +10,7 @@ use rustls_pki_types::pem::{PemObject, SectionKind};
 
 pub use crate::der::KeyKind;
 
+use crate::crypto::{Hash, Private, Public, fingerprint, hasher};
 use crate::der;
 use crate::encode::{CHUNK_BYTES, encode};
 
@@ -63,19 +57,15 @@ impl Algorithm {
     }
 
     /// The digest of what is signed: the encoded protected header, a dot, the encoded payload.
-    pub(crate) fn digest(self, protected: &[u8], payload: &[u8]) -> digest::Digest {
-        let mut context = digest::Context::new(match self {
-            Self::Rs256 | Self::Es256 => &SHA256,
-            Self::Rs384 => &SHA384,
-            Self::Rs512 => &SHA512,
-        });
-        context.update(protected);
-        context.update(b".");
+    pub(crate) fn digest(self, protected: &[u8], payload: &[u8]) -> Hash {
+        let mut hasher = hasher(self);
+        hasher.update(protected);
+        hasher.update(b".");
         let mut buffer = [0; CHUNK_BYTES / 3 * 4];
         for chunk in payload.chunks(CHUNK_BYTES) {
-            context.update(encode(chunk, &mut buffer));
+            hasher.update(encode(chunk, &mut buffer));
         }
-        context.finish()
+        hasher.finish()
     }
 }
 
@@ -118,6 +108,9 @@ pub enum KeyError {
     /// A ring has as many participants as it may have.
     #[error("keys of at most 10000 participants are held")]
     Full,
+    /// Built without the feature `signatures`.
+    #[error("this build has no signatures: build it with --features signatures")]
+    Absent,
 }
 
 /// A participant's public key. Cheap to clone.
@@ -129,12 +122,6 @@ struct Verifier {
     kind: KeyKind,
     der: Vec<u8>,
     public: Public,
-}
-
-enum Public {
-    /// For RS256, RS384 and RS512.
-    Rsa([ParsedPublicKey; 3]),
-    P256(ParsedPublicKey),
 }
 
 impl VerificationKey {
@@ -176,26 +163,11 @@ impl VerificationKey {
     /// Whether signatures by `algorithm` can be verified with this key.
     #[must_use]
     pub fn fits(&self, algorithm: Algorithm) -> bool {
-        self.parsed(algorithm).is_some()
+        self.0.public.fits(algorithm)
     }
 
-    pub(crate) fn verifies(
-        &self,
-        algorithm: Algorithm,
-        digest: &digest::Digest,
-        signature: &[u8],
-    ) -> bool {
-        self.parsed(algorithm).is_some_and(|key| key.verify_digest_sig(digest, signature).is_ok())
-    }
-
-    fn parsed(&self, algorithm: Algorithm) -> Option<&ParsedPublicKey> {
-        match (&self.0.public, algorithm) {
-            (Public::Rsa([key, _, _]), Algorithm::Rs256)
-            | (Public::Rsa([_, key, _]), Algorithm::Rs384)
-            | (Public::Rsa([_, _, key]), Algorithm::Rs512)
-            | (Public::P256(key), Algorithm::Es256) => Some(key),
-            _ => None,
-        }
+    pub(crate) fn verifies(&self, algorithm: Algorithm, hash: &Hash, signature: &[u8]) -> bool {
+        self.0.public.verifies(algorithm, hash, signature)
     }
 
     /// The key itself: its `SubjectPublicKeyInfo`, in DER.
@@ -231,34 +203,21 @@ impl VerificationKey {
     /// # Errors
     /// [`KeyError::Damaged`], [`KeyError::Unsupported`] and [`KeyError::Size`].
     pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
-        let parse = |algorithm: &'static dyn VerificationAlgorithm| {
-            ParsedPublicKey::new(algorithm, der).map_err(|_| KeyError::Damaged)
-        };
         let kind = der::kind(der).ok_or(KeyError::Damaged)?;
-        let public = match kind {
-            KeyKind::Rsa { bits } => {
-                check_bits(bits)?;
-                Public::Rsa([
-                    parse(&RSA_PKCS1_2048_8192_SHA256)?,
-                    parse(&RSA_PKCS1_2048_8192_SHA384)?,
-                    parse(&RSA_PKCS1_2048_8192_SHA512)?,
-                ])
-            }
-            KeyKind::P256 => Public::P256(parse(&ECDSA_P256_SHA256_FIXED)?),
-            KeyKind::Other => return Err(KeyError::Unsupported),
-        };
-        let sum = digest::digest(&SHA256, der);
-        let sum = sum.as_ref().try_into().expect("SHA-256 has 32 bytes");
-        let (fingerprint, der) = (Digest(sum), der.to_vec());
+        if let KeyKind::Rsa { bits } = kind {
+            check_bits(bits)?;
+        }
+        let public = Public::parse(kind, der)?;
+        let (fingerprint, der) = (Digest(fingerprint(der)), der.to_vec());
         Ok(Self(Arc::new(Verifier { fingerprint, kind, der, public })))
     }
 }
 
 impl fmt::Debug for VerificationKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.0.public {
-            Public::Rsa(_) => "RSA",
-            Public::P256(_) => "P-256",
+        let kind = match self.0.kind {
+            KeyKind::Rsa { .. } => "RSA",
+            _ => "P-256",
         };
         write!(f, "{kind} {}", self.0.fingerprint)
     }
@@ -266,11 +225,6 @@ impl fmt::Debug for VerificationKey {
 
 /// The hub's private key.
 pub struct SigningKey(Private);
-
-enum Private {
-    Rsa(RsaKeyPair),
-    P256(EcdsaKeyPair),
-}
 
 impl SigningKey {
     /// Reads a PEM text: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1
@@ -287,16 +241,7 @@ impl SigningKey {
         if keys.next().is_some() {
             return Err(KeyError::Several);
         }
-        let elliptic = || {
-            EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_FIXED_SIGNING, der)
-                .map(Private::P256)
-        };
-        let key = match kind {
-            SectionKind::RsaPrivateKey => RsaKeyPair::from_der(der).map(Private::Rsa),
-            SectionKind::EcPrivateKey => elliptic(),
-            _ => RsaKeyPair::from_pkcs8(der).map(Private::Rsa).or_else(|_| elliptic()),
-        };
-        let key = Self(key.map_err(|_| KeyError::Unsupported)?);
+        let key = Self(Private::parse(*kind, der)?);
         // The library's own bounds may change; those of the scheme do not.
         key.verification_key()?;
         Ok(key)
@@ -305,10 +250,7 @@ impl SigningKey {
     /// RS256 for an RSA key, ES256 for one on P-256, as in the reference.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
-        match self.0 {
-            Private::Rsa(_) => Algorithm::Rs256,
-            Private::P256(_) => Algorithm::Es256,
-        }
+        self.0.algorithm()
     }
 
     /// The public key that belongs to it.
@@ -317,23 +259,12 @@ impl SigningKey {
     /// [`KeyError::Size`] for an RSA key outside the bounds, which [`SigningKey::from_pem`] does
     /// not let through.
     pub fn verification_key(&self) -> Result<VerificationKey, KeyError> {
-        let public = match &self.0 {
-            Private::Rsa(key) => key.public_key().as_der(),
-            Private::P256(key) => key.public_key().as_der(),
-        };
-        VerificationKey::from_der(public.map_err(|_| KeyError::Damaged)?.as_ref())
+        VerificationKey::from_der(&self.0.public_der()?)
     }
 
     /// `None` only when the cryptographic library fails, for want of memory or randomness.
-    pub(crate) fn sign(&self, digest: &digest::Digest) -> Option<Vec<u8>> {
-        match &self.0 {
-            Private::Rsa(key) => {
-                let mut signature = vec![0; key.public_modulus_len()];
-                key.sign_digest(&RSA_PKCS1_SHA256, digest, &mut signature).ok()?;
-                Some(signature)
-            }
-            Private::P256(key) => Some(key.sign_digest(digest).ok()?.as_ref().to_vec()),
-        }
+    pub(crate) fn sign(&self, hash: &Hash) -> Option<Vec<u8>> {
+        self.0.sign(hash)
     }
 }
 

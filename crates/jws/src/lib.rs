@@ -22,6 +22,7 @@
 #![warn(missing_docs)]
 
 mod canonical;
+mod crypto;
 mod der;
 mod directory;
 mod encode;
@@ -32,6 +33,9 @@ mod protected;
 mod request_path;
 mod sign;
 mod verify;
+
+/// Whether this build verifies and makes signatures; without it no key can be read.
+pub const IS_AVAILABLE: bool = cfg!(feature = "signatures");
 
 pub use canonical::{CANONICAL_BODY_BYTES_MAX, canonical};
 pub use directory::{KeyDirectory, Reloaded};

@@ -76,7 +76,8 @@ pub enum OpenError {
     /// This build cannot do what is asked for.
     #[error(
         "this binary was built without TLS and passwords towards brokers: build it with `cargo \
-         build --release --features kafka-tls`, which needs OpenSSL's headers (Debian: libssl-dev)"
+         build --profile dist --features kafka-tls`, which needs OpenSSL's headers \
+         (Debian: libssl-dev)"
     )]
     NoTls,
     /// The brokers answered, but not with what was asked for.

@@ -1,5 +1,5 @@
 //! What `upesi-bench core` measures, without the switch around it: quick to build while the core
-//! is being worked on. `cargo run --release -p microbench --example core -- --only durable`
+//! is being worked on. `cargo run --profile dist -p microbench --example core -- --only durable`
 
 use clap::Parser;
 

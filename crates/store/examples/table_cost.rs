@@ -2,8 +2,8 @@
 //! then read at random.
 //!
 //! ```sh
-//! cargo run --release -p store --example table_cost -- transfers 1000000
-//! cargo run --release -p store --example table_cost -- parties 4000000 /on/the/disk/to/be/measured
+//! cargo run --profile dist -p store --example table_cost -- transfers 1000000
+//! cargo run --profile dist -p store --example table_cost -- parties 4000000 /on/the/disk
 //! ```
 //!
 //! Ids of transfers are random, those of parties rise. Memory is that of the process, with the

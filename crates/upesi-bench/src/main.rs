@@ -28,7 +28,7 @@ Examples:
 
 /// Measure a hub: rate, latency, cost, and whether the run is valid.
 #[derive(Parser)]
-#[command(version, about, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(version = harness::VERSION, about, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Arguments {
     /// Measure a switch whose log is on Kafka: kafka://HOST:PORT,HOST:PORT/PREFIX. It gets a new
     /// topic, whose name begins with the prefix and which stays there.

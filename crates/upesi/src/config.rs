@@ -154,7 +154,7 @@ impl Config {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.hub_name()?;
         let fault = self.out_of_bounds().or_else(|| self.contradiction().map(str::to_owned));
-        let fault = fault.or_else(|| self.fault_of_places());
+        let fault = fault.or_else(|| self.missing_feature()).or_else(|| self.fault_of_places());
         let policy = || self.policy().fault().map(|fault| format!("delivery: {fault}"));
         fault.or_else(policy).map_or(Ok(()), |fault| Err(Failure::new(fault)))
     }
@@ -178,6 +178,23 @@ impl Config {
         ];
         let fault = faults.iter().find(|(fault, _)| *fault).map(|(_, text)| *text);
         fault.or_else(|| self.kafka.fault())
+    }
+
+    /// The first setting that needs a feature that this program was built without.
+    fn missing_feature(&self) -> Option<String> {
+        let (archive, keys) = (&self.archive, &self.jws);
+        let needs = [
+            (archive.to.is_some(), "archive.to", "compression", journal::CAN_COMPRESS),
+            (archive.compress, "archive.compress", "compression", journal::CAN_COMPRESS),
+            (self.backup.to.is_some(), "backup.to", "compression", journal::CAN_COMPRESS),
+            (keys.keys.is_some(), "jws.keys", "signatures", jws::IS_AVAILABLE),
+            (keys.signing_key.is_some(), "jws.signing_key", "signatures", jws::IS_AVAILABLE),
+        ];
+        let (_, setting, feature, _) = needs.into_iter().find(|(set, _, _, has)| *set && !has)?;
+        Some(format!(
+            "{setting}: this program was built without {feature}; build it with `cargo build \
+             --profile dist --package upesi`"
+        ))
     }
 
     fn fault_of_places(&self) -> Option<String> {

@@ -30,7 +30,7 @@ const _: () = assert!(
 /// An instant-payments switch that speaks FSPIOP: look-up, quotes, transfers with positions and
 /// liquidity limits, durable callbacks, admin API.
 #[derive(Parser)]
-#[command(version, about, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(version = harness::VERSION, about, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Arguments {
     /// Take this program for a later one, which knows rules up to this version: they decide as the
     /// newest do that it really knows. Only to prove upgrades.

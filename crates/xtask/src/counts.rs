@@ -58,8 +58,16 @@ fn conclude(root: &Path, counts: &[Count], check: bool) -> Result<bool, String> 
 
 fn count(root: &Path) -> Result<Vec<Count>, String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let build =
-        ["build", "--release", "--locked", "--package", "microbench", "--example", "counts"];
+    let build = [
+        "build",
+        "--profile",
+        "dist",
+        "--locked",
+        "--package",
+        "microbench",
+        "--example",
+        "counts",
+    ];
     let built = Command::new(cargo).args(build).current_dir(root).status();
     if !built.map_err(|error| format!("cargo did not start: {error}"))?.success() {
         return Err("the example `counts` of microbench does not build".into());
@@ -72,7 +80,7 @@ fn count(root: &Path) -> Result<Vec<Count>, String> {
         fs::remove_dir_all(&dumps).map_err(fail)?;
     }
     fs::create_dir_all(&dumps).map_err(fail)?;
-    let said = callgrind(&target.join("release/examples/counts"), &dumps)?;
+    let said = callgrind(&target.join("dist/examples/counts"), &dumps)?;
     said.lines().enumerate().map(|(at, line)| read(line, &dumps, at + 1)).collect()
 }
 

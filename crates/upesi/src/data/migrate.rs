@@ -49,7 +49,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
 #[cfg(not(feature = "kafka"))]
 fn without(log: &str) -> Failure {
     Failure::new(format!(
-        "--log {log}: this binary was built without Kafka; build it with `cargo build --release`, \
-         without --no-default-features"
+        "--log {log}: this binary was built without Kafka; build it with \
+         `cargo build --profile dist`, without --no-default-features"
     ))
 }

@@ -218,7 +218,7 @@ impl Place {
         if arguments.log.is_some() {
             return Err(Failure::new(
                 "--log: this binary was built without Kafka; build it with \
-                 `cargo build --release`, without --no-default-features",
+                 `cargo build --profile dist`, without --no-default-features",
             ));
         }
         Ok(Self::Files)

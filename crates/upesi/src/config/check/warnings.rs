@@ -210,7 +210,7 @@ static WARNINGS: &[Rule] = warnings! { config;
         "a directory that is there, mounted before the switch starts";
     config.kafka.tls && !cfg!(feature = "kafka-tls") =>
         "kafka.tls = true, and this program was built without it: a start with --log is refused",
-        "a build with `cargo build --release --features kafka-tls`";
+        "a build with `cargo build --profile dist --features kafka-tls`";
 };
 
 /// Whether other machines reach an address.

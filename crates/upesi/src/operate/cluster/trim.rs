@@ -62,8 +62,8 @@ pub(super) use work::run;
 pub(super) fn run(arguments: &TrimArguments) -> Result<(), Failure> {
     let TrimArguments { log, .. } = arguments;
     Err(Failure::new(format!(
-        "--log {log}: this binary was built without Kafka; build it with `cargo build --release`, \
-         without --no-default-features"
+        "--log {log}: this binary was built without Kafka; build it with \
+         `cargo build --profile dist`, without --no-default-features"
     )))
 }
 

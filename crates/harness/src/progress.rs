@@ -63,7 +63,10 @@ impl Progress {
     fn line(&self, done: u64, elapsed: Duration) -> String {
         let rate = done as f64 / elapsed.as_secs_f64().max(1e-9);
         let what = self.what;
-        let Some(all) = self.all else { return format!("{done} {what}, {rate:.0}/s") };
+        // An estimate that was too low shows no percentage.
+        let Some(all) = self.all.filter(|all| done <= *all) else {
+            return format!("{done} {what}, {rate:.0}/s");
+        };
         let percent = done as f64 * 100.0 / all.max(1) as f64;
         let left = all.saturating_sub(done) as f64 / rate.max(1e-9);
         format!("{done} of {all} {what} ({percent:.1}%), {rate:.0}/s, {} left", time(left))
@@ -90,6 +93,7 @@ mod tests {
             (Some(0), 0, second, "0 of 0 rows (0.0%), 0/s, 0 s left"),
             (Some(1_000_000), 100, second, "100 of 1000000 rows (0.0%), 100/s, 2 h 46 min left"),
             (None, 7, second * 2, "7 rows, 4/s"),
+            (Some(5), 7, second * 2, "7 rows, 4/s"),
         ] {
             assert_eq!(Progress::new("rows", all).line(done, elapsed), expected);
         }

@@ -27,6 +27,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use fspiop::reach::Reach;
+use harness::Progress;
 use journal::{
     DamagedEnd, Dropped, DurableFrames, OpenError, Options, RealDisk, Recovery, Tier, Tiered,
     Verify, advice_on,
@@ -65,6 +66,9 @@ type Replayed = (Sequencer<Log>, Notes);
 
 /// How often the main thread looks whether the log has stopped, or a stage is stuck.
 const WATCH: Duration = Duration::from_millis(200);
+
+/// Records between two looks at the clock during a replay.
+const SHOWN_EVERY: u64 = 1_024;
 
 /// What a stop gives requests under way, before what still holds it up is stuck: participants'
 /// have 3 s of it, operators' all.
@@ -546,10 +550,17 @@ fn replay(
     (node, clock): (u32, &SystemClock),
 ) -> Result<Replayed, Box<(Log, ReplayError)>> {
     let now = clock.now();
+    let (before, end) = (start.state.position().0, log.tail().end.0);
+    let mut progress = Progress::new("records", Some(end.saturating_sub(before)));
     let sequencer = Sequencer::open_from(log, start, (node, now), &mut |applied| {
-        notes.see(applied.record.position, applied.command);
-    })?;
-    Ok((sequencer, notes))
+        let position = applied.record.position;
+        notes.see(position, applied.command);
+        if position.0.is_multiple_of(SHOWN_EVERY) {
+            progress.show(position.0 - before);
+        }
+    });
+    progress.end();
+    Ok((sequencer?, notes))
 }
 
 /// A log that was gone through, and who can follow it.

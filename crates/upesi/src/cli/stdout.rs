@@ -3,11 +3,9 @@
 
 use std::any::Any;
 use std::fmt::Display;
-use std::io::{IsTerminal, Write as _};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::Failure;
 
@@ -16,8 +14,6 @@ const UNPRINTABLE: &str = "failed printing to stdout: ";
 const NO_READER: &str = "Broken pipe";
 /// What a shell says of programs that end with their reader: 128 and the number of the signal.
 const ENDED_WITH_READER: u8 = 141;
-/// Between two signs of life on a terminal.
-const PROGRESS: Duration = Duration::from_millis(500);
 
 /// Whether standard output is for a script alone.
 static FOR_A_SCRIPT: AtomicBool = AtomicBool::new(false);
@@ -79,40 +75,4 @@ pub(crate) fn moment(stamp: ledger::Stamp) -> String {
     let seconds = fspiop::time::date_time_whole_seconds(stamp.millis());
     let whole = String::from_utf8_lossy(&seconds[..19]).into_owned();
     format!("{whole}.{:06}Z", stamp.0 % 1_000_000)
-}
-
-/// Says on a terminal how far a long reading is.
-pub(crate) struct Progress {
-    terminal: bool,
-    due: Instant,
-    told: bool,
-}
-
-impl Progress {
-    pub(crate) fn new() -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        Self { terminal, due: Instant::now() + PROGRESS, told: false }
-    }
-
-    pub(crate) fn tell(&mut self, records: u64) {
-        self.say(|| format!("{records} records"));
-    }
-
-    pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
-        if self.terminal && self.due <= Instant::now() {
-            show(&what());
-            (self.due, self.told) = (Instant::now() + PROGRESS, true);
-        }
-    }
-
-    pub(crate) fn end(&mut self) {
-        if std::mem::take(&mut self.told) {
-            show(&format!("{:60}\r", ""));
-        }
-    }
-}
-
-/// Over what the line shows. Where it cannot be shown, the work goes on.
-fn show(text: &str) {
-    let _shown = write!(std::io::stderr(), "\r{text}");
 }

@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use harness::Progress;
 use journal::{Destination, Due, Handed, Place, RealDisk, Retention, Tier, Tiered};
 use ledger::Stamp;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::cli::stdout::{Progress, print_json};
+use crate::cli::stdout::print_json;
 use crate::data::layout::refuse_without_log;
 
 const EXAMPLES: &str = "\
@@ -112,14 +113,12 @@ fn hand_over(
         journal::claim_for(log, place).map_err(|error| Failure::new(error.to_string()))?;
     }
     let total: u64 = due.iter().map(|due| due.segment.plain_bytes).sum();
-    let mut progress = Progress::new();
+    let mut progress = Progress::new("MiB", Some(total >> 20));
     let mut lines: Vec<Line> = Vec::new();
     let mut before = 0;
     for due in due {
         let handed = journal::hand_over(log, due, destination, &mut |_| {
-            progress.say(|| {
-                format!("segment {}, {} of {} MiB", due.segment.first.0, before >> 20, total >> 20)
-            });
+            progress.show(before >> 20);
             Ok(())
         });
         progress.end();

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::Progress;
 use journal::{ArchiveError, Backup, CopyLock, Extra, RealDisk, Tiered};
 use ports::DiskError;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::cli::stdout::{Progress, print_json};
+use crate::cli::stdout::print_json;
 
 /// A running switch can archive a segment between the look at it and its opening.
 const ATTEMPTS: usize = 3;
@@ -102,12 +103,12 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     let place = place.map_err(|error| Failure::new(error.to_string()))?;
     let disk = RealDisk::open_beside(&arguments.data).map_err(|error| failed(error.to_string()))?;
     let _alone = copy_alone(&disk, || false).map_err(|error| failed(error.to_string()))?;
-    let mut progress = Progress::new();
+    let mut progress = Progress::new("MiB read and written", None);
     let mut bytes = 0_u64;
     let extras = extras(arguments.config.as_deref());
     let mut watch = |more| {
         bytes += more;
-        progress.say(|| format!("{} MiB read and written", bytes >> 20));
+        progress.show(bytes >> 20);
         Ok(())
     };
     let mut mended = BTreeSet::new();

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use harness::Progress;
 use journal::{ArchiveError, MANIFEST, Placed, RealDisk, Tiered, Walked, open_place};
 use ledger::Position;
 use ports::{ColdStore, Disk, DiskError, DiskFile};
@@ -28,7 +29,7 @@ use sequencer::Replay;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::cli::stdout::{Progress, moment, print_json};
+use crate::cli::stdout::{moment, print_json};
 use crate::config::Config;
 #[cfg(feature = "kafka")]
 use crate::data::layout;
@@ -142,12 +143,12 @@ fn adopt(from: &Path, data: &Path) -> Result<(), Failure> {
     target.begin_anew()?;
     let source = OfflineLog::open(from)?;
     let failed = |error: std::io::Error| target.failure(&error.to_string());
-    let mut progress = Progress::new();
+    let mut progress = Progress::new("MiB copied", None);
     let (_, bytes) = target.fill(&source)?;
     let stored = copy_tree(
         &from.join(layout::STORE),
         &target.unfinished().join(layout::STORE),
-        &mut |copied| progress.say(|| format!("{} MiB copied", (bytes + copied) >> 20)),
+        &mut |copied| progress.show((bytes + copied) >> 20),
     );
     progress.end();
     let stored = stored.map_err(failed)?;
@@ -326,11 +327,11 @@ impl Target {
         let place = open_place(url).map_err(|error| Failure::new(error.to_string()))?;
         let failed = |error: DiskError| self.failure(&error.to_string());
         let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
-        let mut progress = Progress::new();
+        let mut progress = Progress::new("MiB brought back", None);
         let mut read = 0_u64;
         let brought = journal::bring(&*place, &disk, &mut |more| {
             read += more;
-            progress.say(|| format!("{} MiB brought back", read >> 20));
+            progress.show(read >> 20);
             Ok(())
         });
         progress.end();
@@ -372,13 +373,13 @@ impl Target {
         let failed = |error: DiskError| self.failure(&error.to_string());
         let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
         let (mut files, mut bytes) = (Vec::new(), 0);
-        let mut progress = Progress::new();
+        let mut progress = Progress::new("MiB copied", None);
         for name in source.disk().list().map_err(failed)? {
             let is_segment = name.ends_with(".segment");
             let is_beside = name.ends_with(".snapshot") || name == "quarantine.json";
             if is_segment || is_beside {
                 bytes += copy(source.disk(), &disk, &name).map_err(failed)?;
-                progress.say(|| format!("{} MiB copied", bytes >> 20));
+                progress.show(bytes >> 20);
             }
             if is_beside {
                 files.push(name);

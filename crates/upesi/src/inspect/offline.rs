@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use harness::Progress;
 use journal::{OpenError, Placed, RealDisk, Tiered, Walked};
 use ledger::{Position, State};
 use ports::{Disk, DiskError, DiskFile, Stop};
@@ -12,7 +13,6 @@ use record::frame::{FRAME_HEADER_BYTES, frame_length};
 use sequencer::{ColdSide, Replay, Start};
 
 use crate::Failure;
-use crate::cli::stdout::Progress;
 use crate::data::layout::{has_segments, refuse_half, refuse_unfinished};
 use crate::operate::quarantine::{self, Entry};
 
@@ -100,11 +100,9 @@ impl OfflineLog {
         &self.disk
     }
 
-    /// About how many records there are: all but those of the last segment. None if a segment
-    /// cannot be read, which a reading of the log then says.
+    /// About how many records there are, if that is known.
     pub(crate) fn records_about(&self) -> u64 {
-        let last = self.disk.segments().ok().and_then(|segments| segments.last().cloned());
-        last.map_or(0, |last| last.first.0.saturating_sub(1))
+        records_about(&self.disk).unwrap_or(0)
     }
 
     /// What went wrong, with the directory before it.
@@ -124,14 +122,14 @@ impl OfflineLog {
         Ok(bytes)
     }
 
-    /// Visits every frame, as [`journal::walk`] says, and shows on a terminal that it goes on.
+    /// Visits every frame, as [`journal::walk`] says, and shows the progress.
     pub(crate) fn walk(
         &self,
         visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
     ) -> Result<Walked, OpenError> {
-        let mut progress = Progress::new();
+        let mut progress = Progress::new("records", records_about(&self.disk));
         let walked = (self.walk)(&self.disk, &mut |placed| {
-            progress.tell(placed.frame.header().last().0);
+            progress.show(placed.frame.header().last().0);
             visit(placed)
         });
         progress.end();
@@ -171,6 +169,13 @@ impl OfflineLog {
             (None, Ok(walked)) => Ok((replay, walked)),
         }
     }
+}
+
+/// About how many records there are: all but those of the last segment. `None` if there is one
+/// segment, or if one cannot be read, which a reading of the log then says.
+pub(crate) fn records_about(disk: &Tiered<RealDisk>) -> Option<u64> {
+    let last = disk.segments().ok()?.last()?.first.0;
+    last.checked_sub(1).filter(|records| 0 < *records)
 }
 
 /// Whether the next frame is wanted.

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
+use harness::Progress;
 use journal::{RealDisk, Tiered};
 use kafka::{Address, Exported, MoveError, Reader, Step, Watch};
 use ledger::Position;
@@ -20,9 +21,10 @@ use serde::Serialize;
 use super::arguments::{ExportArguments, ImportArguments};
 use crate::Failure;
 use crate::cli::stdout;
-use crate::cli::stdout::{Progress, print_json};
+use crate::cli::stdout::print_json;
 use crate::config::Config;
 use crate::data::layout::{MARKER, has_segments};
+use crate::inspect::offline::records_about;
 use crate::serve::log_backend::{LIFE, Log, PATIENCE, Place, Topic};
 use crate::serve::{self, Opened, Opening, Sharing};
 
@@ -54,9 +56,16 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
     let disk = RealDisk::open(data).and_then(Tiered::open);
     let disk = disk.map_err(|error| failed(error.to_string()))?;
     check_marker(data, &address)?;
-    let mut leaving = Leaving { data, topic: &address.topic, progress: Progress::new() };
+    let all = records_about(&disk);
+    let mut leaving = Leaving {
+        data,
+        topic: &address.topic,
+        sent: Progress::new("records compared or sent", all),
+        read: Progress::new("records read back", all),
+    };
     let exported = kafka::export(&address, &disk, &options("export-log", security), &mut leaving);
-    leaving.progress.end();
+    leaving.sent.end();
+    leaving.read.end();
     let exported = exported.map_err(|error| {
         let is_left = data.join(MARKER).exists();
         failed(match is_left {
@@ -122,15 +131,16 @@ fn check_marker(data: &Path, address: &Address) -> Result<(), Failure> {
 struct Leaving<'a> {
     data: &'a Path,
     topic: &'a str,
-    progress: Progress,
+    sent: Progress,
+    read: Progress,
 }
 
 impl Watch for Leaving<'_> {
     fn tell(&mut self, step: Step) -> Result<(), String> {
-        self.progress.say(|| match step {
-            Step::Sent(position) => format!("{} records compared or sent", position.0),
-            Step::Read(position) => format!("{} records read back", position.0),
-        });
+        match step {
+            Step::Sent(position) => self.sent.show(position.0),
+            Step::Read(position) => self.read.show(position.0),
+        }
         Ok(())
     }
 
@@ -177,7 +187,8 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let replica = Replica::new(sequencer, name, quarantine, last)
         .map_err(|error| Failure::new(error.to_string()))?;
     let reader = Reader::open(&address, &options).map_err(told)?;
-    let mut arriving = Arriving { replica, clock, progress: Progress::new(), moved: 0 };
+    let mut arriving =
+        Arriving { replica, clock, progress: Progress::new("records decided", None), moved: 0 };
     let had_left = arriving.read(&reader, next, &|identity| {
         note(data, TAKING, &address.topic).map_err(Failure::new)?;
         kafka::say_left(&address, &options, identity).map_err(told)
@@ -310,7 +321,7 @@ impl Arriving {
         let Self { replica, clock, progress, .. } = self;
         replica.sequencer_mut().tend(clock.now()).map_err(told)?;
         let position: Position = replica.sequencer().state().position();
-        progress.say(|| format!("{} records decided", position.0));
+        progress.show(position.0);
         Ok(ControlFlow::Continue(()))
     }
 }
@@ -326,9 +337,9 @@ fn settle(
     let disk = RealDisk::open(data).and_then(Tiered::open);
     let disk = disk.map_err(|error| failed(error.to_string()))?;
     sync(disk.below()).map_err(|error| failed(error.to_string()))?;
-    let mut progress = Progress::new();
+    let mut progress = Progress::new("records compared", Some(tail.end.0));
     let walked = kafka::compare(reader, address, &disk, &mut |position| {
-        progress.say(|| format!("{} records compared", position.0));
+        progress.show(position.0);
     });
     progress.end();
     let walked = walked.map_err(|error| failed(error.to_string()))?;

@@ -6,19 +6,15 @@
 //! Orders that differ only in which transfer is called the first are gone through once. The orders
 //! form a tree: each node is the log of its parent, crashed, replayed, and one message longer.
 
-mod scheme;
-
-use std::collections::VecDeque;
-
 use journal::MemoryLog;
 use ledger::{
-    Abort, AccountId, Amount, Command, Digest, Fulfil, FulfilState, Fulfilment, Outcome, Stamp,
-    State, TransferState,
+    Abort, AccountId, Amount, Command, Digest, Fulfil, FulfilState, Fulfilment, Outcome, State,
+    TransferState,
 };
 use ports::Now;
-use record::frame::LogIdentity;
-use scheme::{beginning, hash, id, name, prepare, units};
-use sequencer::{Durability, Sequencer, Submission};
+use sequencer::Sequencer;
+
+use crate::scheme::{self, IDENTITY, beginning, hash, id, name, prepare, units};
 
 /// Messages in one order; the nightly run goes to six by the variable of this name.
 const DEPTH: usize = 4;
@@ -104,19 +100,15 @@ struct Node {
 type Subject = Sequencer<MemoryLog>;
 
 fn open(log: MemoryLog, late: bool) -> Subject {
-    Sequencer::open(log, 0, now(late), &mut |_| ()).expect("a good log replays")
+    scheme::open(log, now(late))
 }
 
 fn now(late: bool) -> Now {
-    let us = if late { 2 * EXPIRATION_MS * 1_000 } else { 1_000 };
-    Now { monotonic_us: us, wall: Stamp(us) }
+    scheme::at(if late { 2 * EXPIRATION_MS * 1_000 } else { 1_000 })
 }
 
 fn commit(subject: &mut Subject, commands: Vec<Command>, late: bool) {
-    let submit = |command| Submission::without_payload(command, Durability::Synced, ());
-    let mut waiting: VecDeque<_> =
-        commands.into_iter().map(|command| submit(command).expect("it fits")).collect();
-    subject.commit(&mut waiting, &mut Vec::new(), now(late)).expect("there is room");
+    scheme::commit(subject, commands, now(late)).expect("there is room");
 }
 
 fn command(message: Message) -> Command {
@@ -145,7 +137,7 @@ fn command(message: Message) -> Command {
 
 #[test]
 fn every_order_of_messages_with_a_crash_between_each_two() {
-    let mut subject = open(MemoryLog::new(LogIdentity([3; 16]), LOG_BYTES), false);
+    let mut subject = open(MemoryLog::new(IDENTITY, LOG_BYTES), false);
     commit(&mut subject, beginning(), false);
     assert!(subject.outcomes().iter().all(|outcome| *outcome == Outcome::Accepted));
     let model = Model { fates: [Fate::Unknown; 2], late: false, owed: 0 };

@@ -1,21 +1,16 @@
 //! A store that cannot be written for a while: rows wait, then commands are refused and nothing
 //! happens, and with the store all goes on in the same process.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use journal::{FileLog, MemoryDisk, Options};
-use ledger::{
-    ChangeParties, Command, Ended, FspName, Genesis, PartyBinding, PartyChangeForm, Position,
-    Stamp, State, TransferId,
-};
+use journal::{FileLog, MemoryDisk};
+use ledger::{ChangeParties, Command, Ended, PartyBinding, PartyChangeForm, Position, TransferId};
 use ports::{Cold, Log as _, Now, Portion, StoreError, Until};
-use record::frame::LogIdentity;
-use sequencer::{
-    ColdSide, CommitError, Durability, PENDING_MAX, Quarantine, Sequencer, Start, Submission,
-};
+use sequencer::{CommitError, PENDING_MAX, Sequencer};
+
+use crate::scheme::{self, SECOND, genesis, name};
 
 /// Parties of one command.
 const PARTIES: usize = 2_000;
@@ -55,11 +50,7 @@ impl Cold for Behind {
 }
 
 fn now() -> Now {
-    Now { monotonic_us: 1_000, wall: Stamp(1_001_000) }
-}
-
-fn hub() -> FspName {
-    FspName::new("Hub").expect("a name")
+    scheme::at(SECOND)
 }
 
 fn change(number: usize) -> Command {
@@ -68,10 +59,10 @@ fn change(number: usize) -> Command {
         id: (number * PARTIES + at).to_string(),
         sub_id: None,
         currency: None,
-        fsp: hub(),
+        fsp: name("Hub"),
     };
     Command::ChangeParties(Box::new(ChangeParties {
-        source: hub(),
+        source: name("Hub"),
         form: PartyChangeForm::Batch,
         parties: (0..PARTIES).map(party).collect(),
         trace: [0; 16],
@@ -82,22 +73,14 @@ type Subject = Sequencer<FileLog<MemoryDisk>>;
 
 /// One batch of one command, and the pause behind it.
 fn commit(subject: &mut Subject, command: Command) -> Result<(), CommitError> {
-    let one = Submission::without_payload(command, Durability::Synced, 0_u32);
-    let mut waiting = VecDeque::from([one.expect("it fits a record")]);
-    let committed = subject.commit(&mut waiting, &mut Vec::new(), now());
+    let committed = scheme::commit(subject, vec![command], now());
     subject.tend(now())?;
     committed.map(|_| ())
 }
 
 fn begun() -> (Behind, Subject) {
-    let (log, _) =
-        FileLog::open_or_create(MemoryDisk::new(1), LogIdentity([7; 16]), Options::default())
-            .expect("a new log");
     let behind = Behind::default();
-    let cold = Some(ColdSide::new(Box::new(behind.clone()), Duration::ZERO));
-    let start = Start { state: State::new(), quarantine: Quarantine::default(), cold };
-    let subject = Sequencer::open_from(log, start, (0, now()), &mut |_| {})
-        .unwrap_or_else(|failed| panic!("{}", failed.1));
+    let subject = scheme::with_store(behind.clone(), Duration::ZERO, now());
     (behind, subject)
 }
 
@@ -106,7 +89,7 @@ fn begun() -> (Behind, Subject) {
 fn a_record_of_which_no_row_leaves_is_told_by_itself() {
     let (behind, mut subject) = begun();
     behind.fails.store(true, Ordering::Relaxed);
-    commit(&mut subject, Command::Genesis(Genesis { seed: [1; 16], hub: hub() })).expect("room");
+    commit(&mut subject, genesis()).expect("room");
     assert_eq!(subject.stored(), Position(0));
     assert!(subject.rest_us(now()).is_some(), "it is tried again");
 
@@ -119,7 +102,7 @@ fn a_record_of_which_no_row_leaves_is_told_by_itself() {
 #[test]
 fn what_cannot_leave_is_refused_until_it_can() {
     let (behind, mut subject) = begun();
-    commit(&mut subject, Command::Genesis(Genesis { seed: [1; 16], hub: hub() })).expect("room");
+    commit(&mut subject, genesis()).expect("room");
     commit(&mut subject, change(0)).expect("room");
     let stored = subject.stored();
     assert_eq!(stored, Position(2));

@@ -1,10 +1,10 @@
 //! Every frame says what was decided before it; a replay holds it to that.
 
 use ledger::{Digest, Position, Stamp};
-use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, Tail};
+use record::frame::{BatchHeader, Frame, FrameBuilder, Tail};
 use sequencer::{Replay, ReplayError};
 
-mod scheme;
+use crate::scheme::{self, IDENTITY};
 
 /// A replay of a log that a test writes frame by frame.
 struct Told {
@@ -15,7 +15,7 @@ struct Told {
 impl Told {
     /// The scheme has begun: what the first frame says is of a state without any record.
     fn begun() -> Self {
-        let tail = Tail::genesis(LogIdentity([7; 16]));
+        let tail = Tail::genesis(IDENTITY);
         let mut told = Self { replay: Replay::new(), tail };
         told.hear(scheme::beginning(), told.decided()).expect("it is sound");
         told
@@ -39,9 +39,8 @@ impl Told {
         (applied, outcome_digest): (Position, Digest),
     ) -> Result<(), ReplayError> {
         let mut builder = FrameBuilder::new();
-        for command in &commands {
-            let record = sequencer::encode(command, None).expect("it fits");
-            builder.push(&record).expect("it fits");
+        for one in scheme::submissions(commands) {
+            builder.push(&one.record).expect("it fits");
         }
         let header = BatchHeader {
             stamp: Stamp(self.tail.stamp.0 + 1),

@@ -3,30 +3,17 @@
 
 use std::collections::VecDeque;
 
-use journal::{CopyLog, FileLog, MemoryDisk, Options};
-use ledger::{
-    Administer, Change, Command, Digest, FspName, Genesis, Position, SetParticipantActive, Stamp,
-};
-use ports::{Log, Now};
+use journal::MemoryDisk;
+use ledger::{Command, Digest, Genesis, Position, Stamp};
+use ports::Log;
 use record::bundle::{self, Bundle, BundleHeader};
 use record::frame::LogIdentity;
 use record::message::Stated;
-use sequencer::{
-    Delivered, Durability, Founding, LastMessage, Name, Passed, Quarantine, Replica, ReplicaError,
-    Sequencer, Submission,
-};
+use sequencer::{Delivered, Founding, LastMessage, Passed, Replica, ReplicaError};
 
-const IDENTITY: LogIdentity = LogIdentity([7; 16]);
-const SECOND: u64 = 1_000_000;
+use crate::scheme::{self, Copy, IDENTITY, SECOND, deactivate, name, open_log, submissions};
+
 const NODES: usize = 3;
-
-/// The copy of one node.
-type Copy = CopyLog<MemoryDisk>;
-
-fn open_copy(disk: &MemoryDisk) -> Copy {
-    let opened = FileLog::open_or_create(disk.clone(), IDENTITY, Options::default());
-    CopyLog::of(opened.expect("it opens").0)
-}
 
 /// Numbers that look random, the same for the same seed.
 struct Random(u64);
@@ -73,7 +60,7 @@ fn replica(
     instance: u64,
     topic: &[Message],
 ) -> (Replica<Copy>, usize) {
-    let mut copy = open_copy(disk);
+    let mut copy = Copy::of(open_log(disk));
     let (mut next, mut last) = (0, None);
     let mut header = None;
     let end = copy.tail().end;
@@ -96,16 +83,11 @@ fn replica(
         next = found + 1;
         last = Some(LastMessage { at: topic[found].at, node, wall });
     }
-    let now = Now::default();
-    let sequencer = Sequencer::open(copy, number, now, &mut |_| ()).expect("a good copy replays");
-    let name = Name { name: format!("node-{number}"), node: number, instance, ended: 0 };
-    let replica = Replica::new(sequencer, name, Quarantine::default(), last).expect("it reads");
-    (replica, next)
+    (scheme::replica(copy, (number, instance), last), next)
 }
 
 fn founding(node: u32) -> Vec<u8> {
-    let hub = FspName::new("Hub").expect("a name");
-    let genesis = Genesis { seed: [node as u8; 16], hub };
+    let genesis = Genesis { seed: [node as u8; 16], hub: name("Hub") };
     Founding { identity: IDENTITY, genesis, node, wall: Stamp(100 * SECOND) }.bundle("founder")
 }
 
@@ -159,24 +141,29 @@ impl World {
         let count = 1 + self.random.below(3);
         let mut commands = vec![Command::Tick; count as usize];
         if self.random.below(4) == 0 {
-            let name = format!("dfsp{}", self.random.below(30));
-            let name = FspName::new(&name).expect("a name");
-            let change = Change::SetParticipantActive(SetParticipantActive { name, active: false });
-            let (actor, reason) = ("somebody".into(), "none".into());
-            commands.push(Command::Administer(Box::new(Administer { actor, reason, change })));
+            commands.push(deactivate(self.random.below(30)));
         }
-        let mut waiting: VecDeque<Submission<()>> = commands
-            .into_iter()
-            .map(|command| Submission::without_payload(command, Durability::Synced, ()))
-            .collect::<Result<_, _>>()
-            .expect("they fit");
         // The clocks of nodes differ, and one of them by much now and then.
         let wrong = if self.random.below(40) == 0 { 600 * SECOND } else { 0 };
         let wall = Stamp(self.now + wrong + self.random.below(SECOND / 2));
         let mut bytes = Vec::new();
         let node = &mut self.nodes[at];
-        node.replica.propose(&mut waiting, &mut Vec::new(), wall, &mut bytes);
+        node.replica.propose(&mut submissions(commands), &mut Vec::new(), wall, &mut bytes);
         node.outgoing.push_back(bytes);
+    }
+
+    /// A node proposes, and what it sent next is taken from its way.
+    fn proposed(&mut self, at: usize) -> Vec<u8> {
+        self.propose(at);
+        self.sent_by(at)
+    }
+
+    fn sent_by(&mut self, at: usize) -> Vec<u8> {
+        self.nodes[at].outgoing.pop_front().expect("it proposed")
+    }
+
+    fn take_all(&mut self) {
+        (0..NODES).for_each(|at| self.take(at, usize::MAX));
     }
 
     /// What a node sent next arrives, twice perhaps, or never.
@@ -253,7 +240,7 @@ fn every_node_makes_the_same_frames() {
     for seed in 1..=60 {
         let mut world = World::new(seed);
         (0..600).for_each(|_| world.step());
-        (0..NODES).for_each(|at| world.take(at, usize::MAX));
+        world.take_all();
         let first = &world.nodes[0].replica;
         assert!(100 < first.sequencer().state().position().0, "seed {seed}: little happened");
         let (tail, hash) = (first.sequencer().log().tail(), first.sequencer().state().hash());
@@ -276,16 +263,15 @@ fn a_last_word_is_the_last() {
     let mut world = World::new(1);
     (0..NODES).for_each(|at| world.propose(at));
     (0..NODES).for_each(|at| {
-        let bytes = world.nodes[at].outgoing.pop_front().expect("it proposed");
+        let bytes = world.sent_by(at);
         world.arrive(bytes);
     });
-    world.propose(0);
-    let late = world.nodes[0].outgoing.pop_front().expect("it proposed");
+    let late = world.proposed(0);
     let mut last = Vec::new();
     let wall = Stamp(world.now);
     world.nodes[0].replica.farewell(wall, &mut last);
     world.arrive(last);
-    (0..NODES).for_each(|at| world.take(at, usize::MAX));
+    world.take_all();
     for node in &mut world.nodes {
         let there: Vec<_> = node.replica.members().iter().map(|(number, _)| number).collect();
         assert_eq!(there, [2, 3]);
@@ -294,10 +280,9 @@ fn a_last_word_is_the_last() {
         assert_eq!(delivered, Delivered::Passed(Passed::Repeat));
     }
     world.begin(0);
-    world.propose(0);
-    let bytes = world.nodes[0].outgoing.pop_front().expect("it proposed");
+    let bytes = world.proposed(0);
     world.arrive(bytes);
-    (0..NODES).for_each(|at| world.take(at, usize::MAX));
+    world.take_all();
     let member = world.nodes[1].replica.members().get(1).copied().expect("it is there");
     assert_eq!((member.epoch, member.replaced), (3, None), "no former life is waited for");
 }
@@ -305,8 +290,7 @@ fn a_last_word_is_the_last() {
 #[test]
 fn what_is_no_part_of_the_log_is_passed_over() {
     let mut world = World::new(1);
-    world.propose(0);
-    let bytes = world.nodes[0].outgoing.pop_front().expect("it proposed");
+    let bytes = world.proposed(0);
     let mut said = Vec::new();
     let replica = &mut world.nodes[1].replica;
     for (bytes, name) in [(&bytes, "first"), (&bytes, "again"), (&founding(3), "founding")] {
@@ -334,15 +318,11 @@ fn what_is_no_part_of_the_log_is_passed_over() {
 fn a_node_that_decided_otherwise_stops() {
     let mut world = World::new(1);
     for at in 0..NODES {
-        world.propose(at);
-        world.nodes[at].outgoing.pop_front().into_iter().for_each(|bytes| world.arrive(bytes));
+        let bytes = world.proposed(at);
+        world.arrive(bytes);
     }
-    (0..NODES).for_each(|at| world.take(at, usize::MAX));
-    let claims_otherwise = |world: &mut World, at: usize| {
-        world.propose(at);
-        world.nodes[at].outgoing.pop_front().expect("it proposed")
-    };
-    let from: Vec<_> = (0..NODES).map(|at| claims_otherwise(&mut world, at)).collect();
+    world.take_all();
+    let from = [0, 1, 2].map(|at| world.proposed(at));
     let lie = |bytes: &[u8]| {
         let mut bundle = Bundle::parse(bytes).expect("it is a bundle");
         bundle.header.claim.digest.0[0] ^= 1;
@@ -375,8 +355,7 @@ fn next_minute(world: &mut World) -> Vec<(Position, Digest)> {
     while states.is_empty() {
         world.now += 2 * SECOND;
         for at in 0..NODES {
-            world.propose(at);
-            let bytes = world.nodes[at].outgoing.pop_front().expect("it proposed");
+            let bytes = world.proposed(at);
             world.arrive(bytes);
         }
         for at in (0..NODES).flat_map(|at| [at; NODES]) {
@@ -445,7 +424,7 @@ fn of_two_lives_that_begin_at_once_one_is_passed_over() {
     for at in [0, 1] {
         world.propose(at);
     }
-    let [first, second] = [0, 1].map(|at| world.nodes[at].outgoing.pop_front().expect("sent"));
+    let [first, second] = [0, 1].map(|at| world.sent_by(at));
     let replica = &mut world.nodes[1].replica;
     let mut deliver = |bytes: &[u8]| {
         let bundle = Bundle::parse(bytes).expect("it is a bundle");
@@ -454,8 +433,7 @@ fn of_two_lives_that_begin_at_once_one_is_passed_over() {
     assert!(matches!(deliver(&first), Delivered::Framed { .. }));
     assert_eq!(deliver(&second), Delivered::Passed(Passed::Repeat));
     replica.begin_life();
-    world.propose(1);
-    let third = world.nodes[1].outgoing.pop_front().expect("sent");
+    let third = world.proposed(1);
     let bundle = Bundle::parse(&third).expect("it is a bundle");
     assert_eq!(bundle.header.epoch, 3);
 }

@@ -1,82 +1,40 @@
 //! A log that was one switch's alone and was moved to a topic: every node makes the same bytes of
 //! it, wherever it begins and whatever stands between, and goes on from its end.
 
-use std::collections::VecDeque;
-
-use journal::{CopyLog, FileLog, MemoryDisk, Options};
-use ledger::{
-    Administer, Change, Command, FspName, Genesis, Position, SetParticipantActive, Stamp,
-};
+use journal::{FileLog, MemoryDisk, Options, contract};
+use ledger::{Command, Position, Stamp};
 use ports::{Log, Now};
 use record::bundle::Bundle;
 use record::frame::LogIdentity;
 use record::message::{self, End, Message};
-use sequencer::{
-    Delivered, Durability, LastMessage, Name, Passed, Quarantine, Replica, Sequencer, Submission,
-};
+use sequencer::{Delivered, LastMessage, Passed, Replica};
 
-const IDENTITY: LogIdentity = LogIdentity([7; 16]);
-const SECOND: u64 = 1_000_000;
-
-/// The copy of one node.
-type Copy = CopyLog<MemoryDisk>;
+use crate::scheme::{self, Copy, IDENTITY, SECOND, deactivate, genesis, open_log, submissions};
 
 fn now(seconds: u64) -> Now {
-    Now { wall: Stamp(seconds * SECOND), monotonic_us: seconds * SECOND }
-}
-
-fn submissions(commands: Vec<Command>) -> VecDeque<Submission<()>> {
-    let encoded = commands
-        .into_iter()
-        .map(|command| Submission::without_payload(command, Durability::Synced, ()));
-    encoded.collect::<Result<_, _>>().expect("they fit")
-}
-
-fn genesis() -> Command {
-    let hub = FspName::new("Hub").expect("a name");
-    Command::Genesis(Genesis { seed: [1; 16], hub })
-}
-
-fn administer(number: u64) -> Command {
-    let name = FspName::new(&format!("dfsp{number}")).expect("a name");
-    let change = Change::SetParticipantActive(SetParticipantActive { name, active: false });
-    Command::Administer(Box::new(Administer {
-        actor: "somebody".into(),
-        reason: "none".into(),
-        change,
-    }))
+    scheme::at(seconds * SECOND)
 }
 
 /// The frames of a log that a switch wrote alone, in two lives, and its end.
 fn history() -> (Vec<Vec<u8>>, End) {
     let disk = MemoryDisk::new(1);
-    let mut frames = Vec::new();
     for life in 0..2 {
-        let (log, _) =
-            FileLog::open_or_create(disk.clone(), IDENTITY, Options::default()).expect("it opens");
-        let from = log.end();
-        let mut alone = Sequencer::open(log, 0, now(100 + life * 50), &mut |_| ()).expect("sound");
+        let (log, from) = (open_log(&disk), 100 + life * 50);
+        let is_new = log.end() == Position(0);
+        let mut alone = scheme::open(log, now(from));
         for batch in 0..10 {
-            let mut commands = vec![Command::Tick, administer(batch), Command::Tick];
-            if from.0 == 0 && batch == 0 {
+            let mut commands = vec![Command::Tick, deactivate(batch), Command::Tick];
+            if is_new && batch == 0 {
                 commands.insert(0, genesis());
             }
             commands.truncate(1 + batch as usize % 4);
-            alone
-                .commit(&mut submissions(commands), &mut Vec::new(), now(100 + life * 50 + batch))
-                .expect("it is recorded");
+            scheme::commit(&mut alone, commands, now(from + batch)).expect("it is recorded");
         }
-        let (mut log, _) = FileLog::open(disk.clone(), Options::default()).expect("it opens");
-        frames.clear();
-        log.replay(Position(1), &mut |frame| {
-            frames.push(frame.as_bytes().to_vec());
-            Ok(())
-        })
-        .expect("it reads");
     }
-    let (log, _) = FileLog::open(disk, Options::default()).expect("it opens");
+    let mut log = open_log(&disk);
     let tail = log.tail();
-    (frames, End { identity: IDENTITY, position: tail.end, chain: tail.chain })
+    let end = End { identity: IDENTITY, position: tail.end, chain: tail.chain };
+    (contract::frames_of(&mut log, Position(1)), end)
 }
 
 fn moved(frame: &[u8]) -> Vec<u8> {
@@ -93,16 +51,12 @@ fn whole(end: &End) -> Vec<u8> {
 }
 
 fn node(disk: &MemoryDisk, number: u32, last: Option<LastMessage>) -> Replica<Copy> {
-    let opened = FileLog::open_or_create(disk.clone(), IDENTITY, Options::default());
-    let copy = CopyLog::of(opened.expect("it opens").0);
-    let sequencer = Sequencer::open(copy, number, Now::default(), &mut |_| ()).expect("it replays");
-    let name = Name { name: format!("node-{number}"), node: number, instance: 1, ended: 0 };
-    Replica::new(sequencer, name, Quarantine::default(), last).expect("it reads")
+    scheme::replica(Copy::of(open_log(disk)), (number, 1), last)
 }
 
 fn bundle(replica: &mut Replica<Copy>, wall: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut waiting = submissions(vec![Command::Tick, administer(wall)]);
+    let mut waiting = submissions(vec![Command::Tick, deactivate(wall)]);
     replica.propose(&mut waiting, &mut Vec::new(), Stamp(wall * SECOND), &mut out);
     out
 }
@@ -184,7 +138,7 @@ fn every_node_makes_the_same_of_it_and_goes_on() {
     assert_eq!(one.sequencer().state().hash(), two.sequencer().state().hash());
     assert_eq!(one.sequencer().state().stamp(), Stamp(1_004 * SECOND), "the brokers' time");
     let mut log = FileLog::open(disks[0].clone(), Options::default()).expect("it opens").0;
-    let copied = journal::contract::frames_of(&mut log, Position(1));
+    let copied = contract::frames_of(&mut log, Position(1));
     assert!(copied[..frames.len()] == frames[..], "the frames are those that were moved");
 }
 

@@ -1,15 +1,11 @@
 //! Many deadlines fall due at once: few of them in each batch, all within a second.
 
-mod scheme;
-
-use std::collections::VecDeque;
-
 use journal::MemoryLog;
 use ledger::{Amount, Command, Outcome, Stamp};
 use ports::Now;
-use record::frame::LogIdentity;
-use scheme::{beginning, prepare};
-use sequencer::{DUE_AT_ONCE, Durability, HELD_BACK_MAX, Sequencer, Submission};
+use sequencer::{DUE_AT_ONCE, HELD_BACK_MAX, Sequencer};
+
+use crate::scheme::{self, IDENTITY, beginning, prepare};
 
 const LOG_BYTES: usize = 1 << 20;
 const FIRST_MS: u64 = 10_000;
@@ -17,20 +13,16 @@ const FIRST_MS: u64 = 10_000;
 const TRANSFERS: u64 = 600;
 
 fn at(ms: u64) -> Now {
-    Now { monotonic_us: ms * 1_000, wall: Stamp::from_millis(ms) }
+    scheme::at(ms * 1_000)
 }
 
 fn commit(subject: &mut Sequencer<MemoryLog>, commands: Vec<Command>, now: Now) -> Stamp {
-    let submit = |command| Submission::without_payload(command, Durability::Synced, ());
-    let mut waiting: VecDeque<_> =
-        commands.into_iter().map(|command| submit(command).expect("it fits")).collect();
-    subject.commit(&mut waiting, &mut Vec::new(), now).expect("there is room").stamp
+    scheme::commit(subject, commands, now).expect("there is room").stamp
 }
 
 /// Reserved transfers, two for each millisecond from [`FIRST_MS`] on.
 fn with_transfers() -> Sequencer<MemoryLog> {
-    let log = MemoryLog::new(LogIdentity([3; 16]), LOG_BYTES);
-    let mut subject = Sequencer::open(log, 0, at(1), &mut |_| ()).expect("a good log replays");
+    let mut subject = scheme::open(MemoryLog::new(IDENTITY, LOG_BYTES), at(1));
     commit(&mut subject, beginning(), at(1));
     let one = |of: u64| prepare(1_000 + of as usize, Amount::from_units(1), FIRST_MS + of / 2);
     commit(&mut subject, (0..TRANSFERS).map(one).collect(), at(2));
@@ -59,8 +51,7 @@ fn a_batch_ends_few_and_the_next_ones_follow_at_once() {
 fn time_is_held_back_for_a_second_at_most() {
     let mut subject = with_transfers();
     let late = Stamp::from_millis(FIRST_MS + 100).0 + HELD_BACK_MAX;
-    let now = Now { monotonic_us: late, wall: Stamp(late) };
-    let stamp = commit(&mut subject, vec![Command::Tick], now);
+    let stamp = commit(&mut subject, vec![Command::Tick], scheme::at(late));
     assert_eq!(stamp, Stamp::from_millis(FIRST_MS + 100));
     assert_eq!(subject.effects().ended.len(), 202);
 }

@@ -1,30 +1,25 @@
 //! The order of the single writer: nothing is applied before it is in the log, nothing synced is
-//! lost, and a log that was not decided by these rules is not taken for one that was.
+//! lost.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-use journal::{FileLog, MemoryDisk, Options};
-use ledger::{Command, FinishedDelivery, FspName, Genesis, NoticeId, Outcome, Position, Stamp};
+use journal::{FileLog, MemoryDisk};
+use ledger::{Command, FinishedDelivery, NoticeId, Outcome, Position};
 use ports::{Log, Now};
-use record::frame::{FRAME_RECORDS_MAX, LogIdentity};
-use sequencer::{CommitError, Durability, ReplayError, Sequencer, Submission, replay};
+use record::frame::FRAME_RECORDS_MAX;
+use sequencer::{CommitError, Durability, Sequencer, Submission};
+
+use crate::scheme::{self, SECOND, genesis};
 
 type Subject = Sequencer<FileLog<MemoryDisk>>;
 
 fn open(disk: &MemoryDisk) -> Subject {
-    let options = Options { room_bytes: 0, ..Options::default() };
-    let opened = FileLog::open_or_create(disk.clone(), LogIdentity([7; 16]), options);
-    let (log, _) = opened.expect("a log in a state that a crash can leave opens");
-    Sequencer::open(log, 0, now(0), &mut |_| ()).expect("a good log replays")
+    scheme::open(scheme::open_log(disk), scheme::at(SECOND))
 }
 
-fn now(millis: u64) -> Now {
-    Now { monotonic_us: millis * 1_000, wall: Stamp(1_000_000 + millis * 1_000) }
-}
-
-fn genesis() -> Command {
-    Command::Genesis(Genesis { seed: [1; 16], hub: FspName::new("Hub").expect("a name") })
+fn now() -> Now {
+    scheme::at(SECOND + 1_000)
 }
 
 fn submission(command: Command, durability: Durability) -> Submission<u32> {
@@ -36,10 +31,14 @@ fn commit(subject: &mut Subject, commands: Vec<(Command, Durability)>) -> Result
         commands.into_iter().map(|(command, how)| submission(command, how)).collect();
     let mut batch = Vec::new();
     while !waiting.is_empty() {
-        subject.commit(&mut waiting, &mut batch, now(1))?;
+        subject.commit(&mut waiting, &mut batch, now())?;
         batch.clear();
     }
     Ok(())
+}
+
+fn tick(subject: &mut Subject) -> Result<(), CommitError> {
+    commit(subject, vec![(Command::Tick, Durability::Synced)])
 }
 
 fn started(disk: &MemoryDisk) -> Subject {
@@ -80,7 +79,7 @@ fn a_lazy_record_waits_for_the_next_sync() {
     assert_eq!(subject.counts().syncs, before, "a lazy record causes no sync");
     assert_eq!(subject.state().position(), Position(2), "but it is applied");
     assert_eq!(subject.log().durable_end(), Position(1));
-    commit(&mut subject, vec![(Command::Tick, Durability::Synced)]).expect("there is room");
+    tick(&mut subject).expect("there is room");
     assert_eq!(subject.log().durable_end(), Position(3));
 }
 
@@ -92,10 +91,10 @@ fn more_than_a_frame_holds_becomes_several_batches_in_order() {
     let mut waiting: VecDeque<_> =
         (0..count).map(|_| submission(Command::Tick, Durability::Synced)).collect();
     let mut batch = Vec::new();
-    let first = subject.commit(&mut waiting, &mut batch, now(1)).expect("there is room");
+    let first = subject.commit(&mut waiting, &mut batch, now()).expect("there is room");
     assert_eq!((first.first, batch.len()), (Position(2), FRAME_RECORDS_MAX as usize));
     batch.clear();
-    let second = subject.commit(&mut waiting, &mut batch, now(1)).expect("there is room");
+    let second = subject.commit(&mut waiting, &mut batch, now()).expect("there is room");
     assert_eq!(second.first, Position(2 + u64::from(FRAME_RECORDS_MAX)));
     assert_eq!((batch.len(), waiting.len()), (10, 0));
 }
@@ -106,11 +105,11 @@ fn a_full_disk_refuses_and_changes_nothing_until_there_is_room() {
     let mut subject = started(&disk);
     let (hash, end) = (subject.state().hash(), subject.log().tail());
     disk.set_capacity(0);
-    let refused = commit(&mut subject, vec![(Command::Tick, Durability::Synced)]);
+    let refused = tick(&mut subject);
     assert!(matches!(refused, Err(CommitError::Full)), "{refused:?}");
     assert_eq!((subject.state().hash(), subject.log().tail().end), (hash, end.end));
     disk.set_capacity(u64::MAX);
-    commit(&mut subject, vec![(Command::Tick, Durability::Synced)]).expect("there is room again");
+    tick(&mut subject).expect("there is room again");
     let hash = subject.state().hash();
     drop(subject);
     assert_eq!(open(&disk.crash()).state().hash(), hash);
@@ -123,7 +122,7 @@ fn a_failed_sync_stops_the_writer_before_anything_is_applied() {
     let hash = subject.state().hash();
     disk.fail_sync_at(disk.operations());
     for _ in 0..2 {
-        let stopped = commit(&mut subject, vec![(Command::Tick, Durability::Synced)]);
+        let stopped = tick(&mut subject);
         assert!(matches!(stopped, Err(CommitError::Stopped(_))), "{stopped:?}");
         assert_eq!(subject.state().hash(), hash, "nothing on an unknown tail is applied");
     }
@@ -137,7 +136,7 @@ fn each_life_of_a_node_has_a_new_epoch() {
     drop(subject);
     let mut second = open(&disk.crash());
     assert_eq!(second.writer().epoch, 2);
-    commit(&mut second, vec![(Command::Tick, Durability::Synced)]).expect("there is room");
+    tick(&mut second).expect("there is room");
     assert_eq!(second.outcomes(), [Outcome::Accepted], "a new life repeats nothing");
 }
 
@@ -154,83 +153,4 @@ fn a_batch_takes_no_more_than_it_may() {
         assert_eq!(counts.syncs - before.syncs, batches, "{limit}");
         assert_eq!(counts.records - before.records, 7, "{limit}");
     }
-}
-
-#[test]
-fn a_replay_that_decides_otherwise_says_where() {
-    let disk = MemoryDisk::new(7);
-    let mut subject = started(&disk);
-    commit(&mut subject, vec![(Command::Tick, Durability::Synced)]).expect("there is room");
-    commit(&mut subject, vec![(Command::Tick, Durability::Synced)]).expect("there is room");
-    drop(subject);
-    let options = Options::default();
-    let (mut log, _) = FileLog::open(disk.crash(), options).expect("a good log opens");
-    // The same log, read by rules that see its second record as something else.
-    let mut other = Tampered { log: &mut log };
-    let error = replay(&mut other, &mut |_| ()).expect_err("another outcome");
-    assert!(
-        matches!(error, ReplayError::Diverged { position: Position(2) }),
-        "the batch that ends at record 2 differs: {error}"
-    );
-}
-
-/// Shows the log's second frame with another epoch, so that its record counts as another one.
-struct Tampered<'a> {
-    log: &'a mut FileLog<MemoryDisk>,
-}
-
-impl Log for Tampered<'_> {
-    fn tail(&self) -> record::frame::Tail {
-        self.log.tail()
-    }
-
-    fn append(&mut self, frame: &[u8]) -> Result<(), ports::LogError> {
-        self.log.append(frame)
-    }
-
-    fn sync(&mut self) -> Result<(), ports::LogError> {
-        self.log.sync()
-    }
-
-    fn replay(
-        &mut self,
-        from: Position,
-        visit: &mut ports::Visitor<'_>,
-    ) -> Result<(), ports::LogError> {
-        let mut frames: Vec<Vec<u8>> = Vec::new();
-        self.log.replay(from, &mut |frame| {
-            frames.push(frame.as_bytes().to_vec());
-            Ok(())
-        })?;
-        for (at, bytes) in frames.iter().enumerate() {
-            let frame = record::frame::Frame::parse(bytes).expect("it was just read");
-            let changed = if at == 1 { another(&frame) } else { bytes.clone() };
-            let frame = record::frame::Frame::parse(&changed).expect("it was just sealed");
-            if visit(&frame).is_err() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn reader(&self) -> std::sync::Arc<dyn ports::RecordReader> {
-        self.log.reader()
-    }
-}
-
-/// The frame as a repeat of what came before: sealed anew with a sequence number already used.
-fn another(frame: &record::frame::Frame<'_>) -> Vec<u8> {
-    let header = frame.header();
-    let tail = record::frame::Tail {
-        identity: header.identity,
-        end: Position(header.first.0 - 1),
-        durable: header.durable,
-        stamp: Stamp(0),
-        chain: ledger::Digest::default(),
-    };
-    let mut builder = record::frame::FrameBuilder::new();
-    let tick = submission(Command::Tick, Durability::Synced);
-    builder.push(&tick.record).expect("an empty frame has room");
-    let batch = record::frame::BatchHeader { sequence: 1, ..header.batch };
-    builder.seal(&tail, &batch).bytes.to_vec()
 }

@@ -1,0 +1,167 @@
+//! What the tests share: a scheme of two participants, `payer` and `payee`, each with a hundred
+//! dollars, and the way of commands into a log.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use journal::{CopyLog, FileLog, MemoryDisk, Options};
+use ledger::{
+    AccountId, AccountKind, Administer, Amount, Change, Command, CreateHubAccount,
+    CreateParticipant, Currency, Digest, FspName, FundsDirection, Genesis, MoveFunds, Prepare,
+    SetInitialPositionAndLimits, SetParticipantActive, Stamp, State, TransferId,
+};
+use ports::{Cold, Log, Now};
+use record::frame::LogIdentity;
+use sequencer::{
+    ColdSide, CommitError, Committed, Durability, LastMessage, Name, Quarantine, Replica,
+    Sequencer, Start, Submission,
+};
+
+pub(crate) const IDENTITY: LogIdentity = LogIdentity([7; 16]);
+pub(crate) const SECOND: u64 = 1_000_000;
+
+/// The copy of one node of several.
+pub(crate) type Copy = CopyLog<MemoryDisk>;
+
+/// SHA-256 of 32 zero bytes, which are the fulfilment.
+const CONDITION: [u8; 32] = [
+    0x66, 0x68, 0x7a, 0xad, 0xf8, 0x62, 0xbd, 0x77, 0x6c, 0x8f, 0xc1, 0x8b, 0x8e, 0x9f, 0x8e, 0x20,
+    0x08, 0x97, 0x14, 0x85, 0x6e, 0xe2, 0x33, 0xb3, 0x90, 0x2a, 0x59, 0x1d, 0x0d, 0x5f, 0x29, 0x25,
+];
+
+/// Both clocks at this microsecond.
+pub(crate) fn at(us: u64) -> Now {
+    Now { monotonic_us: us, wall: Stamp(us) }
+}
+
+pub(crate) fn open_log(disk: &MemoryDisk) -> FileLog<MemoryDisk> {
+    let options = Options { room_bytes: 0, ..Options::default() };
+    let opened = FileLog::open_or_create(disk.clone(), IDENTITY, options);
+    opened.expect("a log in a state that a crash can leave opens").0
+}
+
+pub(crate) fn open<L: Log>(log: L, now: Now) -> Sequencer<L> {
+    Sequencer::open(log, 0, now, &mut |_| ()).expect("a good log replays")
+}
+
+/// A sequencer over a new log and a cold store.
+pub(crate) fn with_store(
+    store: impl Cold + 'static,
+    hot: Duration,
+    now: Now,
+) -> Sequencer<FileLog<MemoryDisk>> {
+    let cold = Some(ColdSide::new(Box::new(store), hot));
+    let start = Start { state: State::new(), quarantine: Quarantine::default(), cold };
+    Sequencer::open_from(open_log(&MemoryDisk::new(1)), start, (0, now), &mut |_| {})
+        .unwrap_or_else(|failed| panic!("{}", failed.1))
+}
+
+/// A node of several that goes on from its copy.
+pub(crate) fn replica(
+    copy: Copy,
+    (node, instance): (u32, u64),
+    last: Option<LastMessage>,
+) -> Replica<Copy> {
+    let sequencer = open(copy, Now::default());
+    let name = Name { name: format!("node-{node}"), node, instance, ended: 0 };
+    Replica::new(sequencer, name, Quarantine::default(), last).expect("it reads")
+}
+
+pub(crate) fn submissions(commands: Vec<Command>) -> VecDeque<Submission<()>> {
+    let submit = |command| Submission::without_payload(command, Durability::Synced, ());
+    commands.into_iter().map(|command| submit(command).expect("it fits a record")).collect()
+}
+
+/// Commits one batch.
+pub(crate) fn commit<L: Log>(
+    subject: &mut Sequencer<L>,
+    commands: Vec<Command>,
+    now: Now,
+) -> Result<Committed, CommitError> {
+    subject.commit(&mut submissions(commands), &mut Vec::new(), now)
+}
+
+pub(crate) fn name(text: &str) -> FspName {
+    FspName::new(text).expect("a name")
+}
+
+pub(crate) fn units(whole: i128) -> Amount {
+    Amount::from_units(whole * 10_000)
+}
+
+pub(crate) fn usd() -> Currency {
+    Currency::parse("USD").expect("a currency")
+}
+
+pub(crate) fn id(of: usize) -> TransferId {
+    TransferId::parse(&format!("b51ec534-ee48-4575-b6a9-{of:012x}")).expect("an id")
+}
+
+pub(crate) fn genesis() -> Command {
+    Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") })
+}
+
+pub(crate) fn change(change: Change) -> Command {
+    let (actor, reason) = ("tester".to_owned(), String::new());
+    Command::Administer(Box::new(Administer { actor, reason, change }))
+}
+
+/// A change that is refused where there is no such participant.
+pub(crate) fn deactivate(number: u64) -> Command {
+    let name = name(&format!("dfsp{number}"));
+    change(Change::SetParticipantActive(SetParticipantActive { name, active: false }))
+}
+
+/// Everything before the first message, in one batch.
+pub(crate) fn beginning() -> Vec<Command> {
+    let (currency, limit, position) = (usd(), units(100), units(0));
+    let mut commands = vec![genesis()];
+    for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
+        commands.push(change(Change::CreateHubAccount(CreateHubAccount { currency, kind })));
+    }
+    for (at, fsp) in ["payer", "payee"].into_iter().enumerate() {
+        let name = name(fsp);
+        commands.push(change(Change::CreateParticipant(CreateParticipant { name, currency })));
+        let initial = Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+            name,
+            currency,
+            limit,
+            position,
+        });
+        commands.push(change(initial));
+        commands.push(change(Change::MoveFunds(MoveFunds {
+            id: id(100 + at),
+            name,
+            // Five accounts of the hub come first, then two of each participant.
+            account: AccountId(7 + 2 * at as u32),
+            direction: FundsDirection::In,
+            currency,
+            amount: units(100),
+            hash: Digest([0; 32]),
+        })));
+    }
+    commands
+}
+
+/// The payer's message for this transfer; another amount has another hash.
+pub(crate) fn prepare(of: usize, amount: Amount, expiration_ms: u64) -> Command {
+    Command::Prepare(Box::new(Prepare {
+        id: id(of),
+        source: name("payer"),
+        payer: name("payer"),
+        payee: name("payee"),
+        currency: usd(),
+        amount,
+        condition: CONDITION,
+        expiration_ms,
+        hash: hash(amount.units()),
+        trace: [0; 16],
+    }))
+}
+
+/// A digest that is this number.
+pub(crate) fn hash(number: i128) -> Digest {
+    let mut hash = Digest::default();
+    hash.0[..16].copy_from_slice(&number.to_le_bytes());
+    hash
+}

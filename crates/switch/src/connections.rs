@@ -60,8 +60,8 @@ pub(crate) struct Line {
     place: Cell<Option<admission::Place>>,
     sweeps: Rc<Cell<u64>>,
     tracer: Tracer,
-    /// When something was last read, if somebody watches.
-    heard_ns: Cell<u64>,
+    /// When something was last read, by the clock of [`node::stages`]; 0 when nobody watched.
+    pub(crate) heard_ns: Cell<u64>,
     /// Requests being served; over HTTP/1.1 at most one.
     serving: Cell<usize>,
     since: Cell<u64>,
@@ -69,27 +69,31 @@ pub(crate) struct Line {
     begun: Cell<bool>,
     /// Requests come side by side: HTTP/2.
     shared: Cell<bool>,
-    leaving: Cell<bool>,
-    overdue: Cell<bool>,
-    evicted: Cell<bool>,
-    broken_off: Cell<bool>,
-    /// A head with a line end that is no CR LF has come.
-    has_bare_line_feed: Cell<bool>,
-    /// The client is no gateway, hence not believed when it says who a caller is.
-    ignores_client_id: Cell<bool>,
+    /// With requests side by side: it should take no more of them.
+    pub(crate) leaving: Cell<bool>,
+    /// Its time is over.
+    pub(crate) overdue: Cell<bool>,
+    /// It has lost its place to another connection.
+    pub(crate) evicted: Cell<bool>,
+    /// The client ended it within a request.
+    pub(crate) broken_off: Cell<bool>,
+    /// A head was refused for a bare line feed.
+    pub(crate) has_bare_line_feed: Cell<bool>,
+    /// The client is not a gateway: `X-Client-Id` of its requests is ignored.
+    pub(crate) ignores_client_id: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 /// A connection's place among the open ones, until it is dropped.
 pub(crate) struct Place {
-    line: Rc<Line>,
+    pub(crate) line: Rc<Line>,
     /// Whether another connection lost its place to it.
     pub(crate) has_evicted: bool,
 }
 
 /// A request being served, until it is dropped.
 pub(crate) struct Serving {
-    line: Rc<Line>,
+    pub(crate) line: Rc<Line>,
     whole: Cell<bool>,
 }
 
@@ -159,11 +163,6 @@ impl Line {
         }
     }
 
-    /// When something was last read, by the clock of [`node::stages`]; 0 when nobody watched.
-    pub(crate) fn heard_ns(&self) -> u64 {
-        self.heard_ns.get()
-    }
-
     /// From now on requests come side by side.
     pub(crate) fn share(&self) {
         self.shared.set(true);
@@ -179,44 +178,6 @@ impl Line {
     /// Whether the client has sent a part of a request and was not yet heard to its end.
     pub(crate) fn is_begun(&self) -> bool {
         self.begun.get() && self.serving.get() == 0
-    }
-
-    /// Whether a connection with requests side by side should take no more of them.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving.get()
-    }
-
-    /// Whether its time is over.
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.overdue.get()
-    }
-
-    /// Whether it has lost its place to another connection.
-    pub(crate) fn is_evicted(&self) -> bool {
-        self.evicted.get()
-    }
-
-    /// Whether the client ended it within a request.
-    pub(crate) fn is_broken_off(&self) -> bool {
-        self.broken_off.get()
-    }
-
-    pub(crate) fn set_broken_off(&self, broken_off: bool) {
-        self.broken_off.set(broken_off);
-    }
-
-    /// Whether a head was refused for a bare line feed.
-    pub(crate) fn has_bare_line_feed(&self) -> bool {
-        self.has_bare_line_feed.get()
-    }
-
-    pub(crate) fn set_bare_line_feed(&self) {
-        self.has_bare_line_feed.set(true);
-    }
-
-    /// From now on no request of it is believed to come through a gateway.
-    pub(crate) fn ignore_client_id(&self) {
-        self.ignores_client_id.set(true);
     }
 
     /// The task to wake when its time is over.
@@ -261,12 +222,6 @@ impl Line {
     }
 }
 
-impl Place {
-    pub(crate) fn line(&self) -> &Rc<Line> {
-        &self.line
-    }
-}
-
 impl Drop for Place {
     fn drop(&mut self) {
         let mut removed = None;
@@ -282,11 +237,6 @@ impl Serving {
         if !self.whole.replace(true) {
             self.line.with_place(Admission::begin);
         }
-    }
-
-    /// Whether `X-Client-Id` of the request counts for nothing.
-    pub(crate) fn ignores_client_id(&self) -> bool {
-        self.line.ignores_client_id.get()
     }
 }
 
@@ -319,19 +269,19 @@ mod tests {
         let at = |text: &str| connections.admit(text.parse().expect("an address"));
         let first = at("10.0.0.1").expect("the first");
         let second = at("::ffff:10.0.0.1").expect("the same address, in another form");
-        let serving = second.line().serve();
+        let serving = second.line.serve();
         serving.mark_whole();
         let third = at("10.0.0.1").expect("the first makes room");
-        assert!(third.has_evicted && first.line().is_evicted() && first.line().is_overdue());
-        assert!(!second.line().is_evicted());
-        let also_serving = third.line().serve();
+        assert!(third.has_evicted && first.line.evicted.get() && first.line.overdue.get());
+        assert!(!second.line.evicted.get());
+        let also_serving = third.line.serve();
         also_serving.mark_whole();
         assert!(at("10.0.0.1").is_none(), "both from there are being served");
         let other = at("fd00::1").expect("from elsewhere");
         assert!(!other.has_evicted);
         drop(serving);
         let last = at("10.0.0.3").expect("three in all: one that never spoke makes room first");
-        assert!(other.line().is_evicted() && !second.line().is_evicted());
+        assert!(other.line.evicted.get() && !second.line.evicted.get());
         drop((also_serving, first, second, third, other, last));
         assert_eq!(connections.len(), 0);
     }
@@ -342,20 +292,20 @@ mod tests {
         let limits = ConnectionLimits { head: second, idle: second * 3, ..limits() };
         let connections = Connections::new(limits, unwatched());
         let place = connections.admit(IpAddr::from([10, 0, 0, 1])).expect("a place");
-        let line = place.line();
+        let line = &place.line;
         let pass = |sweeps: usize| (0..sweeps).for_each(|_| connections.sweep());
         pass(12);
         let serving = line.serve();
         pass(100);
         drop(serving);
         pass(12);
-        assert!(!line.is_overdue() && !line.is_begun());
+        assert!(!line.overdue.get() && !line.is_begun());
         line.hear();
         pass(4);
         line.hear();
-        assert!(!line.is_overdue() && line.is_begun());
+        assert!(!line.overdue.get() && line.is_begun());
         pass(2);
-        assert!(line.is_overdue());
+        assert!(line.overdue.get());
     }
 
     #[test]
@@ -366,11 +316,11 @@ mod tests {
             unwatched(),
         );
         let place = connections.admit(IpAddr::from([10, 0, 0, 1])).expect("a place");
-        let line = place.line();
+        let line = &place.line;
         line.share();
         (0..6).for_each(|_| connections.sweep());
-        assert!(line.is_leaving() && !line.is_overdue());
+        assert!(line.leaving.get() && !line.overdue.get());
         (0..6).for_each(|_| connections.sweep());
-        assert!(line.is_overdue());
+        assert!(line.overdue.get());
     }
 }

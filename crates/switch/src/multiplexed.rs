@@ -65,7 +65,7 @@ where
     let mut told = false;
     // How a connection ends concerns only its client.
     let _ended = std::future::poll_fn(|context| {
-        if line.is_leaving() && !std::mem::replace(&mut told, true) {
+        if line.leaving.get() && !std::mem::replace(&mut told, true) {
             connection.as_mut().graceful_shutdown();
         }
         connection.as_mut().poll(context)

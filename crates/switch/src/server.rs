@@ -96,7 +96,7 @@ fn admit(server: &Rc<Server>, stream: TcpStream, from: IpAddr) {
     server.thread.counters.connections.add(1);
     let gateways = &server.gateways;
     if !gateways.is_empty() && !gateways.iter().any(|network| network.contains_canonical(from)) {
-        place.line().ignore_client_id();
+        place.line.ignores_client_id.set(true);
     }
     server.thread.counters.connections_evicted.add(u64::from(place.has_evicted));
     let socket = SockRef::from(&stream);
@@ -118,7 +118,7 @@ fn turn_away(server: &Rc<Server>, stream: TcpStream) {
 }
 
 pub(crate) async fn serve_connection(server: Rc<Server>, stream: impl Stream, place: Place) {
-    let line = Rc::clone(place.line());
+    let line = Rc::clone(&place.line);
     let limits = server.limits;
     let shared = (Rc::clone(&server.room), Arc::clone(&server.thread.counters));
     let opened = Socket::open(stream, Rc::clone(&line), shared, limits.head);
@@ -129,7 +129,7 @@ pub(crate) async fn serve_connection(server: Rc<Server>, stream: impl Stream, pl
         Protocol::Http2 => {
             let serving = Rc::clone(&line);
             let service = service_fn(move |request| {
-                serve(Rc::clone(&server), serving.heard_ns(), serving.serve(), request)
+                serve(Rc::clone(&server), serving.heard_ns.get(), serving.serve(), request)
             });
             multiplexed::serve(socket, &line, service).await;
         }
@@ -140,7 +140,7 @@ pub(crate) async fn serve_connection(server: Rc<Server>, stream: impl Stream, pl
 async fn serve_http1(server: Rc<Server>, socket: Socket<impl Stream>, line: Rc<Line>) {
     let serving = Rc::clone(&line);
     let service = service_fn(move |request| {
-        serve(Rc::clone(&server), serving.heard_ns(), serving.serve(), request)
+        serve(Rc::clone(&server), serving.heard_ns.get(), serving.serve(), request)
     });
     let ended = http1::Builder::new()
         // The sweep sees to it that heads are whole in time.
@@ -149,7 +149,7 @@ async fn serve_http1(server: Rc<Server>, socket: Socket<impl Stream>, line: Rc<L
         .half_close(true)
         .serve_connection(socket, service)
         .await;
-    line.set_broken_off(ended.is_err_and(|error| error.is_incomplete_message()));
+    line.broken_off.set(ended.is_err_and(|error| error.is_incomplete_message()));
 }
 
 /// Answers a request. What it waits with is kept small, for each one on its way is moved as a
@@ -167,7 +167,7 @@ pub(crate) fn serve(
             server.thread.counters.refused.add(1);
             return Ok(closing(refuse(&refusal)));
         }
-        if serving.ignores_client_id() {
+        if serving.line.ignores_client_id.get() {
             parts.headers.remove(&X_CLIENT_ID);
         }
         // Who asks before it sends the body is answered before it does.

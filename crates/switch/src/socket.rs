@@ -120,7 +120,7 @@ impl<S: Stream> Ending<S> {
     /// Says the last word, if there is one, and closes so that the client can read it.
     pub(crate) async fn close(self) {
         let Some(inner) = Rc::into_inner(self.inner) else { return };
-        if self.line.is_evicted() {
+        if self.line.evicted.get() {
             return;
         }
         let mut stream = inner.into_inner().into_inner();
@@ -132,7 +132,7 @@ impl<S: Stream> Ending<S> {
                 Poll::Ready(Pin::new(&mut stream).poll_write(context, &last).is_ready())
             })
             .await;
-        } else if self.line.is_overdue() {
+        } else if self.line.overdue.get() {
             return;
         }
         let _parted = unless_evicted(&self.line, part(&mut stream)).await;
@@ -154,7 +154,7 @@ async fn read_within(
 async fn unless_evicted<T>(line: &Line, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let polled = poll_fn(|context| {
-        if line.is_evicted() {
+        if line.evicted.get() {
             return Poll::Ready(None);
         }
         line.wait(context);
@@ -175,19 +175,19 @@ pub(crate) async fn turn_away(mut stream: TcpStream) {
 /// The answer to a request that hyper saw the end of before it was whole; `None` where nothing
 /// was asked, or somebody else has answered.
 fn farewell(line: &Line) -> Option<Refusal> {
-    if line.has_bare_line_feed() {
+    if line.has_bare_line_feed.get() {
         let detail = "a line of the head does not end with CR LF";
         return Some(Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail));
     }
     if !line.is_begun() {
         return None;
     }
-    if line.is_overdue() {
+    if line.overdue.get() {
         let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, "the request did not arrive in time");
         return Some(Refusal { status: StatusCode::REQUEST_TIMEOUT, ..refusal });
     }
     let detail = "the connection ended within a request";
-    line.is_broken_off().then(|| Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail))
+    line.broken_off.get().then(|| Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail))
 }
 
 impl<S: Stream> Read for Socket<S> {
@@ -197,7 +197,7 @@ impl<S: Stream> Read for Socket<S> {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.line.has_bare_line_feed() {
+        if this.line.has_bare_line_feed.get() {
             // The end of what is read: what came before is served.
             return Poll::Ready(Ok(()));
         }
@@ -208,7 +208,7 @@ impl<S: Stream> Read for Socket<S> {
             buffer.put_slice(&first[..good]);
             return Poll::Ready(Ok(()));
         }
-        if this.line.is_overdue() {
+        if this.line.overdue.get() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let mut room = this.room.0.borrow_mut();
@@ -233,7 +233,7 @@ fn good_length(check: &mut Option<LineEndCheck>, bytes: &[u8], line: &Line) -> u
     match check.as_mut().map(|check| check.check(bytes)) {
         None | Some(Ok(())) => bytes.len(),
         Some(Err(fault)) => {
-            line.set_bare_line_feed();
+            line.has_bare_line_feed.set(true);
             fault.before
         }
     }
@@ -246,7 +246,7 @@ impl<S: Stream> Write for Socket<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.line.is_overdue() {
+        if this.line.overdue.get() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         match bare::find(bytes) {

@@ -155,21 +155,28 @@ impl Watch {
         stuck.extend(self.look_at_store(node, passed));
         stuck.extend(self.look_at_expiry(node, now_us, passed));
         self.threads.resize(pulses.len(), Still::default());
-        for (number, (pulse, still)) in pulses.iter().zip(&mut self.threads).enumerate() {
-            let idle = still.look(true, pulse.turns, passed);
-            if self.patience <= idle {
-                stuck.push(Stuck {
-                    stage: format!("io-{number}"),
-                    idle,
-                    detail: "the loop of this I/O thread does not turn: its connections are not \
-                             served and its lanes stand still"
-                        .into(),
-                    restart_helps: true,
-                });
-            }
+        for (number, pulse) in pulses.iter().enumerate() {
+            let idle = self.threads[number].look(true, pulse.turns, passed);
+            stuck.extend(self.stuck(&format!("io-{number}"), idle, true, || {
+                "the loop of this I/O thread does not turn: its connections are not served and \
+                 its lanes stand still"
+                    .into()
+            }));
             stuck.extend(pulse.lanes.iter().cloned());
         }
         stuck
+    }
+
+    /// The stage, if it has been idle for too long.
+    fn stuck(
+        &self,
+        stage: &str,
+        idle: Duration,
+        restart_helps: bool,
+        detail: impl FnOnce() -> String,
+    ) -> Option<Stuck> {
+        let is_stuck = self.patience <= idle;
+        is_stuck.then(|| Stuck { stage: stage.into(), idle, detail: detail(), restart_helps })
     }
 
     /// Whether the disk has no room for the log, as of the last look: commands were refused for it
@@ -181,14 +188,11 @@ impl Watch {
 
     fn look_at_sequencer(&mut self, node: &Progress, passed: Duration) -> Option<Stuck> {
         let idle = self.sequencer.look(node.busy, (node.turns, node.committed), passed);
-        (self.patience <= idle).then(|| Stuck {
-            stage: "sequencer".into(),
-            idle,
-            detail: format!(
+        self.stuck("sequencer", idle, true, || {
+            format!(
                 "work waits, and nothing is committed or answered; the last record is {}",
                 node.committed
-            ),
-            restart_helps: true,
+            )
         })
     }
 
@@ -207,29 +211,23 @@ impl Watch {
             _ => None,
         };
         let idle = self.full.look(full, node.committed, passed);
-        (self.patience <= idle).then(|| Stuck {
-            stage: "log".into(),
-            idle,
-            detail: format!(
+        self.stuck("log", idle, false, || {
+            format!(
                 "the disk is full: every command is refused; the last record is {}",
                 node.committed
-            ),
-            restart_helps: false,
+            )
         })
     }
 
     /// Without brokers nothing is recorded, and another start would not find them either.
     fn look_at_topic(&mut self, node: &Progress, passed: Duration) -> Option<Stuck> {
         let idle = self.topic.look(node.heard_us.is_some(), node.heard_us, passed);
-        (self.patience <= idle).then(|| Stuck {
-            stage: "log".into(),
-            idle,
-            detail: format!(
+        self.stuck("log", idle, false, || {
+            format!(
                 "the brokers hand out nothing, not even what this node sends: nothing is \
                  recorded; the last record is {}",
                 node.committed
-            ),
-            restart_helps: false,
+            )
         })
     }
 
@@ -243,14 +241,11 @@ impl Watch {
             (_, true) => "cannot be written",
             _ => "is not written",
         };
-        (self.patience <= idle).then(|| Stuck {
-            stage: "store".into(),
-            idle,
-            detail: format!(
+        self.stuck("store", idle, damaged || !fails, || {
+            format!(
                 "the cold store {what}: what ended stays in memory, and from some point on every \
                  command is refused"
-            ),
-            restart_helps: damaged || !fails,
+            )
         })
     }
 
@@ -259,11 +254,8 @@ impl Watch {
         let idle = self.expiry.look(overdue, node.deadline, passed);
         // Nothing expires on a full disk, and a start cannot change that.
         let full = self.since_refused < self.patience;
-        (self.patience <= idle).then(|| Stuck {
-            stage: "expiry".into(),
-            idle,
-            detail: "a deadline has passed, and its transfer is still reserved".into(),
-            restart_helps: !full,
+        self.stuck("expiry", idle, !full, || {
+            "a deadline has passed, and its transfer is still reserved".into()
         })
     }
 }

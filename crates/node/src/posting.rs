@@ -55,6 +55,8 @@ impl<M> Posting<M> {
         commands: impl Iterator<Item = &'a Command>,
         (message, serves): (MessageOf<'_, M>, Serves<'_>),
     ) {
+        let last = sequencer.state().position().0;
+        self.shared.tally.committed.store(last, Ordering::Release);
         let effects = sequencer.effects();
         if effects.register_changed {
             self.shared.view.publish(View::of(sequencer.state()));
@@ -74,15 +76,19 @@ impl<M> Posting<M> {
         }
     }
 
-    /// Everything that follows from a batch of this node's own submissions. Durable ends of
-    /// deliveries come before the notices: one of them may be the same notice, owed again.
+    /// Everything that follows from a batch of this node's own submissions, which it took at
+    /// `taken_ns` if somebody watches. Durable ends of deliveries come before the notices: one of
+    /// them may be the same notice, owed again.
     pub(crate) fn release<L: Log>(
         &mut self,
         sequencer: &Sequencer<WatchedLog<L>>,
         committed: &Committed,
-        batch: &mut Vec<Submission<M>>,
+        (batch, taken_ns): (&mut Vec<Submission<M>>, Option<u64>),
         serves: Serves<'_>,
     ) {
+        if let Some(taken_ns) = taken_ns {
+            self.mark(sequencer, taken_ns, batch);
+        }
         self.note_deliveries(committed.first, batch);
         self.post_recorded(committed.durable);
         let message = |source: Position| {
@@ -193,7 +199,7 @@ impl<M> Posting<M> {
     }
 
     /// Somebody watches: notes what the batch took.
-    pub(crate) fn mark<L: Log>(
+    fn mark<L: Log>(
         &self,
         sequencer: &Sequencer<WatchedLog<L>>,
         taken: u64,

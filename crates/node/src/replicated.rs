@@ -332,7 +332,7 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
 
     /// One that has caught up does so; of the past nothing is compared.
     fn set_state_aside(&mut self) {
-        if self.kind.phase == Phase::There
+        if self.is_there()
             && let Some(state) = self.kind.replica.state_to_compare()
         {
             self.kind.comparing.take(state);
@@ -343,7 +343,7 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
     fn compare(&mut self) -> Result<(), NodeError> {
         let Some(hashed) = self.kind.comparing.hashed() else { return Ok(()) };
         let stated = self.kind.replica.note_state(hashed)?;
-        if self.kind.phase != Phase::There {
+        if !self.is_there() {
             return Ok(());
         }
         let mut bytes = Vec::new();
@@ -373,16 +373,14 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
         let now_us = self.clock.now().monotonic_us;
         self.kind.delivered_us = now_us;
         match delivered {
-            Delivered::Framed { .. } if is_namesake && self.kind.phase == Phase::There => {
-                stop(format!(
-                    "another node of the name {} has joined, in its life {}: it goes on under that \
+            Delivered::Framed { .. } if is_namesake && self.is_there() => stop(format!(
+                "another node of the name {} has joined, in its life {}: it goes on under that \
                  name, and this one must not",
-                    header.name, header.epoch
-                ))
-            }
+                header.name, header.epoch
+            )),
             Delivered::Framed { .. } if is_namesake && self.sees_namesake(now_us) => stop(format!(
                 "another node of the name {} is there, in its life {}, with another data \
-                     directory: stop that one first, or give this one a name of its own",
+                 directory: stop that one first, or give this one a name of its own",
                 header.name, header.epoch
             )),
             Delivered::Framed { committed, members_changed } => {
@@ -443,8 +441,6 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
     fn release(&mut self, records: Records<'_>, committed: &Committed, own: Option<UnderWay<M>>) {
         let Self { posting, kind: SharedLog { replica, lanes, hooks, .. }, .. } = self;
         let sequencer = replica.sequencer();
-        let last = sequencer.state().position().0;
-        self.shared.tally.committed.store(last, std::sync::atomic::Ordering::Release);
         let first = committed.first;
         let serves = |recipient: ParticipantIndex| lanes.serves(recipient);
         let Some(UnderWay { mut batch, proposed_us, taken_ns, .. }) = own else {
@@ -459,8 +455,7 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
             let commands = replica.commands().iter();
             return posting.announce(sequencer, first, commands, (&message, &serves));
         };
-        taken_ns.into_iter().for_each(|taken| posting.mark(sequencer, taken, &batch));
-        posting.release(sequencer, committed, &mut batch, &serves);
+        posting.release(sequencer, committed, (&mut batch, taken_ns), &serves);
         self.come_home();
         self.prolong(proposed_us);
     }
@@ -494,7 +489,7 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
         if gone.is_empty() {
             return;
         }
-        if self.kind.phase == Phase::There {
+        if self.is_there() {
             gone.iter().for_each(|node| self.say_gone(*node, leaver));
         }
         let gone: Vec<_> = gone.into_iter().map(|node| self.kind.replica.name_of(node)).collect();
@@ -513,7 +508,7 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
     fn move_lanes(&mut self, members_changed: bool) {
         let state = self.kind.replica.sequencer().state();
         let count = state.register().iter().count();
-        let is_there = self.kind.phase == Phase::There;
+        let is_there = self.is_there();
         let is_due =
             members_changed || self.kind.lanes.is_waiting() || self.kind.lanes.count() < count;
         if !is_there || !is_due {
@@ -686,16 +681,14 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
              became of it"
         ));
         self.posting.refuse(lost.batch.into_iter(), Refused::Unacknowledged);
-        self.shared.inbox.take(&mut self.taken, true, Some(Duration::ZERO));
-        let waiting = std::mem::take(&mut self.taken.submissions);
-        self.posting.refuse(waiting.into_iter(), Refused::Unacknowledged);
+        self.refuse_waiting(Refused::Unacknowledged);
         Ok(())
     }
 
     /// Since when what a node waits for is late: the next deadline, and the next message.
     fn publish_waits(&self) {
         let state = self.sequencer().state();
-        let is_there = self.kind.phase == Phase::There;
+        let is_there = self.is_there();
         let due = state.next_deadline().filter(|_| is_there).map(|due| {
             (due, self.kind.delivered_us.saturating_add(due.0.saturating_sub(state.stamp().0)))
         });
@@ -806,7 +799,7 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
             me: replica.name().name.clone(),
             position: state.position(),
             behind: self.kind.ends.known.saturating_sub(self.kind.next).max(0) as u64,
-            unheard_ms: match self.kind.phase == Phase::There {
+            unheard_ms: match self.is_there() {
                 true => now_us.saturating_sub(self.kind.delivered_us) / 1_000,
                 false => 0,
             },

@@ -119,10 +119,7 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
     /// Everything that follows from a batch.
     fn release(&mut self, committed: &Committed, taken_ns: Option<u64>, now: Now) {
         let OwnLog { sequencer, batch, .. } = &mut self.kind;
-        taken_ns.into_iter().for_each(|taken| self.posting.mark(sequencer, taken, batch));
-        let last = sequencer.state().position().0;
-        self.shared.tally.committed.store(last, Ordering::Release);
-        self.posting.release(sequencer, committed, batch, &|_| true);
+        self.posting.release(sequencer, committed, (batch, taken_ns), &|_| true);
         self.posting.post();
         self.publish_due(now);
     }

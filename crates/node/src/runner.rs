@@ -196,12 +196,16 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
     /// Closes the inbox and refuses every submission.
     pub(crate) fn refuse_all(&mut self) {
         self.shared.inbox.close();
-        self.shared.inbox.take(&mut self.taken, true, Some(Duration::ZERO));
-        let undecided = self.kind.undecided().into_iter();
-        let waiting = std::mem::take(&mut self.taken.submissions);
-        self.posting.refuse(undecided.chain(waiting), Refused::Stopped);
+        self.posting.refuse(self.kind.undecided().into_iter(), Refused::Stopped);
+        self.refuse_waiting(Refused::Stopped);
         self.taken.questions.clear();
         self.posting.publish_status(self.kind.sequencer());
+    }
+
+    /// Refuses the submissions of which no batch was made.
+    pub(crate) fn refuse_waiting(&mut self, refused: Refused) {
+        self.shared.inbox.take(&mut self.taken, true, Some(Duration::ZERO));
+        self.posting.refuse(self.taken.submissions.drain(..), refused);
     }
 }
 

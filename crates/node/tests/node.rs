@@ -2,8 +2,8 @@
 //! waiting.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use journal::{FileLog, MemoryDisk, Options};
@@ -14,7 +14,7 @@ use ledger::{
 use node::stages::{Stages, WatchedLog};
 use node::{
     Attached, Directory, Event, Handle, InboxLimits, Mailbox, Node, Refused, Submission,
-    SystemClock, Ticket, start,
+    SystemClock, Ticket, start, unattended,
 };
 use ports::Clock;
 use record::frame::LogIdentity;
@@ -22,33 +22,32 @@ use sequencer::{Durability, Sequencer};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A mailbox and a bell that its waker rings.
+/// A mailbox and the signals of its waker.
 struct Letters {
     mailbox: Arc<Mailbox<()>>,
-    bell: Arc<(Mutex<bool>, Condvar)>,
+    bell: mpsc::Receiver<()>,
 }
 
 impl Letters {
     fn new() -> Self {
-        let bell = Arc::new((Mutex::new(false), Condvar::new()));
-        let ringing = Arc::clone(&bell);
-        let mailbox = Arc::new(Mailbox::new(move || {
-            *ringing.0.lock().expect("nobody panics with the bell") = true;
-            ringing.1.notify_one();
-        }));
-        Self { mailbox, bell }
+        let (ring, bell) = mpsc::sync_channel(16);
+        // The test may have ended.
+        Self { mailbox: Arc::new(Mailbox::new(move || _ = ring.try_send(()))), bell }
     }
 
     fn next(&self) -> Vec<Event<()>> {
-        let rung = self.bell.0.lock().expect("nobody panics with the bell");
-        let waited = self.bell.1.wait_timeout_while(rung, PATIENCE, |rung| !*rung);
-        let (mut rung, late) = waited.expect("nobody panics with the bell");
-        assert!(!late.timed_out(), "events come within {PATIENCE:?}");
-        *rung = false;
-        drop(rung);
+        self.bell.recv_timeout(PATIENCE).expect("events come");
         let mut events = Vec::new();
         self.mailbox.take(&mut events);
         events
+    }
+
+    /// The one event that comes is the reply to this waiter.
+    fn reply_to(&self, expected: u32) -> Result<Outcome, Refused> {
+        match self.next()[..] {
+            [Event::Reply { waiter, result }] if waiter == expected => result,
+            ref other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -61,13 +60,8 @@ fn begin(disk: &MemoryDisk, limits: InboxLimits) -> (Node<()>, Letters) {
     let mut sequencer =
         Sequencer::open(log, 0, clock.now(), &mut |_| ()).expect("a good log replays");
     if recovery.created {
-        let genesis = Genesis { seed: [1; 16], hub: name("Hub") };
-        let genesis = sequencer::Submission::without_payload(
-            Command::Genesis(genesis),
-            Durability::Synced,
-            (),
-        );
-        let mut waiting = VecDeque::from([genesis.expect("it fits a record")]);
+        let genesis = Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") });
+        let mut waiting = VecDeque::from([unattended::<()>(genesis)]);
         sequencer.commit(&mut waiting, &mut Vec::new(), clock.now()).expect("there is room");
     }
     let own = Letters::new();
@@ -85,6 +79,12 @@ fn submission(command: Command, ticket: Ticket) -> Submission<()> {
     Submission::<()>::without_payload(command, Durability::Synced, attached).expect("it fits")
 }
 
+/// Submits a command for which a waiter waits.
+fn submit(handle: &Handle<()>, command: Command, waiter: u32) {
+    let ticket = Ticket::Waiter { mailbox: 0, waiter };
+    handle.submit(&mut vec![submission(command, ticket)]).expect("there is room");
+}
+
 fn administer(handle: &Handle<()>, change: Change) -> Result<Outcome, Refused> {
     let (answer, answered) = mpsc::sync_channel(1);
     let call = Box::new(move |result| answer.send(result).expect("the asker waits"));
@@ -94,9 +94,12 @@ fn administer(handle: &Handle<()>, change: Change) -> Result<Outcome, Refused> {
     answered.recv_timeout(PATIENCE).expect("every command is answered")
 }
 
-fn hub_account(currency: &str) -> Change {
-    let currency = Currency::parse(currency).expect("three letters");
-    Change::CreateHubAccount(CreateHubAccount { currency, kind: AccountKind::HubReconciliation })
+fn usd() -> Currency {
+    Currency::parse("USD").expect("three letters")
+}
+
+fn hub_account(kind: AccountKind) -> Change {
+    Change::CreateHubAccount(CreateHubAccount { currency: usd(), kind })
 }
 
 #[test]
@@ -104,17 +107,12 @@ fn a_waiter_hears_after_the_commit_and_a_question_sees_it() {
     let disk = MemoryDisk::new(1);
     let (node, own) = begin(&disk, InboxLimits::default());
     let handle = node.handle();
-    let ticket = Ticket::Waiter { mailbox: 0, waiter: 42 };
-    handle.submit(&mut vec![submission(Command::Tick, ticket)]).expect("there is room");
+    submit(&handle, Command::Tick, 42);
     let (answer, answered) = mpsc::sync_channel(1);
     handle
         .ask(move |state| answer.send(state.position().0).expect("the asker waits"))
         .expect("there is room");
-    let events = own.next();
-    assert!(
-        matches!(events[..], [Event::Reply { waiter: 42, result: Ok(Outcome::Accepted) }]),
-        "{events:?}"
-    );
+    assert_eq!(own.reply_to(42), Ok(Outcome::Accepted));
     assert_eq!(answered.recv_timeout(PATIENCE).expect("an answer comes"), 2);
     node.stop().expect("it stops in order");
 }
@@ -128,11 +126,9 @@ fn a_change_is_in_the_view_before_it_is_answered() {
     let before = handle.view_since(&mut generation).expect("a first view");
     assert!(handle.view_since(&mut generation).is_none());
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
-        let currency = Currency::parse("USD").expect("three letters");
-        let change = Change::CreateHubAccount(CreateHubAccount { currency, kind });
-        assert_eq!(administer(&handle, change), Ok(Outcome::Accepted));
+        assert_eq!(administer(&handle, hub_account(kind)), Ok(Outcome::Accepted));
     }
-    let currency = Currency::parse("USD").expect("three letters");
+    let currency = usd();
     let change = Change::CreateParticipant(CreateParticipant { name: name("dfsp1"), currency });
     assert_eq!(administer(&handle, change), Ok(Outcome::Accepted));
     let after = handle.view_since(&mut generation).expect("the register changed");
@@ -160,9 +156,7 @@ fn a_registration_is_found_once_it_is_answered() {
         parties: vec![party],
         trace: [0; 16],
     };
-    let ticket = Ticket::Waiter { mailbox: 0, waiter: 0 };
-    let command = Command::ChangeParties(Box::new(change));
-    handle.submit(&mut vec![submission(command, ticket)]).expect("there is room");
+    submit(&handle, Command::ChangeParties(Box::new(change)), 0);
     own.next();
     assert_eq!(handle.find_party("MSISDN", "123", None).map(|row| row.is_some()), Ok(true));
     node.stop().expect("it stops in order");
@@ -198,19 +192,17 @@ fn a_failed_sync_refuses_everything_and_ends_the_thread() {
     let (node, own) = begin(&disk, InboxLimits::default());
     let handle = node.handle();
     disk.fail_sync_at(disk.operations());
-    let ticket = Ticket::Waiter { mailbox: 0, waiter: 7 };
-    handle.submit(&mut vec![submission(Command::Tick, ticket)]).expect("there is room");
-    let events = own.next();
-    assert!(
-        matches!(events[..], [Event::Reply { waiter: 7, result: Err(Refused::Stopped) }]),
-        "{events:?}"
-    );
+    submit(&handle, Command::Tick, 7);
+    assert_eq!(own.reply_to(7), Err(Refused::Stopped));
     let deadline = Instant::now() + PATIENCE;
     while !node.has_ended() {
         assert!(Instant::now() < deadline, "the thread ends within {PATIENCE:?}");
         std::thread::yield_now();
     }
-    assert_eq!(administer(&handle, hub_account("USD")), Err(Refused::Stopped));
+    assert_eq!(
+        administer(&handle, hub_account(AccountKind::HubReconciliation)),
+        Err(Refused::Stopped)
+    );
     assert!(handle.status().stopped.is_some());
     node.stop().expect_err("the log stopped by itself");
 }
@@ -221,9 +213,15 @@ fn a_full_disk_refuses_until_there_is_room() {
     let (node, _own) = begin(&disk, InboxLimits::default());
     let handle = node.handle();
     disk.set_capacity(0);
-    assert_eq!(administer(&handle, hub_account("USD")), Err(Refused::DiskFull));
+    assert_eq!(
+        administer(&handle, hub_account(AccountKind::HubReconciliation)),
+        Err(Refused::DiskFull)
+    );
     disk.set_capacity(u64::MAX);
-    assert_eq!(administer(&handle, hub_account("USD")), Ok(Outcome::Accepted));
+    assert_eq!(
+        administer(&handle, hub_account(AccountKind::HubReconciliation)),
+        Ok(Outcome::Accepted)
+    );
     node.stop().expect("it stops in order");
 }
 
@@ -233,13 +231,8 @@ fn a_record_that_breaks_an_invariant_stops_the_node_before_it_is_acknowledged() 
     let (node, own) = begin(&disk, InboxLimits::default());
     let handle = node.handle();
     let second = Command::Genesis(Genesis { seed: [2; 16], hub: name("Hub") });
-    let ticket = Ticket::Waiter { mailbox: 0, waiter: 3 };
-    handle.submit(&mut vec![submission(second, ticket)]).expect("there is room");
-    let events = own.next();
-    assert!(
-        matches!(events[..], [Event::Reply { waiter: 3, result: Err(Refused::Stopped) }]),
-        "{events:?}"
-    );
+    submit(&handle, second, 3);
+    assert_eq!(own.reply_to(3), Err(Refused::Stopped));
     let reason = node.stop().expect_err("the node stopped by itself");
     assert!(reason.contains("record 2 broke an invariant"), "{reason}");
     // It is in the log: the next start stops at the same place instead of skipping it.

@@ -209,21 +209,8 @@ impl<L: Log> Sequencer<L> {
         now: Now,
         observe: &mut dyn FnMut(&Applied<'_>),
     ) -> Result<Self, ReplayError> {
-        Self::open_without(log, Quarantine::default(), (node, now), observe)
-    }
-
-    /// [`Sequencer::open`] where records are quarantined: they decide nothing.
-    ///
-    /// # Errors
-    /// As [`Sequencer::open`].
-    pub fn open_without(
-        log: L,
-        quarantine: Quarantine,
-        place: (u32, Now),
-        observe: &mut dyn FnMut(&Applied<'_>),
-    ) -> Result<Self, ReplayError> {
-        let start = Start { state: State::new(), quarantine, cold: None };
-        Self::open_from(log, start, place, observe).map_err(|failed| failed.1)
+        let start = Start { state: State::new(), quarantine: Quarantine::default(), cold: None };
+        Self::open_from(log, start, (node, now), observe).map_err(|failed| failed.1)
     }
 
     /// [`Sequencer::open`] from a state that the log has gone through, and with a store beside the

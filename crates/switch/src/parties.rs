@@ -7,9 +7,9 @@ use fspiop::{ErrorCode, PartyPath, Refusal, Resource, body};
 use http::Method;
 use ledger::ParticipantIndex;
 
-use crate::egress::{Complaint, Destination, Egress, Variables};
+use crate::egress::{Complaint, Destination, Egress};
 use crate::inbound::{Inbound, Trace};
-use crate::party_names::{braces, said};
+use crate::party_names::{PartyNames, braces, said};
 use crate::submitter::Answering;
 
 /// `GET /parties/{Type}/{ID}[/{SubId}]`: to the destination, or without one to the FSP that the
@@ -26,8 +26,8 @@ pub(crate) fn get(
     let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
         return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "invalid fspiop-source header"));
     };
-    let target = PartyTarget::new(path);
-    let sender = target.complaint(source, &inbound);
+    let names = PartyNames::of(path);
+    let sender = complaint(&names, source, &inbound);
     if path.has_braces {
         return egress.refuse(&inbound, sender, braces());
     }
@@ -38,7 +38,7 @@ pub(crate) fn get(
     let Some(recipient) = named.and_then(|name| view.find(&name)) else {
         return egress.refuse(&inbound, sender, said(ErrorCode::PARTY_NOT_FOUND));
     };
-    let mut to = target.to(recipient.index, Method::GET, Call::Get);
+    let mut to = to(&names, recipient.index, Call::Get);
     if let Some(query) = inbound.uri.query() {
         to.path.extend(["?", query]);
     }
@@ -76,8 +76,8 @@ fn pass_on(
     let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
         return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
     };
-    let target = PartyTarget::new(path);
-    let sender = target.complaint(source, &inbound);
+    let names = PartyNames::of(path);
+    let sender = complaint(&names, source, &inbound);
     if path.has_braces {
         return egress.refuse(&inbound, sender, braces());
     }
@@ -85,7 +85,7 @@ fn pass_on(
     let Some(recipient) = recipient.map(|member| member.index) else {
         return egress.refuse(&inbound, sender, said(ErrorCode::DESTINATION_FSP));
     };
-    egress.forward(inbound, &target.to(recipient, Method::PUT, call), None, sender)
+    egress.forward(inbound, &to(&names, recipient, call), None, sender)
 }
 
 #[derive(Clone, Copy)]
@@ -95,49 +95,24 @@ enum Call {
     Error,
 }
 
-/// A party as paths and templates name it.
-struct PartyTarget {
-    path: String,
-    variables: Variables,
-    has_sub_id: bool,
+/// A call about the party to a participant.
+fn to(names: &PartyNames, participant: ParticipantIndex, call: Call) -> Destination {
+    let (method, endpoint, suffix) = match (call, names.sub_id.is_some()) {
+        (Call::Get, false) => (Method::GET, EndpointType::PartiesGet, ""),
+        (Call::Get, true) => (Method::GET, EndpointType::PartiesSubIdGet, ""),
+        (Call::Put, false) => (Method::PUT, EndpointType::PartiesPut, ""),
+        (Call::Put, true) => (Method::PUT, EndpointType::PartiesSubIdPut, ""),
+        (Call::Error, false) => (Method::PUT, EndpointType::PartiesPutError, "/error"),
+        (Call::Error, true) => (Method::PUT, EndpointType::PartiesSubIdPutError, "/error"),
+    };
+    names.call(participant, (method, endpoint), ("/parties", suffix))
 }
 
-impl PartyTarget {
-    fn new(path: &PartyPath<'_>) -> Self {
-        let (kind, id) = (path.kind.as_str(), path.id.escaped());
-        let mut variables =
-            vec![("partyIdType", kind.to_owned()), ("partyIdentifier", id.to_string())];
-        let mut text = format!("/parties/{kind}/{id}");
-        if let Some(sub_id) = &path.sub_id {
-            let sub_id = sub_id.escaped();
-            text = format!("{text}/{sub_id}");
-            variables.push(("partySubIdOrType", sub_id.into()));
-        }
-        Self { path: text, variables, has_sub_id: path.sub_id.is_some() }
-    }
-
-    fn to(&self, participant: ParticipantIndex, method: Method, call: Call) -> Destination {
-        let endpoint = match (call, self.has_sub_id) {
-            (Call::Get, false) => EndpointType::PartiesGet,
-            (Call::Get, true) => EndpointType::PartiesSubIdGet,
-            (Call::Put, false) => EndpointType::PartiesPut,
-            (Call::Put, true) => EndpointType::PartiesSubIdPut,
-            (Call::Error, false) => EndpointType::PartiesPutError,
-            (Call::Error, true) => EndpointType::PartiesSubIdPutError,
-        };
-        let path = match call {
-            Call::Error => format!("{}/error", self.path),
-            Call::Get | Call::Put => self.path.clone(),
-        };
-        Destination { participant, endpoint, method, path, variables: self.variables.clone() }
-    }
-
-    fn complaint(&self, to: ParticipantIndex, inbound: &Inbound) -> Complaint {
-        Complaint {
-            to: self.to(to, Method::PUT, Call::Error),
-            resource: Resource::Parties,
-            trace: Trace::of(inbound),
-            no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,
-        }
+fn complaint(names: &PartyNames, sender: ParticipantIndex, inbound: &Inbound) -> Complaint {
+    Complaint {
+        to: to(names, sender, Call::Error),
+        resource: Resource::Parties,
+        trace: Trace::of(inbound),
+        no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,
     }
 }

@@ -1,4 +1,4 @@
-//! Destinations of answers about the registration of a party.
+//! Destinations of messages about a party.
 
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, PartyIdType, PartyPath};
@@ -41,6 +41,7 @@ impl PartyNames {
         }
     }
 
+    /// An answer about the registration of the party.
     pub(crate) fn to(&self, participant: ParticipantIndex, answer: Answer) -> Destination {
         let endpoint = match (answer, self.sub_id.is_some()) {
             (Answer::Put, false) => EndpointType::ParticipantPut,
@@ -48,17 +49,26 @@ impl PartyNames {
             (Answer::Error, false) => EndpointType::ParticipantPutError,
             (Answer::Error, true) => EndpointType::ParticipantSubIdPutError,
         };
+        let suffix = if answer == Answer::Error { "/error" } else { "" };
+        self.call(participant, (Method::PUT, endpoint), ("/participants", suffix))
+    }
+
+    /// A call about the party, under this collection.
+    pub(crate) fn call(
+        &self,
+        participant: ParticipantIndex,
+        (method, endpoint): (Method, EndpointType),
+        (collection, suffix): (&str, &str),
+    ) -> Destination {
         let kind = self.kind.as_str();
-        let mut path = format!("/participants/{kind}/{}", self.id);
+        let mut path = format!("{collection}/{kind}/{}", self.id);
         let mut variables: Variables =
             vec![("partyIdType", kind.to_owned()), ("partyIdentifier", self.id.clone())];
         if let Some(sub_id) = &self.sub_id {
             path = format!("{path}/{sub_id}");
             variables.push(("partySubIdOrType", sub_id.clone()));
         }
-        if answer == Answer::Error {
-            path.push_str("/error");
-        }
-        Destination { participant, endpoint, method: Method::PUT, path, variables }
+        path.push_str(suffix);
+        Destination { participant, endpoint, method, path, variables }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn post(egress: &Rc<Egress>, inbound: Inbound) -> Result<Answering, R
     let quote = Quote::parse(&inbound.body)?;
     let fault = check_quote(&egress.directory.view(), &inbound.envelope, &quote);
     let id = quote.quote.to_string();
-    send(egress, inbound, &Method::POST, &id, "/quotes".into(), fault)
+    send(egress, inbound, &id, "/quotes".into(), fault)
 }
 
 /// `PUT /quotes/{ID}`.
@@ -36,7 +36,7 @@ pub(crate) fn put(
     let currency = response.payee_currency();
     let fault = check_response(&egress.directory.view(), &inbound, currency);
     let path = format!("/quotes/{}", id.raw);
-    send(egress, inbound, &Method::PUT, id.raw, path, fault)
+    send(egress, inbound, id.raw, path, fault)
 }
 
 /// `PUT /quotes/{ID}/error`.
@@ -52,7 +52,7 @@ pub(crate) fn put_error(
         return replace_error(egress, id, inbound, body);
     }
     let path = format!("/quotes/{}/error", id.raw);
-    send(egress, inbound, &Method::PUT, id.raw, path, None)
+    send(egress, inbound, id.raw, path, None)
 }
 
 /// An error whose code the scheme does not know: the hub says 3100 in its place
@@ -69,7 +69,7 @@ fn replace_error(
         (named, egress.directory.sender(&inbound.envelope.source))
     else {
         let path = format!("/quotes/{}/error", id.raw);
-        return send(egress, inbound, &Method::PUT, id.raw, path, None);
+        return send(egress, inbound, id.raw, path, None);
     };
     let on_failure = complaint(sender, id.raw, &inbound);
     let (to, trace) = (error_to(recipient.index, id.raw), Trace::of(&inbound));
@@ -85,7 +85,7 @@ pub(crate) fn get(
     inbound: Inbound,
 ) -> Result<Answering, Refusal> {
     let path = format!("/quotes/{}", id.raw);
-    send(egress, inbound, &Method::GET, id.raw, path, None)
+    send(egress, inbound, id.raw, path, None)
 }
 
 /// What is wrong with a message that is refused by callback.
@@ -136,7 +136,6 @@ fn fault(code: ErrorCode, name: &FspName) -> Fault {
 fn send(
     egress: &Rc<Egress>,
     inbound: Inbound,
-    method: &Method,
     id: &str,
     path: String,
     fault: Option<Fault>,
@@ -156,7 +155,7 @@ fn send(
     let to = Destination {
         participant: recipient.index,
         endpoint: EndpointType::Quotes,
-        method: method.clone(),
+        method: inbound.method.clone(),
         path,
         variables: Vec::new(),
     };

@@ -112,20 +112,20 @@ async fn answer_question(transfers: &Transfers, question: Question, found: LookU
             None => (true, error_body(ErrorCode::INTERNAL_SERVER, "")),
         },
     };
+    let to = answer_to(asker, name, is_error);
+    let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
+    // Too many answers are on their way: the asker will ask again.
+    let _sent = transfers.egress.start_callback(own);
+}
+
+fn answer_to(participant: ParticipantIndex, name: String, is_error: bool) -> Destination {
     let (suffix, endpoint) = match is_error {
         true => ("/error", EndpointType::TransferError),
         false => ("", EndpointType::TransferPut),
     };
-    let to = Destination {
-        participant: asker,
-        endpoint,
-        method: Method::PUT,
-        path: format!("/transfers/{name}{suffix}"),
-        variables: vec![("transferId", name)],
-    };
-    let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
-    // Too many answers are on their way: the asker will ask again.
-    let _sent = transfers.egress.start_callback(own);
+    let path = format!("/transfers/{name}{suffix}");
+    let variables = vec![("transferId", name)];
+    Destination { participant, endpoint, method: Method::PUT, path, variables }
 }
 
 /// Submits a message of a participant. One of an unknown sender is not recorded: it is counted, and
@@ -206,14 +206,7 @@ fn not_found_to_sender(
     if let Some(participant) = sender
         && let Route::TransfersPut(path) | Route::TransfersError(path) = route
     {
-        let name = path.name.raw;
-        let to = Destination {
-            participant,
-            endpoint: EndpointType::TransferError,
-            method: Method::PUT,
-            path: format!("/transfers/{name}/error"),
-            variables: vec![("transferId", name.to_owned())],
-        };
+        let to = answer_to(participant, path.name.raw.to_owned(), true);
         let body = error_body(ErrorCode::INTERNAL_SERVER, "transfer not found");
         let trace = Trace::of(inbound);
         let own = OwnMessage { to, resource: Resource::Transfers, trace, body };

@@ -1,11 +1,11 @@
-//! Precedence of the checks of a prepare: whoever breaks two rules hears of the earlier one.
+//! Precedence of checks: of two broken rules, the outcome is that of the earlier one.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::scenario::last_outcome;
-use crate::{Outcome, PrepareOutcome};
+use crate::*;
 
 /// A way to break one rule: what happens before, and what the prepare itself has wrong.
 struct Violation {
@@ -100,6 +100,167 @@ fn violations_have_the_declared_order_of_the_outcomes() {
     let mut declared = PrepareOutcome::ALL.iter().map(|outcome| outcome.outcome());
     for violation in &VIOLATIONS {
         assert!(declared.any(|it| it == violation.outcome), "{:?}", violation.outcome);
+    }
+}
+
+/// Outcomes that no few lines reach: a table is full, or the hub lost an account.
+const UNREACHED: [(u8, AdminOutcome); 7] = [
+    (CreateHubAccount::DECLARATION.number, AdminOutcome::RegisterFull),
+    (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegisterFull),
+    (CreateParticipant::DECLARATION.number, AdminOutcome::RegisterFull),
+    (SetEndpoint::DECLARATION.number, AdminOutcome::RegisterFull),
+    (MoveFunds::DECLARATION.number, AdminOutcome::HubAccountsMissing),
+    (CreateOracle::DECLARATION.number, AdminOutcome::RegisterFull),
+    (CreateLedgerAccountType::DECLARATION.number, AdminOutcome::RegisterFull),
+];
+
+/// For each change, what happens before, and commands of which each has the next declared outcome.
+/// A command breaks the rule of its outcome and, where that is possible, those of the later ones.
+const STAIRS: &[(Declaration, &str, &[&str])] = &[
+    (Configure::DECLARATION, "", &["settings on-us=on"]),
+    (Activate::DECLARATION, "", &["activate 99", "activate 1"]),
+    (
+        CreateHubAccount::DECLARATION,
+        "",
+        &[
+            "hub-account USD POSITION",
+            "hub-account USD HUB_RECONCILIATION",
+            "hub-account XOF HUB_RECONCILIATION",
+        ],
+    ),
+    (
+        CreateSettlementModel::DECLARATION,
+        "",
+        &[
+            "model DEFAULTDEFERREDNET settlement=HUB_RECONCILIATION",
+            "model OTHER settlement=HUB_RECONCILIATION",
+            "model OTHER currency=USD",
+        ],
+    ),
+    (
+        SetSettlementModelActive::DECLARATION,
+        "",
+        &["model-active NONE on", "model-active DEFAULTDEFERREDNET on"],
+    ),
+    (
+        CreateParticipant::DECLARATION,
+        "model-active DEFAULTDEFERREDNET off",
+        &[
+            "participant DFSP1 XOF",
+            "participant new XOF",
+            "participant new USD",
+            "model-active DEFAULTDEFERREDNET on\nparticipant new USD",
+        ],
+    ),
+    (
+        SetParticipantActive::DECLARATION,
+        "",
+        &["participant-active nobody on", "participant-active dfsp1 on"],
+    ),
+    (
+        SetAccountActive::DECLARATION,
+        "",
+        &[
+            "account-active nobody dfsp2/SETTLEMENT.USD on",
+            "account-active dfsp1 dfsp2/SETTLEMENT.USD on",
+            "account-active dfsp1 SETTLEMENT.USD on",
+            "account-active dfsp1 POSITION.USD on",
+        ],
+    ),
+    (
+        SetInitialPositionAndLimits::DECLARATION,
+        "participant new USD",
+        &[
+            "initial nobody EUR 1",
+            "initial dfsp1 EUR 1",
+            "initial dfsp1 USD 1",
+            "initial new USD 1",
+        ],
+    ),
+    (
+        SetLimit::DECLARATION,
+        "participant new USD",
+        &["limit nobody EUR 1", "limit new EUR 1", "limit new USD 1", "limit dfsp1 USD 1"],
+    ),
+    (SetEndpoint::DECLARATION, "", &["endpoint nobody T http://a", "endpoint dfsp1 T http://a"]),
+    (
+        AddKey::DECLARATION,
+        "key dfsp1 a\nkey dfsp1 b\nkey dfsp1 c\nkey dfsp1 d",
+        &["key nobody e", "key dfsp1 e", "key dfsp2 e"],
+    ),
+    (
+        RemoveKey::DECLARATION,
+        "key dfsp1 a",
+        &["key-removed nobody b", "key-removed dfsp1 b", "key-removed dfsp1 a"],
+    ),
+    (
+        MoveFunds::DECLARATION,
+        "participant new USD",
+        &[
+            "funds-out f1 nobody dfsp2/POSITION.USD 5000 EUR",
+            "participant-active new off\nfunds-out f1 new dfsp2/POSITION.USD 5000 EUR",
+            "funds-out f1 new dfsp2/POSITION.USD 5000 EUR",
+            "funds-out f1 new POSITION.USD 5000 EUR",
+            "funds-out f1 new SETTLEMENT.USD 5000 EUR",
+            "funds-out f1 dfsp1 SETTLEMENT.USD 5000 EUR",
+            "funds-in f1 dfsp1 SETTLEMENT.USD 1000 USD",
+            "funds-out f1 dfsp1 SETTLEMENT.USD 5000 USD",
+            "funds-out f9 dfsp1 SETTLEMENT.USD 5000 USD",
+            "funds-out f9 dfsp1 SETTLEMENT.USD 5 USD",
+        ],
+    ),
+    (
+        EndFundsOut::DECLARATION,
+        "participant new USD\nfunds-out f9 dfsp1 SETTLEMENT.USD 5 USD",
+        &[
+            "funds-commit f8 nobody dfsp2/POSITION.USD",
+            "participant-active new off\nfunds-commit f8 new dfsp2/POSITION.USD",
+            "funds-commit f8 new dfsp2/POSITION.USD",
+            "funds-commit f8 new POSITION.USD",
+            "funds-commit f8 new SETTLEMENT.USD",
+            "funds-commit f9 dfsp1 SETTLEMENT.USD\nfunds-commit f9 dfsp1 SETTLEMENT.USD",
+            "funds-commit f8 dfsp1 SETTLEMENT.USD",
+            "funds-commit f9 dfsp1 SETTLEMENT.USD",
+        ],
+    ),
+    (
+        Redeliver::DECLARATION,
+        "prepare t1 dfsp1 dfsp2 10\ndeliver 1 dead",
+        &["redeliver 9", "redeliver 1"],
+    ),
+    (
+        CreateOracle::DECLARATION,
+        "oracle MSISDN http://a",
+        &["oracle MSISDN http://b", "oracle EMAIL http://b"],
+    ),
+    (
+        UpdateOracle::DECLARATION,
+        "oracle MSISDN http://a currency=USD\noracle MSISDN http://b",
+        &[
+            "oracle-change 9 currency=USD",
+            "oracle-change 2 currency=USD",
+            "oracle-change 2 url=http://e",
+        ],
+    ),
+    (DeleteOracle::DECLARATION, "", &["oracle-delete 1"]),
+    (
+        CreateLedgerAccountType::DECLARATION,
+        "account-type A1",
+        &["account-type A1", "account-type B1"],
+    ),
+];
+
+#[test]
+fn changes_have_the_declared_order_of_their_outcomes() {
+    for declaration in Change::DECLARATIONS {
+        let stair = STAIRS.iter().find(|(it, ..)| it.number == declaration.number);
+        let (_, before, lines) = stair.expect("every change has its lines");
+        let outcomes: Vec<_> =
+            lines.iter().map(|line| last_outcome(&format!("{before}\n{line}"))).collect();
+        let is_reached = |it: &&AdminOutcome| !UNREACHED.contains(&(declaration.number, **it));
+        let reached = declaration.outcomes.iter().filter(is_reached);
+        let declared: Vec<_> = reached.map(|outcome| outcome.outcome()).collect();
+        assert_eq!(outcomes, declared, "{}", declaration.name);
     }
 }
 

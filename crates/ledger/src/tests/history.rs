@@ -240,16 +240,6 @@ impl World {
         assert_eq!(self.apply(&[administer(change)]).outcomes, [Outcome::Accepted]);
     }
 
-    pub(super) fn command(&self, act: &Act) -> Command {
-        match act {
-            Act::Prepare(act) => Command::Prepare(Box::new(self.prepare(act))),
-            Act::Answer(act) => answer_command(act),
-            Act::Deliver { which, result } => Command::FinishDeliveries(self.ends(which, *result)),
-            Act::Tick => Command::Tick,
-            _ => administer(self.change(act)),
-        }
-    }
-
     fn prepare(&self, act: &PrepareAct) -> Prepare {
         Prepare {
             id: id(act.id),
@@ -265,8 +255,14 @@ impl World {
         }
     }
 
-    fn change(&self, act: &Act) -> Change {
-        match *act {
+    pub(super) fn command(&self, act: &Act) -> Command {
+        administer(match *act {
+            Act::Prepare(ref act) => return Command::Prepare(Box::new(self.prepare(act))),
+            Act::Answer(ref act) => return answer_command(act),
+            Act::Deliver { ref which, result } => {
+                return Command::FinishDeliveries(self.ends(which, result));
+            }
+            Act::Tick => return Command::Tick,
             Act::Participant { party, active } => {
                 SetParticipantActive { name: name(party), active }.into()
             }
@@ -299,8 +295,7 @@ impl World {
                 },
             }),
             Act::Redeliver { which } => Redeliver { notice: NoticeId(u64::from(which)) }.into(),
-            _ => unreachable!("the other acts are no changes"),
-        }
+        })
     }
 
     fn funds(&self, number: u8, party: usize, units: i64, direction: FundsDirection) -> Change {

@@ -410,10 +410,12 @@ fn find_poison(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<Poison
 
 fn poison_of(record: &record::frame::Record<'_>) -> Poison {
     let read = record::command::read_fields(record.kind, record.version, record.fields);
-    let what = match read.as_ref().ok().map(|command| (command, transfer_of(command))) {
-        Some((_, Some(transfer))) => format!("kind {}, transfer {transfer}", record.kind),
-        _ => format!("kind {}", record.kind),
-    };
+    let command = read.as_ref().ok();
+    let about = command.and_then(|command| match transfer_of(command) {
+        Some(transfer) => Some(format!(", transfer {transfer}")),
+        None => command.change().map(|change| format!(", {}", change.declaration().name)),
+    });
+    let what = format!("kind {}{}", record.kind, about.unwrap_or_default());
     Poison { position: record.position, digest: record.digest(), what }
 }
 

@@ -233,7 +233,8 @@ impl Attempt {
 
 const TIMED_OUT: &str = "no answer in time";
 const CONNECT_FAILED: &str = "no connection";
-const BROKEN: &str = "the connection broke before the answer was whole";
+/// The stored form does not tell the two apart.
+const BROKEN: &str = "the connection broke, or no message could be made of the records";
 
 /// A callback that has not come to its end, and what was tried since this switch started.
 #[derive(Debug, Serialize)]

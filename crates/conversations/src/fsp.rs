@@ -1,146 +1,97 @@
-//! A participant's callback server: keeps whatever the hub sends, answers as it is told.
+//! A participant's callback server: keeps the messages of the hub and answers as it is told.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::http::{Request, header, read_request};
+use testkit::http::Request;
+use testkit::server::{Inbox, Reply, Server};
 
 /// Messages kept, at most; further ones are answered 503.
 const MESSAGES_MAX: usize = 256;
-/// How often an idle connection looks whether the server has ended.
-const IDLE_CHECK: Duration = Duration::from_millis(250);
-
-/// In place of a status: the message is kept and never answered.
-pub(crate) const SILENCE: u16 = 0;
 
 /// How messages are answered from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
-    pub(crate) status: u16,
-    /// Header lines, each with its line end.
-    pub(crate) headers: String,
-    pub(crate) body: String,
+    pub(crate) reply: Reply,
     /// How many messages get this answer before the usual ones return; `None`: all.
     pub(crate) times: Option<u32>,
 }
 
-impl Manner {
-    pub(crate) fn of(status: u16) -> Self {
-        Self { status, headers: String::new(), body: String::new(), times: None }
-    }
-}
-
 /// A recording server.
 pub(crate) struct Fsp {
-    shared: Arc<Shared>,
-    port: u16,
+    kept: Arc<Inbox<Kept>>,
+    server: Server,
 }
 
 #[derive(Default)]
-struct Shared {
-    name: String,
-    inbox: Mutex<Inbox>,
-    came: Condvar,
-}
-
-#[derive(Default)]
-struct Inbox {
+struct Kept {
     messages: VecDeque<Request>,
     manner: Option<Manner>,
-    ended: bool,
 }
 
 impl Fsp {
     /// Listens on a free port of all addresses, or only on the loopback one, for what is meant for
     /// its conversation: the port may be that of a participant that has left, and is still called.
     pub(crate) fn start(name: String, loopback: bool) -> io::Result<Self> {
-        let host = if loopback { [127, 0, 0, 1] } else { [0, 0, 0, 0] };
-        let listener = TcpListener::bind(SocketAddr::from((host, 0)))?;
-        let port = listener.local_addr()?.port();
-        let shared = Arc::new(Shared { name, ..Shared::default() });
-        let serving = Arc::clone(&shared);
-        thread::spawn(move || accept(&listener, &serving));
-        Ok(Self { shared, port })
+        let host = if loopback { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+        let kept: Arc<Inbox<Kept>> = Arc::default();
+        let keeping = Arc::clone(&kept);
+        let server = Server::start(host, move |request| match is_for(&name, request) {
+            true => keeping.put(|kept| kept.keep(request)),
+            false => Reply::Accept,
+        })?;
+        Ok(Self { kept, server })
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.server.address().port()
     }
 
     /// Takes the first kept message with this method and path, waiting for it if need be.
     pub(crate) fn take(&self, method: &str, path: &str, patience: Duration) -> Option<Request> {
-        let deadline = Instant::now() + patience;
-        let mut inbox = self.shared.lock();
-        loop {
-            let wanted = |one: &Request| one.method == method && one.path == path;
-            if let Some(at) = inbox.messages.iter().position(wanted) {
-                return inbox.messages.remove(at);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            let waited = self.shared.came.wait_timeout(inbox, left);
-            inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let wanted = |one: &Request| one.method == method && one.path == path;
+        self.kept.wait(patience, |kept| {
+            let at = kept.messages.iter().position(wanted)?;
+            kept.messages.remove(at)
+        })
     }
 
     /// What was kept and not taken: one line for each.
     pub(crate) fn kept(&self) -> Vec<String> {
-        let inbox = self.shared.lock();
-        let line = |one: &Request| {
-            let body = String::from_utf8_lossy(&one.body);
-            format!("{} {} {body}", one.method, one.path)
-        };
-        inbox.messages.iter().map(line).collect()
+        let line = |one: &Request| format!("{} {} {}", one.method, one.path, one.text());
+        self.kept.lock().messages.iter().map(line).collect()
     }
 
     pub(crate) fn set_manner(&self, manner: Manner) {
-        self.shared.lock().manner = Some(manner);
+        self.kept.lock().manner = Some(manner);
     }
 }
 
-impl Drop for Fsp {
-    fn drop(&mut self) {
-        self.shared.lock().ended = true;
-        // Wakes the accepting thread; when that fails it has ended already.
-        let _woken = TcpStream::connect(("127.0.0.1", self.port));
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Kept {
     /// Keeps a message and says how to answer it.
-    fn keep(&self, request: Request) -> Manner {
-        let usual = if matches!(request.method.as_str(), "PUT" | "PATCH") { 200 } else { 202 };
-        let recipient = header(&request.headers, "fspiop-destination");
-        let is_callback = header(&request.headers, "fspiop-source").is_some();
-        if !is_callback
-            || recipient.is_some_and(|name| is_of_another_conversation(name, &self.name))
-        {
-            return Manner::of(usual);
+    fn keep(&mut self, request: &Request) -> Reply {
+        if MESSAGES_MAX <= self.messages.len() {
+            return Reply::Status(503);
         }
-        let mut inbox = self.lock();
-        if MESSAGES_MAX <= inbox.messages.len() {
-            return Manner::of(503);
-        }
-        inbox.messages.push_back(request);
-        self.came.notify_all();
-        match &mut inbox.manner {
-            None | Some(Manner { times: Some(0), .. }) => Manner::of(usual),
+        self.messages.push_back(request.clone());
+        match &mut self.manner {
+            None | Some(Manner { times: Some(0), .. }) => Reply::Accept,
             Some(manner) => {
                 manner.times = manner.times.map(|times| times - 1);
-                manner.clone()
+                manner.reply.clone()
             }
         }
     }
+}
+
+/// Whether a request is a callback to this participant, as far as it can be known.
+fn is_for(name: &str, request: &Request) -> bool {
+    let recipient = request.headers.get("fspiop-destination");
+    request.headers.has("fspiop-source")
+        && !recipient.is_some_and(|recipient| is_of_another_conversation(recipient, name))
 }
 
 /// Whether both are such names as participants of conversations have, and end otherwise.
@@ -150,38 +101,4 @@ fn is_of_another_conversation(name: &str, own: &str) -> bool {
     let both = [&name, &own].map(|it| it.get(PARTICIPANT..).filter(|_| it.starts_with("dfsp")));
     let [Some(name), Some(own)] = both else { return false };
     name.len() == own.len() && name != own
-}
-
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for stream in listener.incoming() {
-        if shared.lock().ended {
-            return;
-        }
-        let Ok(stream) = stream else { continue };
-        let shared = Arc::clone(shared);
-        // How a connection ends concerns only the hub.
-        thread::spawn(move || drop(serve(stream, &shared)));
-    }
-}
-
-fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(IDLE_CHECK))?;
-    let mut buffer = Vec::new();
-    while !shared.lock().ended {
-        let request = match read_request(&mut stream, &mut buffer) {
-            Ok(Some(request)) => request,
-            Ok(None) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error),
-        };
-        let Manner { status, headers, body, .. } = shared.keep(request);
-        while status == SILENCE && !shared.lock().ended {
-            thread::sleep(IDLE_CHECK);
-        }
-        let length = body.len();
-        let head = format!("HTTP/1.1 {status} Answer\r\n{headers}Content-Length: {length}\r\n\r\n");
-        stream.write_all((head + &body).as_bytes())?;
-    }
-    Ok(())
 }

@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use testkit::http::{Answer, Client, Headers, Request};
 
 use crate::Failure;
-use crate::http::{Answer, Client, Request};
 use crate::keys;
 use crate::run::Target;
 use crate::scope::{hexadecimal, random};
 use crate::usual;
 
+/// For the hub to answer a request.
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
@@ -73,7 +75,7 @@ impl Hub {
 
     /// A client of the admin API that may change things.
     pub(crate) fn operator(&self) -> Operator {
-        Operator { client: Client::new(self.admin), token: self.token.clone() }
+        Operator { client: Client::new(self.admin, ANSWER_PATIENCE), token: self.token.clone() }
     }
 
     /// Stops the switch if it was started here, and has its log verified.
@@ -118,7 +120,7 @@ impl Process {
         let deadline = Instant::now() + READY_WITHIN;
         while Instant::now() < deadline {
             let words = self.last_words();
-            if let Some(addresses) = words.lines().find_map(listening) {
+            if let Some(addresses) = words.lines().find_map(testkit::addresses) {
                 return Ok(addresses);
             }
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -201,12 +203,12 @@ pub(crate) struct StateHash {
 
 impl Operator {
     /// The headers that every request of an operator has.
-    pub(crate) fn headers(&self) -> Vec<(String, String)> {
+    pub(crate) fn headers(&self) -> Headers {
         let token = self.token.as_ref();
         let token = token.map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
         let json = ("Content-Type".to_owned(), "application/json".to_owned());
         let accept = ("Accept".to_owned(), "application/json".to_owned());
-        token.into_iter().chain([accept, json]).collect()
+        Headers(token.into_iter().chain([accept, json]).collect())
     }
 
     pub(crate) fn call(&mut self, method: &str, path: &str, body: &str) -> io::Result<Answer> {
@@ -272,7 +274,7 @@ impl Operator {
         );
         self.must(&of(&format!("/accounts/{}", account.id)), &body, 202)?;
         let Some(base) = base else { return Ok(()) };
-        for (kind, path) in usual::ENDPOINTS {
+        for (kind, path) in usual::endpoints() {
             let kind = format!("FSPIOP_CALLBACK_URL_{kind}");
             let body = format!(r#"{{"type": "{kind}", "value": "{base}{path}"}}"#);
             self.must(&of("/endpoints"), &body, 201)?;
@@ -339,13 +341,6 @@ fn resolve(url: &str) -> Result<SocketAddr, Failure> {
 
 fn unanswered(address: SocketAddr, error: &io::Error) -> Failure {
     Failure::new(format!("the admin API on {address} does not answer: {error}"))
-}
-
-/// The addresses in the line by which a switch says that it is ready.
-fn listening(line: &str) -> Option<(SocketAddr, SocketAddr)> {
-    let rest = line.strip_prefix("upesi: ready; FSPIOP on http://")?;
-    let (fspiop, admin) = rest.split_once(", admin on http://")?;
-    Some((fspiop.parse().ok()?, admin.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -3,18 +3,11 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use jws::{KeyRing, Signed, SigningKey, VerificationKey};
 use ledger::FspName;
-use serde_json::Value;
-
-use crate::http::{Request, header};
-
-/// Private and public keys by name; nothing is ever signed with them outside of tests.
-const KEYS: &str = include_str!("../../jws/tests/vectors/vectors.json");
+use testkit::http::Request;
 
 /// A key as a PEM text: `private` or `public`.
 pub(crate) fn pem(name: &str, form: &str) -> Result<String, String> {
-    let vectors: Value = serde_json::from_str(KEYS).map_err(|error| error.to_string())?;
-    let text = vectors["keys"][name][form].as_str().map(str::to_owned);
-    text.ok_or_else(|| format!("there is no key {name}"))
+    testkit::pem(name, form).ok_or_else(|| format!("there is no key {name}"))
 }
 
 /// The number under which the admin API keeps a key.
@@ -33,7 +26,7 @@ pub(crate) fn sign(request: &Request, body: &[u8], key: &str) -> Result<String, 
 /// Verifies that a message which came is signed with this key, and that its body has the form
 /// in which every verifier of the scheme finds it so.
 pub(crate) fn verify(request: &Request, key: &str) -> Result<(), String> {
-    let source = header(&request.headers, "fspiop-source").and_then(FspName::new);
+    let source = request.headers.get("fspiop-source").and_then(FspName::new);
     let source = source.ok_or("it has no source")?;
     let ring = KeyRing::new([(source, public(key)?)]).map_err(|error| error.to_string())?;
     let method = Method::from_bytes(request.method.as_bytes()).map_err(|it| it.to_string())?;
@@ -55,7 +48,7 @@ fn public(name: &str) -> Result<VerificationKey, String> {
 
 fn map(request: &Request) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
-    for (name, value) in &request.headers {
+    for (name, value) in request.headers.iter() {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|it| it.to_string())?;
         headers.append(name, HeaderValue::from_str(value).map_err(|it| it.to_string())?);
     }

@@ -14,7 +14,6 @@
 
 mod expect;
 mod fsp;
-mod http;
 mod hub;
 mod index;
 mod keys;

@@ -4,7 +4,10 @@
 use std::iter::Peekable;
 use std::time::Duration;
 
-use crate::fsp::{Manner, SILENCE};
+use testkit::http::{self, Headers};
+use testkit::server::Reply;
+
+use crate::fsp::Manner;
 use crate::usual;
 
 const SIGNED_WITH: &str = "signed with ";
@@ -218,7 +221,7 @@ fn action(text: &str, lines: &mut Lines<'_>) -> Result<Action, String> {
             Ok(Action::Joins { fsp: owned(fsp), currency: owned(currency), endpoints })
         }
         [fsp, "keeps", "silent"] => {
-            let manner = Manner::of(SILENCE);
+            let manner = Manner { reply: Reply::Silence, times: None };
             Ok(Action::Answers { fsp: owned(fsp), manner })
         }
         [fsp, "answers", status, ref times @ ..] => answers(fsp, status, times, lines),
@@ -390,16 +393,17 @@ fn answers(
         [count, "times"] => Some(count.parse().map_err(|_| "not a count")?),
         _ => return Err("`once` or `3 times` is meant".into()),
     };
-    let mut headers = String::new();
+    let mut headers = Headers::default();
     let is_header = |line: &str| !is_json(line) && header(line).is_ok();
     while let Some((_, line)) = lines.next_if(|(_, line)| is_header(line)) {
         let HeaderLine { name, value, .. } = header(line)?;
         let value = value.ok_or("an answer has a header or not: leave it out")?;
-        headers.push_str(&format!("{name}: {value}\r\n"));
+        headers.push((name, value));
     }
     let first = lines.next_if(|(_, line)| is_json(line));
-    let body = first.map_or(String::new(), |(_, line)| json(line, lines));
-    Ok(Action::Answers { fsp: fsp.to_owned(), manner: Manner { status, headers, body, times } })
+    let body = first.map_or(String::new(), |(_, line)| json(line, lines)).into_bytes();
+    let reply = Reply::Answer(http::Answer { headers, body, ..http::Answer::of(status) });
+    Ok(Action::Answers { fsp: fsp.to_owned(), manner: Manner { reply, times } })
 }
 
 fn is_answer(line: &str) -> bool {
@@ -476,7 +480,8 @@ wait 2 s
         let lines: Vec<_> = conversation.steps.iter().map(|step| step.line).collect();
         assert_eq!(lines, [5, 14, 19, 23, 24, 26]);
         let Action::Answers { manner, .. } = &conversation.steps[4].action else { panic!() };
-        assert_eq!(manner.headers, "Retry-After: 1\r\n");
+        let Reply::Answer(answer) = &manner.reply else { panic!("an answer") };
+        assert_eq!(answer.headers.get("Retry-After"), Some("1"));
         let Action::Send(send) = &conversation.steps[0].action else { panic!("a message") };
         let Message::New(message) = &send.message else { panic!("a new message") };
         assert_eq!((send.label.as_deref(), &*message.version), (Some("prepare"), "1.1"));

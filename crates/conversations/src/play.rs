@@ -10,11 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
+use testkit::http::{self, Client, Headers, Request};
 
 use crate::expect::{self, Difference, compare, matches};
 use crate::fsp::Fsp;
-use crate::http::{self, Client, Headers, Request, header};
-use crate::hub::{Account, Hub, Operator};
+use crate::hub::{ANSWER_PATIENCE, Account, Hub, Operator};
 use crate::keys;
 use crate::parse::{
     Action, Answer, Body, Change, Content, Conversation, Gets, HeaderLine, Message, NewMessage,
@@ -89,7 +89,7 @@ pub(crate) fn play(stage: &Stage<'_>, conversation: &Conversation) -> Result<(),
         scope: Scope::new(),
         fsps: BTreeMap::new(),
         joined: Vec::new(),
-        client: Client::new(stage.hub.fspiop),
+        client: Client::new(stage.hub.fspiop, ANSWER_PATIENCE),
         operator: stage.hub.operator(),
         sent: Vec::new(),
         before: Vec::new(),
@@ -297,7 +297,7 @@ impl Player<'_> {
         match &gets.signed {
             Some(key) => keys::verify(&message, key)?,
             None if gets.from == "Hub" => {
-                if let Some(value) = header(&message.headers, "fspiop-signature") {
+                if let Some(value) = message.headers.get("fspiop-signature") {
                     return Err(header_differs("fspiop-signature", "none", Some(value)));
                 }
             }
@@ -336,12 +336,12 @@ impl Player<'_> {
         }
         let said = |name: &str| gets.headers.iter().any(|it| it.name.eq_ignore_ascii_case(name));
         for (name, pattern) in usual.into_iter().filter(|(name, _)| !said(name)) {
-            match header(&message.headers, name) {
+            match message.headers.get(name) {
                 Some(value) if matches(&pattern, value) => (),
                 value => return Err(header_differs(name, &pattern, value)),
             }
         }
-        match header(&message.headers, "accept") {
+        match message.headers.get("accept") {
             Some(value) if gets.method != "GET" && gets.method != "POST" && !said("accept") => {
                 Err(header_differs("accept", "no such header", Some(value)))
             }
@@ -370,7 +370,7 @@ impl Player<'_> {
 
     fn check_lines(&self, lines: &[HeaderLine], found: &Headers) -> Result<(), String> {
         for HeaderLine { name, value, .. } in lines {
-            let found = header(found, &name.to_ascii_lowercase());
+            let found = found.get(&name.to_ascii_lowercase());
             match (value, found) {
                 (None, None) => (),
                 (None, found) => return Err(header_differs(name, "no such header", found)),
@@ -418,7 +418,7 @@ impl Player<'_> {
 
     fn request(&mut self, message: &NewMessage) -> Result<Request, String> {
         let path = self.fill(&message.path)?;
-        let mut headers = Vec::new();
+        let mut headers = Headers::default();
         let mut body = String::new();
         if message.admin {
             headers = self.operator.headers();
@@ -428,8 +428,8 @@ impl Player<'_> {
             headers = usual::headers(&call);
             body = usual::body(&call);
         }
-        let mut filled = Vec::new();
-        for (name, value) in headers {
+        let mut filled = Headers::default();
+        for (name, value) in headers.0 {
             filled.push((name.to_ascii_lowercase(), self.fill(&value)?));
         }
         self.set_headers(&mut filled, &message.headers)?;
@@ -449,7 +449,7 @@ impl Player<'_> {
     fn signed(&mut self, mut request: Request, signing: &Signing) -> Result<Request, String> {
         let uri = request.path.clone();
         for (name, value) in [("fspiop-uri", uri), ("fspiop-http-method", request.method.clone())] {
-            if header(&request.headers, name).is_none() {
+            if !request.headers.has(name) {
                 request.headers.push((name.to_owned(), value));
             }
         }
@@ -483,7 +483,7 @@ impl Player<'_> {
 
     /// Gives the parts of a signature names, for messages that misuse it.
     fn remember_signature(&mut self, label: &str, request: &Request) {
-        let Some(value) = header(&request.headers, "fspiop-signature") else { return };
+        let Some(value) = request.headers.get("fspiop-signature") else { return };
         let parts: Value = serde_json::from_str(value).unwrap_or_default();
         let part = |name: &str| parts[name].as_str().unwrap_or_default().to_owned();
         self.scope.set(&format!("signature.{label}"), part("signature"));

@@ -1,47 +1,18 @@
 //! What a conversation need not write: the usual headers and bodies of each message, and the
 //! usual endpoints of a participant. `conversations/README.md` shows the same to the reader.
 
-use crate::http::Headers;
+use testkit::http::Headers;
 
 /// The hub's own and the usual protocol version.
 pub(crate) const VERSION: &str = "2.0";
 
+/// Endpoint types that a participant has besides those of the test kit.
+const MORE_ENDPOINTS: [(&str, &str); 2] = [("TRX_REQ_SERVICE", ""), ("AUTHORIZATIONS", "")];
+
 /// Endpoint types and what follows a participant's base URL.
-pub(crate) const ENDPOINTS: [(&str, &str); 21] = [
-    ("PARTICIPANT_PUT", "/participants/{{partyIdType}}/{{partyIdentifier}}"),
-    ("PARTICIPANT_PUT_ERROR", "/participants/{{partyIdType}}/{{partyIdentifier}}/error"),
-    (
-        "PARTICIPANT_SUB_ID_PUT",
-        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}",
-    ),
-    (
-        "PARTICIPANT_SUB_ID_PUT_ERROR",
-        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}/error",
-    ),
-    ("PARTICIPANT_DELETE", "/participants/{{partyIdType}}/{{partyIdentifier}}"),
-    (
-        "PARTICIPANT_SUB_ID_DELETE",
-        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}",
-    ),
-    ("PARTICIPANT_BATCH_PUT", "/participants/{{requestId}}"),
-    ("PARTICIPANT_BATCH_PUT_ERROR", "/participants/{{requestId}}/error"),
-    ("PARTIES_GET", "/parties/{{partyIdType}}/{{partyIdentifier}}"),
-    ("PARTIES_PUT", "/parties/{{partyIdType}}/{{partyIdentifier}}"),
-    ("PARTIES_PUT_ERROR", "/parties/{{partyIdType}}/{{partyIdentifier}}/error"),
-    ("PARTIES_SUB_ID_GET", "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}"),
-    ("PARTIES_SUB_ID_PUT", "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}"),
-    (
-        "PARTIES_SUB_ID_PUT_ERROR",
-        "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}/error",
-    ),
-    ("QUOTES", ""),
-    ("TRX_REQ_SERVICE", ""),
-    ("AUTHORIZATIONS", ""),
-    ("BULK_QUOTES", ""),
-    ("TRANSFER_POST", "/transfers"),
-    ("TRANSFER_PUT", "/transfers/{{transferId}}"),
-    ("TRANSFER_ERROR", "/transfers/{{transferId}}/error"),
-];
+pub(crate) fn endpoints() -> impl Iterator<Item = (&'static str, &'static str)> {
+    testkit::ENDPOINTS.into_iter().chain(MORE_ENDPOINTS)
+}
 
 /// Between whom a message goes, and how.
 pub(crate) struct Call<'a> {
@@ -75,7 +46,7 @@ pub(crate) fn headers(call: &Call<'_>) -> Headers {
         headers.push(("FSPIOP-Destination", to.to_owned()));
     }
     headers.push(("traceparent", "00-{trace}-00f067aa0ba902b7-01".to_owned()));
-    headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    Headers(headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// Body of a message, placeholders not filled in; empty where there is none.

@@ -23,8 +23,6 @@
 mod bucket;
 pub mod contract;
 mod directory;
-#[cfg(feature = "real-object-stores")]
-pub mod server;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

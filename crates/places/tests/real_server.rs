@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use places::server::{SECRET, Server, Wire};
+use testkit::s3::{SECRET, Server, Wire};
 use places::{PART_BYTES, Place, PlaceError, contract, get, open_place_in, owner, put};
 use tempfile::TempDir;
 

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use testkit::http::{Answer, Connection, PATIENCE};
 
 use crate::operations::assert_refuses;
 use crate::support::fsp::Fsp;
-use crate::support::http::{Connection, PATIENCE, Parsed};
 use crate::support::message::Message;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, finish};
@@ -59,7 +59,7 @@ fn probes_have_a_listener_of_their_own_or_none() {
     let get = |path: &str| {
         let mut connection = Connection::open(switch.probes()).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: any.example\r\n\r\n");
-        connection.exchange(request.as_bytes()).unwrap().status()
+        connection.exchange(request.as_bytes()).unwrap().status
     };
     let found = ["/live", "/ready", "/health", "/metrics", "/participants"].map(get);
     assert_eq!(found, [200, 200, 200, 404, 404]);
@@ -98,7 +98,7 @@ fn signals_that_mean_nothing_end_nothing_and_quit_ends_in_order() {
         let said = switch.complaints();
         let last = said.lines().last().unwrap();
         assert!(last.starts_with(&format!("upesi: {name} ignored: ")), "{last}");
-        assert_eq!(Admin::new(&home, &switch).call("GET", "/health", "").status(), 200);
+        assert_eq!(Admin::new(&home, &switch).call("GET", "/health", "").status, 200);
     }
     switch.signal(Signal::QUIT);
     let (status, said) = switch.end();
@@ -218,8 +218,8 @@ const FSPIOP_ROUTES: [(&str, &str); 20] = [
 ];
 
 /// A refusal has the body of an error; nothing is the hub's fault.
-fn assert_no_fault(answer: &Parsed, request: &str, refused: bool) {
-    let (status, text) = (answer.status(), answer.text());
+fn assert_no_fault(answer: &Answer, request: &str, refused: bool) {
+    let (status, text) = (answer.status, answer.text());
     let request: String = request.chars().take(200).collect();
     assert!(status < 500, "{request}: {status} {text}");
     assert!(!refused || 400 <= status, "{request}: {status} {text}");
@@ -281,19 +281,19 @@ fn loopback_is_for_participants_of_a_switch_on_loopback() {
     ] {
         let answer =
             admin.call("POST", "/participants/payeefsp/endpoints", &endpoint("QUOTES", &value));
-        assert_eq!(answer.status(), 400, "{value}");
+        assert_eq!(answer.status, 400, "{value}");
         let text = answer.text();
         assert!(text.contains("\\\"value\\\"") && text.contains(named), "{value}: {text}");
         let oracle = format!(
             "{{\"oracleIdType\":\"IBAN\",\"endpoint\":{{\"value\":\"{value}\",\
             \"endpointType\":\"URL\"}}}}"
         );
-        assert_eq!(admin.call("POST", "/oracles", &oracle).status(), 400, "{value}");
+        assert_eq!(admin.call("POST", "/oracles", &oracle).status, 400, "{value}");
     }
     let message = Message::new("GET", "/parties/MSISDN/1", "payerfsp").to("payeefsp");
     let fspiop = SocketAddr::from(([127, 0, 0, 1], switch.fspiop.port()));
     let mut connection = Connection::open(fspiop).unwrap();
-    assert_eq!(connection.exchange(&message.render()).unwrap().status(), 202);
+    assert_eq!(connection.exchange(&message.render()).unwrap().status, 202);
     admin.wait_for("upesi_calls_denied_total", |denied| 0 < denied);
     assert!(secret.heard().is_empty(), "nothing was called");
     switch.signal(Signal::TERM);
@@ -307,5 +307,5 @@ fn loopback_is_for_participants_of_a_switch_on_loopback() {
     let fsp = Fsp::start("payerfsp");
     admin.onboard("payerfsp", &format!("http://{}", fsp.address()), "1000", "1000");
     let own = endpoint("QUOTES", &format!("http://{}/", switch.admin));
-    assert_eq!(admin.call("POST", "/participants/payerfsp/endpoints", &own).status(), 400);
+    assert_eq!(admin.call("POST", "/participants/payerfsp/endpoints", &own).status, 400);
 }

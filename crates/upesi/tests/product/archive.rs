@@ -12,9 +12,9 @@ use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::http::Connection;
+use testkit::server::Reply;
 
-use crate::support::fsp::Reply;
-use crate::support::http::Connection;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Switch, finish};
@@ -247,7 +247,7 @@ fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
     assert_eq!(failing(), "");
     for _ in 0..3 {
         let refused = ask();
-        assert_eq!(refused.status(), 503);
+        assert_eq!(refused.status, 503);
         assert!(refused.text().contains("the log cannot be read there"), "{}", refused.text());
     }
     let why = failing();
@@ -256,7 +256,7 @@ fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
 
     fs::remove_dir(&kept).unwrap();
     fs::rename(&away, &kept).unwrap();
-    assert_ne!(ask().status(), 503);
+    assert_ne!(ask().status, 503);
     assert_eq!(failing(), "");
 }
 
@@ -306,7 +306,7 @@ fn a_callback_waits_for_an_archive_that_is_away() {
     admin.wait_for("upesi_attempts_total", |tries| 3 <= tries);
     assert_eq!(admin.get("/deadletters"), "[]");
     assert_eq!([payer.take(0).len(), payee.take(0).len()], [0, 0]);
-    assert_eq!(told().status(), 503, "the life of a transfer stands in the archive too");
+    assert_eq!(told().status, 503, "the life of a transfer stands in the archive too");
 
     fs::remove_dir(&kept).unwrap();
     fs::rename(&away, &kept).unwrap();
@@ -334,7 +334,7 @@ fn a_record_in_quarantine_and_in_an_archive_that_is_away_stops_nothing() {
         let transfer = Transfer::of("1");
         let prepare = transfer.prepare().render();
         let accepted = Connection::open(switch.fspiop).unwrap().exchange(&prepare);
-        assert_eq!(accepted.unwrap().status(), 202);
+        assert_eq!(accepted.unwrap().status, 202);
         Admin::new(&home, switch).wait_for("upesi_notices_owed", |owed| owed == 0);
         transfer
     };

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::faults::fill_up;
 use crate::support::apart::{Mounted, Need, apart, run};
-use crate::support::relay::Relay;
+use crate::support::relay::{Relay, replace_in};
 use crate::support::switch::{Home, PROGRAM, finish, laboratory};
 
 /// The members of a result that scripts rely on.
@@ -220,11 +220,11 @@ const TRANSFERS: [&str; 5] = ["transfer", "--count", "500", "--concurrency", "16
 fn measure_through(callbacks: Relay, what: &[&str]) -> (Output, Value, u64) {
     let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
     let switch = home.serve();
-    let admin = Relay::of_admin(switch.admin, callbacks.address);
+    let admin = Relay::of_admin(switch.admin, callbacks.address());
     let results = TempDir::new().unwrap();
     let (json, token) = (results.path().join("out.json"), home.data().join("admin-token"));
     let (hub, admin_url) =
-        (format!("http://{}", switch.fspiop), format!("http://{}", admin.address));
+        (format!("http://{}", switch.fspiop), format!("http://{}", admin.address()));
     let place = ["--hub", &hub, "--admin", &admin_url, "--token", token.to_str().unwrap()];
     let short = ["--fsps", "2", "--subscribers", "20", "--warmup", "0", "--timeout", "2"];
     let json_name = ["--json", json.to_str().unwrap()];
@@ -319,11 +319,11 @@ fn a_hub_that_finds_other_parties_than_asked_for_gets_no_result() {
     let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
     let switch = home.serve();
     let relay = Relay::of_hub(switch.fspiop, |request| {
-        if request.start.starts_with("GET /parties") {
-            request.start = request.start.replace("MSISDN/255202", "MSISDN/255204");
+        if request.method == "GET" {
+            request.path = request.path.replace("MSISDN/255202", "MSISDN/255204");
         }
     });
-    let (hub, admin) = (format!("http://{}", relay.address), format!("http://{}", switch.admin));
+    let (hub, admin) = (format!("http://{}", relay.address()), format!("http://{}", switch.admin));
     let token = home.data().join("admin-token");
     let place = ["--hub", &hub, "--admin", &admin, "--token", token.to_str().unwrap()];
     let size = ["--fsps", "4", "--count", "100", "--warmup", "0", "--subscribers", "20"];
@@ -342,28 +342,28 @@ fn a_hub_that_changes_what_it_passes_on_gets_no_result_and_that_comes_first() {
         (
             "transfer",
             changing(|it| {
-                it.replace_in("POST /transfers", r#""condition":""#, r#""condition":"A"#)
+                replace_in(it, "POST /transfers", r#""condition":""#, r#""condition":"A"#)
             }),
             " wrong, such as: POST /transfers came to fsp20",
         ),
         (
             "transfer",
-            changing(|it| it.replace_in("PUT /transfers/", "COMMITTED", "RESERVED")),
+            changing(|it| replace_in(it, "PUT /transfers/", "COMMITTED", "RESERVED")),
             " wrong, such as: PUT /transfers told fsp20",
         ),
         (
             "quote",
-            changing(|it| it.replace_in("PUT /quotes/", r#""condition":""#, r#""condition":"A"#)),
+            changing(|it| replace_in(it, "PUT /quotes/", r#""condition":""#, r#""condition":"A"#)),
             ": a callback cannot be read",
         ),
         (
             "quote",
-            changing(|it| it.replace_in("PUT /quotes/", r#""ilpPacket":"A"#, r#""ilpPacket":"B"#)),
+            changing(|it| replace_in(it, "PUT /quotes/", r#""ilpPacket":"A"#, r#""ilpPacket":"B"#)),
             " wrong, such as: PUT /quotes of fsp20",
         ),
         (
             "prepare",
-            changing(|it| it.replace_in("PUT /transfers/", r#""fulfilment":""#, r#""other":""#)),
+            changing(|it| replace_in(it, "PUT /transfers/", r#""fulfilment":""#, r#""other":""#)),
             ": wrong fulfilments: ",
         ),
         ("lookup", changing(|it| it.headers.set("fspiop-destination", "fsp299")), " for fsp299"),
@@ -401,10 +401,10 @@ fn registrations_that_are_not_confirmed_are_given_up_in_the_time_that_is_given()
     let home = Home::configured("");
     let switch = home.serve();
     let callbacks = Relay::of_changed_callbacks(|request| {
-        request.start = request.start.replace(" /participants", " /elsewhere");
+        request.path = request.path.replace("/participants", "/elsewhere");
     });
-    let admin = Relay::of_admin(switch.admin, callbacks.address);
-    let (hub, admin) = (format!("http://{}", switch.fspiop), format!("http://{}", admin.address));
+    let admin = Relay::of_admin(switch.admin, callbacks.address());
+    let (hub, admin) = (format!("http://{}", switch.fspiop), format!("http://{}", admin.address()));
     let token = home.data().join("admin-token");
     let place = ["--hub", &hub, "--admin", &admin, "--token", token.to_str().unwrap()];
     let began = Instant::now();

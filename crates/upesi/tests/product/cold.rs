@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::archive::complaint;
-use crate::support::fsp::Callback;
+use crate::support::fsp::{Callback, line};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::files;
@@ -76,7 +76,7 @@ impl Past {
         assert!(found + self.0.len() as u64 <= again, "the answers came from the store");
         scheme.send(&Message::new("GET", PARTY, "payerfsp"), 202);
         let served = format!("PUT {PARTY} from Hub: {{\"fspId\":\"payeefsp\"}}");
-        assert_eq!(scheme.payer.take(1)[0].line(), served);
+        assert_eq!(line(&scheme.payer.take(1)[0]), served);
     }
 }
 
@@ -89,7 +89,7 @@ fn check_one(scheme: &Scheme, one: &One) {
         End::Refused => "PUT {} from Hub: ABORTED",
     };
     let starts = |heard: &[Callback]| {
-        let line = heard[0].line();
+        let line = line(&heard[0]);
         let state = state.replace("{}", &transfer.path());
         assert!(line.starts_with(&state), "{end:?}: {line}");
     };
@@ -100,11 +100,11 @@ fn check_one(scheme: &Scheme, one: &One) {
     let changed = Message::new("POST", "/transfers", "payerfsp").to("payeefsp");
     let body = String::from_utf8(transfer.prepare().bytes().to_vec()).unwrap();
     scheme.send(&changed.body(body.replace("\"amount\":\"", "\"amount\":\"1")), 202);
-    let modified = scheme.payer.take(1)[0].line();
+    let modified = line(&scheme.payer.take(1)[0]);
     assert!(modified.contains("/error from Hub: 3106"), "{end:?}: {modified}");
     // The payee's answer again, where it gave one; its first where it never did.
     scheme.send(answer, 200);
-    let told = scheme.payee.take(1)[0].line();
+    let told = line(&scheme.payee.take(1)[0]);
     let expected = match end {
         End::Committed => "COMMITTED with fulfilment",
         End::Aborted => "/error from",

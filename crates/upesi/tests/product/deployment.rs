@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use testkit::http::Connection;
 
 use crate::support::apart::{Need, apart, run};
 use crate::support::container::{Container, Mount};
-use crate::support::http::Connection;
 use crate::support::switch::Home;
 
 const TOKEN: &str = "a-token-that-an-operator-has-made";
@@ -222,7 +222,7 @@ impl Pod<'_> {
 fn ask(address: &str, request: &str, host: &str, more: &str) -> u16 {
     let text = format!("{request} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n{more}\r\n");
     let mut connection = Connection::open(address.parse().unwrap()).unwrap();
-    connection.exchange(text.as_bytes()).unwrap().status()
+    connection.exchange(text.as_bytes()).unwrap().status
 }
 
 #[test]

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use journal::INJECTED_EXIT;
 use rustix::process::Signal;
+use testkit::http::Connection;
+use testkit::server::{Reply, Server};
 
-use crate::support::fsp::{Reply, Server};
-use crate::support::http::Connection;
+use crate::support::fsp::serve;
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Admin;
 use crate::support::switch::{Home, Ports, Switch};
@@ -47,7 +48,7 @@ fn a_log_can_be_begun_wherever_its_beginning_was_left() {
 
 #[test]
 fn nothing_acknowledged_is_lost_wherever_the_disk_was_left() {
-    let server = Server::start(|_| Reply::Accept);
+    let server = serve(|_| Reply::Accept);
     let home = onboarded(&server);
     let mut record = Record::default();
     let (started, mut points, mut of_snapshot) = (Instant::now(), 0, 0);
@@ -67,7 +68,7 @@ fn nothing_acknowledged_is_lost_wherever_the_disk_was_left() {
 /// A file may not grow beyond a limit: the disk is full for the log.
 #[test]
 fn nothing_acknowledged_is_lost_on_a_full_disk() {
-    let server = Server::start(|_| Reply::Accept);
+    let server = serve(|_| Reply::Accept);
     let home = onboarded(&server);
     let mut record = Record::default();
     let switch = home.serve_within(ROOM_BLOCKS);
@@ -150,7 +151,7 @@ pub(crate) fn send_all(switch: &Switch, record: &mut Record, count: u64) -> bool
         record.sent += 1;
         let messages = [(transfer.prepare(), 202), (transfer.fulfil("RESERVED"), 200)];
         let accepted = |(message, status): &(Message, u16)| {
-            connection.exchange(&message.render()).is_ok_and(|answer| answer.status() == *status)
+            connection.exchange(&message.render()).is_ok_and(|answer| answer.status == *status)
         };
         if !messages.iter().all(accepted) {
             record.uncertain.push(transfer);
@@ -166,7 +167,7 @@ pub(crate) fn check(home: &Home, record: &mut Record) {
     let mut connection = Connection::open(switch.fspiop).unwrap();
     for transfer in record.uncertain.drain(..) {
         for (message, status) in [(transfer.prepare(), 202), (transfer.fulfil("RESERVED"), 200)] {
-            assert_eq!(connection.exchange(&message.render()).unwrap().status(), status);
+            assert_eq!(connection.exchange(&message.render()).unwrap().status, status);
         }
     }
     let admin = Admin::new(home, &switch);

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use openapi::play::{Message, Played, fault_of_answer, operations};
 use serde_json::Value;
+use testkit::http::Connection;
 
-use crate::support::http::{Connection, Parsed};
 use crate::support::scheme::Scheme;
 use crate::support::switch::{PROGRAM, finish};
 
@@ -63,13 +63,11 @@ fn the_switch_does_what_its_document_says() {
 #[track_caller]
 fn play(client: &mut Connection, document: &Value, played: &Played<'_>, message: &Message) -> u16 {
     let answer = client.exchange(render(message).as_bytes()).unwrap();
-    let Parsed { headers, .. } = &answer;
-    let media = headers.get("content-type");
+    let media = answer.headers.get("content-type");
     let text = answer.text();
-    let fault =
-        fault_of_answer(document, played.operation, answer.status(), media.as_deref(), &text);
+    let fault = fault_of_answer(document, played.operation, answer.status, media, &text);
     assert_eq!(fault, None, "{} when {}: {text}", played.id, message.what);
-    answer.status()
+    answer.status
 }
 
 fn render(message: &Message) -> String {

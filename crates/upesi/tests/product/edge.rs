@@ -10,9 +10,9 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::process::Signal;
+use testkit::http::{Answer, Connection, Headers};
+use testkit::server::Reply;
 
-use crate::support::fsp::Reply;
-use crate::support::http::{Connection, Kind, Parsed};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Scheme;
 use crate::support::switch::files;
@@ -22,16 +22,16 @@ const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: hub\r\n\r\n";
 const REFUSED: &[&str] = &["400 3101"];
 
 /// Status and code of an answer: `400 3101`, or the status alone.
-fn line(answer: &Parsed) -> String {
+fn line(answer: &Answer) -> String {
     let body = serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap_or_default();
     let code = body["errorInformation"]["errorCode"].as_str();
-    [Some(answer.start.as_str()), code].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    [Some(&*answer.status.to_string()), code].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// Everything that comes back until the hub closes.
 fn rest(connection: &mut Connection) -> Vec<String> {
     let mut lines = Vec::new();
-    while let Some(answer) = connection.read(Kind::Answer).expect("whole answers") {
+    while let Some(answer) = connection.read_answer().expect("whole answers") {
         lines.push(line(&answer));
     }
     lines
@@ -138,7 +138,7 @@ fn clients_that_are_slow() {
     assert!(matches!(&*rest(&mut second), [first, ..] if first == "200"));
     assert_eq!(rest(&mut preface), REFUSED);
     assert_eq!(rest(&mut kept), ["200"]);
-    let answer = body.read(Kind::Answer).expect("an answer").expect("an answer");
+    let answer = body.read_answer().expect("an answer").expect("an answer");
     assert_eq!(line(&answer), "408 3000");
     // Over HTTP/2 too.
     let mut stream = TcpStream::connect(scheme.switch.fspiop).expect("a connection");
@@ -163,13 +163,13 @@ fn silent_connections_from_one_address_make_room_for_new_ones() {
             let mut connection = Connection::open(scheme.switch.fspiop).expect("a connection");
             connection.write(sent).expect("it is read");
             if sent == HEALTH.as_bytes() {
-                let answer = connection.read(Kind::Answer).expect("an answer").expect("an answer");
-                assert_eq!(answer.status(), 200);
+                let answer = connection.read_answer().expect("an answer").expect("an answer");
+                assert_eq!(answer.status, 200);
             }
             silent.push(connection);
         }
         let mut new = Connection::open(scheme.switch.fspiop).expect("a connection");
-        assert_eq!(new.exchange(HEALTH.as_bytes()).expect("an answer").status(), 200);
+        assert_eq!(new.exchange(HEALTH.as_bytes()).expect("an answer").status, 200);
     }
     let evicted = scheme.admin.metric("upesi_connections_evicted_total");
     assert!(60 <= evicted, "two threads with four places each: {evicted}");
@@ -222,7 +222,7 @@ async fn http2_by_prior_knowledge() {
     }
     for (at, (status, answer)) in waiting.into_iter().enumerate() {
         let answer = answer.await.expect("an answer");
-        assert_eq!(answer.status(), status, "request {at}");
+        assert_eq!(answer.status().as_u16(), status, "request {at}");
         answer.into_body().collect().await.expect("a body");
     }
     drop(sender);
@@ -353,7 +353,10 @@ fn only_allowed_addresses_are_registered_and_called() {
             scheme.payee.address()
         ),
     );
-    scheme.payee.answer(|_| Reply::Status(307));
+    scheme.payee.answer(|_| {
+        let location = ("location".to_owned(), "/elsewhere".to_owned());
+        Reply::Answer(Answer { headers: Headers(vec![location]), ..Answer::of(307) })
+    });
     scheme.send(&question, 202);
     let heard = scheme.payer.take(1).remove(0);
     assert_eq!(heard.json()["errorInformation"]["errorCode"], "1001");

@@ -13,12 +13,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use rustix::process::Signal;
+use testkit::http::{Connection, PATIENCE};
+use testkit::server::{Reply, Server};
 
 use crate::cold::replace;
 use crate::disk_operations::{Record, check, onboard, send_all};
 use crate::support::apart::{Mounted, Need, apart, make_image, run};
-use crate::support::fsp::{Callback, Reply, Server};
-use crate::support::http::{Connection, PATIENCE};
+use crate::support::fsp::{Callback, serve};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Admin;
 use crate::support::switch::{Home, Ports, Switch};
@@ -37,7 +38,7 @@ const TOO_MANY: u64 = 1_000_000;
 fn nothing_acknowledged_is_lost_when_the_file_system_turns_read_only() {
     let test = "faults::nothing_acknowledged_is_lost_when_the_file_system_turns_read_only";
     apart(test, Need::Disk, || {
-        let server = Server::start(|_| Reply::Accept);
+        let server = serve(|_| Reply::Accept);
         let home = Home::configured(SMALL);
         let image = home.configuration().with_file_name("image");
         make_image(&image, MEBIBYTES);
@@ -63,7 +64,7 @@ fn nothing_acknowledged_is_lost_when_the_file_system_turns_read_only() {
 fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
     let test = "faults::nothing_acknowledged_is_lost_when_the_file_system_is_full";
     apart(test, Need::Memory, || {
-        let server = Server::start(|_| Reply::Accept);
+        let server = serve(|_| Reply::Accept);
         let home = Home::configured(SMALL);
         let _mounted = Mounted::memory(&home.data(), MEBIBYTES);
         onboard(&home, &server);
@@ -105,7 +106,7 @@ fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
 fn a_start_on_a_full_disk_keeps_the_store() {
     let test = "faults::a_start_on_a_full_disk_keeps_the_store";
     apart(test, Need::Memory, || {
-        let server = Server::start(|_| Reply::Accept);
+        let server = serve(|_| Reply::Accept);
         let home = Home::configured(SMALL);
         let _mounted = Mounted::memory(&home.data(), MEBIBYTES);
         onboard(&home, &server);
@@ -173,7 +174,7 @@ fn nothing_acknowledged_is_lost_when_the_network_to_participants_is_gone() {
         let outside = Arc::new(Outside::default());
         let servers = [PAYER, PAYEE].map(|side| {
             let outside = Arc::clone(&outside);
-            Server::start_at(address(side, FSP), move |callback| outside.hear(side, callback))
+            Server::start(address(side, FSP), move |callback| outside.hear(side, callback)).unwrap()
         });
         let home = Home::configured(QUICK);
         let mut switch = network.serve(&home);
@@ -378,6 +379,6 @@ fn fulfil(switch: &Switch, transfers: &[Transfer]) {
 fn send(door: SocketAddr, messages: impl Iterator<Item = Message>, status: u16) {
     let mut connection = Connection::open(door).unwrap();
     for message in messages {
-        assert_eq!(connection.exchange(&message.render()).unwrap().status(), status);
+        assert_eq!(connection.exchange(&message.render()).unwrap().status, status);
     }
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use testkit::http::{Connection, PATIENCE};
+use testkit::server::{Reply, Server};
 
-use crate::support::fsp::{Callback, Fsp, Reply, Server};
-use crate::support::http::{Connection, PATIENCE};
+use crate::support::fsp::{Callback, Fsp, serve};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Switch};
@@ -43,7 +44,7 @@ impl Proxy {
     fn start() -> Self {
         let heard: Arc<(Mutex<Heard>, Condvar)> = Arc::default();
         let hearing = Arc::clone(&heard);
-        let server = Server::start(move |callback: &Callback| {
+        let server = serve(move |callback: &Callback| {
             let mut parts = callback.path.splitn(3, '/').skip(1);
             let (name, path) = (parts.next().unwrap().to_owned(), parts.next().unwrap().to_owned());
             let reply = if name.starts_with("silent") { Reply::Silence } else { Reply::Accept };
@@ -95,7 +96,7 @@ fn silent(number: usize) -> String {
 
 /// Sends a message on a connection that it gives back.
 fn send(connection: &mut Connection, message: &Message) -> u16 {
-    connection.exchange(&message.render()).unwrap().status()
+    connection.exchange(&message.render()).unwrap().status
 }
 
 /// A healthy pair pays while all silent participants have as much under way as they may: with the
@@ -297,7 +298,7 @@ fn stalled_lanes_are_listed_counted_and_reported_once_until_they_recover() {
         assert!(lane["since"].is_string(), "{page}");
     }
     let public = scheme.ask(&Message::new("GET", "/health", "payerfsp"));
-    assert_eq!(public.status(), 200);
+    assert_eq!(public.status, 200);
     assert!(!public.text().contains("payeefsp"), "{}", public.text());
 
     [&scheme.payee, &scheme.other].into_iter().for_each(|fsp| fsp.answer(|_| Reply::Accept));

@@ -13,9 +13,9 @@ use brokers::{Cluster, Options};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::http::Connection;
+use testkit::server::Reply;
 
-use crate::support::fsp::Reply;
-use crate::support::http::{Connection, Kind};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish};
@@ -56,7 +56,7 @@ impl Node {
 
 pub(crate) fn send(address: SocketAddr, message: &Message, status: u16) {
     let answer = Connection::open(address).unwrap().exchange(&message.render()).unwrap();
-    assert_eq!(answer.status(), status, "{message:?}: {}", answer.text());
+    assert_eq!(answer.status, status, "{message:?}: {}", answer.text());
 }
 
 /// One transfer from beginning to end, which both sides hear of: its prepare by one node, its
@@ -217,8 +217,8 @@ fn a_new_participant_is_known_to_every_node_at_once() {
         scheme.admin.must("POST", "/participants", &body, 201);
         to_b.write(&question).unwrap();
         b.switch.signal(Signal::CONT);
-        let answer = to_b.read(Kind::Answer).unwrap().expect("an answer");
-        assert_eq!(answer.status(), 202, "{name}");
+        let answer = to_b.read_answer().unwrap().expect("an answer");
+        assert_eq!(answer.status, 202, "{name}");
     }
     assert_eq!(b.admin().metric("upesi_unknown_senders_total"), 0);
     let base = format!("http://{}", scheme.other.address());
@@ -277,7 +277,7 @@ fn kills_under_load() {
                     let answer = Connection::open(address)
                         .and_then(|mut connection| connection.exchange(&message.render()));
                     match answer {
-                        Ok(answer) if answer.status() == 202 => {
+                        Ok(answer) if answer.status == 202 => {
                             accepted.lock().unwrap().insert(id);
                         }
                         _ => std::thread::sleep(Duration::from_millis(50)),
@@ -400,7 +400,7 @@ fn names_directories_and_brokers() {
     (1..=3).for_each(|broker| cluster.kill(broker));
     let body = "{\"name\":\"latefsp\",\"currency\":\"USD\"}";
     let answer = Admin::new(&scheme.home, &scheme.switch).call("POST", "/participants", body);
-    assert_eq!(answer.status(), 503, "{}", answer.text());
+    assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(answer.text().contains("did not answer in time"), "{}", answer.text());
     let status = finish(status_command(&scheme.switch));
     let status = String::from_utf8_lossy(&status.stdout);
@@ -422,7 +422,7 @@ fn names_directories_and_brokers() {
     assert!(elsewhere.greeting.contains("topic other, made just now"), "{}", elsewhere.greeting);
     elsewhere.stop(Signal::TERM);
     let admin = Admin::new(&scheme.home, &scheme.switch);
-    wait_until(|| admin.call("POST", "/participants", body).status() != 503);
+    wait_until(|| admin.call("POST", "/participants", body).status != 503);
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
     assert_eq!(admin.position("payerfsp"), "50");
     for switch in [scheme.switch, namesake.switch] {

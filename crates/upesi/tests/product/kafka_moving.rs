@@ -9,15 +9,15 @@ use brokers::{Cluster, Options};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::http::Connection;
 
-use crate::support::http::Connection;
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish};
 
 fn send(address: SocketAddr, message: &Message, status: u16) {
     let answer = Connection::open(address).unwrap().exchange(&message.render()).unwrap();
-    assert_eq!(answer.status(), status, "{message:?}: {}", answer.text());
+    assert_eq!(answer.status, status, "{message:?}: {}", answer.text());
 }
 
 fn play(scheme: &Scheme, [prepare_at, fulfil_at]: [SocketAddr; 2], amount: &str) -> Transfer {

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use brokers::{Cluster, Options};
 use rustix::process::Signal;
 use tempfile::TempDir;
+use testkit::http::Connection;
 
 use crate::kafka::{Node, cluster_of, home, play, prove_as, wait_until};
-use crate::support::http::Connection;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports, Switch};
@@ -101,7 +101,7 @@ fn all_know(admin: &Admin, expected: [(&str, u64); 3]) {
 
 fn activate(admin: &Admin, status: u16, expected: &str) {
     let answer = admin.call("PUT", "/rules", LATER_RULES);
-    assert_eq!(answer.status(), status, "{}", answer.text());
+    assert_eq!(answer.status, status, "{}", answer.text());
     assert!(answer.text().contains(expected), "{}", answer.text());
 }
 
@@ -158,5 +158,5 @@ impl Load {
 
 fn is_accepted(door: SocketAddr, message: &[u8]) -> bool {
     let answer = Connection::open(door).and_then(|mut connection| connection.exchange(message));
-    answer.is_ok_and(|answer| answer.status() == 202)
+    answer.is_ok_and(|answer| answer.status == 202)
 }

@@ -22,9 +22,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use testkit::http::Connection;
+use testkit::server::Reply;
 
-use crate::support::fsp::{Callback, Reply, Server};
-use crate::support::http::Connection;
+use crate::support::fsp::{Callback, serve};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Admin;
 use crate::support::switch::{Home, Ports, Switch};
@@ -61,7 +62,7 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
     let outside = Arc::new(Outside::default());
     let servers = [0, 1].map(|side| {
         let outside = Arc::clone(&outside);
-        Server::start(move |callback| outside.hear(side, callback))
+        serve(move |callback| outside.hear(side, callback))
     });
     // Snapshots are taken all the while, so that most starts go on from one.
     let home = Home::configured(SNAPSHOTS);
@@ -516,7 +517,7 @@ impl Wire {
             self.connection = None;
             return None;
         };
-        Some(answer.status())
+        Some(answer.status)
     }
 
     /// The same again until the switch answers; 503 means that nothing was done.

@@ -4,7 +4,9 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use crate::support::fsp::{Callback, Fsp, Reply, Replying};
+use testkit::server::Reply;
+
+use crate::support::fsp::{Callback, Fsp, Replying, line, trace};
 use crate::support::message::{Message, uuid};
 use crate::support::scheme::Scheme;
 
@@ -12,8 +14,8 @@ use crate::support::scheme::Scheme;
 #[track_caller]
 fn hears(fsp: &Fsp, expected: &[&str]) -> Vec<Callback> {
     let mut callbacks = fsp.take(expected.len());
-    callbacks.sort_by_key(Callback::line);
-    let lines: Vec<_> = callbacks.iter().map(Callback::line).collect();
+    callbacks.sort_by_key(line);
+    let lines: Vec<_> = callbacks.iter().map(line).collect();
     let mut expected = expected.to_vec();
     expected.sort_unstable();
     assert_eq!(lines, expected, "{} hears", fsp.name);
@@ -60,13 +62,13 @@ fn whoever_cannot_be_reached_costs_the_sender_an_error_callback() {
         let heard = scheme.payer.take(1).remove(0);
         assert_eq!(heard.path, "/parties/MSISDN/42/error");
         assert_eq!(heard.json()["errorInformation"]["errorCode"], "1001");
-        assert_eq!(heard.trace(), question.trace);
+        assert_eq!(trace(&heard), question.trace);
         let id = uuid();
         let quote = quote(&id).to("payeefsp");
         scheme.send(&quote, 202);
         let heard = scheme.payer.take(1).remove(0);
         assert_eq!(heard.path, format!("/quotes/{id}/error"));
-        assert_eq!(heard.trace(), quote.trace);
+        assert_eq!(trace(&heard), quote.trace);
         assert_eq!(heard.json()["errorInformation"]["errorCode"], "1001");
     }
     // A corrected address counts at once, and so does what a reachable participant answers.

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use places::server::{SECRET, Server, Wire};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::s3::{SECRET, Server, Wire};
 
 use crate::archive::{complaint, names, played, text};
 use crate::support::scheme::Admin;

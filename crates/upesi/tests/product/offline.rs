@@ -17,10 +17,10 @@ use ports::Log;
 use record::frame::{BatchHeader, Frame, FrameBuilder, NewRecord, Payload, Tail};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::http::{Connection, PATIENCE};
+use testkit::server::Reply;
 
 use crate::support::apart::{Mounted, Need, apart};
-use crate::support::fsp::Reply;
-use crate::support::http::{Connection, PATIENCE};
 use crate::support::message::{Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, files};
@@ -535,7 +535,7 @@ fn a_message_in_quarantine_is_told() {
     assert_eq!(told(&live()), (json!(null), 1));
     let prepare = transfer.prepare().render();
     let mut connection = Connection::open(switch.fspiop).unwrap();
-    assert_eq!(connection.exchange(&prepare).unwrap().status(), 202);
+    assert_eq!(connection.exchange(&prepare).unwrap().status, 202);
     assert_eq!(told(&live()), (json!("RESERVED"), 2));
     switch.stop(Signal::TERM);
     assert_eq!(told(&life(&home, &transfer.id)), (json!("RESERVED"), 2));
@@ -551,7 +551,7 @@ fn a_message_that_came_again_and_again_is_counted() {
     let prepare = transfer.prepare().render();
     let mut send = |count: usize| {
         for _ in 0..count {
-            assert_eq!(connection.exchange(&prepare).unwrap().status(), 202);
+            assert_eq!(connection.exchange(&prepare).unwrap().status, 202);
         }
     };
     send(600);
@@ -585,7 +585,7 @@ fn a_reservation_that_expires_in_its_own_millisecond_is_explained_as_two_decisio
     let found = loop {
         assert!(Instant::now() < deadline, "no deadline is met by the clock of its own batch");
         let transfer = Transfer::of("7").expiring(1);
-        if scheme.ask(&transfer.prepare()).status() != 202 {
+        if scheme.ask(&transfer.prepare()).status != 202 {
             continue;
         }
         scheme.settle();

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use testkit::http::PATIENCE;
+use testkit::server::Reply;
 
 use crate::support::apart::{Need, apart, run};
-use crate::support::fsp::{Callback, Reply};
-use crate::support::http::PATIENCE;
+use crate::support::fsp::Callback;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, finish};
@@ -309,9 +310,9 @@ fn the_admin_api_is_closed_to_whoever_does_not_hold_the_token() {
             "PUT /participants/payerfsp HTTP/1.1\r\nhost: localhost\r\n{header}\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
-        let mut connection = crate::support::http::Connection::open(scheme.switch.admin).unwrap();
+        let mut connection = testkit::http::Connection::open(scheme.switch.admin).unwrap();
         let answer = connection.exchange(request.as_bytes()).unwrap();
-        assert_eq!(answer.status(), expected, "{header}: {}", answer.text());
+        assert_eq!(answer.status, expected, "{header}: {}", answer.text());
     }
     assert_eq!(scheme.admin.state(), state);
     let Scheme { switch, home, .. } = scheme;

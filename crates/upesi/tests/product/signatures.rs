@@ -72,7 +72,7 @@ fn refused(scheme: &Scheme, message: &Message) -> String {
     scheme.settle();
     let before = scheme.admin.state();
     let answer = scheme.ask(message);
-    assert_eq!(answer.status(), 400, "{message:?}: {}", answer.text());
+    assert_eq!(answer.status, 400, "{message:?}: {}", answer.text());
     let body: Value = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!(body["errorInformation"]["errorCode"], "3105", "{body}");
     assert_eq!(scheme.admin.state(), before, "{message:?}");

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::http::Connection;
+use testkit::server::Reply;
 
-use crate::support::fsp::Reply;
-use crate::support::http::Connection;
+use crate::support::fsp::trace;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 
@@ -28,7 +29,7 @@ fn prepare(scheme: &Scheme, transfer: &Transfer) {
     let post = format!("{POST}{}", String::from_utf8_lossy(message.bytes()));
     let heard = scheme.heard(transfer, [&[], &[&post], &[]]);
     assert_eq!(heard[0].body, message.bytes());
-    assert_eq!(heard[0].trace(), message.trace);
+    assert_eq!(trace(&heard[0]), message.trace);
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn a_lower_limit_on_expirations_refuses_only_what_the_hub_does_not_know() {
 
     let state = scheme.admin.state();
     let refused = scheme.ask(&Transfer::of("1").expiring(far).prepare());
-    assert_eq!(refused.status(), 400);
+    assert_eq!(refused.status, 400);
     let text = "Generic validation error - /requestBody/expiration must be at most 3600 s ahead";
     assert!(refused.text().contains("\"errorCode\":\"3100\""), "{}", refused.text());
     assert!(refused.text().contains(text), "{}", refused.text());
@@ -125,13 +126,13 @@ fn who_takes_no_callbacks_is_heard_until_two_lanes_are_full() {
     let mut answers = 0;
     let refusal = loop {
         let answer = connection.exchange(&prepare).unwrap();
-        if answer.status() != 202 {
+        if answer.status != 202 {
             break answer;
         }
         answers += 1;
         assert!(answers < 3_000, "they are taken without end");
     };
-    assert_eq!(refusal.status(), 503);
+    assert_eq!(refusal.status, 503);
     assert!(refusal.text().contains("\"2003\""), "{}", refusal.text());
     assert!(refusal.text().contains("too many callbacks are owed"), "{}", refusal.text());
     // The first one owes nothing to its sender; a thousand have room beside a lane of one.
@@ -142,7 +143,7 @@ fn who_takes_no_callbacks_is_heard_until_two_lanes_are_full() {
     let address = scheme.payer.address();
     endpoint(&format!("http://{address}"));
     scheme.settle();
-    assert_eq!(connection.exchange(&prepare).unwrap().status(), 202);
+    assert_eq!(connection.exchange(&prepare).unwrap().status, 202);
     scheme.settle();
     scheme.positions("10", "-10");
 }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use testkit::http::{Connection, PATIENCE};
 
 use crate::faults::fill_up;
 use crate::support::apart::{Mounted, Need, apart, make_image, run};
-use crate::support::http::{Connection, PATIENCE};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports};
@@ -66,7 +66,7 @@ fn check(admin: &Admin, greeting: &str, stage: &str, expected: &str) {
     assert!(greeting.contains(&format!("INJECTED: {stage} will be stuck")), "{greeting}");
     let (names, page) = down(|| {
         let answer = admin.call("GET", "/health", "");
-        (answer.status(), answer.text())
+        (answer.status, answer.text())
     });
     assert_eq!(names, [expected], "{page}");
     let stuck = &page["stuck"][0];
@@ -87,7 +87,7 @@ fn a_switch_that_can_say_nothing_goes_on() {
     let health = || {
         let mut connection = Connection::open(ports.fspiop).ok()?;
         let answer = connection.exchange(&Message::new("GET", "/health", "a").render()).ok()?;
-        Some((answer.status(), answer.text()))
+        Some((answer.status, answer.text()))
     };
     let deadline = Instant::now() + PATIENCE;
     while health().is_none() {
@@ -127,7 +127,7 @@ fn the_sequencer_that_stands_still_is_named() {
     let (names, _) = down(|| {
         let message = Message::new("GET", "/health", "payerfsp");
         let answer = Connection::open(switch.fspiop).unwrap().exchange(&message.render()).unwrap();
-        (answer.status(), answer.text())
+        (answer.status, answer.text())
     });
     assert_eq!(names, ["sequencer"]);
     let said = switch.complaints();
@@ -149,7 +149,7 @@ fn a_lane_that_stands_still_is_named_and_its_participant_only_to_operators() {
     let message = Message::new("GET", "/health", "payerfsp");
     let (names, page) = down(|| {
         let answer = scheme.ask(&message);
-        (answer.status(), answer.text())
+        (answer.status, answer.text())
     });
     assert_eq!(names, ["lane"], "{page}");
     assert!(scheme.switch.complaints().contains("lane payeefsp is stuck"));
@@ -168,7 +168,7 @@ fn a_deadline_that_is_not_met_is_named() {
 
 fn wait_until_well(admin: &Admin) {
     let deadline = Instant::now() + PATIENCE;
-    while admin.call("GET", "/health", "").status() != 200 {
+    while admin.call("GET", "/health", "").status != 200 {
         assert!(Instant::now() < deadline, "it stays ill");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -205,13 +205,13 @@ fn a_store_that_is_found_damaged_when_it_is_read_is_named() {
     let admin = Admin::new(&home, &switch);
     assert!(!switch.greeting.contains("built anew"), "{}", switch.greeting);
     let explained = |admin: &Admin, transfer: &Transfer| {
-        admin.call("GET", &format!("/transfers/{}/explanation", transfer.id), "").status()
+        admin.call("GET", &format!("/transfers/{}/explanation", transfer.id), "").status
     };
     let unread = transfers.iter().find(|transfer| explained(&admin, transfer) != 200);
     let unread = unread.expect("the middle of a table is not read");
     let (names, page) = down(|| {
         let answer = admin.call("GET", "/health", "");
-        (answer.status(), answer.text())
+        (answer.status, answer.text())
     });
     assert_eq!(names, ["store"], "{page}");
     assert!(page["stuck"][0]["detail"].as_str().unwrap().contains("is damaged"), "{page}");
@@ -244,7 +244,7 @@ fn a_store_that_hangs_is_named() {
         commit();
         let (names, page) = down(|| {
             let answer = scheme.admin.call("GET", "/health", "");
-            (answer.status(), answer.text())
+            (answer.status, answer.text())
         });
         assert_eq!(names, ["store"], "{page}");
         let detail = page["stuck"][0]["detail"].as_str().unwrap();
@@ -271,7 +271,7 @@ fn a_log_without_room_is_named_and_ends_nothing() {
         let scheme = Scheme::at(home);
         let fill = scheme.home.data().join("ballast");
         fill_up(&fill);
-        let prepare = || scheme.ask(&Transfer::of("1").prepare()).status();
+        let prepare = || scheme.ask(&Transfer::of("1").prepare()).status;
         let deadline = Instant::now() + PATIENCE;
         let log = loop {
             // Where the log has room in its segment yet, this uses it up.
@@ -333,11 +333,11 @@ fn a_log_that_hangs_is_named() {
         thread::scope(|scope| {
             let (fspiop, prepare) = (scheme.switch.fspiop, transfer.prepare().render());
             let send = move || Connection::open(fspiop).unwrap().exchange(&prepare).unwrap();
-            let sending = scope.spawn(move || send().status());
+            let sending = scope.spawn(move || send().status);
             // The store may be seen first: it is on the same disk.
             down_with(Some("sequencer"), || {
                 let answer = scheme.admin.call("GET", "/health", "");
-                (answer.status(), answer.text())
+                (answer.status, answer.text())
             });
             assert!(!sending.is_finished(), "nothing is acknowledged meanwhile");
             drop(frozen);
@@ -431,7 +431,7 @@ fn a_dead_participant_does_not_make_the_switch_ill() {
     while started.elapsed() < std::time::Duration::from_secs(5) {
         // Pauses between attempts grow, so this looks again and again over all of that time.
         attempts = scheme.admin.wait_for("upesi_attempts_total", |now| attempts < now);
-        assert_eq!(scheme.admin.call("GET", "/health", "").status(), 200);
+        assert_eq!(scheme.admin.call("GET", "/health", "").status, 200);
     }
     // Its lane is reported, and nothing else.
     let complaints = scheme.switch.complaints();

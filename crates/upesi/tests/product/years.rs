@@ -25,10 +25,11 @@ use record::frame::{Payload, Record};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::http::Connection;
+use testkit::server::{Reply, Server};
 
 use crate::kill::{Dice, ports_to_come_back_to, say, setting};
-use crate::support::fsp::{Callback, Reply, Server};
-use crate::support::http::Connection;
+use crate::support::fsp::{Callback, serve};
 use crate::support::scheme::Admin;
 use crate::support::switch::{Home, Ports, Switch, files, finish_within, laboratory, program_of};
 
@@ -278,7 +279,7 @@ impl Payers {
         let heard = Arc::new(Mutex::new(Heard::new()));
         let recording = Arc::clone(&heard);
         let ours: HashSet<_> = sample.0.iter().map(Old::error_path).collect();
-        let server = Server::start(move |callback: &Callback| {
+        let server = serve(move |callback: &Callback| {
             let Callback { method, path, .. } = callback;
             let text = callback.text();
             if ours.contains(path) || !text.contains(EXPIRED) {
@@ -433,7 +434,7 @@ impl Old {
         assert_ne!(changed, prepare.body);
         for request in [get, prepare.post(&prepare.body), prepare.post(&changed)] {
             let answer = connection.exchange(request.as_bytes()).unwrap();
-            assert_eq!((answer.status(), &*answer.text()), (202, ""), "{request}");
+            assert_eq!((answer.status, &*answer.text()), (202, ""), "{request}");
         }
     }
 }

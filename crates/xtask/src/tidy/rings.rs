@@ -5,7 +5,7 @@ use super::tree::{SourceFile, Tree};
 use super::workspace::{Member, Workspace};
 
 /// The ring of each crate: the only place where it is written down for the machine.
-const RINGS: [(&str, Ring); 28] = [
+const RINGS: &[(&str, Ring)] = &[
     ("ledger", Ring::Pure),
     ("record", Ring::Pure),
     ("fspiop", Ring::SansIo),
@@ -33,6 +33,7 @@ const RINGS: [(&str, Ring); 28] = [
     ("simulation", Ring::Assembly),
     ("conversations", Ring::Assembly),
     ("fuzzing", Ring::Assembly),
+    ("testkit", Ring::Assembly),
     ("xtask", Ring::Assembly),
 ];
 
@@ -52,6 +53,9 @@ const TEST_ARROWS: [(&str, &str); 2] = [
     // The log in memory stands beside the one on disk, under the same contract suite.
     ("sequencer", "journal"),
 ];
+
+/// The crate that only tests may use, those of every crate.
+const TESTKIT: &str = "testkit";
 
 /// Libraries that do I/O, read clocks or draw random numbers: for drivers and above.
 const DRIVERS_ONLY: [&str; 11] = [
@@ -113,8 +117,9 @@ fn arrows(member: &Member, own: Ring, tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for dependency in &member.dependencies {
         let arrow = (member.name.as_str(), dependency.name.as_str());
+        let is_listed = TEST_ARROWS.contains(&arrow) || dependency.name == TESTKIT;
         let outward = ring(&dependency.name).is_some_and(|other| own < other)
-            && !(dependency.for_tests && TEST_ARROWS.contains(&arrow));
+            && !(dependency.for_tests && is_listed);
         let impure = own < Ring::Driver
             && !dependency.for_tests
             && DRIVERS_ONLY.contains(&dependency.name.as_str());
@@ -225,6 +230,11 @@ mod tests {
         assert_eq!(check_of("upesi", &[("switch", false), ("tokio", false)]), []);
         assert_eq!(check_of("delivery", &[("tempfile", true)]), [], "tests may do I/O");
         assert_eq!(check_of("sequencer", &[("journal", true)]), [], "a listed arrow of tests");
+        assert_eq!(check_of("jws", &[("testkit", true)]), [], "the test kit");
+        assert_eq!(
+            check_of("jws", &[("testkit", false)]),
+            expected(0, "`jws` (ring 2) depends on `testkit`")
+        );
         assert_eq!(
             check_of("sequencer", &[("journal", false)]),
             expected(0, "`sequencer` (ring 1) depends on `journal`")

@@ -10,7 +10,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::http::PATIENCE;
+use testkit::http::PATIENCE;
+
 use super::switch::finish_within;
 
 /// Where tools of administrators are, which not everybody's path has.

@@ -45,14 +45,14 @@ impl fmt::Debug for Headers {
 
 /// A request or an answer: its first line without the version, its headers, its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Parsed {
+pub(crate) struct Answer {
     /// `POST /path` of a request, the status of an answer.
     pub(crate) start: String,
     pub(crate) headers: Headers,
     pub(crate) body: Vec<u8>,
 }
 
-impl Parsed {
+impl Answer {
     pub(crate) fn status(&self) -> u16 {
         self.start.parse().expect("an answer starts with its status")
     }
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// The next message; `None` when the peer closed between two.
-    pub(crate) fn read(&mut self, kind: Kind) -> io::Result<Option<Parsed>> {
+    pub(crate) fn read(&mut self, kind: Kind) -> io::Result<Option<Answer>> {
         let mut chunk = [0; 16 << 10];
         loop {
             if let Some((parsed, length)) = parse(&self.unread, kind)? {
@@ -118,13 +118,13 @@ impl Connection {
     }
 
     /// Writes a request and reads its answer.
-    pub(crate) fn exchange(&mut self, request: &[u8]) -> io::Result<Parsed> {
+    pub(crate) fn exchange(&mut self, request: &[u8]) -> io::Result<Answer> {
         self.write(request)?;
-        self.read(Kind::Answer)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        self.read_answer()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }
 
-fn parse(bytes: &[u8], kind: Kind) -> io::Result<Option<(Parsed, usize)>> {
+fn parse(bytes: &[u8], kind: Kind) -> io::Result<Option<(Answer, usize)>> {
     let mut slots = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let (head, start, headers) = if kind == Kind::Request {
@@ -146,5 +146,5 @@ fn parse(bytes: &[u8], kind: Kind) -> io::Result<Option<(Parsed, usize)>> {
     let headers = Headers(headers.iter().map(named).collect());
     let length: usize = headers.get("content-length").map_or(0, |text| text.parse().unwrap());
     let body = bytes.get(head..head + length).map(<[u8]>::to_vec);
-    Ok(body.map(|body| (Parsed { start, headers, body }, head + length)))
+    Ok(body.map(|body| (Answer { start, headers, body }, head + length)))
 }

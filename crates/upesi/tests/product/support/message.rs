@@ -131,14 +131,9 @@ pub(crate) fn sign_with(message: Message, key: &str) -> Message {
 pub(crate) fn verifies(callback: &Callback, key: &str) {
     let key = VerificationKey::from_pem(pem(key, "public").as_bytes()).unwrap();
     let ring = KeyRing::new([(FspName::new("Hub").unwrap(), key)]).unwrap();
-    let texts: Vec<_> = callback
-        .headers
-        .0
-        .iter()
-        .map(|(name, value)| (&**name, std::str::from_utf8(value).unwrap()))
-        .collect();
+    let texts = callback.headers.iter().map(|(name, value)| (&**name, &**value));
     let (method, path) = (Method::from_bytes(callback.method.as_bytes()).unwrap(), &*callback.path);
-    let (headers, body) = (&header_map(texts.into_iter()), callback.body.as_slice());
+    let (headers, body) = (&header_map(texts), callback.body.as_slice());
     let outcome = jws::verify(&Signed { method: &method, path, headers, body }, &ring);
     assert_eq!(outcome, Ok(()), "{callback:?}");
 }

@@ -6,7 +6,6 @@ pub(crate) mod apart;
 pub(crate) mod clock;
 pub(crate) mod container;
 pub(crate) mod fsp;
-pub(crate) mod http;
 pub(crate) mod message;
 pub(crate) mod relay;
 pub(crate) mod scheme;

@@ -6,69 +6,69 @@
 //! It stands before the admin API, where it puts itself into the endpoints that are registered,
 //! and before the participants: `http://host:PORT/path` becomes `http://relay/PORT/path`.
 
+use std::cell::RefCell;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::http::{Connection, Kind, Parsed};
+use testkit::http::{Answer, Connection, Request};
+use testkit::server::{Reply, Server};
+
+use super::fsp::serve;
 
 /// One listener; it stops when this is dropped.
 pub(crate) struct Relay {
-    pub(crate) address: SocketAddr,
+    server: Server,
     lost: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-    accepting: Option<JoinHandle<()>>,
 }
 
-/// What becomes of one request.
-enum Fate {
-    Forward(SocketAddr, Parsed),
-    Lose,
-}
+/// Where a request is forwarded to; `None`: it is lost.
+type Forward = Option<(SocketAddr, Request)>;
 
 impl Relay {
     /// Before the admin API: endpoints that are registered lead through `callbacks`.
     pub(crate) fn of_admin(admin: SocketAddr, callbacks: SocketAddr) -> Self {
         let through = format!("http://{callbacks}/");
-        Self::start(move |mut request, _| {
-            if request.start.ends_with("/endpoints") {
+        Self::start(move |mut request| {
+            if request.path.ends_with("/endpoints") {
                 request.body = request.text().replace("http://127.0.0.1:", &through).into_bytes();
             }
-            Fate::Forward(admin, request)
+            Some((admin, request))
         })
     }
 
     /// Before a hub: changes requests on their way to it.
-    pub(crate) fn of_hub(hub: SocketAddr, change: fn(&mut Parsed)) -> Self {
-        Self::start(move |mut request, _| {
+    pub(crate) fn of_hub(hub: SocketAddr, change: fn(&mut Request)) -> Self {
+        Self::start(move |mut request| {
             change(&mut request);
-            Fate::Forward(hub, request)
+            Some((hub, request))
         })
     }
 
     /// Before the participants: loses one callback about transfers in `one_in`, none when it is 0.
     pub(crate) fn of_callbacks(one_in: u64) -> Self {
         let seen = AtomicU64::new(0);
-        Self::start(move |request, lost| {
+        Self::start(move |request| {
             let (address, request) = direct(request);
-            let counts = one_in > 0 && request.start.contains(" /transfers");
-            if counts && (seen.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(one_in) {
-                lost.fetch_add(1, Ordering::Relaxed);
-                return Fate::Lose;
-            }
-            Fate::Forward(address, request)
+            let counts = one_in > 0 && request.path.starts_with("/transfers");
+            let is_lost =
+                counts && (seen.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(one_in);
+            (!is_lost).then_some((address, request))
         })
     }
 
     /// Before the participants: changes what they are sent.
-    pub(crate) fn of_changed_callbacks(change: fn(&mut Parsed)) -> Self {
-        Self::start(move |request, _| {
+    pub(crate) fn of_changed_callbacks(change: fn(&mut Request)) -> Self {
+        Self::start(move |request| {
             let (address, mut request) = direct(request);
             change(&mut request);
-            Fate::Forward(address, request)
+            Some((address, request))
         })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
     }
 
     /// Requests that were answered and went no further.
@@ -76,78 +76,50 @@ impl Relay {
         self.lost.load(Ordering::Relaxed)
     }
 
-    fn start(decide: impl Fn(Parsed, &AtomicU64) -> Fate + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (lost, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (counted, stopping, decide) = (Arc::clone(&lost), Arc::clone(&stop), Arc::new(decide));
-        let accepting = std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                if stopping.load(Ordering::Relaxed) {
-                    return;
-                }
-                let (decide, counted) = (Arc::clone(&decide), Arc::clone(&counted));
-                let stream = stream.unwrap();
-                // Ends with its connection, which ends with the hub.
-                std::thread::spawn(move || relay(stream, |request| decide(request, &counted)));
+    fn start(decide: impl Fn(Request) -> Forward + Send + Sync + 'static) -> Self {
+        let lost: Arc<AtomicU64> = Arc::default();
+        let counted = Arc::clone(&lost);
+        let server = serve(move |request| match decide(request.clone()) {
+            Some((address, request)) => {
+                forward(address, request).map_or(Reply::Close, Reply::Answer)
+            }
+            None => {
+                counted.fetch_add(1, Ordering::Relaxed);
+                Reply::Status(200)
             }
         });
-        Self { address, lost, stop, accepting: Some(accepting) }
+        Self { server, lost }
     }
 }
 
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        // Wakes it up; when that fails it has ended already.
-        let _woken = TcpStream::connect(self.address);
-        let ended = self.accepting.take().map(JoinHandle::join);
-        assert!(std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()));
+/// Changes the body of a request with this method and such a path.
+pub(crate) fn replace_in(request: &mut Request, start: &str, part: &str, other: &str) {
+    if format!("{} {}", request.method, request.path).starts_with(start) {
+        request.body = request.text().replace(part, other).into_bytes();
     }
 }
 
 /// Whom a callback is for, and the callback without that.
-fn direct(mut request: Parsed) -> (SocketAddr, Parsed) {
-    let (method, path) = request.start.split_once(" /").expect("a path");
-    let (port, rest) = path.split_once('/').expect("the port comes first");
+fn direct(mut request: Request) -> (SocketAddr, Request) {
+    let (port, rest) = request.path[1..].split_once('/').expect("the port comes first");
     let address = SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()));
-    request.start = format!("{method} /{rest}");
+    request.path = format!("/{rest}");
     (address, request)
 }
 
-fn relay(stream: TcpStream, decide: impl Fn(Parsed) -> Fate) -> io::Result<()> {
-    let mut inside = Connection::new(stream)?;
-    let mut outside: Option<(SocketAddr, Connection)> = None;
-    while let Some(request) = inside.read(Kind::Request)? {
-        let (address, request) = match decide(request) {
-            Fate::Forward(address, request) => (address, request),
-            Fate::Lose => {
-                inside.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")?;
-                continue;
-            }
-        };
-        let mut connection = match outside.take().filter(|(open, _)| *open == address) {
-            Some((_, connection)) => connection,
-            None => Connection::open(address)?,
-        };
-        let answer =
-            connection.exchange(&text(&format!("{} HTTP/1.1", request.start), &request))?;
-        outside = Some((address, connection));
-        inside.write(&text(&format!("HTTP/1.1 {} Relayed", answer.start), &answer))?;
-    }
-    Ok(())
+thread_local! {
+    /// The connection that forwards the requests of this thread's connection.
+    static OUTSIDE: RefCell<Option<(SocketAddr, Connection)>> = const { RefCell::new(None) };
 }
 
-fn text(start: &str, message: &Parsed) -> Vec<u8> {
-    let mut bytes = format!("{start}\r\n").into_bytes();
-    for (name, value) in &message.headers.0 {
-        if name != "content-length" {
-            bytes.extend_from_slice(format!("{name}: ").as_bytes());
-            bytes.extend_from_slice(value);
-            bytes.extend_from_slice(b"\r\n");
-        }
-    }
-    bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", message.body.len()).as_bytes());
-    bytes.extend_from_slice(&message.body);
-    bytes
+fn forward(address: SocketAddr, mut request: Request) -> io::Result<Answer> {
+    let kept = OUTSIDE.take().filter(|(open, _)| *open == address);
+    let mut connection = match kept {
+        Some((_, connection)) => connection,
+        None => Connection::open(address)?,
+    };
+    request.headers.retain(|(name, _)| name != "content-length");
+    let answer = connection.exchange(&request.render("relay"))?;
+    OUTSIDE.set(Some((address, connection)));
+    Ok(answer)
 }

@@ -7,9 +7,10 @@ use std::{fs, io};
 use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use testkit::http::{Answer, Client, Connection, Headers, PATIENCE, Request};
+use testkit::server::Reply;
 
-use super::fsp::{Callback, Fsp, Reply};
-use super::http::{Connection, PATIENCE, Parsed};
+use super::fsp::{Callback, Fsp, line};
 use super::message::{Message, Transfer, uuid};
 use super::switch::{Home, Switch, set_aside_in};
 
@@ -19,46 +20,10 @@ const CAP: &str = "1000";
 /// Between two looks at a figure that will change.
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// The endpoint types and what follows the base URL.
-const ENDPOINTS: [(&str, &str); 19] = [
-    ("PARTICIPANT_PUT", "/participants/{{partyIdType}}/{{partyIdentifier}}"),
-    ("PARTICIPANT_PUT_ERROR", "/participants/{{partyIdType}}/{{partyIdentifier}}/error"),
-    (
-        "PARTICIPANT_SUB_ID_PUT",
-        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}",
-    ),
-    (
-        "PARTICIPANT_SUB_ID_PUT_ERROR",
-        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}/error",
-    ),
-    ("PARTICIPANT_DELETE", "/participants/{{partyIdType}}/{{partyIdentifier}}"),
-    (
-        "PARTICIPANT_SUB_ID_DELETE",
-        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}",
-    ),
-    ("PARTICIPANT_BATCH_PUT", "/participants/{{requestId}}"),
-    ("PARTICIPANT_BATCH_PUT_ERROR", "/participants/{{requestId}}/error"),
-    ("PARTIES_GET", "/parties/{{partyIdType}}/{{partyIdentifier}}"),
-    ("PARTIES_PUT", "/parties/{{partyIdType}}/{{partyIdentifier}}"),
-    ("PARTIES_PUT_ERROR", "/parties/{{partyIdType}}/{{partyIdentifier}}/error"),
-    ("PARTIES_SUB_ID_GET", "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}"),
-    ("PARTIES_SUB_ID_PUT", "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}"),
-    (
-        "PARTIES_SUB_ID_PUT_ERROR",
-        "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}/error",
-    ),
-    ("QUOTES", ""),
-    ("BULK_QUOTES", ""),
-    ("TRANSFER_POST", "/transfers"),
-    ("TRANSFER_PUT", "/transfers/{{transferId}}"),
-    ("TRANSFER_ERROR", "/transfers/{{transferId}}/error"),
-];
-
 /// A client of the admin API that holds its token.
 pub(crate) struct Admin {
-    address: std::net::SocketAddr,
     token: String,
-    connection: RefCell<Option<Connection>>,
+    client: RefCell<Client>,
 }
 
 /// An account as the admin API shows it, its value as it is written.
@@ -73,43 +38,37 @@ pub(crate) struct Account {
 
 impl Admin {
     pub(crate) fn new(home: &Home, switch: &Switch) -> Self {
-        Self { address: switch.admin, token: home.token(), connection: RefCell::default() }
+        Self { token: home.token(), client: RefCell::new(Client::new(switch.admin, PATIENCE)) }
     }
 
-    pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> Parsed {
+    pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> Answer {
         self.try_call(method, path, body).unwrap()
     }
 
     /// The same, of a switch that may have ended.
-    pub(crate) fn try_call(&self, method: &str, path: &str, body: &str) -> io::Result<Parsed> {
-        let (token, length) = (&self.token, body.len());
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
-             accept: */*\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-        );
-        let mut kept = self.connection.borrow_mut();
-        if let Some(mut connection) = kept.take()
-            && let Ok(answer) = connection.exchange(request.as_bytes())
-        {
-            *kept = Some(connection);
-            return Ok(answer);
-        }
+    pub(crate) fn try_call(&self, method: &str, path: &str, body: &str) -> io::Result<Answer> {
+        let headers = [
+            ("host", "localhost"),
+            ("authorization", &format!("Bearer {}", self.token)),
+            ("accept", "*/*"),
+            ("content-type", "application/json"),
+        ];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let (method, path) = (method.to_owned(), path.to_owned());
+        let (headers, body) = (Headers(headers.to_vec()), body.as_bytes().to_vec());
         // The switch closes a connection that is idle for seconds.
-        let mut connection = Connection::open(self.address)?;
-        let answer = connection.exchange(request.as_bytes())?;
-        *kept = Some(connection);
-        Ok(answer)
+        self.client.borrow_mut().call(&Request { method, path, headers, body })
     }
 
     /// A change that must be answered with this status.
     pub(crate) fn must(&self, method: &str, path: &str, body: &str, status: u16) {
         let answer = self.call(method, path, body);
-        assert_eq!(answer.status(), status, "{method} {path} {body}: {}", answer.text());
+        assert_eq!(answer.status, status, "{method} {path} {body}: {}", answer.text());
     }
 
     pub(crate) fn get(&self, path: &str) -> String {
         let answer = self.call("GET", path, "");
-        assert_eq!(answer.status(), 200, "{path}: {}", answer.text());
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer.text()
     }
 
@@ -190,7 +149,7 @@ impl Admin {
             uuid()
         );
         self.must("POST", &format!("/participants/{name}/accounts/{settlement}"), &body, 202);
-        for (kind, path) in ENDPOINTS {
+        for (kind, path) in testkit::ENDPOINTS {
             self.set_endpoint(name, kind, &format!("{base}{path}"));
         }
     }
@@ -243,14 +202,14 @@ impl Scheme {
     }
 
     /// Sends a message on a connection of its own.
-    pub(crate) fn ask(&self, message: &Message) -> Parsed {
+    pub(crate) fn ask(&self, message: &Message) -> Answer {
         Connection::open(self.switch.fspiop).unwrap().exchange(&message.render()).unwrap()
     }
 
     /// Sends a message that must be accepted with this status, without a word.
     pub(crate) fn send(&self, message: &Message, status: u16) {
         let answer = self.ask(message);
-        assert_eq!(answer.start, status.to_string(), "{message:?}: {}", answer.text());
+        assert_eq!(answer.status, status, "{message:?}: {}", answer.text());
         assert_eq!(answer.text(), "", "{message:?}");
     }
 
@@ -268,7 +227,7 @@ impl Scheme {
         let mut all = Vec::new();
         for (fsp, expected) in [&self.payer, &self.payee, &self.other].into_iter().zip(expected) {
             let callbacks = fsp.take(expected.len());
-            let mut lines: Vec<_> = callbacks.iter().map(Callback::line).collect();
+            let mut lines: Vec<_> = callbacks.iter().map(line).collect();
             let mut expected: Vec<_> =
                 expected.iter().map(|line| line.replace("{}", &path)).collect();
             lines.sort();

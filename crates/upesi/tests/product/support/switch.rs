@@ -14,8 +14,7 @@ use record::command::read_fields;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
-
-use super::http::PATIENCE;
+use testkit::http::PATIENCE;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_upesi");
 /// The laboratory, which is built next to the switch.
@@ -200,7 +199,7 @@ impl Switch {
             if self.stdout.read_line(&mut line).unwrap() == 0 {
                 return false;
             }
-            if let Some((fspiop, admin)) = addresses(&line) {
+            if let Some((fspiop, admin)) = testkit::addresses(&line) {
                 (self.fspiop, self.admin) = (fspiop, admin);
                 return true;
             }
@@ -284,12 +283,6 @@ impl Drop for Switch {
             eprintln!("the switch said: {said}");
         }
     }
-}
-
-fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
-    let rest = line.trim_end().strip_prefix("upesi: ready; FSPIOP on http://")?;
-    let (fspiop, admin) = rest.split_once(", admin on http://")?;
-    Some((fspiop.parse().ok()?, admin.parse().ok()?))
 }
 
 /// Has a switch pass over the prepare of a transfer, which the log of `other` holds; answers with

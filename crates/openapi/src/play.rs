@@ -20,6 +20,8 @@ const MANY_MAX: u64 = 32;
 pub struct Played<'d> {
     /// Its `operationId`.
     pub id: &'d str,
+    /// Its path, with the names of its parameters in braces.
+    pub path: &'d str,
     /// What the document says of it.
     pub operation: &'d Value,
     /// Whether it needs the bearer token.
@@ -119,6 +121,7 @@ fn played<'d>(
     }
     Played {
         id: operation["operationId"].as_str().unwrap_or_default(),
+        path,
         operation,
         needs_token: operation.get("security").is_some(),
         good: draft.message("the example".to_owned()),

@@ -6,9 +6,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use openapi::play;
 use rustix::process::Signal;
+use serde_json::Value;
 use testkit::http::{Answer, Connection, PATIENCE};
 
+use crate::documents::printed;
 use crate::operations::assert_refuses;
 use crate::support::fsp::Fsp;
 use crate::support::message::Message;
@@ -147,75 +150,26 @@ fn wrong_ids() -> Vec<String> {
     ids
 }
 
-const FUNDS: &str = "{\"transferId\":\"01HV0000000000000000000000\",\"externalReference\":\"r\",\
-    \"action\":\"recordFundsIn\",\"reason\":\"r\",\
-    \"amount\":{\"amount\":1,\"currency\":\"USD\"}}";
-const FUNDS_END: &str = "{\"action\":\"recordFundsOutCommit\",\"reason\":\"r\"}";
-const CAP: &str = "{\"currency\":\"USD\",\"limit\":{\"type\":\"NET_DEBIT_CAP\",\"value\":1,\
-    \"alarmPercentage\":10}}";
-const INITIAL: &str = "{\"currency\":\"USD\",\"limit\":{\"type\":\"NET_DEBIT_CAP\",\"value\":1}}";
-const ACTIVE: &str = "{\"isActive\":true}";
-const ENDPOINT: &str = "{\"type\":\"FSPIOP_CALLBACK_URL_QUOTES\",\"value\":\"http://a\"}";
-const ACCOUNT: &str = "{\"currency\":\"USD\",\"type\":\"HUB_FEE\"}";
-const ORACLE: &str = "{\"endpoint\":{\"value\":\"http://a\",\"endpointType\":\"URL\"}}";
+/// Described operations that find nothing, or delete nothing, without a complaint.
+const LENIENT: [(&str, &str); 2] = [("deleteOracle", "{id}"), ("findParty", "{ID}")];
 
-/// Routes of the admin API with `@` where the id stands, and a good body.
-const ADMIN_ROUTES: [(&str, &str, &str); 27] = [
-    // First: what is refused below is on record, and explained.
-    ("GET", "/transfers/@/explanation", ""),
-    ("GET", "/participants/@", ""),
-    ("PUT", "/participants/@", ACTIVE),
-    ("GET", "/participants/@/endpoints", ""),
-    ("POST", "/participants/@/endpoints", ENDPOINT),
-    ("POST", "/participants/@/initialPositionAndLimits", INITIAL),
-    ("GET", "/participants/@/limits", ""),
-    ("PUT", "/participants/@/limits", CAP),
-    ("GET", "/participants/@/positions", ""),
-    ("GET", "/participants/@/accounts", ""),
-    ("POST", "/participants/@/accounts", ACCOUNT),
-    ("PUT", "/participants/@/accounts/1", ACTIVE),
-    ("PUT", "/participants/payerfsp/accounts/@", ACTIVE),
-    ("POST", "/participants/payerfsp/accounts/@", FUNDS),
-    ("POST", "/participants/@/accounts/1", FUNDS),
-    ("PUT", "/participants/payerfsp/accounts/@/transfers/01HV0000000000000000000000", FUNDS_END),
-    ("PUT", "/participants/payerfsp/accounts/1/transfers/@", FUNDS_END),
-    ("GET", "/participants/@/keys", ""),
-    ("GET", "/participants/payerfsp/keys/@", ""),
-    ("DELETE", "/participants/payerfsp/keys/@", ""),
-    ("GET", "/settlementModels/@", ""),
-    ("PUT", "/settlementModels/@", ACTIVE),
-    ("GET", "/transactions/@", ""),
-    ("PUT", "/oracles/@", ORACLE),
-    ("POST", "/deadletters/@/resend", ""),
-    ("GET", "/waterfall/@", ""),
-    ("GET", "/parties/@/1", ""),
-];
-/// Those that find nothing, or delete nothing, without a complaint.
-const LENIENT_ADMIN_ROUTES: [(&str, &str); 3] =
-    [("DELETE", "/oracles/@"), ("GET", "/parties/MSISDN/@"), ("GET", "/oracles?type=@")];
-
-const FSPIOP_ROUTES: [(&str, &str); 20] = [
-    ("GET", "/transfers/@"),
-    ("PUT", "/transfers/@"),
-    ("PUT", "/transfers/@/error"),
-    ("GET", "/quotes/@"),
-    ("PUT", "/quotes/@"),
-    ("PUT", "/quotes/@/error"),
-    ("GET", "/parties/@/1"),
-    ("GET", "/parties/MSISDN/@"),
-    ("GET", "/parties/MSISDN/1/@"),
-    ("PUT", "/parties/MSISDN/@"),
-    ("PUT", "/parties/MSISDN/@/error"),
-    ("GET", "/participants/MSISDN/@"),
-    ("GET", "/participants/@/1"),
-    ("POST", "/participants/MSISDN/@"),
-    ("POST", "/participants/@/1"),
-    ("PUT", "/participants/MSISDN/@"),
-    ("DELETE", "/participants/MSISDN/@"),
-    ("DELETE", "/participants/MSISDN/1/@"),
-    ("PUT", "/participants/MSISDN/@/error"),
-    ("GET", "/@"),
-];
+/// The good messages of a document with an id in place of one parameter of their path, and whether
+/// they must be refused.
+fn with_id(document: &Value, id: &str) -> Vec<(play::Message, bool)> {
+    let mut all = play::operations(document);
+    // First: what is refused by the others is on record, and explained.
+    all.sort_by_key(|played| played.id != "explainTransfer");
+    let mut found = Vec::new();
+    for played in all {
+        for (at, name) in played.path.split('/').enumerate().filter(|(_, it)| it.starts_with('{')) {
+            let mut segments: Vec<_> = played.good.path.split('/').collect();
+            segments[at] = id;
+            let message = play::Message { path: segments.join("/"), ..played.good.clone() };
+            found.push((message, !LENIENT.contains(&(played.id, name))));
+        }
+    }
+    found
+}
 
 /// A refusal has the body of an error; nothing is the hub's fault.
 fn assert_no_fault(answer: &Answer, request: &str, refused: bool) {
@@ -231,19 +185,16 @@ fn assert_no_fault(answer: &Answer, request: &str, refused: bool) {
 fn a_wrong_id_is_never_a_fault_of_the_hub() {
     let scheme = Scheme::start();
     let before = scheme.admin.get("/participants");
+    let [admin, fspiop] =
+        ["admin", "fspiop"].map(|api| serde_json::from_str(&printed(api)).unwrap());
     for id in wrong_ids() {
-        for (method, path, body) in ADMIN_ROUTES {
-            let path = path.replace('@', &id);
-            let answer = scheme.admin.call(method, &path, body);
-            assert_no_fault(&answer, &format!("{method} {path}"), true);
+        for (play::Message { method, path, body, .. }, refused) in with_id(&admin, &id) {
+            let body = body.map_or(String::new(), |(_, text)| text);
+            let answer = scheme.admin.call(&method, &path, &body);
+            assert_no_fault(&answer, &format!("{method} {path}"), refused);
         }
-        for (method, path) in LENIENT_ADMIN_ROUTES {
-            let path = path.replace('@', &id);
-            assert_no_fault(&scheme.admin.call(method, &path, ""), &path, false);
-        }
-        for (method, path) in FSPIOP_ROUTES {
-            let path = path.replace('@', &id);
-            let message = Message::new(method, &path, "payerfsp").body("{}");
+        for (play::Message { method, path, .. }, _) in with_id(&fspiop, &id) {
+            let message = Message::new(&method, &path, "payerfsp").body("{}");
             assert_no_fault(&scheme.ask(&message), &format!("{method} {path}"), false);
         }
     }

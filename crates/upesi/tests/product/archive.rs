@@ -17,18 +17,13 @@ use testkit::server::Reply;
 
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Ports, Switch, finish};
-
-pub(crate) fn complaint(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::support::switch::{Home, PROGRAM, Ports, Printed, Switch, finish};
 
 /// Runs a command that must succeed and answer with JSON.
 #[track_caller]
 fn answer(arguments: &[&str]) -> Value {
-    let output = run(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", complaint(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let output = run(arguments).succeeds();
+    output.json()
 }
 
 fn run(arguments: &[&str]) -> Output {
@@ -40,9 +35,8 @@ fn run(arguments: &[&str]) -> Output {
 /// Runs a command that must fail, and say this.
 #[track_caller]
 fn refused(arguments: &[&str], named: &str) {
-    let output = run(arguments);
-    let said = complaint(&output);
-    assert!(!output.status.success() && said.contains(named), "{arguments:?}: {said}");
+    let said = run(arguments).fails();
+    assert!(said.contains(named), "{arguments:?}: {said}");
 }
 
 pub(crate) fn text(path: &Path) -> &str {
@@ -163,7 +157,7 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     fs::write(&object, flipped).unwrap();
     let name = text(&object).rsplit('/').next().unwrap();
     let output = run(&["verify", "--json", "--data", data]);
-    let disproof: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let disproof = output.json();
     assert!(disproof["fault"]["segment"].as_str().unwrap().ends_with(name), "{disproof}");
     assert!(disproof["fault"]["what"].as_str().unwrap().contains("checksum"), "{disproof}");
     assert_eq!(disproof["fault"]["offset"], 512, "where its first block begins: {disproof}");
@@ -171,7 +165,7 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     assert_eq!(disproof["fault"]["position"], first, "{disproof}");
     let restore = "Restore this file from a copy or the archive";
     refused(&["verify", "--data", data], restore);
-    let said = complaint(&home.serve_in_vain(Ports::free()));
+    let said = home.serve_in_vain(Ports::free()).err();
     assert!(said.contains(name) && said.contains("checksum"), "{said}");
     assert!(said.contains(restore), "{said}");
     for more in [&good[..], b"more"] {
@@ -184,24 +178,24 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     for cut in [1, 9, 300] {
         fs::write(&catalogue, &lines[..lines.len() - cut]).unwrap();
         refused(&["verify", "--data", data], "archive.catalogue at byte");
-        let said = complaint(&home.serve_in_vain(Ports::free()));
+        let said = home.serve_in_vain(Ports::free()).err();
         assert!(said.contains("its last line is cut short or changed"), "{said}");
         assert!(said.contains("Copy the files below segments/ of the archive"), "{said}");
     }
     let disproof = run(&["verify", "--json", "--data", data]);
-    let disproof: Value = serde_json::from_slice(&disproof.stdout).unwrap();
+    let disproof = disproof.json();
     assert_eq!(disproof["ok"], false, "{disproof}");
     assert_eq!(disproof["fault"]["segment"], "archive.catalogue", "{disproof}");
     fs::write(&catalogue, lines).unwrap();
     fs::remove_file(&object).unwrap();
     let missing = "it is missing, though this segment was archived there";
     refused(&["verify", "--data", data], missing);
-    let said = complaint(&home.serve_in_vain(Ports::free()));
+    let said = home.serve_in_vain(Ports::free()).err();
     assert!(said.contains(missing), "{said}");
     fs::rename(beside.path("archive"), beside.path("unmounted")).unwrap();
     refused(&["verify", "--data", data], "open the directory");
     let hindered = run(&["verify", "--json", "--data", data]);
-    let hindered: Value = serde_json::from_slice(&hindered.stdout).unwrap();
+    let hindered = hindered.json();
     assert_eq!((&hindered["ok"], &hindered["fault"]), (&Value::Null, &Value::Null), "{hindered}");
     assert!(hindered["hindered"].as_str().unwrap().contains("open the directory"), "{hindered}");
     fs::rename(beside.path("unmounted"), beside.path("archive")).unwrap();
@@ -391,7 +385,7 @@ fn a_segment_that_is_gone_is_noticed_by_a_start_from_a_snapshot() {
             None => fs::remove_file(closed).unwrap(),
             Some(bytes) => fs::write(closed, bytes).unwrap(),
         }
-        let said = complaint(&home.serve_in_vain(Ports::free()));
+        let said = home.serve_in_vain(Ports::free()).err();
         assert!(said.contains("the log is damaged in"), "{said}");
         refused(&["verify", "--data", text(&data)], "the log is damaged in");
     }
@@ -412,9 +406,7 @@ fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
     let segments = names(&data, ".segment");
     let (last, mark) = (segments.last().unwrap(), data.join("durable.mark"));
     let missing = |what: &str| {
-        for said in
-            [complaint(&home.serve_in_vain(Ports::free())), complaint(&home.offline(&["verify"]))]
-        {
+        for said in [home.serve_in_vain(Ports::free()).err(), home.offline(&["verify"]).err()] {
             assert!(said.contains("its end is missing"), "{what}: {said}");
             assert!(said.contains("--drop-damaged-end"), "{what}: {said}");
         }
@@ -436,7 +428,7 @@ fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
     let all = names(&data, ".segment");
     let to = |file: &PathBuf| aside.join(file.file_name().unwrap());
     all.iter().for_each(|file| fs::rename(file, to(file)).unwrap());
-    let said = complaint(&home.serve_in_vain(Ports::free()));
+    let said = home.serve_in_vain(Ports::free()).err();
     assert!(said.contains("there is no log here, but 0000"), "{said}");
     assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
     all.iter().for_each(|file| fs::rename(to(file), file).unwrap());
@@ -456,7 +448,7 @@ fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
     assert_eq!(answer(&["verify", "--json", "--data", text(&data)])["ok"], json!(true));
 
     names(&data, ".segment").iter().for_each(|file| fs::remove_file(file).unwrap());
-    let said = complaint(&home.serve_in_vain(Ports::free()));
+    let said = home.serve_in_vain(Ports::free()).err();
     assert!(said.contains("there is no log here, but store"), "nor by a flag: {said}");
     assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
 }
@@ -471,7 +463,7 @@ fn a_damaged_end_is_dropped_by_an_operators_word_alone() {
     let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
     bytes[end - 3] ^= 0x40;
     fs::write(&last, bytes).unwrap();
-    let said = complaint(&home.serve_in_vain(Ports::free()));
+    let said = home.serve_in_vain(Ports::free()).err();
     assert!(said.contains("start once with --drop-damaged-end"), "{said}");
     let home = home.told(&["--drop-damaged-end"]);
     let switch = home.serve();

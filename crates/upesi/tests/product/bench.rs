@@ -15,10 +15,10 @@ use tempfile::TempDir;
 use crate::faults::fill_up;
 use crate::support::apart::{Mounted, Need, apart, run};
 use crate::support::relay::{Relay, replace_in};
-use crate::support::switch::{Home, PROGRAM, finish, laboratory};
+use crate::support::switch::{Home, PROGRAM, Printed, finish, laboratory};
 
 /// The members of a result that scripts rely on.
-const MEMBERS: [&str; 34] = [
+pub(crate) const MEMBERS: [&str; 34] = [
     "rate_per_s",
     "failed",
     "verified",
@@ -80,7 +80,7 @@ fn measuring(arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>
     (child, told)
 }
 
-fn read(path: &Path) -> Value {
+pub(crate) fn read(path: &Path) -> Value {
     let text = std::fs::read_to_string(path).expect("the results are written");
     serde_json::from_str(&text).expect("the results are JSON")
 }
@@ -239,7 +239,7 @@ fn a_hub_that_loses_one_callback_in_a_hundred_gets_no_result() {
     let (output, result, lost) = measure_through(Relay::of_callbacks(100), &TRANSFERS);
     assert!(lost >= 5, "{lost} lost; {}", said(&output));
     assert!(!output.status.success(), "{}", said(&output));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("VOID"), "{}", said(&output));
+    assert!(output.out().contains("VOID"), "{}", said(&output));
     assert_eq!(result["valid"], Value::from(false));
     let failed = |name: &str| {
         let checks = result["checks"].as_array().unwrap();
@@ -263,8 +263,8 @@ fn the_same_hub_with_a_relay_that_loses_nothing_is_measured() {
 /// The last line that a run says; it must be void.
 fn last_line(output: &Output) -> String {
     assert!(!output.status.success(), "{}", said(output));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("VOID"), "{}", said(output));
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.out().contains("VOID"), "{}", said(output));
+    let errors = output.err();
     errors.lines().last().unwrap_or_default().to_owned()
 }
 
@@ -483,9 +483,7 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         (&["transfer", "--pairs", "crooked"], "uniform or skewed"),
         (&["transfer", "--nodes", "3", "--upgrade", "/nowhere/upesi"], "--upgrade /nowhere/upesi"),
     ] {
-        let output = bench(arguments);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{arguments:?}");
+        let errors = bench(arguments).fails();
         assert!(errors.contains(expected), "{arguments:?}: {errors}");
         let ours = errors.lines().filter(|line| line.starts_with("upesi: ")).count();
         assert!(ours == 1 || errors.contains("error: "), "{arguments:?}: {errors}");
@@ -499,9 +497,7 @@ fn a_cut_is_refused_where_something_leads_out() {
         run("ip", &["link", "set", "lo", "up"]);
         run("ip", &["link", "add", "out", "type", "veth", "peer", "name", "far"]);
         run("ip", &["link", "set", "out", "up"]);
-        let output = bench(&["transfer", "--nodes", "3", "--kill", "cut"]);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{errors}");
+        let errors = bench(&["transfer", "--nodes", "3", "--kill", "cut"]).fails();
         assert!(errors.contains("unshare --user --map-root-user --net"), "{errors}");
         let routes = std::fs::read_to_string("/proc/self/net/fib_trie").unwrap();
         assert!(!routes.contains("10.77.0."), "it added its addresses: {routes}");
@@ -588,7 +584,7 @@ fn a_run_on_a_full_disk_is_void_says_so_and_ends_soon() {
         fill_up(&disk.join("ballast"));
         let rest: Vec<String> = told.collect();
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let said = output.out();
         assert!(!output.status.success() && said.contains("VOID"), "{said} {rest:?}");
         assert!(said.contains("its disk is full"), "{said} {rest:?}");
         assert!(started.elapsed() < SOON, "{:?}: {rest:?}", started.elapsed());
@@ -623,7 +619,7 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
         command.arg("waterfall").args(arguments);
         let output = finish(command);
         assert!(output.status.success(), "{}", said(&output));
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        output.out()
     };
     let (events, page) = (path("one.ndjson"), path("many.html"));
     let one = waterfall(&["--out", &events]);

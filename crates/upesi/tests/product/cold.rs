@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::archive::complaint;
 use crate::support::fsp::{Callback, line};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::files;
+use crate::support::switch::{Printed, files};
 
 /// Of each kind.
 const TRANSFERS: usize = 5;
@@ -217,7 +216,7 @@ fn a_store_that_is_ahead_of_its_log_shows_that_its_end_is_missing() {
     scheme.switch.kill();
     go_back(&scheme.home.data());
     for _ in 0..2 {
-        let said = complaint(&scheme.home.serve_in_vain(ports));
+        let said = scheme.home.serve_in_vain(ports).err();
         assert!(said.contains("its end is missing"), "{said}");
     }
     scheme.home = scheme.home.told(&["--drop-damaged-end"]);

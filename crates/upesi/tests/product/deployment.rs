@@ -12,7 +12,7 @@ use testkit::http::Connection;
 
 use crate::support::apart::{Need, apart, run};
 use crate::support::container::{Container, Mount};
-use crate::support::switch::Home;
+use crate::support::switch::{Home, Printed};
 
 const TOKEN: &str = "a-token-that-an-operator-has-made";
 /// The address of the container in its network.
@@ -173,13 +173,11 @@ struct Pod<'a> {
 
 impl Pod<'_> {
     fn prove(&self, container: &Container, grace: Duration) {
-        let checked = container.run(&["check-config", "/etc/upesi/upesi.toml"]);
-        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+        container.run(&["check-config", "/etc/upesi/upesi.toml"]).succeeds();
         for probe in &self.probes {
             assert!(!self.probe(container, probe), "nobody lives yet: {probe:?}");
         }
-        let elsewhere = container.run(&["serve", "--data", "/elsewhere"]);
-        let said = String::from_utf8_lossy(&elsewhere.stderr);
+        let said = container.run(&["serve", "--data", "/elsewhere"]).err();
         assert!(said.contains("Read-only file system"), "{said}");
         let home = Home::new();
         let switch = home.started(container.command(&self.arguments));
@@ -208,8 +206,7 @@ impl Pod<'_> {
         assert!(started.elapsed() < grace, "{:?}", started.elapsed());
         let data = &self.arguments[2];
         container.belongs_to_nobody(data);
-        let verified = container.run(&["verify", "--data", data]);
-        assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+        container.run(&["verify", "--data", data]).succeeds();
     }
 
     fn probe(&self, container: &Container, probe: &[String]) -> bool {
@@ -244,7 +241,7 @@ fn health_tells_supervisors() {
         assert!(Instant::now() < deadline, "it stays well");
         std::thread::sleep(Duration::from_millis(50));
     };
-    let said = String::from_utf8_lossy(&ill.stderr);
+    let said = ill.err();
     assert_eq!(said, "upesi: answered 502: sequencer DOWN\n");
     assert!(ask(&["--alive"]).status.success(), "an ill switch lives");
     drop(switch);

@@ -16,7 +16,7 @@ use testkit::server::{Reply, Server};
 use crate::support::fsp::serve;
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Admin;
-use crate::support::switch::{Home, Ports, Switch};
+use crate::support::switch::{Home, Ports, Printed, Switch};
 
 /// Transfers in one run of the script.
 const TRANSFERS: u64 = 4;
@@ -178,8 +178,7 @@ pub(crate) fn check(home: &Home, record: &mut Record) {
     };
     assert_eq!(found, expected, "positions, each transfer being of 1");
     switch.stop(Signal::TERM);
-    let output = home.verify();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    home.verify().succeeds();
 }
 
 impl Home {

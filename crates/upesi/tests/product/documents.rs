@@ -9,18 +9,17 @@ use serde_json::Value;
 use testkit::http::Connection;
 
 use crate::support::scheme::Scheme;
-use crate::support::switch::{PROGRAM, finish};
+use crate::support::switch::{PROGRAM, Printed, finish};
 
 const APIS: [&str; 2] = ["fspiop", "admin"];
 
-fn printed(api: &str) -> String {
+pub(crate) fn printed(api: &str) -> String {
     let mut command = Command::new("sh");
     // Through a file, for a pipe that nobody reads yet holds less than a document.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("document.json");
     command.arg("-c").arg(format!("{PROGRAM} openapi {api} > {}", path.display()));
-    let output = finish(command);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    finish(command).succeeds();
     std::fs::read_to_string(path).unwrap()
 }
 

@@ -22,7 +22,7 @@ use crate::support::apart::{Mounted, Need, apart, make_image, run};
 use crate::support::fsp::{Callback, serve};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Admin;
-use crate::support::switch::{Home, Ports, Switch};
+use crate::support::switch::{Home, Ports, Printed, Switch};
 
 /// So that a small file system has room.
 const SMALL: &str = "[log]\nsegment_mib = 1\n[snapshot]\nevery_records = 50\ncpu_percent = 100\n";
@@ -156,8 +156,7 @@ pub(crate) fn fill_up(path: &std::path::Path) {
 }
 
 fn prove(home: &Home) {
-    let output = home.verify();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    home.verify().succeeds();
 }
 
 /// Timeouts of one second, so that a lost network is noticed soon.

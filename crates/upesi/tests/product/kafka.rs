@@ -18,7 +18,7 @@ use testkit::server::Reply;
 
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish};
+use crate::support::switch::{Home, PROGRAM, Ports, Printed, Switch, files, finish};
 
 /// Longest wait for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -129,8 +129,8 @@ pub(crate) fn prove_as(more: &[&str], homes: &[&Home]) {
     let mut copies = Vec::new();
     for home in homes {
         let output = home.offline(&[more, &["verify", "--json"][..]].concat());
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+        let said = output.out();
+        assert!(output.status.success(), "{said} {}", output.err());
         let mut segments: Vec<_> = files(&home.data())
             .into_iter()
             .filter(|path| path.extension().is_some_and(|extension| extension == "segment"))
@@ -170,7 +170,7 @@ fn three_nodes_and_one_that_is_killed() {
     let said = cluster_of(&scheme.admin, 3);
     assert_eq!(said["node"], "a");
     let status = finish(status_command(&c.switch));
-    let text = String::from_utf8_lossy(&status.stdout);
+    let text = status.out();
     assert!(status.status.success() && text.contains("as c sees it"), "{text}");
 
     // The node that sends to the payee, by the names of the nodes, is killed.
@@ -247,9 +247,7 @@ fn assert_without_topic_refused(home: &Home) {
     let mut command = Command::new(PROGRAM);
     command.arg("serve").arg("--data").arg(home.data());
     command.args(["--fspiop", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-    let output = finish(command);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success());
+    let said = finish(command).fails();
     assert!(said.contains("holds the copy of a log on Kafka, topic scheme"), "{said}");
 }
 
@@ -367,9 +365,7 @@ fn names_directories_and_brokers() {
 
     // Who is there goes on, and who comes says why it does not; a supervisor may try that for ever.
     let refused = |home: &Home| {
-        let output = home.serve_in_vain(Ports::free());
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success());
+        let said = home.serve_in_vain(Ports::free()).fails();
         assert!(said.contains("another node of the name b is there, in its life 1"), "{said}");
         assert!(said.contains("with another data directory: stop that one first"), "{said}");
     };
@@ -381,8 +377,7 @@ fn names_directories_and_brokers() {
     let namesake = Node { switch: second.serve(), home: second };
     assert!(namesake.switch.greeting.contains("waits 3 s for a sign"), "at once");
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
-    let late = b.home.serve_in_vain(Ports::free());
-    let said = String::from_utf8_lossy(&late.stderr);
+    let said = b.home.serve_in_vain(Ports::free()).err();
     assert!(said.contains("another node of the name b is there, in its life 2"), "{said}");
 
     scheme.switch.stop(Signal::TERM);
@@ -402,8 +397,7 @@ fn names_directories_and_brokers() {
     let answer = Admin::new(&scheme.home, &scheme.switch).call("POST", "/participants", body);
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(answer.text().contains("did not answer in time"), "{}", answer.text());
-    let status = finish(status_command(&scheme.switch));
-    let status = String::from_utf8_lossy(&status.stdout);
+    let status = finish(status_command(&scheme.switch)).out();
     assert!(status.contains("NOTHING HAS COME FROM THE BROKERS for "), "{status}");
     let fresh = Home::new();
     let with_topic = |topic: &str| {
@@ -412,8 +406,7 @@ fn names_directories_and_brokers() {
         command.args(["--node", "c"]);
         command
     };
-    let output = finish(with_topic("misspelt"));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = finish(with_topic("misspelt")).err();
     assert!(said.contains("no broker of 127.0.0.1:"), "{said}");
     let other = with_topic("other");
     cluster.restart_all().unwrap();

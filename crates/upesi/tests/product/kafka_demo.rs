@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::switch::{PROGRAM, finish_within};
+use crate::support::switch::{PROGRAM, Printed, finish_within};
 
 const LONG: Duration = Duration::from_secs(240);
 
@@ -29,8 +29,8 @@ fn a_node_and_a_broker_are_killed_and_nothing_is_lost() {
     let mut command = demonstration(&home.path().join("data"));
     command.arg("--json").arg(&json);
     let output = finish_within(command, LONG);
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
+    let said = output.out();
+    let complained = output.err();
     assert!(output.status.success(), "{said}{complained}");
     for part in ["is killed", "is started again", "which led the topic, is killed"] {
         assert!(complained.contains(part) && said.contains(part), "{part}: {said}{complained}");

@@ -17,7 +17,7 @@ use crate::kafka::{
 };
 use crate::support::apart::{Mounted, Need, apart_within};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, Ports, files, set_aside_in};
+use crate::support::switch::{Home, Ports, Printed, files, set_aside_in};
 
 /// The topic of these tests.
 const TOPIC: &str = "scheme";
@@ -257,9 +257,7 @@ fn a_node_that_decides_otherwise() {
     let has_said = |node: &serde_json::Value| position + 4 < node["position"].as_u64().unwrap();
     wait_until(|| cluster_of(&admin, 2)["nodes"].as_array().unwrap().iter().all(has_said));
 
-    let output = c.home.serve_in_vain(Ports::free());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{said}");
+    let said = c.home.serve_in_vain(Ports::free()).fails();
     assert!(said.contains("this node has decided otherwise than "), "{said}");
     assert!(said.contains("start it with an empty one"), "{said}");
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
@@ -319,8 +317,7 @@ fn an_old_disk_and_foreign_messages() {
         let (status, said) = switch.end();
         assert!(!status.success() && said.contains(advice), "{said}");
     }
-    let vain = b.home.serve_in_vain(Ports::free());
-    let said = String::from_utf8_lossy(&vain.stderr);
+    let said = b.home.serve_in_vain(Ports::free()).err();
     assert!(said.contains(advice) && said.contains("start that one here too"), "{said}");
     prove(&[&scheme.home, &b.home]);
 }

@@ -7,8 +7,8 @@ use brokers::{Cluster, Options};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::http::Connection;
 
+use crate::kafka::send;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::Home;
@@ -45,10 +45,6 @@ fn a_node_that_is_told_to_stop() {
     };
     // A transfer just before: its callbacks are under way or not yet on record when the node ends.
     let before = Transfer::of("5");
-    let send = |address, message: &crate::support::message::Message, status| {
-        let answer = Connection::open(address).unwrap().exchange(&message.render()).unwrap();
-        assert_eq!(answer.status, status, "{}", answer.text());
-    };
     send(stays.fspiop, &before.prepare(), 202);
     scheme.payee.wait("POST", "/transfers");
     let told = Instant::now();

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::apart::{Need, apart_within, run};
-use crate::support::switch::{finish_within, laboratory};
+use crate::support::switch::{Printed, finish_within, laboratory};
 
 const FAULTS: [&str; 4] = ["node", "broker", "pause", "cut"];
 /// Every set of them but the empty one.
@@ -71,8 +71,8 @@ fn play(round: u64) {
     command.args(["--concurrency", "16", "--timeout", "120"]);
     command.arg("--data").arg(home.path().join("data")).arg("--json").arg(&json);
     let output = finish_within(command, ROUND);
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
+    let said = output.out();
+    let complained = output.err();
     assert!(output.status.success(), "round {round}, {faults:?}: {said}{complained}");
     let result: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     let nodes = &result["nodes"];

@@ -2,39 +2,24 @@
 //! switch: with its whole history each time.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::process::Command;
 
 use brokers::{Cluster, Options};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::http::Connection;
 
-use crate::support::message::{Message, Transfer};
+use crate::kafka::{play, send};
+use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish};
-
-fn send(address: SocketAddr, message: &Message, status: u16) {
-    let answer = Connection::open(address).unwrap().exchange(&message.render()).unwrap();
-    assert_eq!(answer.status, status, "{message:?}: {}", answer.text());
-}
-
-fn play(scheme: &Scheme, [prepare_at, fulfil_at]: [SocketAddr; 2], amount: &str) -> Transfer {
-    let transfer = Transfer::of(amount);
-    send(prepare_at, &transfer.prepare(), 202);
-    scheme.payee.wait("POST", "/transfers");
-    send(fulfil_at, &transfer.fulfil("COMMITTED"), 200);
-    scheme.payer.wait("PUT", &transfer.path());
-    transfer
-}
+use crate::support::switch::{Home, PROGRAM, Ports, Printed, Switch, files, finish};
 
 /// What a command prints that must succeed.
 fn words(home: &Home, arguments: &[&str]) -> String {
     let output = home.offline(arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = output.err();
     assert!(output.status.success(), "{arguments:?}: {said}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    output.out()
 }
 
 /// The same, as a script reads it.
@@ -44,9 +29,7 @@ fn done(home: &Home, arguments: &[&str]) -> Value {
 
 /// What a command says that must fail.
 fn refused(home: &Home, arguments: &[&str]) -> String {
-    let output = home.offline(arguments);
-    assert!(!output.status.success(), "{arguments:?}");
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    home.offline(arguments).fails()
 }
 
 fn node(home: &Home, log: &str, name: &str) -> Switch {
@@ -59,9 +42,7 @@ fn node(home: &Home, log: &str, name: &str) -> Switch {
 fn node_in_vain(home: &Home, log: &str, name: &str) -> String {
     let mut command = home.command(Ports::free());
     command.args(["--log", log, "--node", name]);
-    let output = finish(command);
-    assert!(!output.status.success());
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    finish(command).fails()
 }
 
 /// All that stands in the segments of a home's log.

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::kafka::{play, prove};
 use crate::support::apart::run;
 use crate::support::scheme::Scheme;
-use crate::support::switch::{Home, Ports};
+use crate::support::switch::{Home, Ports, Printed};
 
 const USER: &str = "upesi";
 const PASSWORD: &str = "not-a-secret-outside-of-this-test";
@@ -37,9 +37,7 @@ fn nodes_and_brokers_that_know_each_other() {
     let right = files.settings("ca", "client", "password");
 
     let refused = |settings: &str, brokers: &str, expected: &[&str]| {
-        let output = home(settings, brokers, "c").serve_in_vain(Ports::free());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{said}");
+        let said = home(settings, brokers, "c").serve_in_vain(Ports::free()).fails();
         assert!(expected.iter().all(|part| said.contains(part)), "{expected:?}: {said}");
         assert!(!said.contains(PASSWORD), "{said}");
     };

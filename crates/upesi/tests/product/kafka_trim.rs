@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::kafka::{Node, cluster_of, home, play, prove};
 use crate::support::scheme::Scheme;
-use crate::support::switch::{Home, Ports};
+use crate::support::switch::{Home, Ports, Printed};
 
 /// Enough for a segment of one MiB that is closed, and some more.
 const TRANSFERS: usize = 600;
@@ -36,21 +36,19 @@ fn what_a_copy_holds_goes_from_the_topic() {
         scheme.home.offline(&[&arguments[..], &["--admin", &admin], more].concat())
     };
     let refused = |more: &[&str], why: &str| {
-        let output = trim(more);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(why), "{said}");
+        let said = trim(more).fails();
+        assert!(said.contains(why), "{said}");
     };
     let done = |more: &[&str]| -> Value {
         let output = trim(more);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = output.err();
         assert!(output.status.success(), "{said}");
-        serde_json::from_slice(&output.stdout).unwrap()
+        output.json()
     };
 
     // Nothing goes that is not in a copy of this log.
     refused(&["--keep", KEEP], "there is no copy here");
-    let saved = scheme.home.offline(&["backup", "--to", &place]);
-    assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    scheme.home.offline(&["backup", "--to", &place]).succeeds();
     let object = kept.path().join("segments/00000000000000000001.packed");
     let aside = kept.path().join("aside");
     std::fs::rename(&object, &aside).unwrap();
@@ -76,8 +74,7 @@ fn what_a_copy_holds_goes_from_the_topic() {
     let b = Node { switch: b.home.serve(), home: b.home };
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "1");
     let c = home(&cluster, "c");
-    let vain = c.serve_in_vain(Ports::free());
-    let said = String::from_utf8_lossy(&vain.stderr).into_owned();
+    let said = c.serve_in_vain(Ports::free()).err();
     assert!(said.contains("what stood before was deleted"), "{said}");
     let c = c.told(&["--from", &place]);
     let c = Node { switch: c.serve(), home: c };
@@ -95,10 +92,7 @@ fn what_a_copy_holds_goes_from_the_topic() {
     }
 
     // Back to files: what the topic still holds is compared, and the scheme goes on.
-    let moved = scheme.home.offline(&["import-log", "--log", &log, "--json"]);
-    assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
-    let moved: Value = serde_json::from_slice(&moved.stdout).unwrap();
-    let proof = scheme.home.verify();
-    assert!(proof.status.success(), "{}", String::from_utf8_lossy(&proof.stderr));
+    let moved = scheme.home.offline(&["import-log", "--log", &log, "--json"]).succeeds().json();
+    scheme.home.verify().succeeds();
     assert!(first < moved["end"].as_u64().unwrap(), "{moved}");
 }

@@ -17,7 +17,7 @@ use testkit::http::Connection;
 use crate::kafka::{Node, cluster_of, home, play, prove_as, wait_until};
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, Ports, Switch};
+use crate::support::switch::{Home, Ports, Printed, Switch};
 
 const NEWER: [&str; 2] = ["--inject-rules", "2"];
 const LATER_RULES: &str = "{\"rulesVersion\":2}";
@@ -107,9 +107,8 @@ fn activate(admin: &Admin, status: u16, expected: &str) {
 
 /// An older program does not go on a log that later rules decide, with its copy or without.
 fn refused(home: &Home) {
-    let output = home.serve_in_vain(Ports::free());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains(REFUSED), "{said}");
+    let said = home.serve_in_vain(Ports::free()).fails();
+    assert!(said.contains(REFUSED), "{said}");
 }
 
 /// Senders that turn to the next node when one does not answer.

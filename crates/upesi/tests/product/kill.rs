@@ -28,7 +28,7 @@ use testkit::server::Reply;
 use crate::support::fsp::{Callback, serve};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Admin;
-use crate::support::switch::{Home, Ports, Switch};
+use crate::support::switch::{Home, Ports, Printed, Switch};
 
 const KILLS: u64 = 25;
 /// Reserved, told to the payee and not answered, at every kill.
@@ -634,9 +634,7 @@ fn check_positions(admin: &Admin, tally: &Tally) {
 /// The log's own account of it must be the same.
 fn end(home: &Home, switch: Switch, tally: &Tally) {
     switch.stop(Signal::TERM);
-    let output = home.verify();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let proof: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let proof = home.verify().succeeds().json();
     let figures = ["committed", "transfers_in_flight", "notices_owed", "dead_letters"];
     assert_eq!(
         figures.map(|name| proof[name].as_u64()),

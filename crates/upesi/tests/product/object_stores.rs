@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::s3::{SECRET, Server, Wire};
 
-use crate::archive::{complaint, names, played, text};
+use crate::archive::{names, played, text};
 use crate::support::scheme::Admin;
 use crate::support::switch::{PROGRAM, Ports, finish};
 
@@ -45,7 +45,7 @@ impl Scene {
     fn answer(&self, arguments: &[&str]) -> Value {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", complaint(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
+        output.json()
     }
 
     /// Runs a command that must fail, and say this in one line.

@@ -23,7 +23,7 @@ use testkit::server::Reply;
 use crate::support::apart::{Mounted, Need, apart};
 use crate::support::message::{Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Ports, files};
+use crate::support::switch::{Home, PROGRAM, Ports, Printed, files};
 
 /// Bytes of a segment's header.
 const SEGMENT_HEADER: usize = 512;
@@ -43,9 +43,9 @@ fn answer(home: &Home, arguments: &[&str]) -> (Value, Output) {
     let before = content(&home.data());
     let output = home.offline(arguments);
     assert!(before == content(&home.data()), "{arguments:?} changes the data directory");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = output.out();
     let value = serde_json::from_str(&said)
-        .unwrap_or_else(|error| panic!("{error}: {said} {}", complaint(&output)));
+        .unwrap_or_else(|error| panic!("{error}: {said} {}", output.err()));
     (value, output)
 }
 
@@ -63,10 +63,6 @@ fn wait_until_quiet(data: &Path) {
         assert!(Instant::now() < end, "the files change all the time");
         before = now;
     }
-}
-
-fn complaint(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The one segment of a small log.
@@ -118,7 +114,7 @@ fn an_abort_is_explained_with_its_error() {
 fn a_proof_says_what_it_counted() {
     let (home, _) = played();
     let (proof, output) = answer(&home, &["verify", "--json"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    assert!(output.status.success(), "{}", output.err());
     // Three deposits, three reservations, a commit and a return.
     for (name, expected) in [
         ("postings", 8),
@@ -141,7 +137,7 @@ fn a_proof_says_what_it_counted() {
     assert_eq!(proof["batches_confirmed"], proof["batches"].as_u64().unwrap() - 1);
 
     let output = home.offline(&["verify"]);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = output.out();
     assert!(said.contains("1 fulfilments hash to their conditions"), "{said}");
 
     // With little memory the same is proved, and nothing is left behind.
@@ -155,14 +151,14 @@ fn a_proof_says_what_it_counted() {
     assert_eq!(fs::read_dir(place).unwrap().count(), 0);
     let nowhere = scratch.path().join("nowhere");
     let output = home.offline(&["verify", "--scratch", nowhere.to_str().unwrap()]);
-    assert!(complaint(&output).contains("/nowhere/upesi-verify-"), "{}", complaint(&output));
+    assert!(output.err().contains("/nowhere/upesi-verify-"), "{}", output.err());
 }
 
 /// How a command ends that prints to this, and what it complains of.
 fn printed_to(output: impl Into<Stdio>, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(PROGRAM);
     let ended = command.args(arguments).stdout(output).output().unwrap();
-    (ended.status.code(), complaint(&ended))
+    (ended.status.code(), ended.err())
 }
 
 #[test]
@@ -240,7 +236,7 @@ fn damage_is_located_and_nothing_is_mended() {
         assert_eq!(small["fault"], disproof["fault"], "{what}: with little memory");
         assert_eq!(small["records"], disproof["records"], "{what}: with little memory");
         assert_eq!(fs::read_dir(place).unwrap().count(), 0, "{what}");
-        let said = complaint(&output);
+        let said = output.err();
         assert!(said.contains(&format!("segment at byte {offset}")), "{what}: {said}");
     }
     fs::write(&path, &good).unwrap();
@@ -274,7 +270,7 @@ fn the_transfer_of_a_damaged_record_is_named() {
         let fault = &disproof["fault"];
         assert_eq!(fault["position"], first, "byte {at}: {fault:#}");
         assert_eq!(fault["transfer"], transfer.id, "byte {at}: {fault:#}");
-        let said = complaint(&output);
+        let said = output.err();
         assert!(said.contains(&format!("of transfer {}", transfer.id)), "byte {at}: {said}");
     }
 }
@@ -321,13 +317,12 @@ fn a_message_that_somebody_changed_is_told() {
     let fault = &disproof["fault"];
     let found = (&fault["position"], &fault["transfer"], &disproof["records"]);
     assert_eq!(found, (&json!(position), &json!(transfer.id), &json!(position - 1)), "{fault:#}");
-    let said = complaint(&output);
+    let said = output.err();
     assert!(said.contains("digest") && said.contains("hold it against a copy"), "{said}");
     for more in [&[][..], &["--replay"]] {
         let (life, _) = answer(&home, &[&["explain", &transfer.id, "--json"], more].concat());
         assert_eq!(messages(&life)[0]["message"]["kept"], "damaged", "{life:#}");
-        let output = home.offline(&[&["explain", &*transfer.id], more].concat());
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = home.offline(&[&["explain", &*transfer.id], more].concat()).out();
         assert!(said.contains("message  DAMAGED"), "{said}");
     }
 }
@@ -342,8 +337,7 @@ const SCRATCH_ROOM: usize = 300;
 fn a_full_scratch_disk_is_no_fault_of_the_log() {
     apart("offline::a_full_scratch_disk_is_no_fault_of_the_log", Need::Memory, || {
         let home = Home::new();
-        let filled = home.offline(&["preload", "--transfers", MANY, "--fsps", "2"]);
-        assert!(filled.status.success(), "{}", complaint(&filled));
+        home.offline(&["preload", "--transfers", MANY, "--fsps", "2"]).succeeds();
         let small = tempfile::tempdir().unwrap();
         let place = small.path().join("disk");
         let _mounted = Mounted::memory(&place, 1);
@@ -358,7 +352,7 @@ fn a_full_scratch_disk_is_no_fault_of_the_log() {
             let before = content(&home.data());
             let (said_json, output) =
                 answer(&home, &["verify", "--json", "--scratch", place.to_str().unwrap()]);
-            let said = complaint(&output);
+            let said = output.err();
             assert_eq!(output.status.code(), Some(1), "{room} KiB: {said}");
             let parts = (&said_json["ok"], &said_json["fault"]);
             assert_eq!(parts, (&json!(null), &json!(null)), "{room} KiB: no proof and no fault");
@@ -490,7 +484,7 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
     assert_eq!(positions, (&json!("30"), &json!("10")));
 
     let output = home.offline(&["explain", &committed.id]);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = output.out();
     for line in [
         format!("transfer {}: COMMITTED", committed.id),
         "payerfsp: position 0 -> 10 USD, cover 2000, cap 1000; 0 of 50000 notices owed".into(),
@@ -500,8 +494,8 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
         assert!(said.contains(&line), "{line}: {said}");
     }
     for (id, named) in [("nobody", "no transfer id"), (&*Transfer::of("1").id, "none of the")] {
-        let output = home.offline(&["explain", id]);
-        assert!(!output.status.success() && complaint(&output).contains(named), "{named}");
+        let output = home.offline(&["explain", id]).fails();
+        assert!(output.contains(named), "{named}");
     }
 }
 
@@ -652,14 +646,13 @@ fn the_state_can_be_seen_as_it_was_at_any_record_or_moment() {
     assert_eq!(last["position"], proof["records"]);
     assert_eq!(last["transfers_in_flight"][0]["id"], *open.id);
 
-    let said = home.offline(&["replay"]);
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let said = home.offline(&["replay"]).out();
     assert!(said.contains("1 transfers in flight") && said.contains(&open.id), "{said}");
     for (until, named) in
         [("999999", "the log ends with record"), ("1999-01-01T00:00:00Z", "later")]
     {
-        let output = home.offline(&["replay", "--until", until]);
-        assert!(!output.status.success() && complaint(&output).contains(named), "{until}");
+        let output = home.offline(&["replay", "--until", until]).fails();
+        assert!(output.contains(named), "{until}");
     }
 }
 
@@ -670,8 +663,8 @@ fn a_running_switch_is_left_alone() {
     let transfer = Transfer::of("1");
     scheme.send(&transfer.prepare(), 202);
     for command in [&["replay"][..], &["verify"], &["explain", &transfer.id]] {
-        let output = scheme.home.offline(command);
-        assert!(!output.status.success() && complaint(&output).contains("in use"), "{command:?}");
+        let output = scheme.home.offline(command).fails();
+        assert!(output.contains("in use"), "{command:?}");
     }
     scheme.send(&transfer.fulfil("COMMITTED"), 200);
     scheme.settle();
@@ -714,7 +707,7 @@ fn a_decision_that_is_not_the_recorded_one_is_placed_at_its_record() {
     let fault = &disproof["fault"];
     assert_eq!((&fault["position"], &fault["offset"]), (&json!(at), &json!(offset)), "{fault}");
     assert_eq!(fault["transfer"], *transfers[0].id, "{fault}");
-    assert!(complaint(&output).contains(&format!("(transfer {})", transfers[0].id)));
+    assert!(output.err().contains(&format!("(transfer {})", transfers[0].id)));
 }
 
 /// A frame that says nothing of what was decided before it is vouched for by the next one that does;
@@ -729,7 +722,7 @@ fn a_log_does_not_end_in_a_frame_that_confirms_nothing() {
     let tick = [&ledger::Command::Tick];
     let refused = |named: &str| {
         let (disproof, output) = answer(&home, &["verify", "--json"]);
-        assert!(complaint(&output).contains(named), "{}", complaint(&output));
+        assert!(output.err().contains(named), "{}", output.err());
         disproof
     };
     let mut log = open();
@@ -753,7 +746,7 @@ fn a_log_does_not_end_in_a_frame_that_confirms_nothing() {
     drop(log);
     let named = "gives the outcomes up to record 1, and not those up to where it stands";
     refused(named);
-    assert!(complaint(&home.serve_in_vain(Ports::free())).contains(named), "nor does it start");
+    assert!(home.serve_in_vain(Ports::free()).err().contains(named), "nor does it start");
 }
 
 /// Appends a record that no sound edge would send, and another of the same batch: a log cannot
@@ -811,16 +804,15 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
     };
     let refused = |position: u64, named: &str| {
         let before = content(&home.data());
-        let output = quarantine(position);
-        let said = complaint(&output);
-        assert!(!output.status.success() && said.contains(named), "{said}");
+        let said = quarantine(position).fails();
+        assert!(said.contains(named), "{said}");
         assert!(before == content(&home.data()), "nothing is set aside");
     };
     refused(sound, "the log replays to its end");
 
     let poison = poison(&home);
     let stopped = |output: Output| {
-        let said = complaint(&output);
+        let said = output.err();
         assert!(!output.status.success(), "{said}");
         assert!(said.contains(&format!("record {poison} breaks an invariant")), "{said}");
     };
@@ -828,8 +820,7 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
     let (disproof, _) = answer(&home, &["verify", "--json"]);
     assert_eq!(disproof["fault"]["position"], poison);
     refused(sound, "the log stops at record");
-    let output = quarantine(poison);
-    assert!(output.status.success(), "{}", complaint(&output));
+    quarantine(poison).succeeds();
 
     // Proved without it, before and after the next start, which puts who and why on record.
     let (proof, _) = answer(&home, &["verify", "--json"]);
@@ -869,9 +860,9 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
     assert_eq!(before["quarantined"], json!(null), "it is later");
     let what_if = ["what-if", "--limit", "payerfsp:USD:5", "--from", "20"];
     for told in [home.offline(&what_if), home.offline(&["replay"])] {
-        let said = String::from_utf8_lossy(&told.stdout);
+        let said = told.out();
         let line = format!("record {poison} decides nothing: quarantined by A. Odhiambo at ");
-        assert!(told.status.success() && said.contains(&line), "{said} {}", complaint(&told));
+        assert!(told.status.success() && said.contains(&line), "{said} {}", told.err());
     }
 
     // The file cannot be changed afterwards, nor be lost, without its being seen.
@@ -892,12 +883,12 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
         let what = disproof["fault"]["what"].as_str().unwrap();
         assert!(what.contains(named), "{from}: {what}");
         // No start puts other words on record, nor any for another record.
-        let said = complaint(&home.serve_in_vain(Ports::free()));
+        let said = home.serve_in_vain(Ports::free()).err();
         assert!(said.contains("put back the one that"), "{from}: {said}");
     }
     fs::write(&file, "{").unwrap();
-    let output = home.offline(&["verify"]);
-    assert!(!output.status.success() && complaint(&output).contains("quarantine.json"));
+    let output = home.offline(&["verify"]).fails();
+    assert!(output.contains("quarantine.json"));
     fs::remove_file(&file).unwrap();
     stopped(home.serve_in_vain(Ports::free()));
     fs::write(&file, &sheet).unwrap();
@@ -922,7 +913,7 @@ fn other_caps_and_cover_are_tried_on_the_log() {
         let mut arguments = vec!["what-if", "--list", "--json", "--from", &from];
         arguments.extend(changes);
         let (shown, output) = answer(&scheme.home, &arguments);
-        assert!(output.status.success(), "{}", complaint(&output));
+        assert!(output.status.success(), "{}", output.err());
         shown
     };
     let row = |shown: &Value, course: &str| {
@@ -968,19 +959,18 @@ fn other_caps_and_cover_are_tried_on_the_log() {
         if arguments.last() == Some(&"--to") {
             arguments.push("2021-01-01T00:00:00Z");
         }
-        let output = scheme.home.offline(&[&["what-if"], &*arguments].concat());
-        assert!(!output.status.success() && complaint(&output).contains(named), "{named}");
+        let output = scheme.home.offline(&[&["what-if"], &*arguments].concat()).fails();
+        assert!(output.contains(named), "{named}");
     }
-    let said = scheme.home.offline(&["what-if", "--limit", "payerfsp:USD:9.5", "--from", "9"]);
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let said =
+        scheme.home.offline(&["what-if", "--limit", "payerfsp:USD:9.5", "--from", "9"]).out();
     assert!(said.contains("refusals that appear") && said.contains("least headroom"), "{said}");
     assert!(!said.contains("withdrawals refused"), "there is none: {said}");
     // A period that is not over: what is shown ends with the log, and that is said.
     let tomorrow = ["--limit", "payerfsp:USD:9", "--to", "2999-01-01T00:00:00Z"];
     assert_eq!(ask(&tomorrow)["log_ends_before"], true);
     assert_eq!(same["log_ends_before"], false);
-    let said = scheme.home.offline(&[&["what-if", "--from", "9"], &tomorrow[..]].concat());
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let said = scheme.home.offline(&[&["what-if", "--from", "9"], &tomorrow[..]].concat()).out();
     assert!(said.lines().next().unwrap().ends_with("; there the log ends"), "{said}");
     scheme.end();
 }
@@ -1043,8 +1033,7 @@ fn a_withdrawal_that_another_cap_would_have_stopped_is_named() {
         assert_eq!(one[name], expected, "{name}: {one:#}");
     }
     // Named to people too, without being asked to list.
-    let said = scheme.home.offline(&asked);
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let said = scheme.home.offline(&asked).out();
     let (record, count) = (&one["position"], "(all commit 1, none commits 1, given back 0)");
     for expected in [
         &*format!("movements of funds that would have ended otherwise: 1 {count}"),

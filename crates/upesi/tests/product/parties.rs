@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::message::Message;
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Switch, finish};
+use crate::support::switch::{Home, PROGRAM, Printed, Switch, finish};
 
 const HEADER: &str = "type,id,sub_id,fsp,currency";
 
@@ -36,20 +36,11 @@ fn import(home: &Home, switch: &Switch, file: &Path, more: &[&str]) -> Output {
     finish(command(home, switch, &[&["import", file, "--json"], more].concat()))
 }
 
-/// What `--json` says.
-fn summary(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(output)))
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// Who serves a party, as the command says.
 fn served_by(home: &Home, switch: &Switch, arguments: &[&str]) -> Value {
-    let output = finish(command(home, switch, &[&["find", "--json"], arguments].concat()));
-    assert!(output.status.success(), "{}", errors(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let output =
+        finish(command(home, switch, &[&["find", "--json"], arguments].concat())).succeeds();
+    output.json()
 }
 
 #[test]
@@ -73,14 +64,14 @@ fn good_lines_are_served_and_bad_ones_told() {
         ),
     );
     let checked = import(home, switch, &path, &["--dry-run"]);
-    assert_eq!(summary(&checked)["registered"], json!(0));
+    assert_eq!(checked.json()["registered"], json!(0));
     assert_eq!(served_by(home, switch, &["MSISDN", "254700000001"]), json!([]));
 
     let rejects = path.with_file_name("bad.csv");
     let more = ["--rejects", rejects.to_str().unwrap(), "--by", "A. Odhiambo", "--reason", "go"];
     let imported = import(home, switch, &path, &more);
     assert!(!imported.status.success(), "some lines were refused");
-    let told = errors(&imported);
+    let told = imported.err();
     for (line, fault) in [
         (3, "column fsp: 'nobody' is no participant of this switch"),
         (5, "column type: 'PHONE' is none of MSISDN, EMAIL"),
@@ -91,7 +82,7 @@ fn good_lines_are_served_and_bad_ones_told() {
         assert!(told.contains(&format!("parties.csv, line {line}: ")), "{line}: {told}");
         assert!(told.contains(fault), "{fault}: {told}");
     }
-    let said = summary(&imported);
+    let said = imported.json();
     assert_eq!(
         (&said["lines"], &said["registered"], &said["refused"]),
         (&json!(9), &json!(4), &json!(5))
@@ -104,7 +95,7 @@ fn good_lines_are_served_and_bad_ones_told() {
         (6, &[HEADER, "MSISDN,254700000002,,nobody,"][..])
     );
     let again = import(home, switch, &path, &[&["--from-line", "8"], &more[..2]].concat());
-    assert_eq!(summary(&again)["refused"], json!(1), "{}", errors(&again));
+    assert_eq!(again.json()["refused"], json!(1), "{}", again.err());
     let left = fs::read_to_string(&rejects).unwrap();
     assert_eq!(left.lines().count(), 7, "what goes on adds to the rejects: {left}");
 
@@ -142,15 +133,14 @@ fn what_cannot_be_imported_is_said_at_once() {
         (&good, &["--rejects", good.to_str().unwrap()], "is the file that is imported"),
         (&good, &["--rejects", link.to_str().unwrap()], "is the file that is imported"),
     ] {
-        let output = import(&home, &switch, path, more);
-        let errors = errors(&output);
-        assert!(!output.status.success() && errors.contains(said), "{more:?}: {errors}");
+        let errors = import(&home, &switch, path, more).fails();
+        assert!(errors.contains(said), "{more:?}: {errors}");
     }
     assert_eq!(fs::read(&good).unwrap(), whole, "what is imported is never written");
     let stranger = finish(command(&home, &switch, &["find", "PHONE", "1"]));
-    assert!(errors(&stranger).contains("possible values: MSISDN"), "{}", errors(&stranger));
+    assert!(stranger.err().contains("possible values: MSISDN"), "{}", stranger.err());
     let nobody = finish(command(&home, &switch, &["find", "MSISDN", "1"]));
-    assert!(errors(&nobody).contains("nobody serves MSISDN 1"), "{}", errors(&nobody));
+    assert!(nobody.err().contains("nobody serves MSISDN 1"), "{}", nobody.err());
     switch.stop(Signal::TERM);
 }
 
@@ -175,12 +165,12 @@ fn too_many_bad_lines_end_an_import_that_goes_on_behind_them() {
         let more =
             ["--errors-max", "6", "--rejects", rejects.to_str().unwrap(), "--from-line", &line];
         let imported = import(&home, &switch, &path, &more);
-        let said = summary(&imported);
+        let said = imported.json();
         assert_eq!(
             (&said["next_line"], &said["registered"]),
             (&json!(next), &json!(registered)),
             "{}",
-            errors(&imported)
+            imported.err()
         );
         line = next.to_string();
     }
@@ -221,19 +211,18 @@ fn an_import_that_fills_the_disk_goes_on_when_there_is_room() {
     switch.stop(Signal::TERM);
     let switch = home.serve_within(1_024);
     let full = import(&home, &switch, &path, &["--wait", "0"]);
-    let next_line = summary(&full)["next_line"].as_u64().unwrap();
-    assert!((1_000..20_000).contains(&next_line), "{}", errors(&full));
+    let next_line = full.json()["next_line"].as_u64().unwrap();
+    assert!((1_000..20_000).contains(&next_line), "{}", full.err());
     let from = format!("go on with --from-line {next_line}");
     for said in ["the switch answered 503", "disk", &from] {
-        assert!(errors(&full).contains(said), "{said}: {}", errors(&full));
+        assert!(full.err().contains(said), "{said}: {}", full.err());
     }
     // What was answered is served, now and after a kill.
     check_many(&home, &switch, (next_line, next_line as usize - 2));
     drop(switch);
     let switch = home.serve();
     check_many(&home, &switch, (next_line, next_line as usize - 2));
-    let rest = import(&home, &switch, &path, &["--from-line", &next_line.to_string()]);
-    assert!(rest.status.success(), "{}", errors(&rest));
+    import(&home, &switch, &path, &["--from-line", &next_line.to_string()]).succeeds();
     check_many(&home, &switch, (next_line, LINES));
     switch.stop(Signal::TERM);
     assert!(home.verify().status.success());
@@ -254,9 +243,8 @@ fn an_import_waits_for_the_first_answer() {
     drop(nobody.accept().unwrap());
     drop(nobody);
     let switch = home.serve_on(ports);
-    let imported = import.wait_with_output().unwrap();
-    assert!(imported.status.success(), "{}", errors(&imported));
-    assert_eq!(summary(&imported)["registered"], json!(10));
+    let imported = import.wait_with_output().unwrap().succeeds();
+    assert_eq!(imported.json()["registered"], json!(10));
     switch.stop(Signal::TERM);
 }
 
@@ -275,16 +263,15 @@ fn an_import_goes_on_after_the_switch_was_killed() {
     let ports = switch.ports();
     switch.kill();
     let first = first.wait_with_output().unwrap();
-    let next_line = summary(&first)["next_line"].as_u64().unwrap();
-    assert!((2_000..60_000).contains(&next_line), "{}", errors(&first));
+    let next_line = first.json()["next_line"].as_u64().unwrap();
+    assert!((2_000..60_000).contains(&next_line), "{}", first.err());
     let from = format!("--from-line {next_line}");
-    assert!(!first.status.success() && errors(&first).contains(&from), "{}", errors(&first));
+    assert!(!first.status.success() && first.err().contains(&from), "{}", first.err());
 
     let switch = home.serve_on(ports);
-    let rest = import(&home, &switch, &path, &["--from-line", &next_line.to_string()]);
-    assert!(rest.status.success(), "{}", errors(&rest));
+    let rest = import(&home, &switch, &path, &["--from-line", &next_line.to_string()]).succeeds();
     let lines = LINES as u64 + 2 - next_line;
-    assert_eq!(summary(&rest)["registered"], json!(lines));
+    assert_eq!(rest.json()["registered"], json!(lines));
     check_many(&home, &switch, (next_line, LINES));
     switch.stop(Signal::TERM);
     assert!(home.verify().status.success());

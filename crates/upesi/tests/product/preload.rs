@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::switch::{PROGRAM, finish, laboratory};
+use crate::support::switch::{PROGRAM, Printed, finish, laboratory};
 
 fn carry_out(mut command: Command, arguments: &[&str]) -> Output {
     command.args(arguments);
@@ -17,8 +17,7 @@ fn carry_out(mut command: Command, arguments: &[&str]) -> Output {
 /// The JSON that a successful command prints last.
 fn result(command: Command, arguments: &[&str]) -> Value {
     let output = carry_out(command, arguments);
-    let (said, errors) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (said, errors) = (output.out(), output.err());
     assert!(output.status.success(), "{said}{errors}");
     let json = said.find('{').expect("JSON");
     serde_json::from_str(&said[json..]).expect("JSON")
@@ -85,9 +84,9 @@ fn what_cannot_be_done_is_said_before_anything_is_written() {
         (&["--transfers", "1", "--fsps", "0"][..], "--fsps takes an even number"),
         (&["--transfers", "900000M"][..], "make room, add fewer, or take another --data"),
     ] {
-        let output = carry_out(laboratory(), &[&["preload", "--data", name], arguments].concat());
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && errors.contains(said), "{arguments:?}: {errors}");
+        let arguments = [&["preload", "--data", name], arguments].concat();
+        let errors = carry_out(laboratory(), &arguments).fails();
+        assert!(errors.contains(said), "{arguments:?}: {errors}");
         assert!(!data.exists(), "{arguments:?}");
     }
 }

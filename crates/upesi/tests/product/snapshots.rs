@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Ports, finish};
+use crate::support::switch::{Home, PROGRAM, Ports, Printed, finish};
 
 /// A scheme that had one transfer of each kind and a registration before its first snapshot, and
 /// one transfer and another snapshot after it.
@@ -150,7 +150,7 @@ fn what_is_wrong_with_a_snapshot_only_costs_time() {
     // Offline, a good one takes its place.
     let output = home.offline(&["snapshot", "--json"]);
     assert!(output.status.success(), "{}", said(&output));
-    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = output.json();
     assert_eq!(shown["removed"].as_array().unwrap().len(), 1, "{shown}");
     let files = snapshots(&home.data());
     assert_eq!(files.len(), 1);
@@ -170,7 +170,7 @@ fn one_taken_offline_goes_on_from_one_that_needs_the_store() {
     let before = snapshots(&home.data());
     let output = home.offline(&["snapshot", "--json"]);
     assert!(output.status.success(), "{}", said(&output));
-    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = output.json();
     assert_eq!(shown["removed"], Value::Array(Vec::new()), "{shown}");
     let after = snapshots(&home.data());
     assert_eq!(after[1..], before[..1], "the one before stays");
@@ -293,7 +293,7 @@ fn a_backup_becomes_a_data_directory_once_it_is_proved() {
     let hash = proof["state_hash"].as_str().unwrap();
     let output = restore(&restored.data(), &["--state-hash", hash, "--json"]);
     assert!(output.status.success(), "{}", said(&output));
-    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = output.json();
     assert_eq!(shown["state_hash"], proof["state_hash"]);
     assert_eq!(shown["chain_head"], proof["chain_head"]);
     assert_eq!(shown["snapshots"], 2);
@@ -329,7 +329,7 @@ fn a_backup_becomes_a_data_directory_once_it_is_proved() {
     assert_eq!(brought, [".restoring", "LOCK"].map(Into::into).into(), "for the next attempt");
     let output = restored(hash);
     assert!(output.status.success(), "{}", said(&output));
-    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = output.json();
     assert_eq!(shown["state_hash"], proof["state_hash"]);
     assert_eq!(shown["snapshots"], 2);
     let positions =

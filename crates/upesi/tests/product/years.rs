@@ -31,7 +31,9 @@ use testkit::server::{Reply, Server};
 use crate::kill::{Dice, ports_to_come_back_to, say, setting};
 use crate::support::fsp::{Callback, serve};
 use crate::support::scheme::Admin;
-use crate::support::switch::{Home, Ports, Switch, files, finish_within, laboratory, program_of};
+use crate::support::switch::{
+    Home, Ports, Printed, Switch, files, finish_within, laboratory, program_of,
+};
 
 /// What the gate has; [`TRANSFERS`] in segments of 1 MiB are several closed ones.
 const TRANSFERS: u64 = 2_000;
@@ -184,12 +186,12 @@ impl Years {
         let mut run = program_of(command);
         run.arg(command).arg("--json").args(arguments);
         let output = finish_within(run, within);
-        let errors = String::from_utf8_lossy(&output.stderr);
+        let errors = output.err();
         assert!(output.status.success(), "{command} {arguments:?}: {errors}");
         let took = started.elapsed().as_secs_f64();
         let rate = self.transfers as f64 / took;
         say(&format!("years: {command}: {took:.2} s, {rate:.0} transfers a second"));
-        let printed = String::from_utf8_lossy(&output.stdout);
+        let printed = output.out();
         serde_json::from_str(&printed[printed.find('{').unwrap()..]).unwrap()
     }
 

@@ -86,22 +86,6 @@ impl Message {
         self
     }
 
-    /// The same message under another method and path, with the media types that belong there.
-    pub(crate) fn sent_as(mut self, method: &str, path: &str) -> Self {
-        let other = Self::new(method, path, "").headers;
-        (self.method, self.path) = (method.to_owned(), path.to_owned());
-        for (name, value) in other.into_iter().filter(|(_, value)| value.contains("+json")) {
-            self = self.with(&name, &value);
-        }
-        self
-    }
-
-    /// The value of a header that was set.
-    pub(crate) fn header(&self, name: &str) -> String {
-        let found = self.headers.iter().find(|(key, _)| key == name);
-        found.unwrap_or_else(|| panic!("{self:?} has no {name}")).1.clone()
-    }
-
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.body
     }

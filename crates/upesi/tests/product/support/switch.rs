@@ -12,7 +12,7 @@ use journal::RealDisk;
 use ledger::Command::Prepare;
 use record::command::read_fields;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::http::PATIENCE;
 
@@ -321,6 +321,45 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// How a command ended, and what it printed.
+pub(crate) trait Printed: Sized {
+    fn out(&self) -> String;
+    fn err(&self) -> String;
+    fn json(&self) -> Value;
+    /// It succeeded.
+    fn succeeds(self) -> Self;
+    /// It failed; answers with what it wrote to standard error.
+    fn fails(self) -> String;
+}
+
+impl Printed for Output {
+    fn out(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    fn err(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        let text = self.out();
+        serde_json::from_str(&text).unwrap_or_else(|it| panic!("{it}: {text} {}", self.err()))
+    }
+
+    #[track_caller]
+    fn succeeds(self) -> Self {
+        assert!(self.status.success(), "{}: {} {}", self.status, self.out(), self.err());
+        self
+    }
+
+    #[track_caller]
+    fn fails(self) -> String {
+        assert!(!self.status.success(), "{} {}", self.out(), self.err());
+        self.err()
+    }
 }
 
 /// Runs a command that ends by itself.

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use testkit::s3::{SECRET, Server, Wire};
 use places::{PART_BYTES, Place, PlaceError, contract, get, open_place_in, owner, put};
 use tempfile::TempDir;
+use testkit::s3::{SECRET, Server, Wire};
 
 struct Scene {
     server: Server,

@@ -143,9 +143,9 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     let reads = format!("reads 1 segments here, 0 compressed here, {} from {place}", segments - 1);
     assert!(switch.greeting.contains(&reads), "{}", switch.greeting);
     let admin = Admin::new(&home, &switch);
-    let state: Value = serde_json::from_str(&admin.get("/state")).unwrap();
+    let state = admin.json("/state");
     assert_eq!(state["stateHash"], plain.0["state_hash"]);
-    let storage: Value = serde_json::from_str(&admin.get("/storage")).unwrap();
+    let storage = admin.json("/storage");
     assert_eq!(storage["archivedSegments"], segments - 1, "{storage}");
     switch.stop(Signal::TERM);
 
@@ -235,7 +235,7 @@ fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
     let admin = Admin::new(&home, &switch);
     let ask = || admin.call("GET", &format!("/transactions/{}", transfer.id), "");
     let failing = || {
-        let storage: Value = serde_json::from_str(&admin.get("/storage")).unwrap();
+        let storage = admin.json("/storage");
         storage["failing"].as_str().unwrap_or_default().to_owned()
     };
     assert_eq!(failing(), "");
@@ -483,11 +483,9 @@ fn a_copy_of_a_running_switch_gives_the_same_state() {
     let backup = ["backup", "--json", "--data", text(&home), "--to", &place];
     let mut copied = Vec::new();
     for amount in ["10", "20"] {
-        let transfer = Transfer::of(amount);
-        scheme.send(&transfer.prepare(), 202);
-        scheme.send(&transfer.fulfil("COMMITTED"), 200);
+        scheme.pay(amount);
         scheme.settle();
-        let state: Value = serde_json::from_str(&scheme.admin.get("/state")).unwrap();
+        let state = scheme.admin.json("/state");
         let report = answer(&backup);
         assert_eq!(report["end"], state["position"]);
         copied.push(report["bytes"].as_u64().unwrap());
@@ -552,10 +550,10 @@ fn a_switch_keeps_its_copy_and_its_archive_by_itself() {
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
     admin.must("POST", "/participants", "{\"name\":\"newfsp\",\"currency\":\"USD\"}", 201);
-    let state: Value = serde_json::from_str(&admin.get("/state")).unwrap();
+    let state = admin.json("/state");
     let position = state["position"].as_u64().unwrap();
     admin.wait_for("upesi_backup_position", |there| position <= there);
-    let storage: Value = serde_json::from_str(&admin.get("/storage")).unwrap();
+    let storage = admin.json("/storage");
     assert_eq!(storage["backup"]["position"], position, "{storage}");
     assert_eq!(storage["backup"].get("failing"), None, "{storage}");
     while names(&home.data(), ".segment").len() != 2 {
@@ -569,7 +567,7 @@ fn a_switch_keeps_its_copy_and_its_archive_by_itself() {
     assert_eq!(proof["files"], json!(["upesi.toml"]));
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
-    let again: Value = serde_json::from_str(&admin.get("/state")).unwrap();
+    let again = admin.json("/state");
     assert_eq!(again["stateHash"], state["stateHash"]);
     switch.stop(Signal::TERM);
 }
@@ -584,9 +582,7 @@ fn a_place_that_is_gone_is_said_and_tried_again() {
     scheme.admin.wait_for("upesi_backup_failing", |failing| failing == 1);
     let storage = scheme.admin.get("/storage");
     assert!(storage.contains("open the directory"), "{storage}");
-    let transfer = Transfer::of("1");
-    scheme.send(&transfer.prepare(), 202);
-    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    scheme.pay("1");
     scheme.settle();
     scheme.end();
 }
@@ -601,9 +597,7 @@ fn a_copy_is_made_beside_a_switch_that_keeps_one() {
     let end = || scheme.admin.metric("upesi_backup_position");
     for (to, at) in [(&other, "1"), (&kept, "2"), (&other, "3")] {
         let before = end();
-        let transfer = Transfer::of(at);
-        scheme.send(&transfer.prepare(), 202);
-        scheme.send(&transfer.fulfil("COMMITTED"), 200);
+        scheme.pay(at);
         scheme.settle();
         let made = answer(&["backup", "--json", "--data", text(&data), "--to", to]);
         assert!(before < made["end"].as_u64().unwrap(), "{made}");

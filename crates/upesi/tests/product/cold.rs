@@ -146,7 +146,7 @@ fn restart(mut scheme: Scheme, harm: impl FnOnce(&Path), word: Option<&str>) -> 
 
 /// The whole state, by its hash, as the switch has it and as the log alone gives it.
 fn check_state(scheme: Scheme) {
-    let state: Value = serde_json::from_str(&scheme.admin.get("/state")).unwrap();
+    let state = scheme.admin.json("/state");
     scheme.switch.stop(Signal::TERM);
     let proof: Value = serde_json::from_slice(&scheme.home.verify().stdout).unwrap();
     assert_eq!(proof["ok"], true, "{proof}");

@@ -6,7 +6,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use serde_json::Value;
 use testkit::http::{Connection, PATIENCE};
 use testkit::server::{Reply, Server};
 
@@ -186,7 +185,7 @@ fn open_the_breaker(scheme: &Scheme) {
     assert_eq!(failures, [UNSENT; 5]);
     assert_eq!(failed(scheme, 5), NOT_ANSWERING);
     assert_eq!(scheme.admin.metric("upesi_forward_breakers_open"), 1);
-    let page: Value = serde_json::from_str(&scheme.admin.get("/health")).unwrap();
+    let page = scheme.admin.json("/health");
     assert_eq!(page["status"], "OK", "{page}");
     assert_eq!(page["openBreakers"]["count"], 1, "{page}");
     let breaker = &page["openBreakers"]["breakers"][0];
@@ -285,7 +284,7 @@ fn stalled_lanes_are_listed_counted_and_reported_once_until_they_recover() {
     scheme.admin.wait_for("upesi_lanes_stalled", |stalled| stalled == 2);
     assert!(Duration::from_secs(4) < began.elapsed(), "a lane has some seconds");
     assert_eq!(scheme.admin.metric("upesi_lanes_stalled_notices"), 4);
-    let page: Value = serde_json::from_str(&scheme.admin.get("/health")).unwrap();
+    let page = scheme.admin.json("/health");
     assert_eq!(page["status"], "OK", "another start of the hub would help nobody: {page}");
     let lanes = &page["stalledLanes"];
     assert_eq!((&lanes["count"], &lanes["owed"]), (&2.into(), &4.into()), "{page}");

@@ -102,7 +102,7 @@ pub(crate) fn prepares(scheme: &Scheme, transfer: &Transfer) -> usize {
 pub(crate) fn cluster_of(admin: &Admin, count: usize) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let said: Value = serde_json::from_str(&admin.get("/cluster")).unwrap();
+        let said = admin.json("/cluster");
         if said["nodes"].as_array().is_some_and(|nodes| nodes.len() == count) {
             return said;
         }

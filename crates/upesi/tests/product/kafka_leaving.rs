@@ -24,7 +24,7 @@ fn a_node_that_is_told_to_stop() {
     let b = home.serve();
     let admin = Admin::new(&home, &b);
     // The lanes of one name each: whoever is told to stop serves the payee.
-    let lanes = |admin: &Admin| -> Value { serde_json::from_str(&admin.get("/cluster")).unwrap() };
+    let lanes = |admin: &Admin| -> Value { admin.json("/cluster") };
     let owner = |admin: &Admin| -> String {
         let said = lanes(admin);
         let mut all = said["lanes"].as_array().unwrap().iter();

@@ -104,7 +104,7 @@ fn an_archive_in_a_bucket_is_read_as_the_log() {
     command.envs(Server::environment(scene.wire.address()));
     let switch = home.started(command);
     assert!(switch.greeting.contains(&format!("from {place}")), "{}", switch.greeting);
-    let state: Value = serde_json::from_str(&Admin::new(&home, &switch).get("/state")).unwrap();
+    let state = Admin::new(&home, &switch).json("/state");
     assert_eq!(state["stateHash"], plain["state_hash"]);
     switch.stop(Signal::TERM);
 

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use testkit::http::{Connection, PATIENCE};
 use testkit::server::Reply;
 
+use crate::cold::replace;
 use crate::support::apart::{Mounted, Need, apart};
 use crate::support::message::{Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
@@ -525,7 +526,7 @@ fn a_message_in_quarantine_is_told() {
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
     let path = format!("/transfers/{}/explanation", transfer.id);
-    let live = || -> Value { serde_json::from_str(&admin.get(&path)).unwrap() };
+    let live = || -> Value { admin.json(&path) };
     assert_eq!(told(&live()), (json!(null), 1));
     let prepare = transfer.prepare().render();
     let mut connection = Connection::open(switch.fspiop).unwrap();
@@ -552,8 +553,7 @@ fn a_message_that_came_again_and_again_is_counted() {
     scheme.send(&transfer.fulfil("COMMITTED"), 200);
     send(600);
     scheme.settle();
-    let text = scheme.admin.get(&format!("/transfers/{}/explanation", transfer.id));
-    let live: Value = serde_json::from_str(&text).unwrap();
+    let live = scheme.admin.explain(&transfer.id);
     scheme.switch.stop(Signal::TERM);
     for told in [live, life(&scheme.home, &transfer.id)] {
         let outcomes = messages(&told);
@@ -571,10 +571,7 @@ fn a_message_that_came_again_and_again_is_counted() {
 #[test]
 fn a_reservation_that_expires_in_its_own_millisecond_is_explained_as_two_decisions() {
     let scheme = Scheme::start();
-    let explain = |id: &str| -> Value {
-        let text = scheme.admin.get(&format!("/transfers/{id}/explanation"));
-        serde_json::from_str(&text).unwrap()
-    };
+    let explain = |id: &str| scheme.admin.explain(id);
     let deadline = Instant::now() + PATIENCE;
     let found = loop {
         assert!(Instant::now() < deadline, "no deadline is met by the clock of its own batch");
@@ -982,9 +979,7 @@ fn a_withdrawal_that_another_cap_would_have_stopped_is_named() {
     let scheme = Scheme::start();
     let admin = &scheme.admin;
     let pay = |amount: &str| {
-        let transfer = Transfer::of(amount);
-        scheme.send(&transfer.prepare(), 202);
-        scheme.send(&transfer.fulfil("COMMITTED"), 200);
+        scheme.pay(amount);
     };
     // Cover of 2000, of which 1500 leave before the period.
     withdraw(admin, "1500", "recordFundsOutCommit");
@@ -1078,10 +1073,7 @@ fn a_running_switch_explains_a_transfer_as_its_log_does() {
     // Makes durable what is noted of deliveries.
     scheme.send(&transfers[3].prepare(), 202);
     scheme.settle();
-    let explain = |id: &str| -> Value {
-        let text = scheme.admin.get(&format!("/transfers/{id}/explanation"));
-        serde_json::from_str(&text).unwrap()
-    };
+    let explain = |id: &str| scheme.admin.explain(id);
     let ids: Vec<_> = transfers.iter().chain([&short]).map(|one| one.id.clone()).collect();
     let live: Vec<_> = ids.iter().map(|id| explain(id)).collect();
     let states: Vec<_> = live.iter().map(|one| one["state"].as_str().unwrap()).collect();
@@ -1106,10 +1098,7 @@ fn a_callback_that_fails_is_explained_while_it_does() {
     scheme.payee.answer(|_| Reply::Status(500));
     let transfer = Transfer::of("10");
     scheme.send(&transfer.prepare(), 202);
-    let explain = || -> Value {
-        let text = scheme.admin.get(&format!("/transfers/{}/explanation", transfer.id));
-        serde_json::from_str(&text).unwrap()
-    };
+    let explain = || scheme.admin.explain(&transfer.id);
     let deadline = Instant::now() + Duration::from_secs(20);
     let told = loop {
         let told = explain();
@@ -1204,7 +1193,7 @@ fn what_the_store_does_not_tell_is_decided_again() {
     scheme.switch.stop(Signal::TERM);
     let store = scheme.home.data().join("store");
     let kept = scheme.home.data().parent().unwrap().join("kept");
-    copy(&store, &kept);
+    replace(&store, &kept);
     scheme.switch = scheme.home.serve();
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     scheme.send(&resent.prepare(), 202);
@@ -1225,12 +1214,4 @@ fn what_the_store_does_not_tell_is_decided_again() {
     fs::rename(&kept, &store).unwrap();
     check("it ends with record");
     assert_eq!(life(&home, &open.id)["state"], "RESERVED");
-}
-
-fn copy(from: &Path, to: &Path) {
-    for path in files(from) {
-        let target = to.join(path.strip_prefix(from).unwrap());
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        fs::copy(path, target).unwrap();
-    }
 }

@@ -181,7 +181,7 @@ fn the_state_hash_of_the_node_is_that_of_its_log() {
     scheme.send(&transfer.prepare(), 202);
     scheme.send(&transfer.prepare(), 202);
     scheme.settle();
-    let state: Value = serde_json::from_str(&scheme.admin.get("/state")).unwrap();
+    let state = scheme.admin.json("/state");
     scheme.switch.stop(Signal::TERM);
     let proof: Value = serde_json::from_slice(&scheme.home.verify().stdout).unwrap();
     assert_eq!(state["position"], proof["records"], "nothing was appended in between");
@@ -206,12 +206,10 @@ fn a_notice_that_is_refused_becomes_a_dead_letter_and_can_be_sent_again() {
         "PUT" => Reply::Status(400),
         _ => Reply::Accept,
     });
-    let transfer = Transfer::of("1");
-    scheme.send(&transfer.prepare(), 202);
-    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    let transfer = scheme.pay("1");
     scheme.admin.wait_for("upesi_dead_letters", |count| count == 1);
     let refused = scheme.payer.take(1);
-    let letters: Value = serde_json::from_str(&scheme.admin.get("/deadletters")).unwrap();
+    let letters = scheme.admin.json("/deadletters");
     let letter = &letters[0];
     assert_eq!(letter["recipient"], "payerfsp");
     assert_eq!(letter["transferId"], *transfer.id);

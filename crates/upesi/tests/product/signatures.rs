@@ -102,8 +102,7 @@ fn keys_of_a_directory_change_without_a_restart() {
     add_key(&scheme.admin, "payerfsp", "rsa");
     check(&scheme, "rsa", true);
     check(&scheme, "ec", true);
-    let shown: Value =
-        serde_json::from_str(&scheme.admin.get("/participants/payerfsp/keys")).unwrap();
+    let shown = scheme.admin.json("/participants/payerfsp/keys");
     let sources: Vec<_> = shown.as_array().unwrap().iter().map(|key| &key["source"]).collect();
     assert_eq!(sources, ["register", "directory"]);
     let id = shown[1]["id"].as_str().unwrap();

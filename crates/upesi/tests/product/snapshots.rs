@@ -74,7 +74,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn a_start_goes_on_from_a_snapshot_and_knows_everything() {
     let (scheme, transfers) = played();
-    let listed: Value = serde_json::from_str(&scheme.admin.get("/snapshots")).unwrap();
+    let listed = scheme.admin.json("/snapshots");
     let files = snapshots(&scheme.home.data());
     assert_eq!(listed["snapshots"].as_array().unwrap().len(), 2, "{listed}");
     assert_eq!(listed["snapshots"][0]["position"], position_of(&files[0]));

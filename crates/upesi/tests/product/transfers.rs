@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::http::Connection;
 use testkit::server::Reply;
 
@@ -102,7 +102,7 @@ fn a_delivery_is_on_record_soon_after_though_nothing_follows() {
     let path = format!("/transfers/{}/explanation", transfer.id);
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let told: Value = serde_json::from_str(&scheme.admin.get(&path)).unwrap();
+        let told = scheme.admin.json(&path);
         if told["notices_pending"] == json!([]) {
             let end = told["events"].as_array().unwrap().last().unwrap();
             assert_eq!((&end["event"], &end["result"]), (&json!("delivery"), &json!("delivered")));

@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use rustix::process::Signal;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use testkit::http::{Answer, Client, Connection, Headers, PATIENCE, Request};
 use testkit::server::Reply;
@@ -70,6 +71,14 @@ impl Admin {
         let answer = self.call("GET", path, "");
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer.text()
+    }
+
+    pub(crate) fn json(&self, path: &str) -> Value {
+        serde_json::from_str(&self.get(path)).unwrap()
+    }
+
+    pub(crate) fn explain(&self, transfer: &str) -> Value {
+        self.json(&format!("/transfers/{transfer}/explanation"))
     }
 
     /// The value of a metric, as of everything that was answered before.
@@ -211,6 +220,14 @@ impl Scheme {
         let answer = self.ask(message);
         assert_eq!(answer.status, status, "{message:?}: {}", answer.text());
         assert_eq!(answer.text(), "", "{message:?}");
+    }
+
+    /// Sends the prepare and the fulfilment of a transfer.
+    pub(crate) fn pay(&self, amount: &str) -> Transfer {
+        let transfer = Transfer::of(amount);
+        self.send(&transfer.prepare(), 202);
+        self.send(&transfer.fulfil("COMMITTED"), 200);
+        transfer
     }
 
     /// Waits until nothing is owed to anybody.

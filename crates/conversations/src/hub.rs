@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use testkit::http::{Answer, Client, Headers, Request};
+use testkit::http::{Client, Headers, Request, Response};
 
 use crate::Failure;
 use crate::keys;
@@ -211,7 +211,7 @@ impl Operator {
         Headers(token.into_iter().chain([accept, json]).collect())
     }
 
-    pub(crate) fn call(&mut self, method: &str, path: &str, body: &str) -> io::Result<Answer> {
+    pub(crate) fn call(&mut self, method: &str, path: &str, body: &str) -> io::Result<Response> {
         let (method, path) = (method.to_owned(), path.to_owned());
         let request =
             Request { method, path, headers: self.headers(), body: body.as_bytes().to_vec() };

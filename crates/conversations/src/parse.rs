@@ -402,7 +402,7 @@ fn answers(
     }
     let first = lines.next_if(|(_, line)| is_json(line));
     let body = first.map_or(String::new(), |(_, line)| json(line, lines)).into_bytes();
-    let reply = Reply::Answer(http::Answer { headers, body, ..http::Answer::of(status) });
+    let reply = Reply::Response(http::Response { headers, body, ..http::Response::of(status) });
     Ok(Action::Answers { fsp: fsp.to_owned(), manner: Manner { reply, times } })
 }
 
@@ -480,7 +480,7 @@ wait 2 s
         let lines: Vec<_> = conversation.steps.iter().map(|step| step.line).collect();
         assert_eq!(lines, [5, 14, 19, 23, 24, 26]);
         let Action::Answers { manner, .. } = &conversation.steps[4].action else { panic!() };
-        let Reply::Answer(answer) = &manner.reply else { panic!("an answer") };
+        let Reply::Response(answer) = &manner.reply else { panic!("an answer") };
         assert_eq!(answer.headers.get("Retry-After"), Some("1"));
         let Action::Send(send) = &conversation.steps[0].action else { panic!("a message") };
         let Message::New(message) = &send.message else { panic!("a new message") };

@@ -203,14 +203,14 @@ impl Player<'_> {
         self.check_answer(&send.answer, &answer).map_err(at(send.answer.line))
     }
 
-    fn call(&mut self, sent: &Sent) -> Result<http::Answer, String> {
+    fn call(&mut self, sent: &Sent) -> Result<http::Response, String> {
         let client = if sent.admin { &mut self.operator.client } else { &mut self.client };
         client.call(&sent.request).map_err(|error| error.to_string())
     }
 
     /// Sends a message that is refused, and sees that the hub stays as it was. Deliveries and the
     /// clock change it too: then the message is sent again.
-    fn call_untouched(&mut self, sent: &Sent) -> Result<http::Answer, String> {
+    fn call_untouched(&mut self, sent: &Sent) -> Result<http::Response, String> {
         let _alone = self.stage.quiet.write().unwrap_or_else(PoisonError::into_inner);
         let mut moved = String::new();
         for _ in 0..REFUSALS_MAX {
@@ -274,7 +274,7 @@ impl Player<'_> {
         Some(Reserved { account, amount: body["amount"]["amount"].as_str()?.to_owned() })
     }
 
-    fn check_answer(&self, expected: &Answer, found: &http::Answer) -> Result<(), String> {
+    fn check_answer(&self, expected: &Answer, found: &http::Response) -> Result<(), String> {
         let status = format!("{} {}", found.status, found.reason);
         if status != expected.status {
             let body = String::from_utf8_lossy(&found.body);

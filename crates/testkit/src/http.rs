@@ -141,7 +141,7 @@ impl Request {
 
 /// An answer, sent or received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     /// The status code.
     pub status: u16,
     /// The reason phrase.
@@ -152,7 +152,7 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     /// One without headers and body.
     #[must_use]
     pub fn of(status: u16) -> Self {
@@ -250,17 +250,17 @@ impl Connection {
     ///
     /// # Errors
     /// It is not HTTP, or the peer closed within it.
-    pub fn read_answer(&mut self) -> io::Result<Option<Answer>> {
-        self.read(Answer::parse)
+    pub fn read_response(&mut self) -> io::Result<Option<Response>> {
+        self.read(Response::parse)
     }
 
     /// Writes a request and reads its answer.
     ///
     /// # Errors
     /// There is no answer, or not in time.
-    pub fn exchange(&mut self, request: &[u8]) -> io::Result<Answer> {
+    pub fn exchange(&mut self, request: &[u8]) -> io::Result<Response> {
         self.write(request)?;
-        self.read_answer()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        self.read_response()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     fn read<T>(&mut self, parse: Parse<T>) -> io::Result<Option<T>> {
@@ -306,7 +306,7 @@ impl Client {
     ///
     /// # Errors
     /// There is no answer, or not in time.
-    pub fn call(&mut self, request: &Request) -> io::Result<Answer> {
+    pub fn call(&mut self, request: &Request) -> io::Result<Response> {
         let bytes = request.render(&self.address.to_string());
         if let Some(connection) = self.connection.take()
             && let Ok(answer) = self.exchange(connection, &bytes)
@@ -317,7 +317,7 @@ impl Client {
         self.exchange(connection, &bytes)
     }
 
-    fn exchange(&mut self, mut connection: Connection, bytes: &[u8]) -> io::Result<Answer> {
+    fn exchange(&mut self, mut connection: Connection, bytes: &[u8]) -> io::Result<Response> {
         let answer = connection.exchange(bytes)?;
         let closes = answer.headers.get("connection") == Some("close");
         self.connection = (!closes).then_some(connection);
@@ -398,17 +398,17 @@ mod tests {
         let request = Request { method, path, headers, body: vec![b'x'; 250] };
         let (read, _) = Request::parse(&request.render("hub")).expect("chunks").expect("whole");
         assert_eq!((read.body, read.headers.get("host")), (request.body, Some("hub")));
-        let answer = Answer { body: b"{}".to_vec(), ..Answer::of(406) };
-        let (read, _) = Answer::parse(&answer.render()).expect("an answer").expect("whole");
+        let answer = Response { body: b"{}".to_vec(), ..Response::of(406) };
+        let (read, _) = Response::parse(&answer.render()).expect("an answer").expect("whole");
         assert_eq!((read.status, &*read.reason, read.body), (406, "Answer", answer.body));
     }
 
     #[test]
     fn answers_keep_their_reason_phrase() {
         let wire = b"HTTP/1.1 406 Not Acceptable\r\ncontent-length: 2\r\n\r\n{}";
-        let (answer, _) = Answer::parse(wire).expect("well formed").expect("whole");
+        let (answer, _) = Response::parse(wire).expect("well formed").expect("whole");
         assert_eq!((answer.status, &*answer.reason), (406, "Not Acceptable"));
         assert_eq!(answer.body, b"{}");
-        assert_eq!(Answer::parse(&wire[..wire.len() - 1]).expect("well formed"), None);
+        assert_eq!(Response::parse(&wire[..wire.len() - 1]).expect("well formed"), None);
     }
 }

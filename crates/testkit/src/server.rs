@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::http::{Answer, Connection, Request};
+use crate::http::{Connection, Request, Response};
 
 /// How a request is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Reply {
     /// This status, without a body.
     Status(u16),
     /// This answer.
-    Answer(Answer),
+    Response(Response),
     /// As `Accept`, and the connection is closed without a word about it.
     HangUp,
     /// No answer; the connection is closed.
@@ -29,14 +29,14 @@ pub enum Reply {
 }
 
 impl Reply {
-    fn answer(self, request: &Request) -> Option<Answer> {
+    fn answer(self, request: &Request) -> Option<Response> {
         match self {
             Self::Accept | Self::HangUp => {
                 let is_put = ["PUT", "PATCH"].contains(&request.method.as_str());
-                Some(Answer::of(if is_put { 200 } else { 202 }))
+                Some(Response::of(if is_put { 200 } else { 202 }))
             }
-            Self::Status(status) => Some(Answer::of(status)),
-            Self::Answer(answer) => Some(answer),
+            Self::Status(status) => Some(Response::of(status)),
+            Self::Response(answer) => Some(answer),
             Self::Close | Self::Silence => None,
         }
     }

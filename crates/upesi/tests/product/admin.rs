@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use openapi::play;
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::http::{Answer, Connection, PATIENCE};
+use testkit::http::{Connection, PATIENCE, Response};
 
 use crate::documents::printed;
 use crate::operations::assert_refuses;
@@ -173,7 +173,7 @@ fn with_id(document: &Value, id: &str) -> Vec<(play::Message, bool)> {
 }
 
 /// A refusal has the body of an error; nothing is the hub's fault.
-fn assert_no_fault(answer: &Answer, request: &str, refused: bool) {
+fn assert_no_fault(answer: &Response, request: &str, refused: bool) {
     let (status, text) = (answer.status, answer.text());
     let request: String = request.chars().take(200).collect();
     assert!(status < 500, "{request}: {status} {text}");

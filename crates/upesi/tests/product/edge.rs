@@ -10,7 +10,7 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::process::Signal;
-use testkit::http::{Answer, Connection, Headers};
+use testkit::http::{Connection, Headers, Response};
 use testkit::server::Reply;
 
 use crate::support::message::{Message, Transfer};
@@ -22,7 +22,7 @@ const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: hub\r\n\r\n";
 const REFUSED: &[&str] = &["400 3101"];
 
 /// Status and code of an answer: `400 3101`, or the status alone.
-fn line(answer: &Answer) -> String {
+fn line(answer: &Response) -> String {
     let body = serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap_or_default();
     let code = body["errorInformation"]["errorCode"].as_str();
     [Some(&*answer.status.to_string()), code].into_iter().flatten().collect::<Vec<_>>().join(" ")
@@ -31,7 +31,7 @@ fn line(answer: &Answer) -> String {
 /// Everything that comes back until the hub closes.
 fn rest(connection: &mut Connection) -> Vec<String> {
     let mut lines = Vec::new();
-    while let Some(answer) = connection.read_answer().expect("whole answers") {
+    while let Some(answer) = connection.read_response().expect("whole answers") {
         lines.push(line(&answer));
     }
     lines
@@ -138,7 +138,7 @@ fn clients_that_are_slow() {
     assert!(matches!(&*rest(&mut second), [first, ..] if first == "200"));
     assert_eq!(rest(&mut preface), REFUSED);
     assert_eq!(rest(&mut kept), ["200"]);
-    let answer = body.read_answer().expect("an answer").expect("an answer");
+    let answer = body.read_response().expect("an answer").expect("an answer");
     assert_eq!(line(&answer), "408 3000");
     // Over HTTP/2 too.
     let mut stream = TcpStream::connect(scheme.switch.fspiop).expect("a connection");
@@ -163,7 +163,7 @@ fn silent_connections_from_one_address_make_room_for_new_ones() {
             let mut connection = Connection::open(scheme.switch.fspiop).expect("a connection");
             connection.write(sent).expect("it is read");
             if sent == HEALTH.as_bytes() {
-                let answer = connection.read_answer().expect("an answer").expect("an answer");
+                let answer = connection.read_response().expect("an answer").expect("an answer");
                 assert_eq!(answer.status, 200);
             }
             silent.push(connection);
@@ -321,7 +321,7 @@ fn only_allowed_addresses_are_called() {
     );
     scheme.payee.answer(|_| {
         let location = ("location".to_owned(), "/elsewhere".to_owned());
-        Reply::Answer(Answer { headers: Headers(vec![location]), ..Answer::of(307) })
+        Reply::Response(Response { headers: Headers(vec![location]), ..Response::of(307) })
     });
     scheme.send(&question, 202);
     let heard = scheme.payer.take(1).remove(0);

@@ -217,7 +217,7 @@ fn a_new_participant_is_known_to_every_node_at_once() {
         scheme.admin.must("POST", "/participants", &body, 201);
         to_b.write(&question).unwrap();
         b.switch.signal(Signal::CONT);
-        let answer = to_b.read_answer().unwrap().expect("an answer");
+        let answer = to_b.read_response().unwrap().expect("an answer");
         assert_eq!(answer.status, 202, "{name}");
     }
     assert_eq!(b.admin().metric("upesi_unknown_senders_total"), 0);

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use testkit::http::{Answer, Connection, Request};
+use testkit::http::{Connection, Request, Response};
 use testkit::server::{Reply, Server};
 
 use super::fsp::serve;
@@ -81,7 +81,7 @@ impl Relay {
         let counted = Arc::clone(&lost);
         let server = serve(move |request| match decide(request.clone()) {
             Some((address, request)) => {
-                forward(address, request).map_or(Reply::Close, Reply::Answer)
+                forward(address, request).map_or(Reply::Close, Reply::Response)
             }
             None => {
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +112,7 @@ thread_local! {
     static OUTSIDE: RefCell<Option<(SocketAddr, Connection)>> = const { RefCell::new(None) };
 }
 
-fn forward(address: SocketAddr, mut request: Request) -> io::Result<Answer> {
+fn forward(address: SocketAddr, mut request: Request) -> io::Result<Response> {
     let kept = OUTSIDE.take().filter(|(open, _)| *open == address);
     let mut connection = match kept {
         Some((_, connection)) => connection,

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use testkit::http::{Answer, Client, Connection, Headers, PATIENCE, Request};
+use testkit::http::{Client, Connection, Headers, PATIENCE, Request, Response};
 use testkit::server::Reply;
 
 use super::fsp::{Callback, Fsp, line};
@@ -42,12 +42,12 @@ impl Admin {
         Self { token: home.token(), client: RefCell::new(Client::new(switch.admin, PATIENCE)) }
     }
 
-    pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> Response {
         self.try_call(method, path, body).unwrap()
     }
 
     /// The same, of a switch that may have ended.
-    pub(crate) fn try_call(&self, method: &str, path: &str, body: &str) -> io::Result<Answer> {
+    pub(crate) fn try_call(&self, method: &str, path: &str, body: &str) -> io::Result<Response> {
         let headers = [
             ("host", "localhost"),
             ("authorization", &format!("Bearer {}", self.token)),
@@ -211,7 +211,7 @@ impl Scheme {
     }
 
     /// Sends a message on a connection of its own.
-    pub(crate) fn ask(&self, message: &Message) -> Answer {
+    pub(crate) fn ask(&self, message: &Message) -> Response {
         Connection::open(self.switch.fspiop).unwrap().exchange(&message.render()).unwrap()
     }
 

@@ -21,7 +21,7 @@ use record::told::Telling;
 ///    before it, made: a replay never sees its own future. Versions are few (one, and a second
 ///    after an answer that came too late) and are not thrown away.
 /// 5. **What is told** of decisions is kept for whoever asks ([`ColdStore::tale`]), never for a
-///    decision. It is complete for records beyond [`ColdStore::told_after`], up to the mark.
+///    decision. It is complete up to the mark.
 /// 6. **An id that is not there costs no disk access**, as far as the cache for filters reaches.
 /// 7. **No guesses.** What cannot be read, or is not what was written, is an error. After
 ///    [`StoreError::Damaged`] the store is empty when it is opened next.
@@ -50,12 +50,7 @@ pub trait ColdStore: Debug + Send + Sync {
     /// [`StoreError`].
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError>;
 
-    /// The record beyond which everything is told: 0 for a store that was filled by a program that
-    /// tells.
-    fn told_after(&self) -> Position;
-
-    /// Everything told of a transfer, in order; what was decided on records up to
-    /// [`ColdStore::told_after`] is not, or not all of it.
+    /// Everything told of a transfer up to the mark, in order.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -146,10 +146,6 @@ impl ColdStore for Shelf {
         self.lock().written.party(key)
     }
 
-    fn told_after(&self) -> Position {
-        self.lock().written.told_after()
-    }
-
     fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError> {
         self.lock().written.tale(id)
     }

@@ -376,10 +376,6 @@ mod tests {
             self.rows.party(key)
         }
 
-        fn told_after(&self) -> Position {
-            self.rows.told_after()
-        }
-
         fn tale(&self, id: &TransferId) -> Result<Vec<ledger::Decided>, StoreError> {
             self.rows.tale(id)
         }

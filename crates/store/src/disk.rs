@@ -43,10 +43,6 @@ const DAMAGED: &str = "damaged";
 
 /// Version of the whole: of the keyspaces, their keys, and what `about` holds.
 const FORMAT: u8 = 3;
-/// The version before, in which keyspaces did not say whose they are. It is taken over as it is.
-const FORMAT_UNNAMED: u8 = 2;
-/// The first version, in which nothing was told either. It is taken over, too.
-const FORMAT_SILENT: u8 = 1;
 /// Bytes of a write buffer for transfers, and for each of the others. Up to four more of each wait
 /// to be flushed; beyond them the writer waits.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
@@ -65,8 +61,6 @@ const WORKERS: usize = 1;
 const NAME_KEY: [u8; 1] = [0];
 const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
-/// The record beyond which everything is told, if that is not the first.
-const TOLD_KEY: &str = "told";
 
 /// How a store on disk is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +85,6 @@ pub struct Disk {
     path: PathBuf,
     identity: LogIdentity,
     options: Options,
-    told_after: Position,
     mark: RwLock<Mark>,
     /// Whether the last write failed.
     failing: AtomicBool,
@@ -168,9 +161,9 @@ impl Disk {
         match path.join(DATABASE).exists() {
             true => {
                 let options = Options::default();
-                let (mut opened, found) = Opened::open_existing(path, identity, options)?;
+                let (mut opened, mark) = Opened::open_existing(path, identity, options)?;
                 opened.only_asked = true;
-                Ok(Self::of(opened, (identity, options), found))
+                Ok(Self::of(opened, (identity, options), mark))
             }
             false => Err("there is none".into()),
         }
@@ -191,28 +184,23 @@ impl Disk {
             .create(path)
             .map_err(|error| at(path, &error))?;
         let opened = Opened::open(path, options).map_err(|error| at(path, &error))?;
-        opened.name(identity, None).map_err(|error| at(path, &error))?;
-        Ok(Self::of(opened, (identity, options), Found::default()))
+        opened.name(identity).map_err(|error| at(path, &error))?;
+        Ok(Self::of(opened, (identity, options), Mark::default()))
     }
 
     /// The store that is there, or why it cannot be used.
     fn open_existing(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, String> {
-        let (opened, found) = Opened::open_existing(path, identity, options)?;
+        let (opened, mark) = Opened::open_existing(path, identity, options)?;
         opened.check_tables()?;
-        if found.format != FORMAT {
-            let told = (found.format < FORMAT_UNNAMED).then_some(found.told_after);
-            opened.name(identity, told).map_err(|error| error.to_string())?;
-        }
-        Ok(Self::of(opened, (identity, options), found))
+        Ok(Self::of(opened, (identity, options), mark))
     }
 
-    fn of(opened: Opened, (identity, options): (LogIdentity, Options), found: Found) -> Self {
+    fn of(opened: Opened, (identity, options): (LogIdentity, Options), mark: Mark) -> Self {
         Self {
             path: opened.path.clone(),
             identity,
             options,
-            told_after: found.told_after,
-            mark: RwLock::new(found.mark),
+            mark: RwLock::new(mark),
             failing: AtomicBool::new(false),
             opened: RwLock::new(Some(opened)),
         }
@@ -247,15 +235,14 @@ impl Disk {
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
         // It holds the lock of its directory.
         drop(opened.take());
-        let (again, found) = Opened::open_existing(&self.path, self.identity, self.options)
+        let (again, mark) = Opened::open_existing(&self.path, self.identity, self.options)
             .map_err(StoreError::Damaged)?;
         let shown = self.mark().position;
-        if found.mark.position < shown {
-            let Mark { position, .. } = found.mark;
-            let lost = format!("it was at record {} and is at {}", shown.0, position.0);
+        if mark.position < shown {
+            let lost = format!("it was at record {} and is at {}", shown.0, mark.position.0);
             return Err(again.condemn(StoreError::Damaged(lost)));
         }
-        *self.mark.write().unwrap_or_else(PoisonError::into_inner) = found.mark;
+        *self.mark.write().unwrap_or_else(PoisonError::into_inner) = mark;
         *opened = Some(again);
         Ok(())
     }
@@ -276,10 +263,6 @@ impl ColdStore for Disk {
 
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
         self.ask(|opened| opened.party(key))
-    }
-
-    fn told_after(&self) -> Position {
-        self.told_after
     }
 
     fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError> {
@@ -346,21 +329,13 @@ enum Seen {
     PerhapsBuffered,
 }
 
-/// What a database that was there says of itself.
-#[derive(Clone, Copy, Default)]
-struct Found {
-    format: u8,
-    mark: Mark,
-    told_after: Position,
-}
-
 impl Opened {
     /// The database that is there, or why it cannot be used.
     fn open_existing(
         path: &Path,
         identity: LogIdentity,
         options: Options,
-    ) -> Result<(Self, Found), String> {
+    ) -> Result<(Self, Mark), String> {
         if path.join(DAMAGED).exists() {
             return Err("it was found damaged".into());
         }
@@ -375,37 +350,24 @@ impl Opened {
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open(path, options)));
         let store = opened.map_err(|_| broken(String::new()))?.map_err(told_why)?;
         let about = store.about.get(IDENTITY_KEY).map_err(told_why)?;
-        let format = match about.as_deref().and_then(<[u8]>::split_first) {
-            Some((format @ &(FORMAT_SILENT..=FORMAT), own)) if own == identity.0 => *format,
-            Some((&(FORMAT_SILENT..=FORMAT), _)) => return Err("it belongs to another log".into()),
+        match about.as_deref().and_then(<[u8]>::split_first) {
+            Some((&FORMAT, own)) if own == identity.0 => {}
+            Some((&FORMAT, _)) => return Err("it belongs to another log".into()),
             Some((format, _)) => return Err(format!("it has format {format}, not {FORMAT}")),
             None => return Err("it does not say to which log it belongs".into()),
-        };
+        }
         let mark = match store.about.get(MARK_KEY).map_err(told_why)? {
             Some(stored) => read_mark(&stored).ok_or("its mark is not what was written")?,
             None => Mark::default(),
         };
-        if format == FORMAT {
-            store.check_names(identity, told_why)?;
-        }
-        let told = store.about.get(TOLD_KEY).map_err(told_why)?;
-        let told_after = match told.as_deref().map(<[u8; 8]>::try_from) {
-            // What is there was written when nothing was told.
-            None if format < FORMAT_UNNAMED => mark.position,
-            None => Position(0),
-            Some(Ok(bytes)) => Position(u64::from_le_bytes(bytes)),
-            Some(Err(_)) => return Err("it does not say what it tells".into()),
-        };
-        Ok((store, Found { format, mark, told_after }))
+        store.check_names(identity, told_why)?;
+        Ok((store, mark))
     }
 
-    /// Says whose this is, in every keyspace, and from where on everything is told.
-    fn name(&self, identity: LogIdentity, told: Option<Position>) -> Result<(), fjall::Error> {
+    /// Says in every keyspace whose it is.
+    fn name(&self, identity: LogIdentity) -> Result<(), fjall::Error> {
         let mut batch = self.database.batch();
         batch.insert(&self.about, IDENTITY_KEY, about(identity));
-        if let Some(position) = told {
-            batch.insert(&self.about, TOLD_KEY, position.0.to_le_bytes());
-        }
         for (name, keyspace) in self.named() {
             batch.insert(keyspace, NAME_KEY, name_row(identity, name));
         }

@@ -183,10 +183,6 @@ impl ColdStore for Failing {
         Ok(None)
     }
 
-    fn told_after(&self) -> Position {
-        Position(0)
-    }
-
     fn tale(&self, _: &ledger::TransferId) -> Result<Vec<Decided>, StoreError> {
         Ok(Vec::new())
     }

@@ -60,10 +60,6 @@ impl ColdStore for Memory {
         self.tables().parties.get(key).map(|stored| party_row(stored)).transpose()
     }
 
-    fn told_after(&self) -> Position {
-        Position(0)
-    }
-
     fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError> {
         let mut tale = Vec::new();
         for telling in self.tables().told.values() {

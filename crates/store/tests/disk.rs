@@ -114,25 +114,6 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// One written before anything was told keeps what it has, and tells from there on.
-#[test]
-fn a_store_that_told_nothing_is_taken_over() {
-    let (_above, path) = written();
-    let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
-    let about = database.keyspace("about", Default::default).expect("it is there");
-    about.insert("identity", [&[1], &IDENTITY.0[..]].concat()).expect("it writes");
-    drop((about, database));
-    for _ in 0..2 {
-        let (store, reason) = open(&path, IDENTITY);
-        assert_eq!((reason, store.told_after()), (None, Position(10)));
-        assert_eq!(store.read(&sample_id(7), Position(10)), Ok(Some(sample_row(7, 10))));
-        assert_eq!(store.tale(&sample_id(7)), Ok(vec![]));
-        store.write(&portion(vec![sample_row(1_000, 12)], 12)).expect("it writes");
-    }
-    let asked = Disk::open_for_questions(&path, IDENTITY).expect("it opens");
-    assert_eq!((asked.mark().position, asked.told_after()), (Position(12), Position(10)));
-}
-
 /// Whoever only asks neither begins a store nor empties one.
 #[test]
 fn questions_leave_a_store_as_it_is() {
@@ -322,25 +303,14 @@ fn a_store_with_two_blocks_exchanged_is_emptied() {
     assert!(reason.contains("is not what was written"), "{reason}");
 }
 
-/// One written before keyspaces said whose they are keeps what it has, and says it from there on.
 #[test]
-fn a_store_that_named_no_keyspace_is_taken_over() {
-    let (_above, path) = written();
-    let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
-    let about = database.keyspace("about", Default::default).expect("it is there");
-    about.insert("identity", [&[2], &IDENTITY.0[..]].concat()).expect("it writes");
-    for name in ["transfers", "parties", "decisions", "deliveries", "traces"] {
-        let keyspace = database.keyspace(name, Default::default).expect("it is there");
-        keyspace.remove([0]).expect("it writes");
-    }
-    drop((about, database));
-    let (store, reason) = open(&path, IDENTITY);
-    assert_eq!((reason, store.told_after()), (None, Position(0)));
-    assert_eq!(store.read(&sample_id(7), Position(10)), Ok(Some(sample_row(7, 10))));
-    store.write(&portion(vec![sample_row(1_000, 12)], 12)).expect("it writes");
-    drop(store);
-    fs::remove_file(keyspace(&path, 1).join("current")).expect("it is removed");
-    assert_eq!(open(&path, IDENTITY).1.as_deref(), Some("its transfers are lost"));
+fn a_store_of_an_older_format_is_emptied() {
+    let make_older = |path: &Path| {
+        let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
+        let about = database.keyspace("about", Default::default).expect("it is there");
+        about.insert("identity", [&[2], &IDENTITY.0[..]].concat()).expect("it writes");
+    };
+    check_harm(make_older, IDENTITY, "it has format 2, not 3");
 }
 
 /// A loss of power can leave a journal with nothing in it: what it held is given again.
@@ -430,10 +400,6 @@ impl ColdStore for Failing {
 
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
         self.0.party(key)
-    }
-
-    fn told_after(&self) -> Position {
-        Position(0)
     }
 
     fn tale(&self, _: &TransferId) -> Result<Vec<Decided>, StoreError> {

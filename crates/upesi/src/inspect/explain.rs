@@ -15,10 +15,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ledger::{
-    Decided, Listener, NoticeId, Outcome, Position, Teller, TransferId, TransferMessage,
-    TransferState, TransferView,
-};
+use ledger::{Decided, Listener, NoticeId, Outcome, Position, Teller, TransferId, TransferMessage};
 use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
 use record::frame::Frame;
 use store::Disk;
@@ -93,10 +90,6 @@ fn noted(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanation, S
     let store = Disk::open_for_questions(&data.join(layout::STORE), records.identity())?;
     let mark = store.mark();
     let tale = tale_of(&store, id).map_err(|error| error.to_string())?;
-    if !is_whole(&store, id, &tale).map_err(|error| error.to_string())? {
-        let since = store.told_after().0;
-        return Err(format!("what was decided up to record {since} was not noted in it"));
-    }
     let mut behind = Behind {
         id,
         deadline_ms: deadline(&tale, &records).map_err(|error| error.to_string())?,
@@ -148,20 +141,6 @@ impl Behind<'_> {
         let is_met = |deadline: u64| deadline <= header.batch.stamp.millis();
         self.late = late.or(self.deadline_ms.is_some_and(is_met).then_some(header.first.0));
     }
-}
-
-/// Whether it is told from its beginning, in a store that was written before anything was told.
-fn is_whole(store: &dyn ColdStore, id: TransferId, tale: &Tale) -> Result<bool, ports::StoreError> {
-    use Outcome::{Accepted, AnswerTransferNotFound, PrepareReserved};
-    let silent = store.told_after();
-    if silent == Position(0) {
-        return Ok(true);
-    }
-    if let Some(row) = store.read(&id, Position(u64::MAX))? {
-        return Ok(silent < row.prepare);
-    }
-    let first = tale.told.first().map(|told| told.outcome);
-    Ok(matches!(first, Some(PrepareReserved | Accepted | AnswerTransferNotFound)))
 }
 
 fn tale_of(store: &dyn ColdStore, id: TransferId) -> Result<Tale, ports::StoreError> {
@@ -283,8 +262,6 @@ pub(crate) struct Question {
     pub(crate) reader: Arc<dyn RecordReader>,
     /// The last record that was decided on when it was asked.
     pub(crate) asked_at: Position,
-    /// What the state says, where the store may have been made before anything was told.
-    pub(crate) view: Option<TransferView>,
     /// Who sends what is owed.
     pub(crate) traffic: Arc<Traffic>,
     /// Records that decide nothing.
@@ -298,20 +275,15 @@ impl Question {
         let started = Instant::now();
         let up_to = self.wait(started).map_err(|error| error.to_string())?;
         let store = &*self.store;
-        let mut tale = tale_of(store, self.id).map_err(|error| error.to_string())?;
-        let whole = is_whole(store, self.id, &tale).map_err(|error| error.to_string())?;
-        if let (false, Some(view)) = (whole, &self.view) {
-            complete(&mut tale, self.id, view);
-        }
+        let tale = tale_of(store, self.id).map_err(|error| error.to_string())?;
         let told = tell(self.id, &tale, (&*self.reader, &self.quarantined));
         let told = told.map_err(|error| error.to_string())?;
         if told.events.is_empty() {
             return Ok(None);
         }
-        let missing = (!whole).then_some(MISSING);
         let under_way = self.under_way(&tale, &told.notices_pending);
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Some(Explanation { up_to: up_to.0, missing, under_way, seconds, ..told }))
+        Ok(Some(Explanation { up_to: up_to.0, under_way, seconds, ..told }))
     }
 
     /// How far the callbacks are that are owed.
@@ -344,28 +316,4 @@ impl Question {
             thread::sleep(LOOK_EVERY);
         }
     }
-}
-
-/// Said of a transfer that was begun under a version that noted nothing.
-const MISSING: &str = "numbers, resends and deliveries of its early records were not noted: \
-                       `upesi explain` on a copy of the directory decides them again";
-
-/// Puts the records that the state names in the places that nothing is told of.
-fn complete(tale: &mut Tale, id: TransferId, view: &TransferView) {
-    let cause = view.cause.map(|cause| cause.outcome);
-    let end = match view.state {
-        TransferState::Reserved => None,
-        TransferState::Committed => Some(Outcome::Committed),
-        TransferState::Aborted => cause,
-    };
-    let ends_it = |outcome: &Outcome| is_end(*outcome) || *outcome == Outcome::Expired;
-    let of_prepare = end.filter(|end| !ends_it(end)).unwrap_or(Outcome::PrepareReserved);
-    let answer = view.answer.zip(end);
-    for (position, outcome) in [Some((view.prepare, of_prepare)), answer].into_iter().flatten() {
-        if tale.told.iter().all(|told| told.position != position) {
-            let (numbers, owed) = (None, Vec::new());
-            tale.told.push(Decided { transfer: id, position, outcome, numbers, owed });
-        }
-    }
-    tale.told.sort_by_key(|told| told.position);
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{
-    Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Position, Stamp, State,
-    TransferId,
+    Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
 };
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, SystemClock, Ticket, Unread};
@@ -119,13 +118,9 @@ impl Hub for NodeHub {
             let place = place.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
             let store = self.handle.store().ok_or(Unavailable::Stopped)?;
             let asked_at = self.handle.committed();
-            let view = match store.told_after() {
-                Position(0) => None,
-                _ => self.ask_about(id, move |state| state.view(&id)).await?,
-            };
             let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
             let quarantined = Arc::clone(&self.quarantined);
-            let question = Question { id, store, reader, asked_at, view, traffic, quarantined };
+            let question = Question { id, store, reader, asked_at, traffic, quarantined };
             let telling = tokio::task::spawn_blocking(move || {
                 let told = question.answer();
                 drop(place);

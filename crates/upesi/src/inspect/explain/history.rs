@@ -104,7 +104,6 @@ pub(crate) fn tell(
         under_way: Vec::new(),
         up_to: 0,
         source: Source::Store,
-        missing: None,
         unread,
         records: reading.records.get(),
         seconds: 0.0,

@@ -35,9 +35,6 @@ pub(crate) struct Explanation {
     /// Whether the decisions were noted when they were made, or made again.
     #[serde(flatten)]
     pub(crate) source: Source,
-    /// What is missing, and why; nothing as a rule.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) missing: Option<&'static str>,
     /// Records in quarantine that cannot be read, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unread: Vec<String>,
@@ -340,9 +337,6 @@ impl Display for Explanation {
                  admin API sends one again",
                 self.dead_letters
             )?;
-        }
-        if let Some(missing) = self.missing {
-            writeln!(f, "{missing}")?;
         }
         self.unread.iter().try_for_each(|unread| writeln!(f, "{unread}"))?;
         let Self { up_to, records, seconds, .. } = self;

@@ -56,7 +56,10 @@ pub use mark::{MARK, Marker, Noted, noted};
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
 pub use packed::{BLOCK_BYTES, Contents, PACKED_VERSION};
-pub use places::{Expected, MARKER, Place, PlaceError, Upload, claim, get, open_place, owner, put};
+pub use places::{
+    Expected, Location, MARKER, Place, PlaceError, Upload, claim, get, open_place, owner,
+    parse_hexadecimal, put,
+};
 pub use real_disk::{
     CopyLock, INJECTED_EXIT, LOCK_FILE, RealDisk, RealFile, exit_after_disk_operations,
 };

@@ -1,7 +1,7 @@
 //! Second places for closed segments and copies: objects under names, whole or not there.
 //!
-//! A place is named by a URL, as the crate `object_store` reads them:
-//! - `file:///directory`: another disk, a mounted share. Always there (`directory.rs`).
+//! A place is named by a directory or a URL ([`Location`]):
+//! - `/directory` or `file:///directory`: another disk, a mounted share (`directory.rs`).
 //! - `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`: an object store, with the
 //!   feature `object-stores` (`bucket.rs`). What such a store needs beside the URL, credentials
 //!   and an endpoint of one's own among it, is taken from the environment and never shown.
@@ -25,7 +25,7 @@ pub mod contract;
 mod directory;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use record::frame::LogIdentity;
@@ -158,44 +158,100 @@ pub enum Expected {
     Any,
 }
 
-/// The place of a URL. Nothing is read or written yet.
-///
-/// # Errors
-/// [`PlaceError::Url`].
-pub fn open_place(url: &str) -> Result<Arc<dyn Place>, PlaceError> {
-    let text = |(name, value): (OsString, OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
-    open_place_in(url, std::env::vars_os().filter_map(text))
+/// Where a place is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A directory, by its absolute path.
+    Directory(PathBuf),
+    /// An object store.
+    Bucket {
+        /// The URL.
+        url: String,
+        /// Whose store it is.
+        name: &'static str,
+    },
 }
 
-/// [`open_place`] in an environment of these variables.
-///
-/// # Errors
-/// [`PlaceError::Url`].
-pub fn open_place_in(
-    url: &str,
-    environment: impl Iterator<Item = (String, String)>,
-) -> Result<Arc<dyn Place>, PlaceError> {
-    let bad = |what: &str| Err(PlaceError::Url(shown(url), what.to_owned()));
-    let Some((scheme, rest)) = url.split_once("://") else { return bad(UNKNOWN) };
-    if scheme == "file" {
-        return match rest.starts_with('/') && !rest.contains('%') {
-            true => Ok(Arc::new(Directory::new(url.to_owned(), PathBuf::from(rest)))),
-            false => bad("a file URL is file:// and an absolute path, without escapes"),
+impl Location {
+    /// Reads the path of a directory, a `file://` URL, or the URL of an object store.
+    ///
+    /// # Errors
+    /// [`PlaceError::Url`].
+    pub fn parse(text: &str) -> Result<Self, PlaceError> {
+        let bad = |what: &str| Err(PlaceError::Url(shown(text), what.to_owned()));
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return match std::path::absolute(text) {
+                Ok(path) => Ok(Self::Directory(path)),
+                Err(_) => bad(UNKNOWN),
+            };
         };
+        if scheme == "file" {
+            return match rest.starts_with('/') {
+                true => Ok(Self::Directory(PathBuf::from(rest))),
+                false => bad("a file URL needs an absolute path: file:///DIRECTORY"),
+            };
+        }
+        let Some(&(_, name)) = BUCKETS.iter().find(|(known, _)| *known == scheme) else {
+            return bad(UNKNOWN);
+        };
+        if rest.contains(['?', '#']) || user_of(rest).is_some_and(|user| user.contains(':')) {
+            return bad(
+                "credentials and settings of a store stand in the environment, not in the URL",
+            );
+        }
+        Ok(Self::Bucket { url: text.to_owned(), name })
     }
-    let Some((_, name)) = BUCKETS.iter().find(|(known, _)| *known == scheme) else {
-        return bad(UNKNOWN);
-    };
-    if rest.contains(['?', '#']) || user_of(rest).is_some_and(|user| user.contains(':')) {
-        return bad("credentials and settings of a store stand in the environment, not in the URL");
+
+    /// The directory, if it is one.
+    #[must_use]
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path) => Some(path),
+            Self::Bucket { .. } => None,
+        }
     }
-    open_bucket(url, name, environment)
+
+    /// The place there. Nothing is read or written yet.
+    ///
+    /// # Errors
+    /// [`PlaceError::Url`].
+    pub fn open(&self) -> Result<Arc<dyn Place>, PlaceError> {
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        self.open_in(std::env::vars_os().filter_map(text))
+    }
+
+    /// [`Location::open`] in an environment of these variables.
+    ///
+    /// # Errors
+    /// [`PlaceError::Url`].
+    pub fn open_in(
+        &self,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Arc<dyn Place>, PlaceError> {
+        let path = match self {
+            Self::Directory(path) => path,
+            Self::Bucket { url, name } => return open_bucket(url, name, environment),
+        };
+        let url = format!("file://{}", path.display());
+        match url.contains('%') {
+            false => Ok(Arc::new(Directory::new(url, path.clone()))),
+            true => Err(PlaceError::Url(url, "a directory with % in its name".to_owned())),
+        }
+    }
 }
 
-const UNKNOWN: &str = "not a place that this program knows: file:///directory, \
-                       s3://bucket/prefix, gs://bucket/prefix or az://container/prefix";
+/// The place at a [`Location`]. Nothing is read or written yet.
+///
+/// # Errors
+/// [`PlaceError::Url`].
+pub fn open_place(text: &str) -> Result<Arc<dyn Place>, PlaceError> {
+    Location::parse(text)?.open()
+}
+
+const UNKNOWN: &str = "not a place that this program knows: use a directory, file:///DIRECTORY, \
+                       s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX";
 
 /// What stands before an `@` in the first part of a URL.
 fn user_of(rest: &str) -> Option<&str> {
@@ -260,8 +316,8 @@ pub fn owner(place: &dyn Place) -> Result<Option<LogIdentity>, PlaceError> {
         serde_json::from_slice(&bytes[..read]).map_err(|error| failed(&error.to_string()))?;
     match (marker.version, parse_hexadecimal(&marker.identity)) {
         (MARKER_VERSION, Some(identity)) => Ok(Some(LogIdentity(identity))),
-        (MARKER_VERSION, None) => Err(failed("its identity is none")),
-        _ => Err(failed("its version is none that this program reads")),
+        (MARKER_VERSION, None) => Err(failed("the log identity is invalid")),
+        _ => Err(failed("unknown version")),
     }
 }
 
@@ -356,12 +412,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_that_names_no_place_is_refused_without_its_secrets() {
+    fn a_place_is_a_directory_or_a_bucket() {
+        let here = std::env::current_dir().expect("a directory");
+        for (text, path) in [
+            ("/mnt/backup", PathBuf::from("/mnt/backup")),
+            ("file:///mnt/backup", PathBuf::from("/mnt/backup")),
+            ("backup", here.join("backup")),
+        ] {
+            let location = Location::parse(text).expect("a place");
+            assert_eq!(location.directory(), Some(&*path));
+            let url = format!("file://{}", path.display());
+            assert_eq!(location.open().expect("opens").url(), url, "{text}");
+        }
+        for url in ["s3://bucket/x", "gs://bucket", "az://container/x", "abfss://container/x"] {
+            let location = Location::parse(url).expect("a place");
+            assert!(matches!(&location, Location::Bucket { url: own, .. } if own == url), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_names_no_place_is_refused_without_its_secrets() {
         for (url, named) in [
-            ("/mnt/backup", "/mnt/backup: not a place that this program knows: file:///directory"),
+            ("", "not a place that this program knows: use a directory, file:///DIRECTORY"),
             ("ftp://host/x", "ftp://host/x: not a place"),
-            ("file://relative", "an absolute path"),
-            ("file:///with%20escape", "without escapes"),
+            ("file://relative", "needs an absolute path"),
+            ("file:///with%20escape", "% in its name"),
+            ("with%escape", "% in its name"),
             ("s3://bucket/x?secret=1", "s3://bucket/x: credentials and settings"),
             ("s3://key:secret@bucket/x", "s3://...@bucket/x: credentials and settings"),
             ("ftp://key:secret@host", "ftp://...@host: not a place"),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use places::{PART_BYTES, Place, PlaceError, contract, get, open_place_in, owner, put};
+use places::{Location, PART_BYTES, Place, PlaceError, contract, get, owner, put};
 use tempfile::TempDir;
 use testkit::s3::{SECRET, Server, Wire};
 
@@ -32,7 +32,7 @@ fn open(url: &str, by_way_of: SocketAddr, changed: &[(&str, &str)]) -> Arc<dyn P
     let own = Server::environment(by_way_of).map(|(name, value)| (name.to_owned(), value));
     let changed = changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let all = own.into_iter().chain(changed).filter(|(_, value)| !value.is_empty());
-    open_place_in(url, all).expect("a place")
+    Location::parse(url).and_then(|it| it.open_in(all)).expect("a place")
 }
 
 /// An error is one line, is not long, and tells no secret.

@@ -27,10 +27,12 @@ pub(crate) struct ArchiveArguments {
     /// Directory of the log. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where to: an existing directory as file:///DIRECTORY, or a bucket as s3://BUCKET/PREFIX,
-    /// gs:// or az:// (feature object-stores; credentials from the environment), empty or of this
-    /// log. Without it, segments are compressed and stay in the directory.
-    #[arg(long, value_name = "URL")]
+    /// Place of the archive: a directory, s3://BUCKET/PREFIX, gs:// or az://.
+    ///
+    /// An existing directory (also as file:///DIRECTORY), or a bucket (feature object-stores;
+    /// credentials from the environment), empty or with the segments of this log. Without it,
+    /// segments are compressed and stay in the data directory.
+    #[arg(long, value_name = "PLACE")]
     to: Option<String>,
     /// How many of the newest closed segments stay as they are.
     #[arg(long, value_name = "SEGMENTS", default_value_t = 0)]

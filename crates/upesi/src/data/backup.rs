@@ -39,10 +39,11 @@ pub(crate) struct BackupArguments {
     /// Directory of the log. A switch may be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where to: an existing directory as file:///DIRECTORY, or a bucket as s3://BUCKET/PREFIX,
-    /// gs:// or az:// (feature object-stores; credentials from the environment), empty or with the
-    /// copy of this log.
-    #[arg(long, value_name = "URL")]
+    /// Place of the copy: a directory, s3://BUCKET/PREFIX, gs:// or az://.
+    ///
+    /// An existing directory (also as file:///DIRECTORY), or a bucket (feature object-stores;
+    /// credentials from the environment), empty or with the segments of this log.
+    #[arg(long, value_name = "PLACE")]
     to: String,
     /// Copy this configuration file with it.
     #[arg(long, value_name = "FILE")]

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use harness::Progress;
-use journal::{ArchiveError, MANIFEST, Placed, RealDisk, Tiered, Walked, open_place};
+use journal::{ArchiveError, Location, Placed, RealDisk, Tiered, Walked};
 use ledger::Position;
 use ports::{ColdStore, Disk, DiskError, DiskFile};
 use record::frame::Tail;
@@ -42,7 +42,6 @@ use staging::Target;
 
 /// Files are copied in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
-const FILE: &str = "file://";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,9 +59,10 @@ money. Interrupted, a restore from a place goes on where it was.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RestoreArguments {
-    /// Where the copy is, as `backup --to` named it; or a directory with the segments of a log, on
-    /// which no switch runs. It is only read.
-    #[arg(long, value_name = "URL|DIR")]
+    /// Place of the copy: any place that `backup --to` accepts.
+    ///
+    /// Or a data directory on which no switch runs. It is only read.
+    #[arg(long, value_name = "PLACE")]
     from: String,
     /// The directory to make; it must not exist, or be empty.
     #[arg(long, value_name = "DIR")]
@@ -198,7 +198,7 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
 fn make(arguments: &RestoreArguments, target: Target) -> Result<Proof, Failure> {
     let started = Instant::now();
     let made = match Copy::of(&arguments.from)? {
-        Copy::Place(url) => target.bring(&url, arguments)?,
+        Copy::Place(location) => target.bring(&location, arguments)?,
         Copy::Directory(path) => target.copy(&path, arguments)?,
     };
     let Made { files, bytes, proved } = made;
@@ -235,37 +235,26 @@ pub(crate) fn tail_behind(placed: &Placed<'_>) -> Tail {
     }
 }
 
-/// What a data directory is made of.
+/// The source of a data directory.
 enum Copy {
-    /// What `backup` keeps, by URL.
-    Place(String),
+    /// A copy that `upesi backup` keeps.
+    Place(Location),
     /// A data directory, or a plain copy of one.
     Directory(PathBuf),
 }
 
 impl Copy {
+    /// Reads the places that `backup --to` accepts. A directory with segments and without the
+    /// marker of a place is a plain copy.
     fn of(from: &str) -> Result<Self, Failure> {
-        Ok(match place_of(from)? {
-            Some(url) => Self::Place(url),
-            None => Self::Directory(PathBuf::from(from.strip_prefix(FILE).unwrap_or(from))),
+        let location = Location::parse(from).map_err(|error| Failure::new(error.to_string()))?;
+        Ok(match location.directory() {
+            Some(path) if has_segments(path) && !path.join(journal::MARKER).exists() => {
+                Self::Directory(path.to_owned())
+            }
+            _ => Self::Place(location),
         })
     }
-}
-
-/// The URL of a place where `backup` keeps its copy, which may be given as a directory; `None` for
-/// any other directory.
-pub(crate) fn place_of(from: &str) -> Result<Option<String>, Failure> {
-    let path = Path::new(from.strip_prefix(FILE).unwrap_or(from));
-    let is_place = path.join(journal::MARKER).exists() || !has_segments(path);
-    if from.contains("://") && is_place {
-        return Ok(Some(from.to_owned()));
-    }
-    if !path.join(MANIFEST).exists() {
-        return Ok(None);
-    }
-    let path =
-        std::path::absolute(path).map_err(|error| Failure::new(format!("{from}: {error}")))?;
-    Ok(Some(format!("file://{}", path.display())))
 }
 
 /// What was put under the name of what is not finished.
@@ -323,8 +312,8 @@ fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved
 
 impl Target {
     /// Brings back what a place holds, or the rest of it, and proves it.
-    fn bring(&self, url: &str, arguments: &RestoreArguments) -> Result<Made, Failure> {
-        let place = open_place(url).map_err(|error| Failure::new(error.to_string()))?;
+    fn bring(&self, from: &Location, arguments: &RestoreArguments) -> Result<Made, Failure> {
+        let place = from.open().map_err(|error| Failure::new(error.to_string()))?;
         let failed = |error: DiskError| self.failure(&error.to_string());
         let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
         let mut progress = Progress::new("MiB brought back", None);
@@ -476,4 +465,45 @@ fn print(proof: &Proof, arguments: &RestoreArguments) -> Result<(), Failure> {
     println!("The admin token is not restored: the first start makes a new one.");
     println!("`upesi verify` proves the rest; the old switch must not run any more.");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// `restore --from` and `backup --to` read the same places with the same errors.
+    #[test]
+    fn a_copy_is_named_as_a_backup_is() {
+        let above = tempfile::tempdir().expect("a directory");
+        let [plain, kept, empty] = ["plain", "kept", "empty"].map(|name| above.path().join(name));
+        for directory in [&plain, &kept, &empty] {
+            fs::create_dir(directory).expect("makes it");
+        }
+        for directory in [&plain, &kept] {
+            fs::write(directory.join("00000000000000000001.packed"), "").expect("writes");
+        }
+        fs::write(kept.join(journal::MARKER), "").expect("writes");
+        for (path, is_plain) in [(&plain, true), (&kept, false), (&empty, false)] {
+            let path = path.display().to_string();
+            let url = format!("file://{path}");
+            for text in [&path, &url] {
+                match Copy::of(text).expect("a copy") {
+                    Copy::Directory(found) => assert!(is_plain && *found == *path, "{text}"),
+                    Copy::Place(place) => {
+                        assert!(!is_plain, "{text}");
+                        assert_eq!(place.open().expect("opens").url(), url);
+                    }
+                }
+                let backup = journal::open_place(text).expect("a place");
+                assert_eq!(backup.url(), url);
+            }
+        }
+        for wrong in ["", "ftp://host/x", "file://relative", "s3://key:secret@bucket/x"] {
+            let restore = Copy::of(wrong).err().expect("refused").to_string();
+            let backup = journal::open_place(wrong).err().expect("refused").to_string();
+            assert_eq!(restore, backup);
+        }
+    }
 }

@@ -287,15 +287,7 @@ pub(crate) fn of(entries: &[Entry]) -> Quarantine {
 }
 
 fn digest_of(entry: &Entry) -> Option<Digest> {
-    let text = entry.digest.as_bytes();
-    let mut digest = [0; 32];
-    if text.len() != 2 * digest.len() || !entry.digest.is_ascii() {
-        return None;
-    }
-    for (byte, pair) in digest.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(Digest(digest))
+    journal::parse_hexadecimal(&entry.digest).map(Digest)
 }
 
 pub(crate) const EXAMPLES: &str = "\

@@ -83,7 +83,6 @@ mod work {
     use crate::config::Config;
     use crate::data::layout::MARKER;
     use crate::data::migrate::{address_of, options};
-    use crate::data::restore::place_of;
 
     /// What was done.
     #[derive(Serialize)]
@@ -150,10 +149,7 @@ mod work {
         records: &Records<Tiered<RealDisk>>,
     ) -> Result<Tail, Failure> {
         let failed = |error: String| Failure::new(format!("--copy: {error}"));
-        let url = place_of(&arguments.copy)?.ok_or_else(|| {
-            failed(format!("{} is nothing that `upesi backup` keeps", arguments.copy))
-        })?;
-        let place = open_place(&url).map_err(|error| failed(error.to_string()))?;
+        let place = open_place(&arguments.copy).map_err(|error| failed(error.to_string()))?;
         let copied = survey(&*place).map_err(|error| failed(error.to_string()))?;
         let mut is_of_log = copied.end.0 == 0;
         let visited = records.visit(copied.end, &mut |frame| {
@@ -164,7 +160,8 @@ mod work {
         match is_of_log && copied.identity == records.identity() {
             true => Ok(copied),
             false => Err(failed(format!(
-                "{url} holds another log than {}, or a later part of it",
+                "{} holds another log than {}, or a later part of it",
+                place.url(),
                 arguments.data.display()
             ))),
         }

@@ -18,7 +18,7 @@ use node::stages::{Stages, WatchedLog};
 use ports::{ColdStore, Log};
 use record::frame::LogIdentity;
 use sequencer::{ColdSide, Quarantine, ReplayError, Sequencer, Start, is_of_log};
-use snapshots::{Aside, Newest, TakeError, Unpaced, keep, newest};
+use snapshots::{Aside, Newest, TakeError, keep, newest, unpaced};
 
 use crate::Options;
 use crate::archive::{Archiver, HubDisk};
@@ -281,7 +281,7 @@ impl World {
         self.strike_snapshot();
         let Some(hub) = &mut self.hub else { return };
         let beside = (Some(&*store as &dyn ColdStore), hub.stored.as_ref());
-        match keep(&disk, aside, beside, &mut Unpaced) {
+        match keep(&disk, aside, beside, &mut unpaced) {
             Ok(None) => {}
             Ok(Some(taken)) => {
                 self.desk.tally.snapshots += 1;
@@ -395,7 +395,7 @@ impl World {
         log: &FileLog<HubDisk>,
     ) -> Result<Option<State>, String> {
         let stored = Some(self.shelf.mark().position);
-        let found = newest(disk, &log.frames(), stored, &mut Unpaced);
+        let found = newest(disk, &log.frames(), stored, &mut unpaced);
         let Newest { start, passed_over, .. } = found.map_err(|error| error.to_string())?;
         if !passed_over.iter().all(is_ahead) {
             // A crash never leaves a snapshot that has to be passed over for its own sake.

@@ -11,7 +11,7 @@ use record::snapshot::{
     Summary,
 };
 
-use crate::pace::Pace;
+use crate::Pace;
 use crate::taking::TakeError;
 
 /// Good snapshots that are kept.
@@ -103,11 +103,11 @@ pub fn origin(disk: &impl Disk, file: &SnapshotFile) -> Result<Tail, Fault> {
 ///
 /// # Errors
 /// [`Fault`].
-pub fn load(disk: &impl Disk, file: &SnapshotFile, pace: &mut dyn Pace) -> Result<Snapshot, Fault> {
+pub fn load(disk: &impl Disk, file: &SnapshotFile, pace: &mut Pace<'_>) -> Result<Snapshot, Fault> {
     let mut reading = Reading::open(disk, file)?;
     while reading.offset < reading.length {
         reading.block()?;
-        pace.breathe().map_err(|Stop| reading.fault(FaultReason::Stopped))?;
+        pace().map_err(|Stop| reading.fault(FaultReason::Stopped))?;
     }
     let whole = |reason| Fault { name: file.name.clone(), offset: None, reason };
     let Reading { reader, .. } = reading;
@@ -123,7 +123,7 @@ pub fn load(disk: &impl Disk, file: &SnapshotFile, pace: &mut dyn Pace) -> Resul
 pub(crate) fn store(
     disk: &impl Disk,
     (tail, state): (&Tail, Parts<'_>),
-    pace: &mut dyn Pace,
+    pace: &mut Pace<'_>,
 ) -> Result<(SnapshotFile, Summary), TakeError> {
     remove_if_there(disk, NEW_FILE)?;
     let written = write(disk, (tail, state), pace).and_then(|summary| {
@@ -152,7 +152,7 @@ pub(crate) fn keep_only(disk: &impl Disk, kept: &[&str]) -> Result<(), DiskError
 fn write(
     disk: &impl Disk,
     (tail, state): (&Tail, Parts<'_>),
-    pace: &mut dyn Pace,
+    pace: &mut Pace<'_>,
 ) -> Result<Summary, TakeError> {
     let file = disk.create(NEW_FILE)?;
     let (mut length, mut synced) = (0u64, 0u64);
@@ -164,7 +164,7 @@ fn write(
             file.release(synced, length);
             synced = length;
         }
-        pace.breathe().map_err(|Stop| TakeError::Stopped)
+        pace().map_err(|Stop| TakeError::Stopped)
     };
     let mut writer = SnapshotWriter::new(tail, &mut store)?;
     writer.state(state)?;

@@ -15,7 +15,6 @@ use journal::DurableFrames;
 use ledger::Position;
 use ports::{ColdStore, Disk, Stop};
 
-use crate::Pace;
 use crate::files::{SnapshotFile, list};
 use crate::taking::{Aside, TakeError, Taken, keep};
 
@@ -259,7 +258,8 @@ impl<D: Disk> Runner<D> {
         if let Some(store) = store {
             self.await_store(store, aside.tail.end)?;
         }
-        let mut pace = Share::new(&self.shared, self.due.cpu_percent);
+        let mut share = Share::new(&self.shared, self.due.cpu_percent);
+        let mut pace = || share.rest();
         keep(&self.disk, aside, (store, before.as_ref()), &mut pace)
     }
 
@@ -294,10 +294,9 @@ impl<'a> Share<'a> {
         let percent = u32::from(percent.clamp(1, 100));
         Self { shared, percent, since: Instant::now() }
     }
-}
 
-impl Pace for Share<'_> {
-    fn breathe(&mut self) -> Result<(), Stop> {
+    /// Rests for its share of the time since the last rest.
+    fn rest(&mut self) -> Result<(), Stop> {
         let worked = self.since.elapsed();
         if worked < PIECE {
             return Ok(());

@@ -34,12 +34,22 @@
 
 mod files;
 mod follower;
-mod pace;
 mod recovery;
 mod taking;
 
 pub use files::{Fault, FaultReason, KEPT, SYNC_BYTES, SnapshotFile, list, load, origin};
 pub use follower::{Due, Followed, Follower, FollowerHandle, News, Status, follow};
-pub use pace::{Pace, Unpaced};
 pub use recovery::{Newest, Start, newest};
 pub use taking::{Aside, Beside, Source, TakeError, Taken, keep, put, take};
+
+/// Called between two small pieces of work, many times a second. Waits if the work is ahead of its
+/// time; `Err(Stop)` ends the work.
+pub type Pace<'a> = dyn FnMut() -> Result<(), ports::Stop> + 'a;
+
+/// As fast as possible, to the end.
+///
+/// # Errors
+/// None.
+pub const fn unpaced() -> Result<(), ports::Stop> {
+    Ok(())
+}

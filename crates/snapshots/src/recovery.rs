@@ -41,7 +41,7 @@ pub fn newest<D: Disk>(
     disk: &D,
     frames: &DurableFrames<D>,
     stored: Option<Position>,
-    pace: &mut dyn Pace,
+    pace: &mut Pace<'_>,
 ) -> Result<Newest, DiskError> {
     let mut found = Newest { start: None, passed_over: Vec::new(), stopped: false };
     for file in list(disk)? {
@@ -69,7 +69,7 @@ fn open<D: Disk>(
     disk: &D,
     (frames, stored): (&DurableFrames<D>, Option<Position>),
     file: &SnapshotFile,
-    pace: &mut dyn Pace,
+    pace: &mut Pace<'_>,
 ) -> Result<Start, Unusable> {
     let tail = origin(disk, file).map_err(|fault| Unusable::Because(fault.to_string()))?;
     let unusable = |why: String| Unusable::Because(format!("{}: {why}", file.name));

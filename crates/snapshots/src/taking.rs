@@ -92,7 +92,7 @@ pub fn keep(
     disk: &impl Disk,
     mut aside: Aside,
     (store, before): (Option<&dyn ColdStore>, Option<&SnapshotFile>),
-    pace: &mut dyn Pace,
+    pace: &mut Pace<'_>,
 ) -> Result<Option<Taken>, TakeError> {
     if before.is_some_and(|before| before.position == aside.tail.end) {
         return Ok(None);
@@ -101,7 +101,7 @@ pub fn keep(
         assert!(aside.tail.end <= store.mark().position, "the store has what leaves the state");
         store.sync()?;
         while 0 < aside.state.let_go(ROWS) {
-            pace.breathe().map_err(|Stop| TakeError::Stopped)?;
+            pace().map_err(|Stop| TakeError::Stopped)?;
         }
     }
     let (file, summary) = files::store(disk, (&aside.tail, aside.state.parts()), pace)?;
@@ -119,7 +119,7 @@ pub fn keep(
 pub fn take<D: Disk>(
     disk: &D,
     (source, beside): (Source<'_, D>, Option<Beside>),
-    pace: &mut dyn Pace,
+    pace: &mut Pace<'_>,
 ) -> Result<Option<Taken>, TakeError> {
     let (store, side) = beside.map(|beside| (beside.store, beside.side)).unzip();
     let stored = store.as_ref().map(|store| store.mark().position);
@@ -149,7 +149,7 @@ pub fn take<D: Disk>(
 ///
 /// # Errors
 /// [`TakeError`].
-pub fn put(disk: &impl Disk, at: (&Tail, Parts<'_>), pace: &mut dyn Pace) -> Result<(), TakeError> {
+pub fn put(disk: &impl Disk, at: (&Tail, Parts<'_>), pace: &mut Pace<'_>) -> Result<(), TakeError> {
     let position = at.0.end;
     if position == Position(0) || list(disk)?.iter().any(|file| file.position == position) {
         return Ok(());
@@ -167,7 +167,7 @@ struct Reached {
 fn replay<D: Disk>(
     source: &Source<'_, D>,
     (start, cold): (Option<Start>, Option<ColdSide>),
-    pace: &mut dyn Pace,
+    pace: &mut Pace<'_>,
 ) -> Result<Reached, TakeError> {
     let state = start.map_or_else(State::new, |start| start.state);
     let next = Position(state.position().0 + 1);
@@ -177,7 +177,7 @@ fn replay<D: Disk>(
     let mut failed = None;
     source.frames.replay(next, &mut |frame| {
         let step = reached.follow(frame).map_err(TakeError::from);
-        let paced = step.and_then(|()| pace.breathe().map_err(|Stop| TakeError::Stopped));
+        let paced = step.and_then(|()| pace().map_err(|Stop| TakeError::Stopped));
         paced.map_err(|error| {
             failed = Some(error);
             Stop

@@ -11,7 +11,7 @@ use ledger::{
 use ports::{Disk, DiskError, Now};
 use record::frame::LogIdentity;
 use sequencer::{Durability, Quarantine, Sequencer, Start, Submission};
-use snapshots::{KEPT, Newest, Pace, Source, TakeError, Taken, Unpaced, list, newest, take};
+use snapshots::{KEPT, Newest, Pace, Source, TakeError, Taken, list, newest, take, unpaced};
 
 type Subject = Sequencer<FileLog<MemoryDisk>>;
 
@@ -48,7 +48,7 @@ fn a_start_goes_on_from_the_newest_snapshot() {
 fn reopened(disk: &MemoryDisk) -> (u64, u64, Digest) {
     let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
     let found: Newest =
-        newest(disk, &log.frames(), None, &mut Unpaced).expect("the directory is read");
+        newest(disk, &log.frames(), None, &mut unpaced).expect("the directory is read");
     let start = found.start.map(|start| start.state).unwrap_or_default();
     let before = start.position().0;
     let mut replayed = 0;
@@ -74,7 +74,7 @@ fn a_crash_at_any_operation_leaves_a_good_start() {
         work(&mut subject, 5);
         let hash = subject.state().hash();
         disk.crash_at(disk.operations() + operation);
-        let third = attempt(&disk, &frames, &mut Unpaced);
+        let third = attempt(&disk, &frames, &mut unpaced);
         if third.is_ok() {
             break;
         }
@@ -85,7 +85,7 @@ fn a_crash_at_any_operation_leaves_a_good_start() {
         assert!(before == 11 || before == 16, "operation {operation}: {before}");
         // And the next attempt succeeds.
         let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
-        let next = attempt(&disk, &log.frames(), &mut Unpaced);
+        let next = attempt(&disk, &log.frames(), &mut unpaced);
         let next = next.expect("a sound disk").map(|taken| taken.file.position);
         assert_eq!(next, (before == 11).then_some(Position(16)));
     }
@@ -101,12 +101,12 @@ fn a_full_disk_and_a_failed_sync_leave_the_others() {
     work(&mut subject, 5);
     let before = disk.list().expect("a list");
     disk.set_capacity(10);
-    let full = attempt(&disk, &frames, &mut Unpaced);
+    let full = attempt(&disk, &frames, &mut unpaced);
     assert!(matches!(full, Err(TakeError::Disk(DiskError::Full))), "{full:?}");
     assert_eq!(disk.list().expect("a list"), before);
     disk.set_capacity(u64::MAX);
     disk.fail_sync_at(disk.operations());
-    let failed = attempt(&disk, &frames, &mut Unpaced);
+    let failed = attempt(&disk, &frames, &mut unpaced);
     assert!(matches!(failed, Err(TakeError::Disk(DiskError::Failed { .. }))), "{failed:?}");
     assert_eq!(disk.list().expect("a list"), before);
     taken(&disk, &frames).expect("the disk has recovered");
@@ -209,7 +209,7 @@ fn check_passed(
     position: u64,
     expected: &[&str],
 ) {
-    let found: Newest = newest(disk, frames, None, &mut Unpaced).expect("the directory is read");
+    let found: Newest = newest(disk, frames, None, &mut unpaced).expect("the directory is read");
     let start = found.start.map_or(0, |start| start.state.position().0);
     let passed = &found.passed_over;
     assert_eq!(start, position, "{passed:?}");
@@ -220,13 +220,13 @@ fn check_passed(
 }
 
 fn taken(disk: &MemoryDisk, frames: &DurableFrames<MemoryDisk>) -> Option<Taken> {
-    attempt(disk, frames, &mut Unpaced).expect("a sound disk")
+    attempt(disk, frames, &mut unpaced).expect("a sound disk")
 }
 
 fn attempt(
     disk: &MemoryDisk,
     frames: &DurableFrames<MemoryDisk>,
-    pace: &mut dyn Pace,
+    pace: &mut Pace<'_>,
 ) -> Result<Option<Taken>, TakeError> {
     take(disk, (Source { frames, quarantine: &Quarantine::default() }, None), pace)
 }

@@ -446,7 +446,7 @@ pub(crate) fn open(
     let place = open_store::Place::new(config, data, log.tail().identity);
     let mut store = place.open(&mut log, own)?;
     let stored = Some(store.mark().position);
-    let found = snapshots::newest(&disk, &frames, stored, &mut snapshots::Unpaced)
+    let found = snapshots::newest(&disk, &frames, stored, &mut snapshots::unpaced)
         .map_err(|error| failed(error.to_string()))?;
     for why in &found.passed_over {
         stdout::say(format_args!("passed over a snapshot: {why}"));

@@ -398,7 +398,7 @@ impl Target {
         store.sync().map_err(|error| self.failure(&error.to_string()))?;
         let disk = RealDisk::open(self.unfinished()).map_err(|it| self.failure(&it.to_string()))?;
         let tail = Tail { durable: tail.end, ..*tail };
-        snapshots::put(&disk, (&tail, replay.state().parts()), &mut snapshots::Unpaced)
+        snapshots::put(&disk, (&tail, replay.state().parts()), &mut snapshots::unpaced)
             .map_err(|error| self.failure(&error.to_string()))?;
         Ok(Beside { records, state_hash })
     }

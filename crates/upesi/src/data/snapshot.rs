@@ -2,28 +2,24 @@
 //! there; and what `verify` and `restore` ask of snapshots.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use journal::{DamagedEnd, FileLog, Options, RealDisk, Tiered, Verify};
 use ledger::snapshot::Head;
 use ledger::{Cold, Digest, Position, State};
-use ports::{Disk, DiskError, Log, Stop};
+use ports::{Disk, DiskError, Log};
 use record::frame::Tail;
 use serde::Serialize;
-use snapshots::{Beside, Fault, Pace, SnapshotFile, Source, Unpaced, list, load, take};
+use snapshots::{Beside, Fault, SnapshotFile, Source, list, load, take, unpaced};
 
 use crate::Failure;
-use crate::cli::stdout::print_json;
+use crate::cli::stdout::{Progress, print_json};
 use crate::config::Config;
 use crate::data::layout::refuse_without_log;
 use crate::operate::quarantine;
 use crate::serve::open_store;
 use crate::serve::truncation;
-
-/// Between two signs of life on a terminal.
-const PROGRESS: Duration = Duration::from_millis(500);
 
 /// What there is.
 #[derive(Debug, Serialize)]
@@ -77,12 +73,16 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
     let (mut log, _recovery) =
         FileLog::open(disk.clone(), options).map_err(|error| failed(error.to_string()))?;
     let without = quarantine::of(&quarantined);
-    let mut progress = SignOfLife::new();
+    let mut progress = Progress::new();
+    let mut pace = || {
+        progress.say(|| format!("reading and storing, {} s", started.elapsed().as_secs()));
+        Ok(())
+    };
     let source = Source { frames: &log.frames(), quarantine: &without };
     let place = open_store::Place::new(&Config::default(), &arguments.data, log.tail().identity);
     let store = place.open(&mut log, Some(DamagedEnd::Refuse))?;
     let beside = Beside { side: place.side(&store)?, store };
-    let taken = take(&disk, (source, Some(beside)), &mut progress);
+    let taken = take(&disk, (source, Some(beside)), &mut pace);
     progress.end();
     let taken = taken.map_err(|error| failed(error.to_string()))?;
     let newest = list(&disk).map_err(|error| failed(error.to_string()))?.into_iter().next();
@@ -208,7 +208,7 @@ const ADVICE: &str = "The log is not touched by that: remove the file, and a sta
 
 impl Claim {
     fn read(disk: &impl Disk, file: SnapshotFile) -> Result<Self, Fault> {
-        let snapshot = load(disk, &file, &mut Unpaced)?;
+        let snapshot = load(disk, &file, &mut unpaced)?;
         Ok(Self {
             file,
             tail: snapshot.tail,
@@ -227,37 +227,4 @@ impl Claim {
 /// What there is one of, but for where rows live, which is no part of what a log says.
 fn head_of(state: &State) -> Head {
     Head { cold: Cold::default(), ..state.parts().head() }
-}
-
-/// Says on a terminal that a long work goes on.
-struct SignOfLife {
-    terminal: bool,
-    started: Instant,
-    due: Instant,
-    told: bool,
-}
-
-impl SignOfLife {
-    fn new() -> Self {
-        let started = Instant::now();
-        let terminal = std::io::stderr().is_terminal();
-        Self { terminal, started, due: started + PROGRESS, told: false }
-    }
-
-    fn end(&self) {
-        if self.told {
-            eprint!("\r                              \r");
-        }
-    }
-}
-
-impl Pace for SignOfLife {
-    fn breathe(&mut self) -> Result<(), Stop> {
-        let now = Instant::now();
-        if self.terminal && self.due <= now {
-            eprint!("\rreading and storing, {} s", self.started.elapsed().as_secs());
-            (self.due, self.told) = (now + PROGRESS, true);
-        }
-        Ok(())
-    }
 }

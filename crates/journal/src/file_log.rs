@@ -37,9 +37,8 @@ use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, V
 use record::frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Tail};
 
 use crate::frames::DurableFrames;
-use crate::reader::{Index, Opened, Segment, Shared, damaged_behind, open_segment, storage};
+use crate::reader::{Index, Opened, Segment, Shared, Walk, storage};
 use crate::recovery::{self, DamagedEnd, OpenError, Recovered, Recovery};
-use crate::scan::{self, Cause, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// Length at which a new segment is started, unless [`Options`] say otherwise: 256 MiB.
@@ -111,6 +110,8 @@ pub struct FileLog<D: Disk> {
     poisoned: bool,
     segment_bytes: u64,
     room_bytes: u64,
+    /// Frames are durable elsewhere.
+    is_copy: bool,
 }
 
 impl<D: Disk> FileLog<D> {
@@ -160,7 +161,16 @@ impl<D: Disk> FileLog<D> {
             poisoned: false,
             segment_bytes,
             room_bytes,
+            is_copy: false,
         }
+    }
+
+    /// The log as a copy of one whose frames are durable elsewhere, as a topic keeps them: a frame
+    /// counts as durable once it is appended, and no sync is made for it. After a loss of power the
+    /// end of the copy may be missing or damaged. The original then completes it.
+    #[must_use]
+    pub fn into_copy(self) -> Self {
+        Self { is_copy: true, room_bytes: 0, ..self }
     }
 
     /// Opens the log if there is one, and makes one with `identity` if there is none.
@@ -182,19 +192,6 @@ impl<D: Disk> FileLog<D> {
             }
             other => other,
         }
-    }
-
-    /// Appends a frame that is durable elsewhere, of which this log is a copy: it counts as durable
-    /// here at once, and no sync is made for it. After a loss of power the copy may lack its end,
-    /// or be damaged there; whoever has the original makes it whole.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    pub fn append_durable(&mut self, frame: &[u8]) -> Result<(), LogError> {
-        self.append_in(frame, 0)?;
-        self.set_durable();
-        self.release();
-        Ok(())
     }
 
     /// The durable frames, for a thread that follows the log.
@@ -244,16 +241,16 @@ impl<D: Disk> FileLog<D> {
         has_frames && self.segment_bytes < self.length + u64::from(frame_bytes)
     }
 
-    /// Appends a frame; if it does not fit into the room there is, with so much more behind it.
-    fn append_in(&mut self, frame: &[u8], room_bytes: u64) -> Result<(), LogError> {
+    /// Appends a frame, and makes room for more if it does not fit into the room there is.
+    fn append_in(&mut self, frame: &[u8]) -> Result<(), LogError> {
         self.check_poison()?;
         let header = admit(&self.tail, frame)?;
         if self.must_rotate(header.length) {
             self.rotate()?;
         }
         let end = self.length + u64::from(header.length);
-        if self.room < end && 0 < room_bytes {
-            self.make_room((end + room_bytes).min(self.segment_bytes))?;
+        if self.room < end && 0 < self.room_bytes {
+            self.make_room((end + self.room_bytes).min(self.segment_bytes))?;
         }
         self.write(frame)?;
         self.active.note(header.first, self.length);
@@ -343,7 +340,12 @@ impl<D: Disk> Log for FileLog<D> {
     }
 
     fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
-        self.append_in(frame, self.room_bytes)
+        self.append_in(frame)?;
+        if self.is_copy {
+            self.set_durable();
+            self.release();
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), LogError> {
@@ -371,24 +373,10 @@ impl<D: Disk> Log for FileLog<D> {
         if self.tail.end < from {
             return Ok(());
         }
-        let firsts = self.shared.segments_from(from);
-        let mut near = self.shared.start_near(from)?;
-        let mut expected: Option<Tail> = None;
-        for (at, &first) in firsts.iter().enumerate() {
-            let last = at + 1 == firsts.len();
-            let hashed = if last && first == self.opened.0 { self.opened.1 } else { 0 };
-            let limit = last.then_some(self.length);
-            let piece = Piece { first, near: near.take(), limit, hashed };
-            let mut step = |frame: &Frame<'_>| {
-                if frame.header().last() < from { Ok(()) } else { visit(frame) }
-            };
-            match replay_segment(&self.shared.disk, piece, expected, &mut step)? {
-                Some(tail) => expected = Some(tail),
-                None => return Ok(()),
-            }
-        }
-        let reached = expected.is_some_and(|tail| same_end(&tail, &self.tail));
-        assert!(reached, "a replay to the end arrives at the end");
+        let (limit, hashed) = (Some(self.length), self.opened);
+        let reached = self.shared.walk(&Walk { limit, hashed, ..Walk::from(from) }, visit)?;
+        let arrived = reached.is_none_or(|tail| same_end(&tail, &self.tail));
+        assert!(arrived, "a replay to the end arrives at the end");
         Ok(())
     }
 
@@ -404,38 +392,6 @@ impl<D: Disk> fmt::Debug for FileLog<D> {
             .field("length", &self.length)
             .field("poisoned", &self.poisoned)
             .finish_non_exhaustive()
-    }
-}
-
-/// What is read of a segment.
-struct Piece {
-    /// Its first record.
-    first: Position,
-    /// Where it begins, if that is not the segment's first frame.
-    near: Option<(u64, Tail)>,
-    /// Where it ends, if that is not the file's end.
-    limit: Option<u64>,
-    /// Up to where the chain was checked when the log was opened.
-    hashed: u64,
-}
-
-/// Visits a piece of a segment. Gives the log's end behind it, or `None` if the visitor had enough.
-fn replay_segment<D: Disk>(
-    disk: &D,
-    Piece { first, near, limit, hashed }: Piece,
-    expected: Option<Tail>,
-    visit: &mut Visitor<'_>,
-) -> Result<Option<Tail>, LogError> {
-    let (file, base) = open_segment(disk, first, expected)?;
-    let limit = limit.map_or_else(|| file.length(), Ok).map_err(storage)?;
-    let part = Part { file: &file, limit };
-    let start = near.unwrap_or((SEGMENT_HEADER_BYTES, base));
-    let scanned = scan::scan_again(part, start, hashed, &mut |_, frame| visit(frame));
-    let scanned = scanned.map_err(storage)?;
-    match scanned.cause {
-        Cause::Limit => Ok(Some(scanned.tail)),
-        Cause::Visitor => Ok(None),
-        Cause::Unsound(error) => Err(damaged_behind(first, &scanned, &error)),
     }
 }
 
@@ -462,10 +418,7 @@ fn start_segment<D: Disk>(disk: &D, base: &Tail) -> Result<Opened<D::File>, Disk
 
 /// Checks a frame to be appended behind `tail`: its header in full, its records only in debug
 /// builds, for the builder has just sealed them.
-///
-/// # Errors
-/// The first rule of a log that the frame breaks.
-pub fn admit(tail: &Tail, frame: &[u8]) -> Result<FrameHeader, Rejection> {
+pub(crate) fn admit(tail: &Tail, frame: &[u8]) -> Result<FrameHeader, Rejection> {
     let header = FrameHeader::parse(frame)?;
     if header.length as usize != frame.len() {
         return Err(FrameError::Malformed("its length is not that of the bytes given").into());

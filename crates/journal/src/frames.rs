@@ -9,12 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use ledger::Position;
-use ports::{Disk, DiskFile, LogError, Stop, Visitor};
+use ports::{Disk, LogError, Stop, Visitor};
 use record::frame::{LogIdentity, Tail};
 
-use crate::reader::{Shared, damaged_behind, open_segment, storage};
-use crate::scan::{self, Cause, Part, Scanned};
-use crate::segment::SEGMENT_HEADER_BYTES;
+use crate::reader::{Shared, Walk};
 
 /// The durable frames of a [`crate::FileLog`], good for as long as it is kept.
 pub struct DurableFrames<D: Disk>(Arc<Shared<D>>);
@@ -53,20 +51,13 @@ impl<D: Disk> DurableFrames<D> {
         if end < from || end.0 == 0 {
             return Ok(());
         }
-        let mut stopped = false;
-        let mut near = self.0.start_near(from)?;
-        let mut before: Option<Tail> = None;
-        for first in self.0.segments_from(from) {
-            let scanned = self.scan(first, (before, near.take()), &mut |frame| {
-                let last = frame.header().last();
-                stopped = from <= last && visit(frame).is_err();
-                if stopped || end <= last { Err(Stop) } else { Ok(()) }
-            })?;
-            match scanned.cause {
-                Cause::Visitor => return Ok(()),
-                Cause::Limit => before = Some(scanned.tail),
-                Cause::Unsound(error) => return Err(damaged_behind(first, &scanned, &error)),
-            }
+        // The writer may be at work after the durable frames: the walk stops before that.
+        let reached = self.0.walk(&Walk::from(from), &mut |frame| {
+            visit(frame)?;
+            if end <= frame.header().last() { Err(Stop) } else { Ok(()) }
+        })?;
+        if reached.is_none() {
+            return Ok(());
         }
         let reason = format!("the log ends before record {}, which was durable", end.0);
         Err(LogError::Damaged { place: "its last segment".into(), reason })
@@ -94,19 +85,6 @@ impl<D: Disk> DurableFrames<D> {
             Err(Stop)
         })?;
         Ok(found)
-    }
-
-    fn scan(
-        &self,
-        first: Position,
-        (before, near): (Option<Tail>, Option<(u64, Tail)>),
-        visit: &mut Visitor<'_>,
-    ) -> Result<Scanned, LogError> {
-        let (file, base) = open_segment(&self.0.disk, first, before)?;
-        // The writer may be at work behind what is durable; the visitor stops before that.
-        let part = Part { file: &file, limit: file.length().map_err(storage)? };
-        let start = near.unwrap_or((SEGMENT_HEADER_BYTES, base));
-        scan::scan(part, start, &mut |_, frame| visit(frame)).map_err(storage)
     }
 }
 

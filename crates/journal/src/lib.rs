@@ -21,7 +21,6 @@ mod backup;
 mod catalogue;
 mod codec;
 pub mod contract;
-mod copy;
 mod file_log;
 mod frames;
 #[cfg(all(test, feature = "shuttle"))]
@@ -49,8 +48,7 @@ pub use archive::{
 };
 pub use backup::{Backup, Brought, Copied, Extra, MANIFEST, MANIFEST_VERSION, bring, survey};
 pub use catalogue::{CATALOGUE, CATALOGUE_VERSION};
-pub use copy::CopyLog;
-pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify, admit};
+pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
 pub use frames::DurableFrames;
 pub use mark::{MARK, Marker, Noted, noted};
 pub use memory_disk::{MemoryDisk, MemoryFile};

@@ -20,6 +20,7 @@
 //! sync of their file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ports::{Disk, DiskError, DiskFile};
@@ -32,6 +33,15 @@ pub struct MemoryDisk {
     state: Arc<Mutex<State>>,
     /// The life of the machine in which this handle was made.
     life: u64,
+    usage: Arc<Usage>,
+}
+
+/// Counts for tests of costs.
+#[derive(Debug, Default)]
+struct Usage {
+    open: AtomicU64,
+    reads: AtomicU64,
+    bytes_read: AtomicU64,
 }
 
 /// An open file of a [`MemoryDisk`].
@@ -59,13 +69,31 @@ impl MemoryDisk {
             down: false,
             life: 0,
         };
-        Self { state: Arc::new(Mutex::new(state)), life: 0 }
+        Self { state: Arc::new(Mutex::new(state)), life: 0, usage: Arc::default() }
     }
 
     /// Number of changing operations so far.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.lock().operations
+    }
+
+    /// Number of files that are open.
+    #[must_use]
+    pub fn open_files(&self) -> u64 {
+        self.usage.open.load(Ordering::Relaxed)
+    }
+
+    /// Number of reads so far.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.usage.reads.load(Ordering::Relaxed)
+    }
+
+    /// Bytes read so far.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.usage.bytes_read.load(Ordering::Relaxed)
     }
 
     /// From now on the files may hold this many bytes together.
@@ -165,7 +193,7 @@ impl MemoryDisk {
         state.down = false;
         state.crash_at = None;
         state.fail_sync_at = None;
-        Self { state: self.state.clone(), life: state.life }
+        Self { state: self.state.clone(), life: state.life, usage: self.usage.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -193,7 +221,14 @@ impl MemoryDisk {
     }
 
     fn handle(&self, file: u64, name: &str) -> MemoryFile {
+        self.usage.open.fetch_add(1, Ordering::Relaxed);
         MemoryFile { disk: self.clone(), file, name: name.to_owned() }
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        self.disk.usage.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -260,6 +295,8 @@ impl DiskFile for MemoryFile {
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(seen.len());
         let length = buffer.len().min(seen.len() - from);
         buffer[..length].copy_from_slice(&seen[from..from + length]);
+        self.disk.usage.reads.fetch_add(1, Ordering::Relaxed);
+        self.disk.usage.bytes_read.fetch_add(length as u64, Ordering::Relaxed);
         Ok(length)
     }
 

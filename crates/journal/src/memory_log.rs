@@ -6,6 +6,8 @@ use ledger::Position;
 use ports::{Log, LogError, OwnedRecord, RecordReader, Rejection, Visitor};
 use record::frame::{Frame, LogIdentity, Tail};
 
+use crate::file_log::admit;
+
 /// A log whose frames live in memory, at most `bytes_max` of them.
 #[derive(Clone, Debug)]
 pub struct MemoryLog {
@@ -56,7 +58,8 @@ impl Log for MemoryLog {
 
     fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
         let mut state = self.shared.lock();
-        let after = admit(&state.tail, frame)?;
+        let header = admit(&state.tail, frame)?;
+        let after = header.follows(&state.tail).map_err(Rejection::Order)?;
         if self.shared.bytes_max < state.bytes + frame.len() {
             return Err(LogError::Full);
         }
@@ -109,18 +112,4 @@ impl Shared {
         // No panic can leave the state half changed: each change is made after the last check.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Checks all that can be checked of a frame to be appended, and gives the log's end after it.
-fn admit(tail: &Tail, bytes: &[u8]) -> Result<Tail, Rejection> {
-    let frame = Frame::parse(bytes)?;
-    let (claimed, known) = (frame.header().durable, tail.durable);
-    if known < claimed {
-        return Err(Rejection::Durable { claimed, known });
-    }
-    if frame.as_bytes().len() != bytes.len() {
-        let what = "bytes are left behind the frame";
-        return Err(Rejection::Frame(record::frame::FrameError::Malformed(what)));
-    }
-    Ok(frame.follows(tail)?)
 }

@@ -14,17 +14,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ledger::Position;
-use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader, byte_of};
+use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader, Visitor, byte_of};
 use record::frame::{FRAME_HEADER_BYTES, FrameError, LogIdentity, OwnedFrame, Tail};
 
 use crate::file_log::same_end;
-use crate::scan::{Part, Scanned, Window, frame_at, header_at, header_behind};
+use crate::scan::{
+    self, Cause, Part, Scanned, Unsound, Window, frame_at, header_at, header_behind,
+};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
 /// One entry of a segment's index per this many bytes, about.
-pub(crate) const INDEX_STEP_BYTES: u64 = 64 << 10;
+const INDEX_STEP_BYTES: u64 = 64 << 10;
 /// Most closed segments that are open at a time.
 const OPEN_SEGMENTS_MAX: usize = 32;
 /// Frames of which is known where they ended: a redelivery reads for several recipients by turns.
@@ -189,6 +191,24 @@ impl<F: DiskFile> Opened<F> {
     }
 }
 
+/// A walk over the frames of a log.
+pub(crate) struct Walk {
+    /// The first record.
+    pub(crate) from: Position,
+    /// Where the last segment ends, if that is not the end of its file.
+    pub(crate) limit: Option<u64>,
+    /// The segment, and the offset in it, up to which opening the log has checked the chain.
+    pub(crate) hashed: (Position, u64),
+    /// Whether the log ends where nothing but zeros follows.
+    pub(crate) room: bool,
+}
+
+impl Walk {
+    pub(crate) fn from(from: Position) -> Self {
+        Self { from, limit: None, hashed: (Position(0), 0), room: false }
+    }
+}
+
 impl<D: Disk> Shared<D> {
     pub(crate) fn new(disk: D, segments: Vec<Segment<D::File>>, tail: &Tail) -> Self {
         assert!(segments.last().is_some_and(|last| last.opened.is_some()));
@@ -232,14 +252,14 @@ impl<D: Disk> Shared<D> {
     }
 
     /// First positions of the segments from the one that holds `from` on.
-    pub(crate) fn segments_from(&self, from: Position) -> Vec<Position> {
+    fn segments_from(&self, from: Position) -> Vec<Position> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let behind = segments.partition_point(|segment| segment.first <= from);
         segments[behind.saturating_sub(1)..].iter().map(|segment| segment.first).collect()
     }
 
     /// The segment that holds `position`, opened if need be.
-    pub(crate) fn open_at(&self, position: Position) -> Result<Arc<Opened<D::File>>, LogError> {
+    fn open_at(&self, position: Position) -> Result<Arc<Opened<D::File>>, LogError> {
         let first = {
             let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
             let behind = segments.partition_point(|segment| segment.first <= position);
@@ -261,7 +281,7 @@ impl<D: Disk> Shared<D> {
     /// Where in its segment a walk can begin that has to visit the frame with `from`: behind a
     /// frame not far before it, and what that one's header says of the log's end there, so that
     /// every frame visited is checked against the chain. `None`: at the segment's beginning.
-    pub(crate) fn start_near(&self, from: Position) -> Result<Option<(u64, Tail)>, LogError> {
+    fn start_near(&self, from: Position) -> Result<Option<(u64, Tail)>, LogError> {
         let opened = self.open_at(from)?;
         let part = Part { file: &opened.file, limit: u64::MAX };
         let mut window = Window::new(FRAME_HEADER_BYTES);
@@ -294,6 +314,41 @@ impl<D: Disk> Shared<D> {
         Ok(None)
     }
 
+    /// Visits the frames from the one that holds `walk.from` on, each checked in full. Gives the end
+    /// of the log, or `None` if the visitor stopped.
+    pub(crate) fn walk(
+        &self,
+        walk: &Walk,
+        visit: &mut Visitor<'_>,
+    ) -> Result<Option<Tail>, LogError> {
+        let firsts = self.segments_from(walk.from);
+        let mut near = self.start_near(walk.from)?;
+        let mut before: Option<Tail> = None;
+        for (at, &first) in firsts.iter().enumerate() {
+            let last = at + 1 == firsts.len();
+            let (file, base) = open_segment(&self.disk, first, before)?;
+            let limit = walk.limit.filter(|_| last);
+            let limit = limit.map_or_else(|| file.length(), Ok).map_err(storage)?;
+            let part = Part { file: &file, limit };
+            let hashed = if last && first == walk.hashed.0 { walk.hashed.1 } else { 0 };
+            let start = near.take().unwrap_or((SEGMENT_HEADER_BYTES, base));
+            let scanned = scan::scan_again(part, start, hashed, &mut |_, frame| {
+                if frame.header().last() < walk.from { Ok(()) } else { visit(frame) }
+            });
+            let scanned = scanned.map_err(storage)?;
+            let may_be_room = walk.room && last;
+            match scanned.cause {
+                Cause::Visitor => return Ok(None),
+                Cause::Limit => {}
+                Cause::Unsound(Unsound::Frame(_))
+                    if may_be_room && scan::is_room(part, scanned.offset).map_err(storage)? => {}
+                Cause::Unsound(error) => return Err(damaged_behind(first, &scanned, &error)),
+            }
+            before = Some(scanned.tail);
+        }
+        Ok(before)
+    }
+
     fn frame_with(&self, position: Position) -> Result<Arc<OwnedFrame>, LogError> {
         let last_read = || self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = last_read().holding(position) {
@@ -322,7 +377,7 @@ impl<D: Disk> RecordReader for Shared<D> {
 
 /// Opens a segment to be read from its beginning, and gives the log's end before it; `before` is
 /// where the segment before it ended, if that was read.
-pub(crate) fn open_segment<D: Disk>(
+fn open_segment<D: Disk>(
     disk: &D,
     first: Position,
     before: Option<Tail>,
@@ -353,11 +408,7 @@ pub(crate) fn damaged(first: Position, offset: u64, reason: &dyn ToString) -> Lo
 }
 
 /// The same behind the frames that a scan found sound.
-pub(crate) fn damaged_behind(
-    first: Position,
-    scanned: &Scanned,
-    reason: &dyn ToString,
-) -> LogError {
+fn damaged_behind(first: Position, scanned: &Scanned, reason: &dyn ToString) -> LogError {
     let (name, next) = (segment::name_of(first), scanned.tail.next());
     let place = format!("{name} at byte {}, where record {} should start", scanned.offset, next.0);
     LogError::Damaged { place, reason: reason.to_string() }

@@ -1,7 +1,8 @@
 //! Single records of a log that nobody writes, by position: for questions about the past.
 //!
 //! Nothing is repaired and nothing is walked from the beginning: a segment is opened when a record
-//! of it is asked for, and the record is found by halving. Each frame is checked but for the chain.
+//! of it is asked for, and the record is found by halving. A frame that is read for a single record
+//! is checked but for the chain.
 
 use std::fmt;
 
@@ -9,8 +10,7 @@ use ledger::Position;
 use ports::{Disk, DiskFile, LogError, OwnedRecord, RecordReader, Visitor};
 use record::frame::{LogIdentity, Tail};
 
-use crate::reader::{INDEX_STEP_BYTES, Opened, Segment, Shared, damaged, storage};
-use crate::scan::{Part, Window, frame_at, is_room};
+use crate::reader::{Opened, Segment, Shared, Walk, damaged, storage};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// A log to be asked.
@@ -53,29 +53,7 @@ impl<D: Disk> Records<D> {
     /// # Errors
     /// [`LogError`] at the first frame that cannot be read, a torn end among them.
     pub fn visit(&self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
-        for first in self.0.segments_from(from) {
-            let opened = self.0.open_at(from.max(first))?;
-            let limit = opened.file.length().map_err(storage)?;
-            let part = Part { file: &opened.file, limit };
-            let mut window = Window::new(INDEX_STEP_BYTES as usize);
-            let mut offset = match first <= from {
-                true => opened.before(from).map_err(storage)?,
-                false => SEGMENT_HEADER_BYTES,
-            };
-            while offset < limit {
-                let frame = frame_at(&mut window, part, offset).map_err(storage)?;
-                let frame = match frame {
-                    Err(_) if is_room(part, offset).map_err(storage)? => break,
-                    frame => frame.map_err(|error| damaged(first, offset, &error))?,
-                };
-                let header = frame.header();
-                if from <= header.last() && visit(&frame).is_err() {
-                    return Ok(());
-                }
-                offset += u64::from(header.length);
-            }
-        }
-        Ok(())
+        self.0.walk(&Walk { room: true, ..Walk::from(from) }, visit).map(drop)
     }
 }
 

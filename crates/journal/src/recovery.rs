@@ -237,7 +237,7 @@ pub enum DamageReason {
         until: Position,
     },
     /// What stands at the log's end is stored in full but wrong.
-    #[error("{0}, and no part of it is missing as after a crash")]
+    #[error("{0}; the damage does not look like a torn write")]
     Stored(Unsound),
     /// A sound frame that does not continue the log, and was durable.
     #[error("{0}")]
@@ -270,7 +270,7 @@ impl DamageReason {
             Self::Cut { .. } => {
                 "Put the end back from a copy, or restore the log from its backup. If there is \
                  none, start once with --drop-damaged-end: the switch goes on with what is left, \
-                 and what was acknowledged behind it must be settled by hand."
+                 and what was acknowledged after it must be reconciled manually."
             }
             Self::Gone { .. } => {
                 "Put the segments back from a copy, or restore the log from its backup. To begin a \
@@ -279,7 +279,7 @@ impl DamageReason {
             Self::Stored(_) => {
                 "Restore this segment from a copy. If there is none, start once with \
                  --drop-damaged-end: the records from there on are lost, and what was acknowledged \
-                 among them must be settled by hand."
+                 among them must be reconciled manually."
             }
         }
     }

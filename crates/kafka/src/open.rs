@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use journal::{CopyLog, FileLog, Recovery};
+use journal::{FileLog, Recovery};
 use ports::{Arrival, Disk, Log as _, Stop};
 use record::frame::{FrameHeader, LogIdentity};
 use sequencer::{Founding, LastMessage};
@@ -55,7 +55,7 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Opened<D: Disk> {
     /// The copy, as far as it goes.
-    pub copy: CopyLog<D>,
+    pub copy: FileLog<D>,
     /// The offset of the next message.
     pub next: i64,
     /// The bundle that the copy ends with; `None` when it is empty, or ends with what was moved to
@@ -121,7 +121,7 @@ pub fn open<D: Disk + Clone>(
         behind: range.end.saturating_sub(next).max(0) as u64,
         copy: recovery,
     };
-    Ok(Opened { copy: CopyLog::of(copy), next, last, report })
+    Ok(Opened { copy: copy.into_copy(), next, last, report })
 }
 
 fn wait_for_identity(feed: &Feed, options: &Options) -> Result<LogIdentity, OpenError> {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use brokers::Cluster;
-use journal::{CopyLog, FileLog, RealDisk};
+use journal::{FileLog, RealDisk};
 use kafka::{
     Address, Missing, MoveError, OpenError, Opened, Options, Reader, Security, Step, Stream, Watch,
     compare, export, open,
@@ -68,7 +68,7 @@ fn try_open(
 
 /// A node without a switch around it.
 struct Node {
-    replica: Replica<CopyLog<RealDisk>>,
+    replica: Replica<FileLog<RealDisk>>,
     stream: Stream,
     arrivals: Receiver<Arrival>,
     /// The offset of the next message.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use journal::{CopyLog, FileLog, MemoryDisk, Options};
+use journal::{FileLog, MemoryDisk, Options};
 use ledger::{Command, FspName, Genesis, Stamp};
 use node::progress::Watch;
 use node::stages::{Stages, WatchedLog};
@@ -46,7 +46,7 @@ impl Topic for Outward {
 }
 
 struct World {
-    driven: Driven<CopyLog<MemoryDisk>, Hand, (), Outward>,
+    driven: Driven<FileLog<MemoryDisk>, Hand, (), Outward>,
     arrivals: Arrivals<()>,
     clock: Hand,
     outward: Outward,
@@ -62,7 +62,7 @@ impl World {
         let disk = MemoryDisk::new(1);
         let (log, _) = FileLog::open_or_create(disk, IDENTITY, Options::default())
             .expect("a log opens on a good disk");
-        let log = WatchedLog::new(CopyLog::of(log), Arc::new(Stages::new(1)));
+        let log = WatchedLog::new(log.into_copy(), Arc::new(Stages::new(1)));
         let sequencer = Sequencer::open(log, 1, clock.now(), &mut |_| ()).expect("it is empty");
         let name = Name { name: "a".into(), node: 1, instance: 1, ended: 0 };
         let replica =

@@ -438,9 +438,9 @@ pub(crate) fn open(
     if let Some(damaged_end) = own {
         truncation::check_snapshots(&disk, &log.tail(), damaged_end).map_err(failed)?;
     }
-    let segments = Segments { log: disk.clone(), closer: log.files().closer() };
+    let segments = Segments { log: disk.clone(), closer: log.closer() };
     let started = Instant::now();
-    let frames = log.files().frames();
+    let frames = log.frames();
     let log = SlowLog::new(log, opening.slowness);
     let mut log = WatchedLog::new(log, Arc::new(stages(config, place_of_log)));
     let place = open_store::Place::new(config, data, log.tail().identity);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use journal::contract::{IDENTITY, noisy_frame_after};
 use journal::{
     ArchiveError, Destination, FileLog, Handed, MemoryDisk, OpenError, Options, Place, PlaceError,
-    RealDisk, Retention, Tier, Tiered, Upload, Verify, Walked,
+    RealDisk, Retention, Tier, Tiered, Verify, Walked,
 };
 use ledger::{Position, Stamp};
 use ports::{Disk, DiskError, DiskFile, Log, LogError, Stop};
@@ -127,47 +127,6 @@ fn a_log_reads_the_same_plain_packed_and_archived() {
     drop(log);
     assert_eq!(walk(&scene.log()), Ok(plain));
     assert_eq!(records(scene.log()), reference);
-}
-
-/// A place under a name that only whoever mounts it knows.
-struct Elsewhere(Arc<dyn Place>);
-
-impl Place for Elsewhere {
-    fn url(&self) -> &str {
-        "elsewhere://a-place"
-    }
-
-    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, PlaceError> {
-        self.0.upload(name)
-    }
-
-    fn length(&self, name: &str) -> Result<Option<u64>, PlaceError> {
-        self.0.length(name)
-    }
-
-    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, PlaceError> {
-        self.0.read_at(name, offset, buffer)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<String>, PlaceError> {
-        self.0.list(prefix)
-    }
-
-    fn remove(&self, name: &str) -> Result<(), PlaceError> {
-        self.0.remove(name)
-    }
-}
-
-#[test]
-fn a_place_that_is_mounted_is_read() {
-    let scene = Scene::new();
-    let plain = walk(&scene.disk()).expect("sound");
-    let place: Arc<dyn Place> = Arc::new(Elsewhere(scene.place()));
-    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
-    let log = scene.log();
-    assert!(walk(&log).is_err(), "nobody knows where it is");
-    log.mount(place);
-    assert_eq!(walk(&log), Ok(plain));
 }
 
 /// By which single records are found without a search.

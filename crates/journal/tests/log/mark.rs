@@ -97,7 +97,7 @@ fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
         If there is none,
           start once with --drop-damaged-end:
           the switch goes on with what is left,
-          and what was acknowledged behind it must be settled by hand."#]]
+          and what was acknowledged after it must be reconciled manually."#]]
     .assert_eq(&said);
     let read = journal::walk(&disk, &mut |_| Ok(()));
     assert!(matches!(read, Err(OpenError::Damaged(_))), "a reader says so too: {read:?}");

@@ -1,95 +1,11 @@
 //! A record anywhere in a log that was opened in a hurry is found by reading little of its segment,
 //! and a walk that begins in the middle reads little of what stands before.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use journal::contract::{IDENTITY, frame_after, frames_of};
 use journal::{Destination, FileLog, MemoryDisk, Options, Records, Retention, Tiered, Verify};
 use ledger::{Digest, Position, Stamp};
-use ports::{Disk, DiskError, DiskFile, Log, LogError, OwnedPayload, RecordReader, Stop};
+use ports::{Disk, Log, LogError, OwnedPayload, RecordReader, Stop};
 use record::frame::{Frame, Tail};
-
-/// A disk that counts the bytes that were read, and how often.
-#[derive(Clone)]
-struct Counting<D> {
-    disk: D,
-    read: Arc<AtomicU64>,
-    readings: Arc<AtomicU64>,
-    open: Arc<()>,
-}
-
-struct CountingFile<F> {
-    file: F,
-    /// One share for each file that is open.
-    _open: Arc<()>,
-    read: Arc<AtomicU64>,
-    readings: Arc<AtomicU64>,
-}
-
-impl<D: Disk> Counting<D> {
-    fn of(disk: D, read: &Arc<AtomicU64>) -> Self {
-        Self { disk, read: Arc::clone(read), readings: Arc::default(), open: Arc::default() }
-    }
-
-    fn file(&self, file: D::File) -> CountingFile<D::File> {
-        let (read, readings) = (self.read.clone(), self.readings.clone());
-        CountingFile { file, _open: self.open.clone(), read, readings }
-    }
-}
-
-impl<D: Disk> Disk for Counting<D> {
-    type File = CountingFile<D::File>;
-
-    fn list(&self) -> Result<Vec<String>, DiskError> {
-        self.disk.list()
-    }
-
-    fn create(&self, name: &str) -> Result<Self::File, DiskError> {
-        self.disk.create(name).map(|file| self.file(file))
-    }
-
-    fn open(&self, name: &str) -> Result<Self::File, DiskError> {
-        self.disk.open(name).map(|file| self.file(file))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> Result<(), DiskError> {
-        self.disk.remove(name)
-    }
-
-    fn sync_directory(&self) -> Result<(), DiskError> {
-        self.disk.sync_directory()
-    }
-}
-
-impl<F: DiskFile> DiskFile for CountingFile<F> {
-    fn length(&self) -> Result<u64, DiskError> {
-        self.file.length()
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
-        let read = self.file.read_at(offset, buffer)?;
-        self.read.fetch_add(read as u64, Ordering::Relaxed);
-        self.readings.fetch_add(1, Ordering::Relaxed);
-        Ok(read)
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.file.write_at(offset, bytes)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.file.sync()
-    }
-
-    fn truncate(&self, length: u64) -> Result<(), DiskError> {
-        self.file.truncate(length)
-    }
-}
 
 /// Frames of one to many records, short and long, over three segments.
 fn write(disk: &MemoryDisk, options: Options) -> u64 {
@@ -120,9 +36,7 @@ fn a_record_is_found_by_halving() {
     let options = Options { segment_bytes, verify: Verify::LastSegment, ..Options::default() };
     let disk = MemoryDisk::new(1);
     let end = write(&disk, options);
-    let read = Arc::new(AtomicU64::new(0));
-    let counting = Counting::of(disk, &read);
-    let (log, _) = FileLog::open(counting, options).expect("opens");
+    let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
     assert_eq!(log.end(), Position(end));
     let reader = log.reader();
     let mut positions: Vec<u64> = (1..=end).step_by(23).collect();
@@ -130,21 +44,21 @@ fn a_record_is_found_by_halving() {
     positions.sort_by_key(|position| (position * 2_654_435_761) % 4_294_967_291);
     let mut first = 0;
     for (at, position) in positions.iter().enumerate() {
-        let before = read.load(Ordering::Relaxed);
+        let before = disk.bytes_read();
         let record = reader.read(Position(*position)).expect("it is whole").expect("it is there");
         assert_eq!(record.position, Position(*position));
         assert_eq!(record.fields, position.to_le_bytes());
         assert!(matches!(record.payload, OwnedPayload::Stored(_)));
-        let taken = read.load(Ordering::Relaxed) - before;
+        let taken = disk.bytes_read() - before;
         // Seven halvings of a window each, and the way to the frame.
         assert!(taken < 1 << 20, "record {position}, number {at}: {taken} bytes");
         if at == 0 {
             first = taken;
         }
     }
-    let before = read.load(Ordering::Relaxed);
+    let before = disk.bytes_read();
     reader.read(Position(positions[0])).expect("it is whole").expect("it is there");
-    let again = read.load(Ordering::Relaxed) - before;
+    let again = disk.bytes_read() - before;
     assert!(again <= first.max(400_000), "{again} bytes after {first}");
 }
 
@@ -164,12 +78,11 @@ fn a_long_frame_is_not_divided() {
     log.sync().expect("memory does not fail");
     let mut taken = 0;
     for position in (500..16_000).step_by(1_000) {
-        let read = Arc::new(AtomicU64::new(0));
-        let opened = FileLog::open(Counting::of(disk.clone(), &read), options).expect("opens");
-        let before = read.load(Ordering::Relaxed);
+        let opened = FileLog::open(disk.clone(), options).expect("opens");
+        let before = disk.bytes_read();
         let record = opened.0.reader().read(Position(position)).expect("it is whole");
         assert_eq!(record.expect("it is there").position, Position(position));
-        taken += read.load(Ordering::Relaxed) - before;
+        taken += disk.bytes_read() - before;
     }
     // A frame is read once, and about one more on the way to it; to divide it takes half of one.
     assert!(taken < 16 * longest * 24 / 10, "{taken} bytes, {longest} the longest frame");
@@ -182,16 +95,14 @@ fn a_record_behind_the_one_read_last_is_found_from_there() {
         Options { segment_bytes: 1 << 20, verify: Verify::LastSegment, ..Options::default() };
     let disk = MemoryDisk::new(3);
     let end = write(&disk, options);
-    let read = Arc::new(AtomicU64::new(0));
-    let counting = Counting::of(disk, &read);
-    let (log, _) = FileLog::open(counting, options).expect("opens");
+    let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
     let reader = log.reader();
     let taken = |position: u64| {
-        let before = read.load(Ordering::Relaxed);
+        let before = disk.bytes_read();
         let record = reader.read(Position(position)).expect("it is whole").expect("it is there");
         assert_eq!(record.position, Position(position));
         assert_eq!(record.fields, position.to_le_bytes());
-        read.load(Ordering::Relaxed) - before
+        disk.bytes_read() - before
     };
     let mut some = 0;
     for position in (1..=end).step_by(7) {
@@ -211,8 +122,8 @@ fn readings_by_turns_do_not_disturb_each_other() {
         Options { segment_bytes: 1 << 20, verify: Verify::LastSegment, ..Options::default() };
     let disk = MemoryDisk::new(4);
     let end = write(&disk, options);
-    let read = Arc::new(AtomicU64::new(0));
-    let (log, _) = FileLog::open(Counting::of(disk, &read), options).expect("opens");
+    let before = disk.bytes_read();
+    let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
     let reader = log.reader();
     let (turns, part) = (end / 28, end / 4);
     for turn in 0..turns {
@@ -222,7 +133,7 @@ fn readings_by_turns_do_not_disturb_each_other() {
             assert_eq!(record.position, position);
         }
     }
-    let each = read.load(Ordering::Relaxed) / (4 * turns);
+    let each = (disk.bytes_read() - before) / (4 * turns);
     // One window and the frame, which may be long.
     assert!(each < 70_000, "{each} bytes for a record");
 }
@@ -231,23 +142,22 @@ fn readings_by_turns_do_not_disturb_each_other() {
 /// the index names itself.
 #[test]
 fn a_walk_begins_near_whatever_frame_it_is_to_begin_with() {
-    let read = Arc::new(AtomicU64::new(0));
-    let disk = Counting::of(MemoryDisk::new(5), &read);
-    let mut log = FileLog::create(disk, IDENTITY, Options::default()).expect("creates");
+    let disk = MemoryDisk::new(5);
+    let mut log = FileLog::create(disk.clone(), IDENTITY, Options::default()).expect("creates");
     for _ in 0..1_500 {
         log.append(&frame_after(&log.tail(), &[1_000])).expect("there is room");
     }
     log.sync().expect("memory does not fail");
     let frames = log.frames();
     for position in 1..=1_500 {
-        let before = read.load(Ordering::Relaxed);
+        let before = disk.bytes_read();
         let mut first = None;
         let walked = frames.replay(Position(position), &mut |frame| {
             first = Some(frame.header().first);
             Err(Stop)
         });
         assert_eq!((walked, first), (Ok(()), Some(Position(position))));
-        let taken = read.load(Ordering::Relaxed) - before;
+        let taken = disk.bytes_read() - before;
         // Two steps of the index and some readings that double.
         assert!(taken < 500_000, "from {position}: {taken} bytes");
     }
@@ -256,15 +166,12 @@ fn a_walk_begins_near_whatever_frame_it_is_to_begin_with() {
 /// However many segments there are, few of them are open at a time.
 #[test]
 fn few_segments_are_open_at_a_time() {
-    const OPEN_MAX: usize = 32;
+    const OPEN_MAX: u64 = 32;
     let options =
         Options { segment_bytes: 2_000, verify: Verify::LastSegment, ..Options::default() };
-    let disk = Counting::of(MemoryDisk::new(6), &Arc::default());
-    // The disk has one share, and so has this test.
-    let open = Arc::clone(&disk.open);
-    let count = || Arc::strong_count(&open) - 2;
+    let disk = MemoryDisk::new(6);
+    let count = || disk.open_files();
     let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
-    drop(disk);
     let mut most = 0;
     for _ in 0..80 {
         log.append(&frame_after(&log.tail(), &[1_500])).expect("there is room");
@@ -286,11 +193,10 @@ fn a_whole_log_is_read_in_few_pieces() {
     let options = Options { segment_bytes: 8 << 20, ..Options::default() };
     let disk = MemoryDisk::new(7);
     write(&disk, options);
-    let read = Arc::default();
-    let counting = Counting::of(disk, &read);
-    let walked = journal::walk(&counting, &mut |_| Ok(())).expect("it is whole");
-    let (bytes, pieces) = (walked.bytes, counting.readings.load(Ordering::Relaxed));
-    let read = read.load(Ordering::Relaxed);
+    let before = (disk.reads(), disk.bytes_read());
+    let walked = journal::walk(&disk, &mut |_| Ok(())).expect("it is whole");
+    let (bytes, pieces) = (walked.bytes, disk.reads() - before.0);
+    let read = disk.bytes_read() - before.1;
     assert!(bytes <= read && read < bytes + bytes / 10, "{read} bytes read for {bytes}");
     let whole = bytes / (256 << 10);
     assert!((whole..whole + 60).contains(&pieces), "{pieces} readings of {bytes} bytes");
@@ -301,18 +207,16 @@ fn a_whole_log_is_read_in_few_pieces() {
 fn a_packed_log_is_unpacked_ahead() {
     let disk = MemoryDisk::new(8);
     write(&disk, Options { segment_bytes: 8 << 20, ..Options::default() });
-    let counting = Counting::of(disk, &Arc::default());
-    let log = Tiered::open(counting.clone()).expect("opens");
+    let log = Tiered::open(disk.clone()).expect("opens");
     let all = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
     let due = journal::due(&log, &all, Destination::Here).expect("lists");
     for due in &due {
         journal::hand_over(&log, due, Destination::Here, &mut |_| Ok(())).expect("packs");
     }
-    let log = Tiered::open(counting.clone()).expect("opens");
-    let readings = || counting.readings.load(Ordering::Relaxed);
-    let before = readings();
+    let log = Tiered::open(disk.clone()).expect("opens");
+    let before = disk.reads();
     let walked = journal::walk(&log, &mut |_| Ok(())).expect("it is whole");
-    let (blocks, pieces) = (walked.bytes / (256 << 10), readings() - before);
+    let (blocks, pieces) = (walked.bytes / (256 << 10), disk.reads() - before);
     assert!(4 * pieces < 3 * blocks, "{pieces} readings of {blocks} blocks");
 }
 
@@ -343,10 +247,9 @@ fn the_end_of_a_log_that_nobody_writes_is_looked_through() {
     log.close().expect("memory does not fail");
     let name = disk.list().expect("lists").pop().expect("there is one");
     let length = disk.content(&name).expect("exists").len();
-    let read = Arc::new(AtomicU64::new(0));
-    let records = Records::open(Counting::of(disk.clone(), &read)).expect("opens");
+    let records = Records::open(disk.clone()).expect("opens");
     for from in [end, end - 1, end - 40] {
-        let (before, mut seen) = (read.load(Ordering::Relaxed), Vec::new());
+        let (before, mut seen) = (disk.bytes_read(), Vec::new());
         let visited = records.visit(Position(from), &mut |frame| {
             seen.extend(frame.records().map(|record| record.position.0));
             Ok(())
@@ -354,7 +257,7 @@ fn the_end_of_a_log_that_nobody_writes_is_looked_through() {
         assert_eq!(visited, Ok(()));
         assert!(seen.contains(&from), "from the frame that holds it");
         assert_eq!((seen.last(), seen.len() as u64), (Some(&end), 1 + end - seen[0]));
-        let taken = read.load(Ordering::Relaxed) - before;
+        let taken = disk.bytes_read() - before;
         // Halvings of a window each, out of eight megabytes.
         assert!(taken < 2 << 20, "from {from} of {end}: {taken} bytes");
     }
@@ -367,16 +270,14 @@ fn the_end_of_a_log_that_nobody_writes_is_looked_through() {
 #[test]
 fn a_record_of_the_segment_that_is_written_is_found_near_it() {
     let disk = MemoryDisk::new(5);
-    let read = Arc::new(AtomicU64::new(0));
-    let counting = Counting::of(disk, &read);
-    let mut log = FileLog::create(counting, IDENTITY, Options::default()).expect("creates");
+    let mut log = FileLog::create(disk.clone(), IDENTITY, Options::default()).expect("creates");
     fill(&mut log, 4 << 20);
     let (reader, end) = (log.reader(), log.end().0);
     // From the other end none is found behind the one before.
     for position in (1..=end).rev().step_by(101).map(Position) {
-        let before = read.load(Ordering::Relaxed);
+        let before = disk.bytes_read();
         reader.read(position).expect("it is whole").expect("it is there");
-        let taken = read.load(Ordering::Relaxed) - before;
+        let taken = disk.bytes_read() - before;
         assert!(taken < 500_000, "{position:?}: {taken} bytes");
     }
 }
@@ -387,8 +288,7 @@ fn a_walk_from_the_middle_reads_little_before_it() {
         Options { segment_bytes: 4 << 20, verify: Verify::LastSegment, ..Options::default() };
     let disk = MemoryDisk::new(2);
     let end = write(&disk, options);
-    let read = Arc::new(AtomicU64::new(0));
-    let (mut log, _) = FileLog::open(Counting::of(disk, &read), options).expect("opens");
+    let (mut log, _) = FileLog::open(disk.clone(), options).expect("opens");
     let follower = log.frames();
     for position in (1..=end).step_by(311).chain([2, end]).map(Position) {
         let mut found = None;
@@ -396,9 +296,9 @@ fn a_walk_from_the_middle_reads_little_before_it() {
             found = Some((frame.header().first, frame.header().last(), frame.chain()));
             Err(Stop)
         };
-        let before = read.load(Ordering::Relaxed);
+        let before = disk.bytes_read();
         log.replay(position, &mut note).expect("it is whole");
-        let taken = read.load(Ordering::Relaxed) - before;
+        let taken = disk.bytes_read() - before;
         // Halvings of a window each, and the window in which the frame is.
         assert!(taken < 2 << 20, "from {position:?}: {taken} bytes");
         let (first, last, chain) = found.expect("a frame has it");

@@ -1,7 +1,7 @@
 //! Zeros that are written ahead of the frames: they are no part of the log, and nobody minds them.
 
 use journal::contract::{IDENTITY, frame_after};
-use journal::{CopyLog, DamageReason, FileLog, MemoryDisk, OpenError, Options, Records};
+use journal::{DamageReason, FileLog, MemoryDisk, OpenError, Options, Records};
 use ledger::Position;
 use ports::{Disk, DiskFile, Log};
 
@@ -219,31 +219,11 @@ fn a_log_whose_sync_failed_says_so() {
     assert!(log.sync().is_err() && log.is_poisoned());
 }
 
-/// Appends to a copy, in which a frame counts as durable at once.
-fn bring(log: &mut CopyLog<MemoryDisk>, frames: usize) {
-    for _ in 0..frames {
-        log.append(&frame_after(&log.tail(), &[300])).expect("appends");
-    }
-}
-
-#[test]
-fn a_copy_is_read_as_any_log() {
-    let disk = MemoryDisk::new(1);
-    let mut log = CopyLog::of(create(&disk));
-    bring(&mut log, 3);
-    let mut read = Vec::new();
-    let all = log.replay(Position(2), &mut |frame| {
-        read.push(frame.header().last());
-        Ok(())
-    });
-    assert_eq!((all, read), (Ok(()), vec![Position(2), Position(3)]));
-}
-
 #[test]
 fn a_copy_needs_no_room() {
     let disk = MemoryDisk::new(1);
-    let mut log = CopyLog::of(create(&disk));
-    bring(&mut log, 3);
+    let mut log = create(&disk).into_copy();
+    (0..3).for_each(|_| log.append(&frame_after(&log.tail(), &[300])).expect("appends"));
     let file = disk.open(&disk.list().expect("lists")[0]).expect("opens");
     assert_eq!(file.length(), Ok(end_of_frames(&disk) as u64));
 }

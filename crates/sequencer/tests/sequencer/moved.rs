@@ -51,7 +51,7 @@ fn whole(end: &End) -> Vec<u8> {
 }
 
 fn node(disk: &MemoryDisk, number: u32, last: Option<LastMessage>) -> Replica<Copy> {
-    scheme::replica(Copy::of(open_log(disk)), (number, 1), last)
+    scheme::replica(open_log(disk).into_copy(), (number, 1), last)
 }
 
 fn bundle(replica: &mut Replica<Copy>, wall: u64) -> Vec<u8> {

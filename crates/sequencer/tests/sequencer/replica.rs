@@ -60,7 +60,7 @@ fn replica(
     instance: u64,
     topic: &[Message],
 ) -> (Replica<Copy>, usize) {
-    let mut copy = Copy::of(open_log(disk));
+    let mut copy = open_log(disk).into_copy();
     let (mut next, mut last) = (0, None);
     let mut header = None;
     let end = copy.tail().end;

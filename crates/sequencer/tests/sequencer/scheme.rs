@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use journal::{CopyLog, FileLog, MemoryDisk, Options};
+use journal::{FileLog, MemoryDisk, Options};
 use ledger::{
     AccountId, AccountKind, Administer, Amount, Change, Command, CreateHubAccount,
     CreateParticipant, Currency, Digest, FspName, FundsDirection, Genesis, MoveFunds, Prepare,
@@ -21,7 +21,7 @@ pub(crate) const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 pub(crate) const SECOND: u64 = 1_000_000;
 
 /// The copy of one node of several.
-pub(crate) type Copy = CopyLog<MemoryDisk>;
+pub(crate) type Copy = FileLog<MemoryDisk>;
 
 /// SHA-256 of 32 zero bytes, which are the fulfilment.
 const CONDITION: [u8; 32] = [

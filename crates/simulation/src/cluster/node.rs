@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use delivery::Policy;
-use journal::{CopyLog, FileLog, MemoryDisk, Options};
+use journal::{FileLog, MemoryDisk, Options};
 use ledger::ParticipantIndex;
 use node::outbox::Outbox;
 use node::stages::{Stages, WatchedLog};
@@ -22,7 +22,7 @@ use crate::io::{Act, Host, Io, Parcel};
 use crate::script::Request;
 
 /// A copy of what the topic says.
-pub(crate) type Copy = CopyLog<MemoryDisk>;
+pub(crate) type Copy = FileLog<MemoryDisk>;
 
 /// What a node asks of the topic.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(crate) struct Up {
 
 pub(crate) fn open_copy(disk: &MemoryDisk, identity: LogIdentity) -> Option<Copy> {
     let opened = FileLog::open_or_create(disk.clone(), identity, Options::default());
-    opened.ok().map(|it| CopyLog::of(it.0))
+    opened.ok().map(|it| it.0.into_copy())
 }
 
 /// Where the message of the copy's last frame stands, and what the next stamp needs of it.

@@ -17,15 +17,14 @@ use std::sync::mpsc::Receiver;
 #[cfg(feature = "kafka")]
 use journal::Damage;
 use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tiered};
+use ledger::FspName;
 #[cfg(feature = "kafka")]
 use ledger::Genesis;
-use ledger::{FspName, Position};
 use node::stages::WatchedLog;
 use node::{Directory, InboxLimits, Mailbox, Node, SystemClock};
 #[cfg(feature = "kafka")]
 use ports::Clock;
-use ports::{Log as LogPort, LogError, RecordReader, Visitor};
-use record::frame::{LogIdentity, Tail};
+use record::frame::LogIdentity;
 #[cfg(feature = "kafka")]
 use sequencer::Quarantine;
 use sequencer::Sequencer;
@@ -259,7 +258,7 @@ impl Place {
                 let (log, recovery) =
                     opened.map_err(|error: OpenError| failed(error.to_string()))?;
                 let _first = (hub, seed);
-                Ok(Served { log: ServedLog::Files(log), recovery, topic: None })
+                Ok(Served { log, recovery, topic: None })
             }
             #[cfg(feature = "kafka")]
             Self::Kafka { address, node, begins, security } => {
@@ -292,8 +291,7 @@ impl Place {
                 let kafka::Opened { copy, next, last, report } = opened;
                 tell(address, &report);
                 let topic = Topic { address: address.clone(), options, next, last };
-                let log = ServedLog::Kafka(Box::new(copy));
-                Ok(Served { log, recovery: report.copy, topic: Some(topic) })
+                Ok(Served { log: copy, recovery: report.copy, topic: Some(topic) })
             }
         }
     }
@@ -403,67 +401,5 @@ fn tell(address: &kafka::Address, report: &kafka::Report) {
     }
 }
 
-/// The log that is served.
-#[derive(Debug)]
-pub(crate) enum ServedLog {
-    Files(FileLog<Tiered<RealDisk>>),
-    #[cfg(feature = "kafka")]
-    Kafka(Box<journal::CopyLog<Tiered<RealDisk>>>),
-}
-
-impl ServedLog {
-    /// Its files, for those who follow and read it.
-    pub(crate) fn files(&self) -> &FileLog<Tiered<RealDisk>> {
-        match self {
-            Self::Files(log) => log,
-            #[cfg(feature = "kafka")]
-            Self::Kafka(log) => log.files(),
-        }
-    }
-}
-
-impl LogPort for ServedLog {
-    fn tail(&self) -> Tail {
-        match self {
-            Self::Files(log) => log.tail(),
-            #[cfg(feature = "kafka")]
-            Self::Kafka(log) => log.tail(),
-        }
-    }
-
-    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
-        match self {
-            Self::Files(log) => log.append(frame),
-            #[cfg(feature = "kafka")]
-            Self::Kafka(log) => log.append(frame),
-        }
-    }
-
-    fn sync(&mut self) -> Result<(), LogError> {
-        match self {
-            Self::Files(log) => log.sync(),
-            #[cfg(feature = "kafka")]
-            Self::Kafka(log) => log.sync(),
-        }
-    }
-
-    fn close(&mut self) -> Result<(), LogError> {
-        match self {
-            Self::Files(log) => log.close(),
-            #[cfg(feature = "kafka")]
-            Self::Kafka(log) => log.close(),
-        }
-    }
-
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
-        match self {
-            Self::Files(log) => log.replay(from, visit),
-            #[cfg(feature = "kafka")]
-            Self::Kafka(log) => log.replay(from, visit),
-        }
-    }
-
-    fn reader(&self) -> Arc<dyn RecordReader> {
-        self.files().reader()
-    }
-}
+/// The log that is served: the log itself, or the copy of a topic.
+pub(crate) type ServedLog = FileLog<Tiered<RealDisk>>;

@@ -314,8 +314,8 @@ impl<D: Disk> Shared<D> {
         Ok(None)
     }
 
-    /// Visits the frames from the one that holds `walk.from` on, each checked in full. Gives the end
-    /// of the log, or `None` if the visitor stopped.
+    /// Visits the frames from the one that holds `walk.from` on, each checked in full. Gives the
+    /// end of the log, or `None` if the visitor stopped.
     pub(crate) fn walk(
         &self,
         walk: &Walk,

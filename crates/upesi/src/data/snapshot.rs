@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use harness::Progress;
 use journal::{DamagedEnd, FileLog, Options, RealDisk, Tiered, Verify};
 use ledger::snapshot::Head;
 use ledger::{Cold, Digest, Position, State};
@@ -14,7 +15,7 @@ use serde::Serialize;
 use snapshots::{Beside, Fault, SnapshotFile, Source, list, load, take, unpaced};
 
 use crate::Failure;
-use crate::cli::stdout::{Progress, print_json};
+use crate::cli::stdout::print_json;
 use crate::config::Config;
 use crate::data::layout::refuse_without_log;
 use crate::operate::quarantine;
@@ -73,9 +74,11 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
     let (mut log, _recovery) =
         FileLog::open(disk.clone(), options).map_err(|error| failed(error.to_string()))?;
     let without = quarantine::of(&quarantined);
-    let mut progress = Progress::new();
+    let mut progress = Progress::new("frames read and blocks stored", None);
+    let mut pieces = 0;
     let mut pace = || {
-        progress.say(|| format!("reading and storing, {} s", started.elapsed().as_secs()));
+        pieces += 1;
+        progress.show(pieces);
         Ok(())
     };
     let source = Source { frames: &log.frames(), quarantine: &without };

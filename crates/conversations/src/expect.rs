@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::scope::placeholder;
+use crate::variables::placeholder;
 
 const MORE: &str = "...";
 
@@ -105,7 +105,7 @@ fn inside(name: &str, difference: Difference) -> Difference {
 
 fn find_placeholder(pattern: &str) -> Option<usize> {
     pattern.match_indices('{').map(|(at, _)| at).find(|at| {
-        placeholder(&pattern[*at..]).is_some_and(|name| crate::scope::MATCHERS.contains(&name))
+        placeholder(&pattern[*at..]).is_some_and(|name| crate::variables::MATCHERS.contains(&name))
     })
 }
 

@@ -14,7 +14,7 @@ const MESSAGES_MAX: usize = 256;
 
 /// How messages are answered from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Manner {
+pub(crate) struct ResponseMode {
     pub(crate) reply: Reply,
     /// How many messages get this answer before the usual ones return; `None`: all.
     pub(crate) times: Option<u32>,
@@ -29,7 +29,7 @@ pub(crate) struct Fsp {
 #[derive(Default)]
 struct Kept {
     messages: VecDeque<Request>,
-    manner: Option<Manner>,
+    manner: Option<ResponseMode>,
 }
 
 impl Fsp {
@@ -65,7 +65,7 @@ impl Fsp {
         self.kept.lock().messages.iter().map(line).collect()
     }
 
-    pub(crate) fn set_manner(&self, manner: Manner) {
+    pub(crate) fn set_manner(&self, manner: ResponseMode) {
         self.kept.lock().manner = Some(manner);
     }
 }
@@ -78,7 +78,7 @@ impl Kept {
         }
         self.messages.push_back(request.clone());
         match &mut self.manner {
-            None | Some(Manner { times: Some(0), .. }) => Reply::Accept,
+            None | Some(ResponseMode { times: Some(0), .. }) => Reply::Accept,
             Some(manner) => {
                 manner.times = manner.times.map(|times| times - 1);
                 manner.reply.clone()

@@ -13,10 +13,10 @@ use serde_json::Value;
 use testkit::http::{Client, Headers, Request, Response};
 
 use crate::Failure;
+use crate::defaults;
 use crate::keys;
 use crate::run::Target;
-use crate::scope::{hexadecimal, random};
-use crate::usual;
+use crate::variables::{hexadecimal, random};
 
 /// For the hub to answer a request.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
@@ -194,7 +194,7 @@ pub(crate) struct Account {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StateHash {
     /// Records in its log.
-    pub(crate) position: u64,
+    pub(crate) log_index: u64,
     /// Hash of everything.
     pub(crate) whole: String,
     /// Hash of what does not change with a record that changes nothing.
@@ -241,7 +241,7 @@ impl Operator {
         let answer = self.call("GET", "/state", "").ok().filter(|answer| answer.status == 200)?;
         let value: Value = serde_json::from_slice(&answer.body).ok()?;
         Some(StateHash {
-            position: value["position"].as_u64()?,
+            log_index: value["logIndex"].as_u64()?,
             whole: value["stateHash"].as_str()?.to_owned(),
             content: value["contentHash"].as_str()?.to_owned(),
         })
@@ -274,7 +274,7 @@ impl Operator {
         );
         self.must(&of(&format!("/accounts/{}", account.id)), &body, 202)?;
         let Some(base) = base else { return Ok(()) };
-        for (kind, path) in usual::endpoints() {
+        for (kind, path) in defaults::endpoints() {
             let kind = format!("FSPIOP_CALLBACK_URL_{kind}");
             let body = format!(r#"{{"type": "{kind}", "value": "{base}{path}"}}"#);
             self.must(&of("/endpoints"), &body, 201)?;

@@ -12,17 +12,17 @@
 //! come.
 #![warn(missing_docs)]
 
+mod defaults;
 mod expect;
 mod fsp;
 mod hub;
 mod index;
 mod keys;
 mod parse;
-mod play;
-mod refusals;
 mod run;
-mod scope;
-mod usual;
+mod runner;
+mod unchanged;
+mod variables;
 
 pub use run::{Options, Report, Target, run};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use testkit::http::{self, Headers};
 use testkit::server::Reply;
 
-use crate::fsp::Manner;
-use crate::usual;
+use crate::defaults;
+use crate::fsp::ResponseMode;
 
 const SIGNED_WITH: &str = "signed with ";
 
@@ -45,13 +45,13 @@ pub(crate) struct Step {
 #[derive(Debug)]
 pub(crate) enum Action {
     Send(Send),
-    Gets(Gets),
+    Gets(ExpectedMessage),
     GetsNothing(String),
     Has { fsp: String, account: String, value: String, currency: String },
     BalancesUnchanged,
     Wait(Duration),
     Joins { fsp: String, currency: String, endpoints: bool },
-    Answers { fsp: String, manner: Manner },
+    Answers { fsp: String, manner: ResponseMode },
     Leaves(String),
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct Answer {
 
 /// A message that a participant gets.
 #[derive(Debug)]
-pub(crate) struct Gets {
+pub(crate) struct ExpectedMessage {
     pub(crate) fsp: String,
     pub(crate) method: String,
     pub(crate) path: String,
@@ -221,7 +221,7 @@ fn action(text: &str, lines: &mut Lines<'_>) -> Result<Action, String> {
             Ok(Action::Joins { fsp: owned(fsp), currency: owned(currency), endpoints })
         }
         [fsp, "keeps", "silent"] => {
-            let manner = Manner { reply: Reply::Silence, times: None };
+            let manner = ResponseMode { reply: Reply::Silence, times: None };
             Ok(Action::Answers { fsp: owned(fsp), manner })
         }
         [fsp, "answers", status, ref times @ ..] => answers(fsp, status, times, lines),
@@ -249,7 +249,7 @@ fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, Str
         path: owned(path),
         from: None,
         to: None,
-        version: owned(usual::VERSION),
+        version: owned(defaults::VERSION),
         headers: Vec::new(),
         body: Body::Usual(Vec::new()),
         signing: None,
@@ -335,7 +335,7 @@ fn gets(words: [&str; 4], lines: &mut Lines<'_>) -> Result<Action, String> {
     let Some(body) = body else {
         return Err("say what the body is: `same body`, `error ...`, JSON or `any body`".into());
     };
-    Ok(Action::Gets(Gets { fsp, method, path, from, headers, body, signed }))
+    Ok(Action::Gets(ExpectedMessage { fsp, method, path, from, headers, body, signed }))
 }
 
 /// Headers, what the body is, and the key of the signature.
@@ -403,7 +403,7 @@ fn answers(
     let first = lines.next_if(|(_, line)| is_json(line));
     let body = first.map_or(String::new(), |(_, line)| json(line, lines)).into_bytes();
     let reply = Reply::Response(http::Response { headers, body, ..http::Response::of(status) });
-    Ok(Action::Answers { fsp: fsp.to_owned(), manner: Manner { reply, times } })
+    Ok(Action::Answers { fsp: fsp.to_owned(), manner: ResponseMode { reply, times } })
 }
 
 fn is_answer(line: &str) -> bool {

@@ -13,8 +13,8 @@ use crate::Failure;
 use crate::hub::Hub;
 use crate::index::{Coverage, Rows};
 use crate::parse::{Conversation, parse};
-use crate::play::{Mismatch, Stage, play};
-use crate::refusals::Tally;
+use crate::runner::{Mismatch, Stage, play};
+use crate::unchanged::Tally;
 
 const ROWS: &str = "rows.txt";
 const INDEX: &str = "index.md";

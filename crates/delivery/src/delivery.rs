@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque, btree_map};
 
 use ledger::{DeliveryResult, NoticeId, ParticipantIndex, TransferId};
 
-use crate::lane::{Lane, LaneMode, LaneState, LaneWork};
+use crate::lane::{Lane, LaneMode, LaneProgress, LaneState};
 use crate::notice::{
-    Attempt, AttemptResult, Consequence, Course, Enqueued, Entry, Purpose, Report, Tried, Verdict,
-    Waits, Withdrawal,
+    Attempt, AttemptResult, Consequence, DeliveryProgress, DeliveryReport, EndedAttempt, Enqueued,
+    NoticePriority, QueuedNotice, Verdict, WaitReason, Withdrawal,
 };
-use crate::policy::{Jitter, Moment, Policy};
-use crate::slab::{Held, LaneAt, Slab, Slot, Stage};
+use crate::policy::{Jitter, MonotonicTime, Policy};
+use crate::slab::{EntryStage, LaneIndex, Slab, SlabEntry, Slot};
 
 /// The lanes of one I/O thread. `M` is a cheap handle on a message, cloned per attempt.
 #[derive(Debug)]
@@ -19,25 +19,25 @@ pub struct Delivery<M> {
     policy: Policy,
     jitter: Jitter,
     /// The latest moment seen: time never runs backwards in here.
-    now: Moment,
+    now: MonotonicTime,
     entries: Slab<M>,
     /// Trees, like that of the transfers: a table that grows moves all of its entries at once.
     by_notice: BTreeMap<NoticeId, Slot>,
     /// The last unfinished entry of each transfer in each lane.
-    tails: BTreeMap<(LaneAt, TransferId), Slot>,
+    tails: BTreeMap<(LaneIndex, TransferId), Slot>,
     lanes: Vec<Lane>,
-    lane_of: BTreeMap<ParticipantIndex, LaneAt>,
+    lane_of: BTreeMap<ParticipantIndex, LaneIndex>,
     /// Lanes that may have something to send, polled in turn.
-    runnable: VecDeque<LaneAt>,
+    runnable: VecDeque<LaneIndex>,
     /// Lanes that may have a patient entry to send, polled in turn when no other may.
-    runnable_patient: VecDeque<LaneAt>,
+    runnable_patient: VecDeque<LaneIndex>,
     /// Patient attempts that hold back others, and until when.
-    patient: VecDeque<(Moment, NoticeId)>,
-    timers: BinaryHeap<Reverse<(Moment, Timer)>>,
+    patient: VecDeque<(MonotonicTime, NoticeId)>,
+    timers: BinaryHeap<Reverse<(MonotonicTime, Timer)>>,
     /// When entries that failed, or wait for an address, are given up.
-    horizons: BTreeSet<(Moment, Slot)>,
+    horizons: BTreeSet<(MonotonicTime, Slot)>,
     /// Deliveries that ended with their time, in order.
-    lapsed: VecDeque<Report>,
+    lapsed: VecDeque<DeliveryReport>,
     starved_lanes: u32,
 }
 
@@ -46,7 +46,7 @@ enum Timer {
     /// An entry's pause is over.
     Retry(Slot),
     /// A probing or paused lane may send again. Stale ones, of a lane opened since, do no harm.
-    Probe(LaneAt),
+    Probe(LaneIndex),
 }
 
 impl<M: Clone> Delivery<M> {
@@ -60,7 +60,7 @@ impl<M: Clone> Delivery<M> {
         Self {
             policy,
             jitter: Jitter::new(seed),
-            now: Moment::default(),
+            now: MonotonicTime::default(),
             entries: Slab::new(),
             by_notice: BTreeMap::new(),
             tails: BTreeMap::new(),
@@ -77,7 +77,7 @@ impl<M: Clone> Delivery<M> {
     }
 
     /// Queues a notice. It is never refused; beyond the lane's bytes its message is dropped.
-    pub fn enqueue(&mut self, entry: Entry<M>) -> Enqueued {
+    pub fn enqueue(&mut self, entry: QueuedNotice<M>) -> Enqueued {
         if self.by_notice.contains_key(&entry.notice) {
             return Enqueued::Repeated;
         }
@@ -94,7 +94,7 @@ impl<M: Clone> Delivery<M> {
     /// The next attempt to make, or `None` when nothing can be sent at `now`. To be called until
     /// `None` after every other call and at [`Delivery::next_deadline`]. Lanes take turns, and
     /// patient entries go when no others can.
-    pub fn poll(&mut self, now: Moment) -> Option<Attempt<M>> {
+    pub fn poll(&mut self, now: MonotonicTime) -> Option<Attempt<M>> {
         self.advance(now);
         self.poll_hurried().or_else(|| self.poll_patient())
     }
@@ -128,7 +128,7 @@ impl<M: Clone> Delivery<M> {
 
     /// The next delivery that has ended because its time was over, while no attempt was under way.
     /// To be recorded. To be called until `None` after [`Delivery::poll`].
-    pub fn next_lapsed(&mut self) -> Option<Report> {
+    pub fn next_lapsed(&mut self) -> Option<DeliveryReport> {
         self.lapsed.pop_front()
     }
 
@@ -137,12 +137,17 @@ impl<M: Clone> Delivery<M> {
     ///
     /// # Panics
     /// When no attempt of this notice is under way: each attempt has exactly one result.
-    pub fn finished(&mut self, notice: NoticeId, result: AttemptResult, now: Moment) -> Verdict {
+    pub fn finished(
+        &mut self,
+        notice: NoticeId,
+        result: AttemptResult,
+        now: MonotonicTime,
+    ) -> Verdict {
         self.now = self.now.max(now);
         let slot = *self.by_notice.get(&notice).expect("a result belongs to a known notice");
-        let Held { stage, lane, .. } = self.entries[slot];
+        let SlabEntry { stage, lane, .. } = self.entries[slot];
         assert!(
-            matches!(stage, Stage::InFlight | Stage::Probe),
+            matches!(stage, EntryStage::InFlight | EntryStage::Probe),
             "a result belongs to an attempt under way, {notice:?} is {stage:?}"
         );
         self.lanes[lane.0 as usize].state.in_flight -= 1;
@@ -174,7 +179,7 @@ impl<M: Clone> Delivery<M> {
 
     /// The recipient asked for a pause (`Retry-After`): its lane sends nothing for that long, or
     /// for as long as the longest pause is.
-    pub fn pause_asked(&mut self, recipient: ParticipantIndex, micros: u64, now: Moment) {
+    pub fn pause_asked(&mut self, recipient: ParticipantIndex, micros: u64, now: MonotonicTime) {
         self.now = self.now.max(now);
         let at = self.lane_at(recipient);
         let until = self.now.after_micros(micros.min(self.policy.backoff_max_micros));
@@ -191,14 +196,14 @@ impl<M: Clone> Delivery<M> {
         for notice in notices {
             let btree_map::Entry::Occupied(found) = self.by_notice.entry(*notice) else { continue };
             let slot = *found.get();
-            let Held { stage, lane, .. } = self.entries[slot];
-            if !matches!(stage, Stage::Unrecorded | Stage::Lapsed) {
+            let SlabEntry { stage, lane, .. } = self.entries[slot];
+            if !matches!(stage, EntryStage::Unrecorded | EntryStage::Lapsed) {
                 continue;
             }
             found.remove();
             self.entries.release(slot);
             let unrecorded = &mut self.lanes[lane.0 as usize].state.unrecorded;
-            *unrecorded -= u32::from(stage == Stage::Unrecorded);
+            *unrecorded -= u32::from(stage == EntryStage::Unrecorded);
             self.refresh(lane);
         }
     }
@@ -207,8 +212,8 @@ impl<M: Clone> Delivery<M> {
     /// attempted may have reached its recipient, which is notified of the end like any other.
     pub fn withdraw(&mut self, notice: NoticeId) -> Withdrawal {
         let Some(&slot) = self.by_notice.get(&notice) else { return Withdrawal::Unknown };
-        let Held { stage, lane, purpose, .. } = self.entries[slot];
-        if purpose != Purpose::Prepare {
+        let SlabEntry { stage, lane, purpose, .. } = self.entries[slot];
+        if purpose != NoticePriority::Prepare {
             return Withdrawal::Kept;
         }
         self.entries[slot].unwanted = true;
@@ -261,11 +266,11 @@ impl<M: Clone> Delivery<M> {
     /// count: its pauses end, its lane opens, and parked entries line up again. Attempts made are
     /// kept. Costs a pass over all entries of all lanes,
     /// so it is for changes by people.
-    pub fn address_changed(&mut self, recipient: ParticipantIndex, now: Moment) {
+    pub fn address_changed(&mut self, recipient: ParticipantIndex, now: MonotonicTime) {
         self.now = self.now.max(now);
         let Some(&at) = self.lane_of.get(&recipient) else { return };
         self.lanes[at.0 as usize].open();
-        self.lanes[at.0 as usize].state.paused_until = Moment::default();
+        self.lanes[at.0 as usize].state.paused_until = MonotonicTime::default();
         // In the order of their numbers, in which those of one transfer must go.
         let own: Vec<_> = self.by_notice.values().copied().collect();
         let own = own.into_iter().filter(|slot| self.entries[*slot].lane == at);
@@ -279,8 +284,8 @@ impl<M: Clone> Delivery<M> {
         for slot in others {
             // A probe of the old address says nothing about a lane that probes the new one.
             let stage = &mut self.entries[slot].stage;
-            if *stage == Stage::Probe {
-                *stage = Stage::InFlight;
+            if *stage == EntryStage::Probe {
+                *stage = EntryStage::InFlight;
             }
         }
         self.lanes[at.0 as usize].state.waiting += waiting.len() as u32;
@@ -290,7 +295,7 @@ impl<M: Clone> Delivery<M> {
 
     /// When [`Delivery::poll`] must be called again though nothing else happens.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Moment> {
+    pub fn next_deadline(&self) -> Option<MonotonicTime> {
         let timer = self.timers.peek().map(|Reverse((moment, _))| *moment);
         let held_back = (!self.runnable_patient.is_empty()).then(|| self.patient.front());
         let room = held_back.flatten().map(|(until, _)| *until);
@@ -314,32 +319,32 @@ impl<M: Clone> Delivery<M> {
 
     /// How far a notice is at `now`; `None` once it is done with, or was never queued.
     #[must_use]
-    pub fn course(&self, notice: NoticeId, now: Moment) -> Option<Course> {
+    pub fn course(&self, notice: NoticeId, now: MonotonicTime) -> Option<DeliveryProgress> {
         let held = &self.entries[*self.by_notice.get(&notice)?];
         let lane = &self.lanes[held.lane.0 as usize];
         let waits = match held.stage {
-            Stage::Vacant => return None,
-            Stage::Blocked => Waits::Earlier,
-            Stage::InFlight | Stage::Probe => Waits::Result,
-            Stage::BackingOff => Waits::Until(held.pause_end),
-            Stage::Parked => Waits::Address,
-            Stage::Unrecorded | Stage::Lapsed => Waits::Record,
-            Stage::Fresh | Stage::Resumed => lane.turn_at(now),
+            EntryStage::Vacant => return None,
+            EntryStage::Blocked => WaitReason::Earlier,
+            EntryStage::InFlight | EntryStage::Probe => WaitReason::Result,
+            EntryStage::BackingOff => WaitReason::Until(held.pause_end),
+            EntryStage::Parked => WaitReason::Address,
+            EntryStage::Unrecorded | EntryStage::Lapsed => WaitReason::Record,
+            EntryStage::Fresh | EntryStage::Resumed => lane.turn_at(now),
         };
         let first_attempt = (0 < held.attempts).then_some(held.first_attempt);
-        Some(Course { attempts: held.attempts, first_attempt, last: held.last, waits })
+        Some(DeliveryProgress { attempts: held.attempts, first_attempt, last: held.last, waits })
     }
 
     /// The attempts of a notice that have ended, oldest first: the newest [`crate::TRIED_MAX`]
     /// since this machine began. None of one that the first attempt delivered, and none once its
     /// end is recorded.
-    pub fn tried(&self, notice: NoticeId) -> &[Tried] {
+    pub fn tried(&self, notice: NoticeId) -> &[EndedAttempt] {
         self.by_notice.get(&notice).map_or(&[], |slot| &self.entries[*slot].tried)
     }
 
     /// The notices that wait for an address, in order of number. Costs a pass over all entries.
     pub fn parked(&self) -> impl Iterator<Item = NoticeId> + '_ {
-        let is_parked = |slot: Slot| self.entries[slot].stage == Stage::Parked;
+        let is_parked = |slot: Slot| self.entries[slot].stage == EntryStage::Parked;
         self.by_notice.iter().filter(move |(_, slot)| is_parked(**slot)).map(|(notice, _)| *notice)
     }
 
@@ -351,20 +356,20 @@ impl<M: Clone> Delivery<M> {
     /// What each lane has to do at `now`, in the order of [`Delivery::lane_states`]. Whoever calls
     /// [`Delivery::poll`] as it asks for finds no lane with an attempt due for longer than that
     /// takes.
-    pub fn work(&self, now: Moment) -> impl Iterator<Item = LaneWork> + '_ {
+    pub fn work(&self, now: MonotonicTime) -> impl Iterator<Item = LaneProgress> + '_ {
         let now = self.now.max(now);
         self.lanes.iter().map(move |lane| lane.work(&self.policy, now))
     }
 
-    fn lane_at(&mut self, recipient: ParticipantIndex) -> LaneAt {
+    fn lane_at(&mut self, recipient: ParticipantIndex) -> LaneIndex {
         *self.lane_of.entry(recipient).or_insert_with(|| {
             let at = u32::try_from(self.lanes.len()).expect("fewer lanes than participants");
             self.lanes.push(Lane::new(recipient));
-            LaneAt(at)
+            LaneIndex(at)
         })
     }
 
-    fn hold(&mut self, lane: LaneAt, entry: Entry<M>) -> (Slot, Enqueued) {
+    fn hold(&mut self, lane: LaneIndex, entry: QueuedNotice<M>) -> (Slot, Enqueued) {
         let state = &mut self.lanes[lane.0 as usize].state;
         let bytes = state.bytes + u64::from(entry.bytes);
         let message = entry.message.filter(|_| bytes <= self.policy.bytes_max);
@@ -375,23 +380,23 @@ impl<M: Clone> Delivery<M> {
             state.spilled += 1;
             Enqueued::Spilled
         };
-        let slot = self.entries.insert(Held {
+        let slot = self.entries.insert(SlabEntry {
             notice: entry.notice,
             transfer: entry.transfer,
             lane,
             purpose: entry.purpose,
-            stage: Stage::Blocked,
+            stage: EntryStage::Blocked,
             bytes: entry.bytes,
             attempts: 0,
             unsent: 0,
             until: entry.until,
             watched: false,
             unwanted: false,
-            first_attempt: Moment::default(),
-            began: Moment::default(),
+            first_attempt: MonotonicTime::default(),
+            began: MonotonicTime::default(),
             tried: Vec::new(),
             last: None,
-            pause_end: Moment::default(),
+            pause_end: MonotonicTime::default(),
             message,
             before: None,
             after: None,
@@ -402,7 +407,7 @@ impl<M: Clone> Delivery<M> {
     }
 
     /// Moves on to `now` and acts on the timers that are due.
-    fn advance(&mut self, now: Moment) {
+    fn advance(&mut self, now: MonotonicTime) {
         self.now = self.now.max(now);
         while self.patient.front().is_some_and(|(until, _)| *until <= self.now) {
             self.patient.pop_front();
@@ -415,7 +420,11 @@ impl<M: Clone> Delivery<M> {
             match timer {
                 Timer::Probe(lane) => self.refresh(lane),
                 Timer::Retry(slot) => {
-                    assert_eq!(self.entries[slot].stage, Stage::BackingOff, "one timer per pause");
+                    assert_eq!(
+                        self.entries[slot].stage,
+                        EntryStage::BackingOff,
+                        "one timer per pause"
+                    );
                     let lane = self.entries[slot].lane;
                     self.lanes[lane.0 as usize].state.backing_off -= 1;
                     self.lanes[lane.0 as usize].state.waiting += 1;
@@ -433,8 +442,11 @@ impl<M: Clone> Delivery<M> {
         while let Some((_, slot)) = self.horizons.first().filter(|(until, _)| *until <= self.now) {
             let slot = *slot;
             self.unwatch(slot);
-            let Held { stage, lane, last, .. } = self.entries[slot];
-            if stage.waits() && stage != Stage::BackingOff && last != Some(AttemptResult::Unsent) {
+            let SlabEntry { stage, lane, last, .. } = self.entries[slot];
+            if stage.waits()
+                && stage != EntryStage::BackingOff
+                && last != Some(AttemptResult::Unsent)
+            {
                 self.lapse_waiting(slot);
                 self.refresh(lane);
             }
@@ -443,7 +455,7 @@ impl<M: Clone> Delivery<M> {
 
     /// The same for the entries of a lane that were never tried. They are in the order in which
     /// they became owed.
-    fn lapse_fresh(&mut self, at: LaneAt) {
+    fn lapse_fresh(&mut self, at: LaneIndex) {
         while let Some(slot) = self.lanes[at.0 as usize].fresh.first()
             && self.entries[slot].until <= self.now
         {
@@ -459,7 +471,7 @@ impl<M: Clone> Delivery<M> {
 
     /// Takes the entry that goes next out of its list. Before the time of the next probe that is
     /// a new one, and no turn is used up.
-    fn next_hurried(&mut self, at: LaneAt) -> Slot {
+    fn next_hurried(&mut self, at: LaneIndex) -> Slot {
         let lane = &mut self.lanes[at.0 as usize];
         let in_turn = lane.probe_is_due(self.now);
         let slot = if in_turn && lane.takes_turns() && lane.resumed_next {
@@ -471,7 +483,7 @@ impl<M: Clone> Delivery<M> {
         slot.expect("a lane that may send has an entry to send")
     }
 
-    fn attempt(&mut self, at: LaneAt, slot: Slot) -> Attempt<M> {
+    fn attempt(&mut self, at: LaneIndex, slot: Slot) -> Attempt<M> {
         let lane = &mut self.lanes[at.0 as usize];
         lane.state.waiting -= 1;
         lane.state.in_flight += 1;
@@ -480,7 +492,11 @@ impl<M: Clone> Delivery<M> {
             "a lane stays within its window"
         );
         let held = &mut self.entries[slot];
-        held.stage = if lane.state.mode == LaneMode::Open { Stage::InFlight } else { Stage::Probe };
+        held.stage = if lane.state.mode == LaneMode::Open {
+            EntryStage::InFlight
+        } else {
+            EntryStage::Probe
+        };
         if held.attempts == 0 {
             held.first_attempt = self.now;
         }
@@ -533,7 +549,7 @@ impl<M: Clone> Delivery<M> {
 
     /// A lane is no longer open: what waits in it may wait for too long. Entries that were never
     /// tried need no watching, see [`Self::lapse_fresh`].
-    fn watch_all(&mut self, at: LaneAt) {
+    fn watch_all(&mut self, at: LaneIndex) {
         let lane = &self.lanes[at.0 as usize];
         for first in [lane.resumed.first(), lane.patient.first()] {
             let mut next = first;
@@ -546,7 +562,7 @@ impl<M: Clone> Delivery<M> {
 
     /// Another attempt follows, unless that would be too late or it is no longer needed.
     fn after_failure(&mut self, slot: Slot) -> Verdict {
-        let Held { lane, attempts, until, unwanted, .. } = self.entries[slot];
+        let SlabEntry { lane, attempts, until, unwanted, .. } = self.entries[slot];
         let probe = self.delay_probe(slot);
         let own = self.now.after_micros(self.policy.backoff_micros(attempts, &mut self.jitter));
         // An entry that is refused waits for itself. A silent recipient says nothing about the
@@ -565,8 +581,8 @@ impl<M: Clone> Delivery<M> {
     }
 
     /// Sets an entry's timer.
-    fn back_off(&mut self, slot: Slot, until: Moment) -> Moment {
-        self.entries[slot].stage = Stage::BackingOff;
+    fn back_off(&mut self, slot: Slot, until: MonotonicTime) -> MonotonicTime {
+        self.entries[slot].stage = EntryStage::BackingOff;
         self.entries[slot].pause_end = until;
         self.lanes[self.entries[slot].lane.0 as usize].state.backing_off += 1;
         self.timers.push(Reverse((until, Timer::Retry(slot))));
@@ -575,12 +591,12 @@ impl<M: Clone> Delivery<M> {
 
     /// There is no address: the entry waits for one, and holds up nothing else.
     fn park(&mut self, slot: Slot) -> Verdict {
-        let Held { lane, until, .. } = self.entries[slot];
+        let SlabEntry { lane, until, .. } = self.entries[slot];
         if until <= self.now {
             return Verdict::Ended(self.lapse(slot));
         }
         self.unchain(slot);
-        self.entries[slot].stage = Stage::Parked;
+        self.entries[slot].stage = EntryStage::Parked;
         self.lanes[lane.0 as usize].state.parked += 1;
         self.watch(slot);
         Verdict::Parked
@@ -614,10 +630,10 @@ impl<M: Clone> Delivery<M> {
 
     /// When `slot` was the probe of a lane that still probes: sets and returns the time of the
     /// next one.
-    fn delay_probe(&mut self, slot: Slot) -> Option<Moment> {
+    fn delay_probe(&mut self, slot: Slot) -> Option<MonotonicTime> {
         let lane = self.entries[slot].lane;
         let open = self.lanes[lane.0 as usize].state.mode == LaneMode::Open;
-        if open || self.entries[slot].stage != Stage::Probe {
+        if open || self.entries[slot].stage != EntryStage::Probe {
             return None;
         }
         Some(self.arm_probe(lane))
@@ -625,7 +641,7 @@ impl<M: Clone> Delivery<M> {
 
     /// The pauses between probes grow with the lane's failures, not with those of whichever
     /// entry is sent.
-    fn arm_probe(&mut self, at: LaneAt) -> Moment {
+    fn arm_probe(&mut self, at: LaneIndex) -> MonotonicTime {
         let lane = &mut self.lanes[at.0 as usize];
         lane.probes_failed = lane.probes_failed.saturating_add(1);
         let pause = self.policy.probe_micros(lane.probes_failed, lane.answers, &mut self.jitter);
@@ -638,32 +654,32 @@ impl<M: Clone> Delivery<M> {
 
     /// Ends a delivery with its attempt: its successor may go, its slot stays taken until the
     /// report is durable.
-    fn conclude(&mut self, slot: Slot, result: DeliveryResult) -> Report {
+    fn conclude(&mut self, slot: Slot, result: DeliveryResult) -> DeliveryReport {
         let report = self.end(slot, result);
         let held = &mut self.entries[slot];
-        held.stage = Stage::Unrecorded;
+        held.stage = EntryStage::Unrecorded;
         self.lanes[held.lane.0 as usize].state.unrecorded += 1;
         report
     }
 
     /// Ends a delivery while no attempt is under way: it has no slot.
-    fn lapse(&mut self, slot: Slot) -> Report {
-        let Held { attempts, unwanted, .. } = self.entries[slot];
+    fn lapse(&mut self, slot: Slot) -> DeliveryReport {
+        let SlabEntry { attempts, unwanted, .. } = self.entries[slot];
         let result = match unwanted && attempts == 0 {
             true => DeliveryResult::Withdrawn,
             false => self.loss(slot),
         };
         let report = self.end(slot, result);
-        self.entries[slot].stage = Stage::Lapsed;
+        self.entries[slot].stage = EntryStage::Lapsed;
         report
     }
 
-    fn end(&mut self, slot: Slot, result: DeliveryResult) -> Report {
+    fn end(&mut self, slot: Slot, result: DeliveryResult) -> DeliveryReport {
         self.drop_message(slot);
         self.unchain(slot);
         self.unwatch(slot);
         let held = &self.entries[slot];
-        Report {
+        DeliveryReport {
             notice: held.notice,
             recipient: self.lanes[held.lane.0 as usize].state.recipient,
             transfer: held.transfer,
@@ -678,7 +694,7 @@ impl<M: Clone> Delivery<M> {
     /// Ends the pauses of those of the entries that have one.
     fn stop_timers(&mut self, slots: &[Slot]) {
         let entries = &self.entries;
-        let is_paused = |slot: &Slot| entries[*slot].stage == Stage::BackingOff;
+        let is_paused = |slot: &Slot| entries[*slot].stage == EntryStage::BackingOff;
         let paused: BTreeSet<_> = slots.iter().copied().filter(is_paused).collect();
         if !paused.is_empty() {
             self.timers.retain(
@@ -700,17 +716,17 @@ impl<M: Clone> Delivery<M> {
 
     /// Takes an entry that waits out of the list that it is in, and out of the count.
     fn leave_list(&mut self, slot: Slot) {
-        let Held { stage, lane, purpose, .. } = self.entries[slot];
+        let SlabEntry { stage, lane, purpose, .. } = self.entries[slot];
         let at = &mut self.lanes[lane.0 as usize];
         if let Some(list) = at.list(stage, purpose) {
             list.remove(&mut self.entries, slot);
         }
         match stage {
-            Stage::BackingOff => at.state.backing_off -= 1,
-            Stage::Parked => at.state.parked -= 1,
+            EntryStage::BackingOff => at.state.backing_off -= 1,
+            EntryStage::Parked => at.state.parked -= 1,
             _ => at.state.waiting -= 1,
         }
-        self.entries[slot].stage = Stage::Blocked;
+        self.entries[slot].stage = EntryStage::Blocked;
     }
 
     /// Lets go of an entry that is in no list and has no timer.
@@ -734,28 +750,28 @@ impl<M: Clone> Delivery<M> {
 
     /// Puts an entry behind those of its transfer, or into line if there are none.
     fn join(&mut self, slot: Slot) {
-        let Held { lane, transfer, last, .. } = self.entries[slot];
+        let SlabEntry { lane, transfer, last, .. } = self.entries[slot];
         let earlier = transfer.and_then(|transfer| self.tails.insert((lane, transfer), slot));
         match earlier {
             Some(earlier) => {
                 self.entries[earlier].after = Some(slot);
                 self.entries[slot].before = Some(earlier);
-                self.entries[slot].stage = Stage::Blocked;
+                self.entries[slot].stage = EntryStage::Blocked;
             }
-            None if last.is_none() => self.line_up(slot, Stage::Fresh),
+            None if last.is_none() => self.line_up(slot, EntryStage::Fresh),
             None => self.resume(slot),
         }
     }
 
     /// Takes an entry out of its transfer's chain and lets the next one go if it was the first.
     fn unchain(&mut self, slot: Slot) {
-        let Held { lane, transfer, before, after, .. } = self.entries[slot];
+        let SlabEntry { lane, transfer, before, after, .. } = self.entries[slot];
         (self.entries[slot].before, self.entries[slot].after) = (None, None);
         if let Some(before) = before {
             self.entries[before].after = after;
         }
         if let Some(after) = after {
-            assert_eq!(self.entries[after].stage, Stage::Blocked, "only the first may go");
+            assert_eq!(self.entries[after].stage, EntryStage::Blocked, "only the first may go");
             self.entries[after].before = before;
             if before.is_none() {
                 self.resume(after);
@@ -774,27 +790,27 @@ impl<M: Clone> Delivery<M> {
 
     /// Its pause or its predecessor is over.
     fn resume(&mut self, slot: Slot) {
-        self.line_up(slot, Stage::Resumed);
+        self.line_up(slot, EntryStage::Resumed);
         if 0 < self.entries[slot].attempts {
             self.watch(slot);
         }
     }
 
     /// Puts an entry into the list of those that can be sent.
-    fn line_up(&mut self, slot: Slot, stage: Stage) {
-        let Held { lane, purpose, .. } = self.entries[slot];
+    fn line_up(&mut self, slot: Slot, stage: EntryStage) {
+        let SlabEntry { lane, purpose, .. } = self.entries[slot];
         self.entries[slot].stage = stage;
         let list = self.lanes[lane.0 as usize].list(stage, purpose);
         list.expect("what can be sent is in a list").push(&mut self.entries, slot);
         // In an open lane it will be tried, even if its time is over.
         let is_open = self.lanes[lane.0 as usize].state.mode == LaneMode::Open;
-        if !is_open && (stage == Stage::Resumed || purpose == Purpose::Patient) {
+        if !is_open && (stage == EntryStage::Resumed || purpose == NoticePriority::Patient) {
             self.watch(slot);
         }
     }
 
     /// After any change of a lane: queues it when it may send, and counts it when starved.
-    fn refresh(&mut self, at: LaneAt) {
+    fn refresh(&mut self, at: LaneIndex) {
         let lane = &mut self.lanes[at.0 as usize];
         if !lane.queued && lane.can_send(&self.policy) {
             lane.queued = true;

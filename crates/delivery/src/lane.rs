@@ -2,9 +2,9 @@
 
 use ledger::{NoticeId, ParticipantIndex};
 
-use crate::notice::{AttemptResult, Purpose, Waits};
-use crate::policy::{Moment, Policy};
-use crate::slab::{List, Stage};
+use crate::notice::{AttemptResult, NoticePriority, WaitReason};
+use crate::policy::{MonotonicTime, Policy};
+use crate::slab::{EntryStage, List};
 
 /// A lane as admin and metrics show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct LaneState {
     /// How the last attempt ended.
     pub last: Option<AttemptResult>,
     /// It sends nothing before this moment: its recipient asked for a pause.
-    pub paused_until: Moment,
+    pub paused_until: MonotonicTime,
 }
 
 /// How a lane sends.
@@ -45,18 +45,18 @@ pub enum LaneMode {
     /// One attempt at a time until the recipient takes or refuses a notice.
     Probing {
         /// The next probe is sent at this moment at the earliest.
-        next: Moment,
+        next: MonotonicTime,
     },
 }
 
 /// Whether a lane has something to do, and what it has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneWork {
+pub struct LaneProgress {
     /// Whose lane it is.
     pub recipient: ParticipantIndex,
     /// What is to be done next; none when nothing is due, as in a lane that only waits for the
     /// time of a retry or of a probe.
-    pub due: Option<Due>,
+    pub due: Option<DueAction>,
     /// Entries that could be sent or wait for an earlier one.
     pub waiting: u32,
     /// Rises or changes with whatever the lane does.
@@ -65,7 +65,7 @@ pub struct LaneWork {
 
 /// What a lane must do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum DueAction {
     /// Make an attempt, now.
     Attempt,
     /// Hear that finished deliveries are on record; until then its window is full.
@@ -121,7 +121,7 @@ impl Lane {
                 mode: LaneMode::Open,
                 delivered: 0,
                 last: None,
-                paused_until: Moment::default(),
+                paused_until: MonotonicTime::default(),
             },
             results: 0,
             probes_failed: 0,
@@ -140,26 +140,28 @@ impl Lane {
     }
 
     /// The list that an entry of this kind is in while it is in one.
-    pub(crate) fn list(&mut self, stage: Stage, purpose: Purpose) -> Option<&mut List> {
+    pub(crate) fn list(&mut self, stage: EntryStage, purpose: NoticePriority) -> Option<&mut List> {
         match (stage, purpose) {
-            (Stage::Fresh | Stage::Resumed, Purpose::Patient) => Some(&mut self.patient),
-            (Stage::Fresh, _) => Some(&mut self.fresh),
-            (Stage::Resumed, _) => Some(&mut self.resumed),
+            (EntryStage::Fresh | EntryStage::Resumed, NoticePriority::Patient) => {
+                Some(&mut self.patient)
+            }
+            (EntryStage::Fresh, _) => Some(&mut self.fresh),
+            (EntryStage::Resumed, _) => Some(&mut self.resumed),
             _ => None,
         }
     }
 
-    pub(crate) fn work(&self, policy: &Policy, now: Moment) -> LaneWork {
+    pub(crate) fn work(&self, policy: &Policy, now: MonotonicTime) -> LaneProgress {
         let LaneState { recipient, waiting, in_flight, unrecorded, .. } = self.state;
         let may_send = self.may_send_at(policy, now) || self.may_send_patient_at(policy, now);
         let due = if may_send {
-            Some(Due::Attempt)
+            Some(DueAction::Attempt)
         } else if 0 < in_flight {
-            Some(Due::Result)
+            Some(DueAction::Result)
         } else {
-            self.is_starved(policy).then_some(Due::Record)
+            self.is_starved(policy).then_some(DueAction::Record)
         };
-        LaneWork { recipient, due, waiting, done: (self.results, in_flight, unrecorded) }
+        LaneProgress { recipient, due, waiting, done: (self.results, in_flight, unrecorded) }
     }
 
     /// Whether it could send once any probe's time has come.
@@ -173,11 +175,11 @@ impl Lane {
         !self.patient.is_empty() && room && self.is_open_for_one()
     }
 
-    pub(crate) fn may_send_at(&self, policy: &Policy, now: Moment) -> bool {
+    pub(crate) fn may_send_at(&self, policy: &Policy, now: MonotonicTime) -> bool {
         self.is_due(now) && self.can_send(policy)
     }
 
-    pub(crate) fn may_send_patient_at(&self, policy: &Policy, now: Moment) -> bool {
+    pub(crate) fn may_send_patient_at(&self, policy: &Policy, now: MonotonicTime) -> bool {
         self.is_due(now) && self.can_send_patient(policy)
     }
 
@@ -194,13 +196,13 @@ impl Lane {
 
     /// What failed before keeps a lane shut for itself alone: the first new entry since the last
     /// success need not wait for the next probe's time.
-    fn is_due(&self, now: Moment) -> bool {
+    fn is_due(&self, now: MonotonicTime) -> bool {
         let new = !self.new_failed && !self.fresh.is_empty();
         self.state.paused_until <= now && (self.probe_is_due(now) || new)
     }
 
     /// Whether the lane is open, or the time of its next probe has come.
-    pub(crate) fn probe_is_due(&self, now: Moment) -> bool {
+    pub(crate) fn probe_is_due(&self, now: MonotonicTime) -> bool {
         match self.state.mode {
             LaneMode::Open => true,
             LaneMode::Probing { next } => next <= now,
@@ -231,14 +233,14 @@ impl Lane {
     }
 
     /// What an entry waits for that could be sent.
-    pub(crate) fn turn_at(&self, now: Moment) -> Waits {
+    pub(crate) fn turn_at(&self, now: MonotonicTime) -> WaitReason {
         let probe = match self.state.mode {
-            LaneMode::Open => Moment::default(),
+            LaneMode::Open => MonotonicTime::default(),
             LaneMode::Probing { next } => next,
         };
         match self.state.paused_until.max(probe) {
-            until if now < until => Waits::Until(until),
-            _ => Waits::Turn,
+            until if now < until => WaitReason::Until(until),
+            _ => WaitReason::Turn,
         }
     }
 

@@ -14,7 +14,7 @@
 //! transfer in the same lane is unfinished. Entries of other transfers overtake it. An entry about
 //! no transfer, an answer to a registration, waits for none.
 //!
-//! **Horizon.** An entry is tried until [`Entry::until`], with pauses that grow up to
+//! **Horizon.** An entry is tried until [`QueuedNotice::until`], with pauses that grow up to
 //! [`Policy::backoff_max_micros`]. One whose next attempt would come too late ends at once. One
 //! that only waits ends at its time, see [`Delivery::next_lapsed`]. One whose message cannot be
 //! read is kept for as long as that takes.
@@ -30,8 +30,8 @@
 //! [`Delivery::starved`] says so and the driver forces a record.
 //!
 //! **Patience.** When many transfers expire together, their notices must not stand before those of
-//! transfers that go on. A [`Purpose::Patient`] entry goes when no other can, takes at most half of
-//! its lane's window, and of all lanes together only [`Policy::patient_max`] begin within
+//! transfers that go on. A [`NoticePriority::Patient`] entry goes when no other can, takes at most
+//! half of its lane's window, and of all lanes together only [`Policy::patient_max`] begin within
 //! [`Policy::patient_micros`], unless they end sooner.
 //!
 //! **Sick participants.** After failures of [`Policy::probe_after`] different entries, with no
@@ -54,8 +54,8 @@
 //! list of failed attempts. The exceptions: a pass over a lane when its address changes or
 //! it begins to probe, and the end of many entries whose time is over at one moment.
 //!
-//! Time is an argument ([`Moment`]), and the only randomness is the jitter of a generator seeded
-//! at construction: equal calls give equal decisions.
+//! Time is an argument ([`MonotonicTime`]), and the only randomness is the jitter of a generator
+//! seeded at construction: equal calls give equal decisions.
 
 #![warn(missing_docs)]
 
@@ -68,10 +68,10 @@ mod slab;
 mod tests;
 
 pub use crate::delivery::Delivery;
-pub use crate::lane::{Due, LaneMode, LaneState, LaneWork};
+pub use crate::lane::{DueAction, LaneMode, LaneProgress, LaneState};
 pub use crate::notice::{
-    Attempt, AttemptResult, Course, Enqueued, Entry, Purpose, Report, Tried, Verdict, Waits,
-    Withdrawal,
+    Attempt, AttemptResult, DeliveryProgress, DeliveryReport, EndedAttempt, Enqueued,
+    NoticePriority, QueuedNotice, Verdict, WaitReason, Withdrawal,
 };
-pub use crate::policy::{Moment, Policy};
+pub use crate::policy::{MonotonicTime, Policy};
 pub use crate::slab::TRIED_MAX;

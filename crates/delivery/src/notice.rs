@@ -2,11 +2,11 @@
 
 use ledger::{DeliveryResult, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, TransferId};
 
-use crate::policy::Moment;
+use crate::policy::MonotonicTime;
 
 /// Why a notice is sent, which decides whether it may be withdrawn and whether it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum NoticePriority {
     /// A prepare on its way to the payee: of no use once its transfer is final.
     Prepare,
     /// An outcome owed to a participant: sent whatever happens.
@@ -17,7 +17,7 @@ pub enum Purpose {
     Patient,
 }
 
-impl Purpose {
+impl NoticePriority {
     /// Why this notice is sent.
     #[must_use]
     pub const fn of(notice: &Notice) -> Self {
@@ -33,7 +33,7 @@ impl Purpose {
 
 /// A notice to be delivered.
 #[derive(Clone, Debug)]
-pub struct Entry<M> {
+pub struct QueuedNotice<M> {
     /// Its number in the log.
     pub notice: NoticeId,
     /// Who gets it: selects the lane.
@@ -42,9 +42,9 @@ pub struct Entry<M> {
     /// about none have no order, and are no dead letters when they are given up.
     pub transfer: Option<TransferId>,
     /// When its delivery is given up: [`crate::Policy::horizon_micros`] after it became owed.
-    pub until: Moment,
+    pub until: MonotonicTime,
     /// Whether it may be withdrawn, and whether it may wait.
-    pub purpose: Purpose,
+    pub purpose: NoticePriority,
     /// Size of the message, in bytes; counts against [`crate::Policy::bytes_max`].
     pub bytes: u32,
     /// A cheap handle on the message, or `None` when it is only in the log.
@@ -140,10 +140,10 @@ pub(crate) enum Consequence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The delivery has ended, well or not. To be recorded.
-    Ended(Report),
+    Ended(DeliveryReport),
     /// Another attempt follows, not before this moment, unless the lane opens: then a notice whose
     /// probe was not answered goes at once.
-    RetryAt(Moment),
+    RetryAt(MonotonicTime),
     /// It waits until the recipient registers an address.
     Parked,
     /// Nothing: another node makes the next attempt.
@@ -152,7 +152,7 @@ pub enum Verdict {
 
 /// The end of a delivery, as it goes into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct DeliveryReport {
     /// The notice.
     pub notice: NoticeId,
     /// The participant it was for.
@@ -166,12 +166,12 @@ pub struct Report {
     /// How the last one ended; none when the delivery ended before it was tried.
     pub last: Option<AttemptResult>,
     /// When the first attempt was handed out, if there was one.
-    pub first_attempt: Option<Moment>,
+    pub first_attempt: Option<MonotonicTime>,
     /// When the delivery ended.
-    pub finished: Moment,
+    pub finished: MonotonicTime,
 }
 
-impl Report {
+impl DeliveryReport {
     /// Attempts as they are recorded: 65,535 for more.
     #[must_use]
     pub fn attempts_recorded(&self) -> u16 {
@@ -187,31 +187,31 @@ impl Report {
 
 /// An attempt that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct EndedAttempt {
     /// When it was handed out.
-    pub began: Moment,
+    pub began: MonotonicTime,
     /// When its result came.
-    pub ended: Moment,
+    pub ended: MonotonicTime,
     /// How it ended; never [`AttemptResult::Unsent`] or [`AttemptResult::NoAddress`].
     pub result: AttemptResult,
 }
 
 /// How far a notice is that is not done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Course {
+pub struct DeliveryProgress {
     /// Attempts begun.
     pub attempts: u32,
     /// When the first one was handed out.
-    pub first_attempt: Option<Moment>,
+    pub first_attempt: Option<MonotonicTime>,
     /// How the last one ended.
     pub last: Option<AttemptResult>,
     /// What it waits for.
-    pub waits: Waits,
+    pub waits: WaitReason,
 }
 
 /// What a notice waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waits {
+pub enum WaitReason {
     /// An earlier notice of its transfer to the same recipient.
     Earlier,
     /// Its turn: others are before it, or the window is full.
@@ -219,7 +219,7 @@ pub enum Waits {
     /// The end of an attempt.
     Result,
     /// The end of a pause: its own, or its recipient's, who did not answer.
-    Until(Moment),
+    Until(MonotonicTime),
     /// An address that its recipient has not registered.
     Address,
     /// Its delivery has ended, and is not on record yet.
@@ -230,7 +230,7 @@ pub enum Waits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
     /// It is not sent, or not sent again. To be recorded.
-    Ended(Report),
+    Ended(DeliveryReport),
     /// Kept: it is owed whatever happens, has ended already, or is under way; in the last case no
     /// attempt follows the one that is made.
     Kept,

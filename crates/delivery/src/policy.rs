@@ -1,13 +1,13 @@
 //! The limits and the retry schedule.
 
 use ledger::Stamp;
-use ports::Now;
+use ports::ClockReading;
 
 /// A moment on the driver's monotonic clock, in microseconds since any fixed origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(pub u64);
+pub struct MonotonicTime(pub u64);
 
-impl Moment {
+impl MonotonicTime {
     /// The moment `micros` microseconds later.
     #[must_use]
     pub const fn after_micros(self, micros: u64) -> Self {
@@ -63,10 +63,10 @@ impl Default for Policy {
 impl Policy {
     /// When a notice is given up that is owed since `owed_at`. A restart changes nothing about it.
     #[must_use]
-    pub fn until(&self, owed_at: Stamp, now: Now) -> Moment {
+    pub fn until(&self, owed_at: Stamp, now: ClockReading) -> MonotonicTime {
         let owed_for = now.wall.0.saturating_sub(owed_at.0);
         let left = self.horizon_micros.saturating_sub(owed_for);
-        Moment(now.monotonic_us).after_micros(left)
+        MonotonicTime(now.monotonic_us).after_micros(left)
     }
 
     /// What is wrong with these values, for the reader of a configuration; `None` when nothing.

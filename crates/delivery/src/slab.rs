@@ -8,8 +8,8 @@ use std::ops::{Index, IndexMut};
 
 use ledger::{NoticeId, TransferId};
 
-use crate::notice::{AttemptResult, Purpose, Tried};
-use crate::policy::Moment;
+use crate::notice::{AttemptResult, EndedAttempt, NoticePriority};
+use crate::policy::MonotonicTime;
 
 /// A place in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,10 +17,10 @@ pub(crate) struct Slot(u32);
 
 /// A lane's place in the table of lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct LaneAt(pub(crate) u32);
+pub(crate) struct LaneIndex(pub(crate) u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum EntryStage {
     /// The slot is free.
     Vacant,
     /// An earlier entry of the transfer is unfinished.
@@ -44,7 +44,7 @@ pub(crate) enum Stage {
     Lapsed,
 }
 
-impl Stage {
+impl EntryStage {
     /// No attempt is under way, and none was the last.
     pub(crate) const fn waits(self) -> bool {
         match self {
@@ -55,31 +55,31 @@ impl Stage {
 }
 
 #[derive(Debug)]
-pub(crate) struct Held<M> {
+pub(crate) struct SlabEntry<M> {
     pub(crate) notice: NoticeId,
     pub(crate) transfer: Option<TransferId>,
-    pub(crate) lane: LaneAt,
-    pub(crate) purpose: Purpose,
-    pub(crate) stage: Stage,
+    pub(crate) lane: LaneIndex,
+    pub(crate) purpose: NoticePriority,
+    pub(crate) stage: EntryStage,
     pub(crate) bytes: u32,
     pub(crate) attempts: u32,
     /// How often in a row nothing was sent.
     pub(crate) unsent: u32,
     /// When it is given up.
-    pub(crate) until: Moment,
+    pub(crate) until: MonotonicTime,
     /// It is given up at that moment even if it only waits.
     pub(crate) watched: bool,
     /// A prepare whose transfer has ended: no further attempt is made.
     pub(crate) unwanted: bool,
-    pub(crate) first_attempt: Moment,
+    pub(crate) first_attempt: MonotonicTime,
     /// When the last attempt was handed out.
-    pub(crate) began: Moment,
+    pub(crate) began: MonotonicTime,
     /// The newest attempts that have ended, unless the first one was all it took.
-    pub(crate) tried: Vec<Tried>,
+    pub(crate) tried: Vec<EndedAttempt>,
     /// How the last attempt ended, if one has.
     pub(crate) last: Option<AttemptResult>,
     /// While it is backing off: until when.
-    pub(crate) pause_end: Moment,
+    pub(crate) pause_end: MonotonicTime,
     pub(crate) message: Option<M>,
     pub(crate) before: Option<Slot>,
     pub(crate) after: Option<Slot>,
@@ -90,12 +90,12 @@ pub(crate) struct Held<M> {
 /// Attempts of one notice that are told, at most; one that is tried more often forgets the oldest.
 pub const TRIED_MAX: usize = 32;
 
-impl<M> Held<M> {
-    pub(crate) fn note_tried(&mut self, ended: Moment, result: AttemptResult) {
+impl<M> SlabEntry<M> {
+    pub(crate) fn note_tried(&mut self, ended: MonotonicTime, result: AttemptResult) {
         if self.tried.len() == TRIED_MAX {
             self.tried.remove(0);
         }
-        self.tried.push(Tried { began: self.began, ended, result });
+        self.tried.push(EndedAttempt { began: self.began, ended, result });
     }
 }
 
@@ -103,7 +103,7 @@ impl<M> Held<M> {
 /// growth moves none of them.
 #[derive(Debug)]
 pub(crate) struct Slab<M> {
-    pages: Vec<Vec<Held<M>>>,
+    pages: Vec<Vec<SlabEntry<M>>>,
     free: Vec<Slot>,
 }
 
@@ -114,9 +114,9 @@ impl<M> Slab<M> {
         Self { pages: Vec::new(), free: Vec::new() }
     }
 
-    pub(crate) fn insert(&mut self, held: Held<M>) -> Slot {
+    pub(crate) fn insert(&mut self, held: SlabEntry<M>) -> Slot {
         if let Some(slot) = self.free.pop() {
-            assert_eq!(self[slot].stage, Stage::Vacant, "a free slot holds no entry");
+            assert_eq!(self[slot].stage, EntryStage::Vacant, "a free slot holds no entry");
             self[slot] = held;
             return slot;
         }
@@ -132,8 +132,8 @@ impl<M> Slab<M> {
 
     pub(crate) fn release(&mut self, slot: Slot) {
         let held = &mut self[slot];
-        assert_ne!(held.stage, Stage::Vacant, "a slot is released once");
-        held.stage = Stage::Vacant;
+        assert_ne!(held.stage, EntryStage::Vacant, "a slot is released once");
+        held.stage = EntryStage::Vacant;
         held.message = None;
         held.tried = Vec::new();
         self.free.push(slot);
@@ -141,15 +141,15 @@ impl<M> Slab<M> {
 }
 
 impl<M> Index<Slot> for Slab<M> {
-    type Output = Held<M>;
+    type Output = SlabEntry<M>;
 
-    fn index(&self, slot: Slot) -> &Held<M> {
+    fn index(&self, slot: Slot) -> &SlabEntry<M> {
         &self.pages[slot.0 as usize / PAGE][slot.0 as usize % PAGE]
     }
 }
 
 impl<M> IndexMut<Slot> for Slab<M> {
-    fn index_mut(&mut self, slot: Slot) -> &mut Held<M> {
+    fn index_mut(&mut self, slot: Slot) -> &mut SlabEntry<M> {
         &mut self.pages[slot.0 as usize / PAGE][slot.0 as usize % PAGE]
     }
 }

@@ -5,18 +5,19 @@ mod model;
 use std::collections::BTreeMap;
 
 use ledger::{DeliveryResult, NoticeId, ParticipantIndex, Stamp, TransferId};
-use ports::Now;
+use ports::ClockReading;
 
 use crate::policy::Jitter;
 use crate::{
-    Attempt, AttemptResult, Course, Delivery, Enqueued, Entry, LaneMode, LaneState, Moment, Policy,
-    Purpose, Report, TRIED_MAX, Tried, Verdict, Waits, Withdrawal,
+    Attempt, AttemptResult, Delivery, DeliveryProgress, DeliveryReport, EndedAttempt, Enqueued,
+    LaneMode, LaneState, MonotonicTime, NoticePriority, Policy, QueuedNotice, TRIED_MAX, Verdict,
+    WaitReason, Withdrawal,
 };
 
 const BANK: ParticipantIndex = ParticipantIndex(1);
 const WALLET: ParticipantIndex = ParticipantIndex(2);
 /// The horizon of a notice that is owed from the beginning.
-const DAY: Moment = Moment(86_400_000_000);
+const DAY: MonotonicTime = MonotonicTime(86_400_000_000);
 const NO_ANSWER: [AttemptResult; 3] =
     [AttemptResult::TimedOut, AttemptResult::ConnectFailed, AttemptResult::Broken];
 
@@ -26,29 +27,29 @@ fn transfer(number: u8) -> TransferId {
     TransferId::from_bytes(bytes).expect("the form of a UUID")
 }
 
-fn owed(notice: u64, recipient: ParticipantIndex, about: u8) -> Entry<u64> {
-    Entry {
+fn owed(notice: u64, recipient: ParticipantIndex, about: u8) -> QueuedNotice<u64> {
+    QueuedNotice {
         notice: NoticeId(notice),
         recipient,
         transfer: Some(transfer(about)),
         until: DAY,
-        purpose: Purpose::Owed,
+        purpose: NoticePriority::Owed,
         bytes: 100,
         message: Some(notice),
     }
 }
 
 /// An answer to a registration.
-fn answer(notice: u64, recipient: ParticipantIndex) -> Entry<u64> {
-    Entry { transfer: None, ..owed(notice, recipient, 0) }
+fn answer(notice: u64, recipient: ParticipantIndex) -> QueuedNotice<u64> {
+    QueuedNotice { transfer: None, ..owed(notice, recipient, 0) }
 }
 
-fn prepare(notice: u64, recipient: ParticipantIndex, about: u8) -> Entry<u64> {
-    Entry { purpose: Purpose::Prepare, ..owed(notice, recipient, about) }
+fn prepare(notice: u64, recipient: ParticipantIndex, about: u8) -> QueuedNotice<u64> {
+    QueuedNotice { purpose: NoticePriority::Prepare, ..owed(notice, recipient, about) }
 }
 
 /// Everything that can be sent at `now`, by notice.
-fn drain(delivery: &mut Delivery<u64>, now: Moment) -> Vec<u64> {
+fn drain(delivery: &mut Delivery<u64>, now: MonotonicTime) -> Vec<u64> {
     std::iter::from_fn(|| delivery.poll(now)).map(|attempt| attempt.notice.0).collect()
 }
 
@@ -59,7 +60,7 @@ fn lane(delivery: &Delivery<u64>, recipient: ParticipantIndex) -> LaneState {
         .expect("the lane had an entry")
 }
 
-fn filled(policy: Policy, entries: impl IntoIterator<Item = Entry<u64>>) -> Delivery<u64> {
+fn filled(policy: Policy, entries: impl IntoIterator<Item = QueuedNotice<u64>>) -> Delivery<u64> {
     let mut delivery = Delivery::new(policy, 1);
     for entry in entries {
         assert_ne!(delivery.enqueue(entry), Enqueued::Repeated);
@@ -78,12 +79,12 @@ fn word(verdict: Verdict) -> &'static str {
 
 /// When a notice is tried again, which it must be.
 #[track_caller]
-fn again(verdict: Verdict) -> Moment {
+fn again(verdict: Verdict) -> MonotonicTime {
     let Verdict::RetryAt(moment) = verdict else { panic!("{verdict:?}") };
     moment
 }
 
-fn end(report: &Report) -> &'static str {
+fn end(report: &DeliveryReport) -> &'static str {
     match report.result {
         DeliveryResult::Delivered => "delivered",
         DeliveryResult::Dead => "dead",
@@ -93,7 +94,7 @@ fn end(report: &Report) -> &'static str {
 }
 
 /// Deliveries whose time is over at `now`, with how they ended.
-fn lapsed(delivery: &mut Delivery<u64>, now: Moment) -> Vec<(u64, &'static str)> {
+fn lapsed(delivery: &mut Delivery<u64>, now: MonotonicTime) -> Vec<(u64, &'static str)> {
     assert_eq!(drain(delivery, now), [0; 0], "nothing can be sent");
     std::iter::from_fn(|| delivery.next_lapsed())
         .map(|report| (report.notice.0, end(&report)))
@@ -114,29 +115,32 @@ fn a_result_decides_what_follows() {
     let unanswered = NO_ANSWER.into_iter().map(|result| (result, "retry"));
     for (result, expected) in rows.into_iter().flat_map(of).chain(unanswered) {
         let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
-        delivery.poll(Moment(10)).expect("one attempt");
-        let verdict = delivery.finished(NoticeId(1), result, Moment(30));
+        delivery.poll(MonotonicTime(10)).expect("one attempt");
+        let verdict = delivery.finished(NoticeId(1), result, MonotonicTime(30));
         assert_eq!(word(verdict), expected, "{result:?}");
         let of_registration = match expected {
             "dead" => "given up",
             other => other,
         };
         let mut other = filled(Policy::default(), [answer(1, BANK)]);
-        other.poll(Moment(10)).expect("one attempt");
-        let otherwise = other.finished(NoticeId(1), result, Moment(30));
+        other.poll(MonotonicTime(10)).expect("one attempt");
+        let otherwise = other.finished(NoticeId(1), result, MonotonicTime(30));
         assert_eq!(word(otherwise), of_registration, "{result:?}");
         let Verdict::Ended(report) = verdict else { continue };
         assert_eq!((report.attempts, report.last), (1, Some(result)));
-        assert_eq!((report.first_attempt, report.finished), (Some(Moment(10)), Moment(30)));
+        assert_eq!(
+            (report.first_attempt, report.finished),
+            (Some(MonotonicTime(10)), MonotonicTime(30))
+        );
         assert_eq!(report.status(), result.status().unwrap_or(0));
     }
 }
 
 #[test]
 fn pauses_double_up_to_the_cap_and_a_failure_near_the_horizon_is_a_dead_letter() {
-    let entry = Entry { until: Moment(26_000_000), ..owed(1, BANK, 1) };
+    let entry = QueuedNotice { until: MonotonicTime(26_000_000), ..owed(1, BANK, 1) };
     let mut delivery = filled(Policy::default(), [entry]);
-    let mut now = Moment(0);
+    let mut now = MonotonicTime(0);
     for (attempt, full) in [(1, 200_000), (2, 400_000), (3, 800_000), (4, 1_600_000)]
         .into_iter()
         .chain([(5, 3_200_000), (6, 6_400_000), (7, 12_800_000)])
@@ -147,15 +151,15 @@ fn pauses_double_up_to_the_cap_and_a_failure_near_the_horizon_is_a_dead_letter()
         let pause = retry_at.0 - now.0;
         assert!((full / 2..=full).contains(&pause), "{pause} after attempt {attempt}");
         assert_eq!(delivery.next_deadline(), Some(retry_at));
-        assert_eq!(drain(&mut delivery, Moment(retry_at.0 - 1)), [] as [u64; 0]);
+        assert_eq!(drain(&mut delivery, MonotonicTime(retry_at.0 - 1)), [] as [u64; 0]);
         now = retry_at;
     }
     delivery.poll(now).expect("the eighth attempt");
     // The next pause is one of 12.8 s at least, and too late.
-    now = Moment(now.0.max(13_200_000));
+    now = MonotonicTime(now.0.max(13_200_000));
     let verdict = delivery.finished(NoticeId(1), AttemptResult::TimedOut, now);
     let Verdict::Ended(report) = verdict else { panic!("{verdict:?}") };
-    assert_eq!((report.attempts, report.first_attempt), (8, Some(Moment(0))));
+    assert_eq!((report.attempts, report.first_attempt), (8, Some(MonotonicTime(0))));
     assert_eq!((end(&report), report.finished, report.status()), ("dead", now, 0));
     assert_eq!(delivery.next_deadline(), None);
 }
@@ -164,17 +168,21 @@ fn pauses_double_up_to_the_cap_and_a_failure_near_the_horizon_is_a_dead_letter()
 #[test]
 fn the_horizon_counts_from_when_a_notice_became_owed() {
     let policy = Policy::default();
-    let now = |wall, monotonic_us| Now { monotonic_us, wall: Stamp(wall) };
+    let now = |wall, monotonic_us| ClockReading { monotonic_us, wall: Stamp(wall) };
     let owed_at = Stamp(1_000);
-    assert_eq!(policy.until(owed_at, now(1_000, 50)), Moment(DAY.0 + 50));
-    assert_eq!(policy.until(owed_at, now(61_000_000, 7)), Moment(DAY.0 - 60_999_000 + 7));
-    assert_eq!(policy.until(owed_at, now(DAY.0 + 2_000, 7)), Moment(7), "it is over");
-    assert_eq!(policy.until(owed_at, now(0, 7)), Moment(DAY.0 + 7), "a clock that went back");
+    assert_eq!(policy.until(owed_at, now(1_000, 50)), MonotonicTime(DAY.0 + 50));
+    assert_eq!(policy.until(owed_at, now(61_000_000, 7)), MonotonicTime(DAY.0 - 60_999_000 + 7));
+    assert_eq!(policy.until(owed_at, now(DAY.0 + 2_000, 7)), MonotonicTime(7), "it is over");
+    assert_eq!(
+        policy.until(owed_at, now(0, 7)),
+        MonotonicTime(DAY.0 + 7),
+        "a clock that went back"
+    );
 
-    let late = Entry { until: Moment(7), ..owed(1, BANK, 1) };
+    let late = QueuedNotice { until: MonotonicTime(7), ..owed(1, BANK, 1) };
     let mut delivery = filled(policy, [late]);
-    assert_eq!(drain(&mut delivery, Moment(9)), [1], "one attempt is made all the same");
-    let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(503), Moment(10));
+    assert_eq!(drain(&mut delivery, MonotonicTime(9)), [1], "one attempt is made all the same");
+    let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(503), MonotonicTime(10));
     assert_eq!(word(verdict), "dead");
 }
 
@@ -188,7 +196,7 @@ fn recorded_attempts_saturate() {
         ..Policy::default()
     };
     let mut delivery = filled(policy, [owed(1, BANK, 1)]);
-    let mut now = Moment(0);
+    let mut now = MonotonicTime(0);
     for _ in 0..70_000 {
         delivery.poll(now).expect("one more attempt");
         now = again(delivery.finished(NoticeId(1), AttemptResult::Status(500), now));
@@ -203,7 +211,7 @@ fn recorded_attempts_saturate() {
 #[test]
 fn the_newest_attempts_are_told() {
     let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
-    let mut now = Moment(0);
+    let mut now = MonotonicTime(0);
     for attempts in 1..=2 * TRIED_MAX {
         delivery.poll(now).expect("one more attempt");
         let began = now;
@@ -211,7 +219,7 @@ fn the_newest_attempts_are_told() {
         let verdict = delivery.finished(NoticeId(1), AttemptResult::Broken, now);
         let tried = delivery.tried(NoticeId(1));
         assert_eq!(tried.len(), attempts.min(TRIED_MAX));
-        let newest = Tried { began, ended: now, result: AttemptResult::Broken };
+        let newest = EndedAttempt { began, ended: now, result: AttemptResult::Broken };
         assert_eq!(tried.last(), Some(&newest));
         let Verdict::RetryAt(retry_at) = verdict else { panic!("{verdict:?}") };
         now = retry_at;
@@ -237,11 +245,15 @@ fn a_pause_never_exceeds_the_cap() {
 fn entries_that_fail_together_come_back_apart() {
     let entries = (1..=64).map(|number| owed(number, BANK, number as u8));
     let mut delivery = filled(Policy { probe_after: 65, ..Policy::default() }, entries);
-    let sent = drain(&mut delivery, Moment(0));
-    let mut moments: Vec<Moment> = sent
+    let sent = drain(&mut delivery, MonotonicTime(0));
+    let mut moments: Vec<MonotonicTime> = sent
         .iter()
         .map(|notice| {
-            again(delivery.finished(NoticeId(*notice), AttemptResult::Status(500), Moment(1)))
+            again(delivery.finished(
+                NoticeId(*notice),
+                AttemptResult::Status(500),
+                MonotonicTime(1),
+            ))
         })
         .collect();
     moments.sort_unstable();
@@ -261,7 +273,7 @@ fn order_holds_within_a_transfer_only() {
             owed(5, BANK, 1),
         ],
     );
-    let now = Moment(5);
+    let now = MonotonicTime(5);
     assert_eq!(drain(&mut delivery, now), [1, 4, 3], "2 and 5 wait, 3 and 4 overtake");
 
     let later = again(delivery.finished(NoticeId(1), AttemptResult::Broken, now));
@@ -278,7 +290,7 @@ fn order_holds_within_a_transfer_only() {
 fn the_window_counts_attempts_and_unrecorded_deliveries() {
     let policy = Policy { window: 3, ..Policy::default() };
     let mut delivery = filled(policy, (1..=6).map(|number| owed(number, BANK, number as u8)));
-    let now = Moment(1);
+    let now = MonotonicTime(1);
     assert_eq!(drain(&mut delivery, now), [1, 2, 3]);
     assert!(!delivery.starved(), "attempts in flight fill the window");
 
@@ -302,9 +314,9 @@ fn the_window_counts_attempts_and_unrecorded_deliveries() {
 fn a_pause_holds_no_window_slot() {
     let policy = Policy { window: 1, ..Policy::default() };
     let mut delivery = filled(policy, [owed(1, BANK, 1), owed(2, BANK, 2)]);
-    assert_eq!(drain(&mut delivery, Moment(0)), [1]);
-    delivery.finished(NoticeId(1), AttemptResult::Status(503), Moment(0));
-    assert_eq!(drain(&mut delivery, Moment(0)), [2]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1]);
+    delivery.finished(NoticeId(1), AttemptResult::Status(503), MonotonicTime(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [2]);
     assert_eq!(lane(&delivery, BANK).backing_off, 1);
 }
 
@@ -314,8 +326,8 @@ fn where_nothing_was_sent_nothing_is_counted() {
     let policy = Policy { probe_after: 1, ..Policy::default() };
     let entries = [prepare(1, BANK, 1), owed(2, BANK, 2), owed(3, BANK, 3)];
     let mut delivery = filled(policy, entries);
-    assert_eq!(drain(&mut delivery, Moment(0)), [1, 2, 3]);
-    let mut now = Moment(0);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1, 2, 3]);
+    let mut now = MonotonicTime(0);
     let mut pauses = Vec::new();
     for _ in 0..10 {
         let later = again(delivery.finished(NoticeId(1), AttemptResult::Unsent, now));
@@ -344,10 +356,10 @@ fn where_nothing_was_sent_nothing_is_counted() {
 #[test]
 fn what_was_never_sent_is_withdrawn_from_its_pause() {
     let mut delivery = filled(Policy::default(), [prepare(1, BANK, 1), owed(2, BANK, 1)]);
-    assert_eq!(drain(&mut delivery, Moment(0)), [1]);
-    delivery.finished(NoticeId(1), AttemptResult::Unsent, Moment(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1]);
+    delivery.finished(NoticeId(1), AttemptResult::Unsent, MonotonicTime(0));
     assert_eq!(withdraw(&mut delivery, 1), "withdrawn");
-    assert_eq!(drain(&mut delivery, Moment(0)), [2]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [2]);
     assert_eq!(delivery.next_deadline(), None);
 }
 
@@ -366,8 +378,8 @@ fn only_a_prepare_is_withdrawn() {
         Policy { window: 2, ..Policy::default() },
         [prepare(1, BANK, 1), owed(2, BANK, 1), prepare(3, BANK, 3), prepare(4, BANK, 4)],
     );
-    assert_eq!(drain(&mut delivery, Moment(0)), [1, 3]);
-    delivery.finished(NoticeId(3), AttemptResult::TimedOut, Moment(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1, 3]);
+    delivery.finished(NoticeId(3), AttemptResult::TimedOut, MonotonicTime(0));
     for (notice, expected) in [
         (1, "kept"),
         (2, "kept"),
@@ -379,7 +391,7 @@ fn only_a_prepare_is_withdrawn() {
     ] {
         assert_eq!(withdraw(&mut delivery, notice), expected, "notice {notice}");
     }
-    assert_eq!(drain(&mut delivery, Moment(0)), [] as [u64; 0]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [] as [u64; 0]);
     delivery.recorded(&[NoticeId(3), NoticeId(4)]);
     assert_eq!(withdraw(&mut delivery, 4), "unknown");
     assert_eq!(
@@ -402,15 +414,15 @@ fn a_prepare_under_way_is_not_sent_again_once_its_transfer_has_ended() {
     ] {
         let entries = [prepare(1, BANK, 1), owed(2, BANK, 1)];
         let mut delivery = filled(Policy { probe_after: 1, ..Policy::default() }, entries);
-        assert_eq!(drain(&mut delivery, Moment(0)), [1]);
+        assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1]);
         assert_eq!(withdraw(&mut delivery, 1), "kept");
-        let verdict = delivery.finished(NoticeId(1), result, Moment(5));
+        let verdict = delivery.finished(NoticeId(1), result, MonotonicTime(5));
         assert_eq!(word(verdict), expected, "{result:?}");
         let Verdict::Ended(report) = verdict else { panic!("{verdict:?}") };
         assert_eq!(report.attempts, attempts, "{result:?}");
         let later = match lane(&delivery, BANK).mode {
             LaneMode::Probing { next } => next,
-            LaneMode::Open => Moment(5),
+            LaneMode::Open => MonotonicTime(5),
         };
         assert_eq!(drain(&mut delivery, later), [2], "its successor goes, {result:?}");
         delivery.recorded(&[NoticeId(1)]);
@@ -427,13 +439,13 @@ fn a_withdrawn_prepare_lets_its_successor_go() {
             [owed(1, WALLET, 9), owed(10, BANK, 9), prepare(2, BANK, 1), prepare(3, BANK, 1)],
         );
         delivery.enqueue(owed(4, BANK, 1));
-        assert_eq!(drain(&mut delivery, Moment(0)), [1, 10]);
+        assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1, 10]);
         for notice in withdrawn {
             assert_eq!(withdraw(&mut delivery, notice), "withdrawn");
         }
-        delivery.finished(NoticeId(10), AttemptResult::Status(200), Moment(0));
+        delivery.finished(NoticeId(10), AttemptResult::Status(200), MonotonicTime(0));
         delivery.recorded(&[NoticeId(10)]);
-        assert_eq!(drain(&mut delivery, Moment(0)), [4], "withdrawn in order {withdrawn:?}");
+        assert_eq!(drain(&mut delivery, MonotonicTime(0)), [4], "withdrawn in order {withdrawn:?}");
     }
 }
 
@@ -443,18 +455,18 @@ fn beyond_its_bytes_a_lane_keeps_ids_only() {
     let mut delivery = Delivery::new(policy, 1);
     for (entry, expected) in [
         (owed(1, BANK, 1), Enqueued::Held),
-        (Entry { message: None, ..owed(2, BANK, 2) }, Enqueued::Spilled),
+        (QueuedNotice { message: None, ..owed(2, BANK, 2) }, Enqueued::Spilled),
         (owed(3, BANK, 3), Enqueued::Held),
         (owed(4, BANK, 4), Enqueued::Spilled),
         (owed(4, BANK, 4), Enqueued::Repeated),
         (owed(5, WALLET, 5), Enqueued::Held),
-        (Entry { bytes: 50, ..owed(6, BANK, 6) }, Enqueued::Held),
+        (QueuedNotice { bytes: 50, ..owed(6, BANK, 6) }, Enqueued::Held),
     ] {
         assert_eq!(delivery.enqueue(entry), expected);
     }
     assert_eq!((lane(&delivery, BANK).bytes, lane(&delivery, BANK).spilled), (250, 2));
 
-    let messages: Vec<_> = std::iter::from_fn(|| delivery.poll(Moment(0)))
+    let messages: Vec<_> = std::iter::from_fn(|| delivery.poll(MonotonicTime(0)))
         .map(|Attempt { notice, message, .. }| (notice.0, message))
         .collect();
     assert_eq!(
@@ -462,7 +474,7 @@ fn beyond_its_bytes_a_lane_keeps_ids_only() {
         [(1, Some(1)), (5, Some(5)), (2, None), (3, Some(3)), (4, None), (6, Some(6))]
     );
     for (notice, bytes, spilled) in [(1, 150, 2), (4, 150, 1), (6, 100, 1)] {
-        delivery.finished(NoticeId(notice), AttemptResult::Status(200), Moment(0));
+        delivery.finished(NoticeId(notice), AttemptResult::Status(200), MonotonicTime(0));
         let state = lane(&delivery, BANK);
         assert_eq!((state.bytes, state.spilled), (bytes, spilled), "after {notice}");
     }
@@ -473,11 +485,13 @@ fn a_dead_participant_costs_one_attempt_per_pause() {
     let policy = Policy::default();
     let mut delivery =
         filled(policy.clone(), (1..=80).map(|number| owed(number, BANK, number as u8)));
-    for notice in drain(&mut delivery, Moment(0)) {
-        delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, Moment(0));
+    for notice in drain(&mut delivery, MonotonicTime(0)) {
+        delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, MonotonicTime(0));
     }
     let mut probes = Vec::new();
-    while let Some(now) = delivery.next_deadline().filter(|moment| *moment < Moment(60_000_000)) {
+    while let Some(now) =
+        delivery.next_deadline().filter(|moment| *moment < MonotonicTime(60_000_000))
+    {
         for notice in drain(&mut delivery, now) {
             assert_eq!(lane(&delivery, BANK).in_flight, 1);
             delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, now);
@@ -497,10 +511,10 @@ fn an_answer_that_settles_a_notice_opens_a_lane_at_once() {
     for (status, sent_then) in [(200, 63), (400, 63), (501, 63), (404, 0), (503, 0), (302, 0)] {
         let mut delivery =
             filled(Policy::default(), (1..=80).map(|number| owed(number, BANK, number as u8)));
-        for notice in drain(&mut delivery, Moment(0)) {
-            delivery.finished(NoticeId(notice), AttemptResult::TimedOut, Moment(0));
+        for notice in drain(&mut delivery, MonotonicTime(0)) {
+            delivery.finished(NoticeId(notice), AttemptResult::TimedOut, MonotonicTime(0));
         }
-        let later = Moment(10_000_000);
+        let later = MonotonicTime(10_000_000);
         let probe = delivery.poll(later).expect("a probe is due");
         assert!(delivery.poll(later).is_none(), "one at a time");
         delivery.finished(probe.notice, AttemptResult::Status(status), later);
@@ -521,8 +535,8 @@ fn a_server_that_takes_nothing_is_not_flooded() {
         let entries = (1..=5_000).map(|number| owed(number, BANK, (number % 251) as u8));
         let mut delivery = filled(Policy::default(), entries);
         let mut sent = 0;
-        let mut now = Moment(0);
-        while now < Moment(600_000_000) {
+        let mut now = MonotonicTime(0);
+        while now < MonotonicTime(600_000_000) {
             for notice in drain(&mut delivery, now) {
                 sent += 1;
                 assert_eq!(word(delivery.finished(NoticeId(notice), result, now)), "retry");
@@ -541,10 +555,10 @@ fn refused_notices_do_not_hold_up_the_others() {
     let entries = refused.clone().map(|number| owed(number, BANK, number as u8));
     let mut delivery = filled(Policy::default(), entries);
     let mut enqueued = BTreeMap::new();
-    let (mut now, mut longest) = (Moment(0), 0);
+    let (mut now, mut longest) = (MonotonicTime(0), 0);
     for round in 0..100 {
-        let (good, end) = (100 + round, Moment((round + 1) * 1_000_000));
-        delivery.enqueue(Entry { transfer: None, ..owed(good, BANK, 0) });
+        let (good, end) = (100 + round, MonotonicTime((round + 1) * 1_000_000));
+        delivery.enqueue(QueuedNotice { transfer: None, ..owed(good, BANK, 0) });
         enqueued.insert(good, now);
         while now < end {
             for notice in drain(&mut delivery, now) {
@@ -564,9 +578,10 @@ fn refused_notices_do_not_hold_up_the_others() {
 /// Answers to registrations go after notices about money.
 #[test]
 fn answers_to_registrations_do_not_hold_up_transfers() {
-    let registered = |number| Entry { purpose: Purpose::Patient, ..answer(number, BANK) };
+    let registered =
+        |number| QueuedNotice { purpose: NoticePriority::Patient, ..answer(number, BANK) };
     let mut delivery = filled(Policy::default(), (1..=1_000).map(registered));
-    let mut now = Moment(0);
+    let mut now = MonotonicTime(0);
     while lane(&delivery, BANK).mode == LaneMode::Open {
         for notice in drain(&mut delivery, now) {
             delivery.finished(NoticeId(notice), AttemptResult::Status(404), now);
@@ -590,14 +605,14 @@ fn answers_to_registrations_do_not_hold_up_transfers() {
 #[test]
 fn a_notice_that_always_fails_keeps_no_lane_shut() {
     let mut delivery = filled(Policy::default(), [answer(1, BANK)]);
-    let mut now = Moment(0);
+    let mut now = MonotonicTime(0);
     for _ in 0..20 {
         assert_eq!(drain(&mut delivery, now), [1]);
         now = again(delivery.finished(NoticeId(1), AttemptResult::Status(500), now));
     }
     assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
     delivery.enqueue(answer(2, BANK));
-    assert_eq!(drain(&mut delivery, Moment(now.0 - 1)), [2]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(now.0 - 1)), [2]);
 }
 
 /// Where as many fail as close a lane, a new notice still goes at once, unless a new one failed.
@@ -605,12 +620,12 @@ fn a_notice_that_always_fails_keeps_no_lane_shut() {
 fn the_first_new_entry_after_a_success_need_not_wait() {
     let policy = Policy { probe_after: 2, ..Policy::default() };
     let mut delivery = filled(policy, [answer(1, BANK), answer(2, BANK), answer(3, BANK)]);
-    assert_eq!(drain(&mut delivery, Moment(0)), [1, 2, 3]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1, 2, 3]);
     let failed = AttemptResult::Status(500);
-    delivery.finished(NoticeId(1), failed, Moment(0));
-    delivery.finished(NoticeId(2), failed, Moment(0));
-    delivery.finished(NoticeId(3), AttemptResult::Status(200), Moment(0));
-    let mut now = Moment(1_000_000);
+    delivery.finished(NoticeId(1), failed, MonotonicTime(0));
+    delivery.finished(NoticeId(2), failed, MonotonicTime(0));
+    delivery.finished(NoticeId(3), AttemptResult::Status(200), MonotonicTime(0));
+    let mut now = MonotonicTime(1_000_000);
     assert_eq!(drain(&mut delivery, now), [1, 2]);
     delivery.finished(NoticeId(1), failed, now);
     delivery.finished(NoticeId(2), failed, now);
@@ -643,12 +658,12 @@ fn the_first_new_entry_after_a_success_need_not_wait() {
 fn a_notice_that_failed_does_not_take_the_place_of_a_new_one() {
     let policy = Policy { probe_after: 1, ..Policy::default() };
     let mut delivery = filled(policy, [answer(1, BANK), answer(2, BANK), answer(3, BANK)]);
-    assert_eq!(drain(&mut delivery, Moment(0)), [1, 2, 3]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1, 2, 3]);
     let failed = AttemptResult::Status(500);
-    delivery.finished(NoticeId(1), failed, Moment(0));
-    delivery.finished(NoticeId(2), failed, Moment(0));
-    delivery.finished(NoticeId(3), AttemptResult::Status(200), Moment(0));
-    let now = Moment(1_000_000);
+    delivery.finished(NoticeId(1), failed, MonotonicTime(0));
+    delivery.finished(NoticeId(2), failed, MonotonicTime(0));
+    delivery.finished(NoticeId(3), AttemptResult::Status(200), MonotonicTime(0));
+    let now = MonotonicTime(1_000_000);
     assert_eq!(delivery.poll(now).map(|attempt| attempt.notice.0), Some(1));
     delivery.finished(NoticeId(1), failed, now);
     let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("it probes") };
@@ -656,7 +671,7 @@ fn a_notice_that_failed_does_not_take_the_place_of_a_new_one() {
     delivery.enqueue(answer(4, BANK));
     assert_eq!(drain(&mut delivery, now), [4]);
     delivery.finished(NoticeId(4), failed, now);
-    assert_eq!(drain(&mut delivery, Moment(next.0 - 1)), [0; 0]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(next.0 - 1)), [0; 0]);
     let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("it probes") };
     assert_eq!(drain(&mut delivery, next), [2], "it has kept its turn");
 }
@@ -667,10 +682,10 @@ fn a_notice_that_failed_does_not_take_the_place_of_a_new_one() {
 fn an_unanswered_probe_is_repeated_when_its_lane_opens() {
     let policy = Policy { probe_after: 1, ..Policy::default() };
     let mut delivery = filled(policy, [answer(1, BANK), answer(2, BANK)]);
-    assert_eq!(drain(&mut delivery, Moment(0)), [1, 2]);
-    delivery.finished(NoticeId(1), AttemptResult::TimedOut, Moment(0));
-    delivery.finished(NoticeId(2), AttemptResult::Status(200), Moment(0));
-    let mut now = Moment(1_000_000);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1, 2]);
+    delivery.finished(NoticeId(1), AttemptResult::TimedOut, MonotonicTime(0));
+    delivery.finished(NoticeId(2), AttemptResult::Status(200), MonotonicTime(0));
+    let mut now = MonotonicTime(1_000_000);
     assert_eq!(drain(&mut delivery, now), [1]);
     now = again(delivery.finished(NoticeId(1), AttemptResult::TimedOut, now));
     assert_eq!(drain(&mut delivery, now), [1]);
@@ -688,26 +703,26 @@ fn a_pause_that_was_asked_for_is_kept() {
     for (asked, kept) in [(5_000_000, 5_000_000), (u64::MAX, 300_000_000)] {
         let entries = [owed(1, BANK, 1), owed(2, BANK, 2), owed(3, WALLET, 3)];
         let mut delivery = filled(Policy { window: 1, ..Policy::default() }, entries);
-        assert_eq!(drain(&mut delivery, Moment(0)), [1, 3]);
-        delivery.pause_asked(BANK, asked, Moment(10));
-        delivery.finished(NoticeId(1), AttemptResult::Status(429), Moment(10));
-        assert_eq!(lane(&delivery, BANK).paused_until, Moment(10 + kept));
+        assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1, 3]);
+        delivery.pause_asked(BANK, asked, MonotonicTime(10));
+        delivery.finished(NoticeId(1), AttemptResult::Status(429), MonotonicTime(10));
+        assert_eq!(lane(&delivery, BANK).paused_until, MonotonicTime(10 + kept));
         delivery.enqueue(owed(4, WALLET, 4));
-        delivery.finished(NoticeId(3), AttemptResult::Status(200), Moment(10));
+        delivery.finished(NoticeId(3), AttemptResult::Status(200), MonotonicTime(10));
         delivery.recorded(&[NoticeId(3)]);
-        assert_eq!(drain(&mut delivery, Moment(10)), [4], "no other lane waits");
-        delivery.finished(NoticeId(4), AttemptResult::Status(200), Moment(10));
-        let until = Waits::Until(Moment(10 + kept));
+        assert_eq!(drain(&mut delivery, MonotonicTime(10)), [4], "no other lane waits");
+        delivery.finished(NoticeId(4), AttemptResult::Status(200), MonotonicTime(10));
+        let until = WaitReason::Until(MonotonicTime(10 + kept));
         assert_eq!(
-            delivery.course(NoticeId(2), Moment(11)).map(|course| course.waits),
+            delivery.course(NoticeId(2), MonotonicTime(11)).map(|course| course.waits),
             Some(until)
         );
-        assert_eq!(drain(&mut delivery, Moment(9 + kept)), [0; 0]);
+        assert_eq!(drain(&mut delivery, MonotonicTime(9 + kept)), [0; 0]);
         // A shorter pause does not end a longer one.
-        delivery.pause_asked(BANK, 0, Moment(9 + kept));
-        assert_eq!(drain(&mut delivery, Moment(9 + kept)), [0; 0]);
-        assert!(delivery.next_deadline() <= Some(Moment(10 + kept)));
-        assert_eq!(drain(&mut delivery, Moment(10 + kept)), [2]);
+        delivery.pause_asked(BANK, 0, MonotonicTime(9 + kept));
+        assert_eq!(drain(&mut delivery, MonotonicTime(9 + kept)), [0; 0]);
+        assert!(delivery.next_deadline() <= Some(MonotonicTime(10 + kept)));
+        assert_eq!(drain(&mut delivery, MonotonicTime(10 + kept)), [2]);
     }
 }
 
@@ -715,14 +730,14 @@ fn a_pause_that_was_asked_for_is_kept() {
 #[test]
 fn a_pause_that_was_asked_for_outlives_a_success() {
     let mut delivery = filled(Policy::default(), (1..=3).map(|at| owed(at, BANK, at as u8)));
-    assert_eq!(drain(&mut delivery, Moment(0)), [1, 2, 3]);
-    delivery.pause_asked(BANK, 5_000_000, Moment(0));
-    delivery.finished(NoticeId(1), AttemptResult::Status(503), Moment(0));
-    delivery.finished(NoticeId(2), AttemptResult::Status(200), Moment(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1, 2, 3]);
+    delivery.pause_asked(BANK, 5_000_000, MonotonicTime(0));
+    delivery.finished(NoticeId(1), AttemptResult::Status(503), MonotonicTime(0));
+    delivery.finished(NoticeId(2), AttemptResult::Status(200), MonotonicTime(0));
     delivery.enqueue(owed(4, BANK, 4));
-    assert_eq!(drain(&mut delivery, Moment(4_999_999)), [0; 0]);
-    delivery.address_changed(BANK, Moment(4_999_999));
-    assert_eq!(drain(&mut delivery, Moment(4_999_999)), [4, 1]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(4_999_999)), [0; 0]);
+    delivery.address_changed(BANK, MonotonicTime(4_999_999));
+    assert_eq!(drain(&mut delivery, MonotonicTime(4_999_999)), [4, 1]);
 }
 
 /// An entry without an address holds neither a slot, nor a timer, nor another entry; not even a
@@ -738,8 +753,8 @@ fn what_has_no_address_is_parked_until_there_is_one() {
         (2, AttemptResult::Status(200)),
         (4, AttemptResult::NoAddress),
     ] {
-        assert_eq!(drain(&mut delivery, Moment(0)), [notice]);
-        let verdict = delivery.finished(NoticeId(notice), result, Moment(0));
+        assert_eq!(drain(&mut delivery, MonotonicTime(0)), [notice]);
+        let verdict = delivery.finished(NoticeId(notice), result, MonotonicTime(0));
         assert_eq!(word(verdict), if notice == 2 { "delivered" } else { "parked" });
         delivery.recorded(&[NoticeId(notice)]);
     }
@@ -748,17 +763,25 @@ fn what_has_no_address_is_parked_until_there_is_one() {
     assert_eq!(delivery.parked().collect::<Vec<_>>(), [1, 3, 4].map(NoticeId));
     assert_eq!((state.mode, state.consecutive_failures), (LaneMode::Open, 0));
     assert_eq!(delivery.next_deadline(), Some(DAY));
-    let course = delivery.course(NoticeId(1), Moment(0)).expect("it is owed");
-    assert_eq!((course.attempts, course.waits), (0, Waits::Address));
+    let course = delivery.course(NoticeId(1), MonotonicTime(0)).expect("it is owed");
+    assert_eq!((course.attempts, course.waits), (0, WaitReason::Address));
     assert_eq!(delivery.tried(NoticeId(1)), [], "that is no attempt");
-    assert_eq!(drain(&mut delivery, Moment(1_000_000_000)), [0; 0]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(1_000_000_000)), [0; 0]);
 
-    delivery.address_changed(WALLET, Moment(1_000_000_000));
-    assert_eq!(drain(&mut delivery, Moment(1_000_000_000)), [0; 0], "another node sends these");
-    delivery.address_changed(BANK, Moment(1_000_000_000));
+    delivery.address_changed(WALLET, MonotonicTime(1_000_000_000));
+    assert_eq!(
+        drain(&mut delivery, MonotonicTime(1_000_000_000)),
+        [0; 0],
+        "another node sends these"
+    );
+    delivery.address_changed(BANK, MonotonicTime(1_000_000_000));
     for notice in [1, 3, 4] {
-        assert_eq!(drain(&mut delivery, Moment(1_000_000_000)), [notice]);
-        delivery.finished(NoticeId(notice), AttemptResult::Status(200), Moment(1_000_000_000));
+        assert_eq!(drain(&mut delivery, MonotonicTime(1_000_000_000)), [notice]);
+        delivery.finished(
+            NoticeId(notice),
+            AttemptResult::Status(200),
+            MonotonicTime(1_000_000_000),
+        );
         delivery.recorded(&[NoticeId(notice)]);
     }
     assert!(delivery.is_empty());
@@ -771,19 +794,19 @@ fn what_was_parked_comes_back_in_its_place() {
     let policy = Policy { window: 3, ..Policy::default() };
     let entries = (1..=4).map(|at| owed(at, BANK, 1)).chain([owed(9, WALLET, 1)]);
     let mut delivery = filled(policy, entries);
-    assert_eq!(drain(&mut delivery, Moment(0)), [1, 9]);
-    delivery.finished(NoticeId(1), AttemptResult::NoAddress, Moment(0));
-    assert_eq!(drain(&mut delivery, Moment(0)), [2]);
-    delivery.finished(NoticeId(2), AttemptResult::Status(500), Moment(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1, 9]);
+    delivery.finished(NoticeId(1), AttemptResult::NoAddress, MonotonicTime(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [2]);
+    delivery.finished(NoticeId(2), AttemptResult::Status(500), MonotonicTime(0));
     delivery.enqueue(owed(5, BANK, 1));
     delivery.enqueue(owed(6, BANK, 2));
-    delivery.address_changed(BANK, Moment(10));
-    assert_eq!(drain(&mut delivery, Moment(10)), [1, 6]);
+    delivery.address_changed(BANK, MonotonicTime(10));
+    assert_eq!(drain(&mut delivery, MonotonicTime(10)), [1, 6]);
     for notice in 1..=5 {
-        delivery.finished(NoticeId(notice), AttemptResult::Status(200), Moment(10));
+        delivery.finished(NoticeId(notice), AttemptResult::Status(200), MonotonicTime(10));
         delivery.recorded(&[NoticeId(notice)]);
         let next: &[u64] = if notice < 5 { &[notice + 1] } else { &[] };
-        assert_eq!(drain(&mut delivery, Moment(10)), next);
+        assert_eq!(drain(&mut delivery, MonotonicTime(10)), next);
     }
 }
 
@@ -791,24 +814,24 @@ fn what_was_parked_comes_back_in_its_place() {
 #[test]
 fn what_was_parked_waits_for_what_is_under_way() {
     let mut delivery = filled(Policy::default(), [owed(1, BANK, 1), owed(2, BANK, 1)]);
-    assert_eq!(drain(&mut delivery, Moment(0)), [1]);
-    delivery.finished(NoticeId(1), AttemptResult::NoAddress, Moment(0));
-    assert_eq!(drain(&mut delivery, Moment(0)), [2]);
-    delivery.address_changed(BANK, Moment(0));
-    assert_eq!(drain(&mut delivery, Moment(0)), [0; 0]);
-    delivery.finished(NoticeId(2), AttemptResult::Status(200), Moment(0));
-    assert_eq!(drain(&mut delivery, Moment(0)), [1]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1]);
+    delivery.finished(NoticeId(1), AttemptResult::NoAddress, MonotonicTime(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [2]);
+    delivery.address_changed(BANK, MonotonicTime(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [0; 0]);
+    delivery.finished(NoticeId(2), AttemptResult::Status(200), MonotonicTime(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1]);
 }
 
 #[test]
 fn what_waits_for_an_address_ends_with_its_horizon_or_its_transfer() {
     let entries = [owed(1, BANK, 1), answer(2, BANK), prepare(3, BANK, 3), prepare(4, BANK, 4)];
     let mut delivery = filled(Policy::default(), entries);
-    for notice in drain(&mut delivery, Moment(0)) {
-        delivery.finished(NoticeId(notice), AttemptResult::NoAddress, Moment(0));
+    for notice in drain(&mut delivery, MonotonicTime(0)) {
+        delivery.finished(NoticeId(notice), AttemptResult::NoAddress, MonotonicTime(0));
     }
     assert_eq!(withdraw(&mut delivery, 4), "withdrawn");
-    assert_eq!(lapsed(&mut delivery, Moment(DAY.0 - 1)), []);
+    assert_eq!(lapsed(&mut delivery, MonotonicTime(DAY.0 - 1)), []);
     let ends = lapsed(&mut delivery, DAY);
     assert_eq!(ends, [(1, "dead"), (2, "given up"), (3, "dead")]);
     assert_eq!(lane(&delivery, BANK).parked, 0);
@@ -825,12 +848,12 @@ fn what_waits_for_an_address_ends_with_its_horizon_or_its_transfer() {
 /// No answer comes for a day: every waiting entry ends, attempted or not.
 #[test]
 fn a_dead_lane_is_empty_after_the_horizon() {
-    let until = Moment(60_000_000);
-    let entries = (1..=500).map(|at| Entry { until, ..owed(at, BANK, (at % 100) as u8) });
-    let late = Entry { until, ..patient(501, BANK, 200) };
+    let until = MonotonicTime(60_000_000);
+    let entries = (1..=500).map(|at| QueuedNotice { until, ..owed(at, BANK, (at % 100) as u8) });
+    let late = QueuedNotice { until, ..patient(501, BANK, 200) };
     let mut delivery = filled(Policy::default(), entries.chain([late]));
     let mut ended = Vec::new();
-    let mut now = Moment(0);
+    let mut now = MonotonicTime(0);
     while !delivery.is_empty() {
         for notice in drain(&mut delivery, now) {
             let verdict = delivery.finished(NoticeId(notice), AttemptResult::TimedOut, now);
@@ -842,7 +865,7 @@ fn a_dead_lane_is_empty_after_the_horizon() {
         let record: Vec<_> = ended.iter().map(|report| report.notice).collect();
         delivery.recorded(&record);
         now = delivery.next_deadline().unwrap_or(now);
-        assert!(now < Moment(150_000_000), "it ends in time");
+        assert!(now < MonotonicTime(150_000_000), "it ends in time");
     }
     assert_eq!(ended.len(), 501);
     assert!(ended.iter().all(|report| end(report) == "dead"));
@@ -855,16 +878,16 @@ fn a_dead_lane_is_empty_after_the_horizon() {
 fn a_changed_address_ends_all_pauses_at_once() {
     let policy = Policy { probe_after: 2, ..Policy::default() };
     let mut delivery = filled(policy, (0..4).map(|notice| owed(notice, BANK, notice as u8)));
-    assert_eq!(drain(&mut delivery, Moment(0)), [0, 1, 2, 3]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [0, 1, 2, 3]);
     for notice in 0..4 {
-        delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, Moment(10));
+        delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, MonotonicTime(10));
     }
     assert!(matches!(lane(&delivery, BANK).mode, LaneMode::Probing { .. }));
-    assert_eq!(drain(&mut delivery, Moment(20)), []);
-    delivery.address_changed(WALLET, Moment(20));
-    assert_eq!(drain(&mut delivery, Moment(20)), [], "another node sends these");
-    delivery.address_changed(BANK, Moment(30));
-    let mut sent = drain(&mut delivery, Moment(30));
+    assert_eq!(drain(&mut delivery, MonotonicTime(20)), []);
+    delivery.address_changed(WALLET, MonotonicTime(20));
+    assert_eq!(drain(&mut delivery, MonotonicTime(20)), [], "another node sends these");
+    delivery.address_changed(BANK, MonotonicTime(30));
+    let mut sent = drain(&mut delivery, MonotonicTime(30));
     sent.sort_unstable();
     assert_eq!(sent, [0, 1, 2, 3]);
     assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
@@ -875,10 +898,10 @@ fn a_changed_address_ends_all_pauses_at_once() {
 fn a_probe_of_an_old_address_decides_nothing_about_the_new_one() {
     let policy = Policy { probe_after: 2, ..Policy::default() };
     let mut delivery = filled(policy, (0..4).map(|notice| owed(notice, BANK, notice as u8)));
-    for notice in drain(&mut delivery, Moment(0)) {
-        delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, Moment(10));
+    for notice in drain(&mut delivery, MonotonicTime(0)) {
+        delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, MonotonicTime(10));
     }
-    let later = Moment(10_000_000);
+    let later = MonotonicTime(10_000_000);
     let probe = delivery.poll(later).expect("a probe is due");
     delivery.address_changed(BANK, later);
     for notice in drain(&mut delivery, later) {
@@ -886,7 +909,7 @@ fn a_probe_of_an_old_address_decides_nothing_about_the_new_one() {
     }
     let learned = lane(&delivery, BANK).mode;
     assert!(matches!(learned, LaneMode::Probing { .. }), "the new one does not answer either");
-    delivery.finished(probe.notice, AttemptResult::ConnectFailed, Moment(10_000_001));
+    delivery.finished(probe.notice, AttemptResult::ConnectFailed, MonotonicTime(10_000_001));
     assert_eq!(lane(&delivery, BANK).mode, learned);
 }
 
@@ -898,8 +921,8 @@ fn answers_between_failures_keep_a_lane_open() {
         {
             let notice = round * 4 + step as u64;
             delivery.enqueue(owed(notice, BANK, notice as u8));
-            assert_eq!(drain(&mut delivery, Moment(0)), [notice]);
-            delivery.finished(NoticeId(notice), result, Moment(0));
+            assert_eq!(drain(&mut delivery, MonotonicTime(0)), [notice]);
+            delivery.finished(NoticeId(notice), result, MonotonicTime(0));
         }
         assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
     }
@@ -910,7 +933,7 @@ fn a_dead_lane_does_not_delay_another() {
     let mut delivery = Delivery::new(Policy::default(), 1);
     let mut next = 1u64;
     for step in 0..2_000 {
-        let now = Moment(step * 1_000);
+        let now = MonotonicTime(step * 1_000);
         delivery.enqueue(owed(next, BANK, next as u8));
         delivery.enqueue(owed(next + 1, WALLET, next as u8));
         let sent: Vec<_> = std::iter::from_fn(|| delivery.poll(now)).collect();
@@ -934,8 +957,8 @@ fn a_dead_lane_does_not_delay_another() {
 fn one_indigestible_entry_does_not_keep_a_lane_shut() {
     let policy = Policy { probe_after: 2, ..Policy::default() };
     let mut delivery = filled(policy, [owed(1, BANK, 1), owed(2, BANK, 2)]);
-    for notice in drain(&mut delivery, Moment(0)) {
-        delivery.finished(NoticeId(notice), AttemptResult::TimedOut, Moment(0));
+    for notice in drain(&mut delivery, MonotonicTime(0)) {
+        delivery.finished(NoticeId(notice), AttemptResult::TimedOut, MonotonicTime(0));
     }
     delivery.enqueue(owed(3, BANK, 3));
     let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("two failures") };
@@ -946,22 +969,22 @@ fn one_indigestible_entry_does_not_keep_a_lane_shut() {
 fn a_moment_that_runs_back_loses_no_wake_up() {
     let policy = Policy { probe_after: 1, ..Policy::default() };
     let mut delivery = filled(policy, [owed(1, BANK, 1), owed(2, BANK, 2)]);
-    assert_eq!(drain(&mut delivery, Moment(50)), [1, 2]);
-    delivery.finished(NoticeId(1), AttemptResult::TimedOut, Moment(50));
+    assert_eq!(drain(&mut delivery, MonotonicTime(50)), [1, 2]);
+    delivery.finished(NoticeId(1), AttemptResult::TimedOut, MonotonicTime(50));
     delivery.enqueue(owed(3, BANK, 3));
     let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("a failure") };
     assert!(delivery.poll(next).is_none(), "an attempt from before is still under way");
-    delivery.finished(NoticeId(2), AttemptResult::TimedOut, Moment(0));
-    assert_eq!(drain(&mut delivery, Moment(0)), [3], "the probe's time has come before");
+    delivery.finished(NoticeId(2), AttemptResult::TimedOut, MonotonicTime(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [3], "the probe's time has come before");
 }
 
 #[test]
 #[should_panic(expected = "a result belongs to an attempt under way")]
 fn a_second_result_of_one_attempt_is_a_broken_invariant() {
     let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
-    delivery.poll(Moment(0)).expect("one attempt");
-    delivery.finished(NoticeId(1), AttemptResult::Status(200), Moment(0));
-    delivery.finished(NoticeId(1), AttemptResult::Status(200), Moment(0));
+    delivery.poll(MonotonicTime(0)).expect("one attempt");
+    delivery.finished(NoticeId(1), AttemptResult::Status(200), MonotonicTime(0));
+    delivery.finished(NoticeId(1), AttemptResult::Status(200), MonotonicTime(0));
 }
 
 /// Whatever an entry of a lane is at when the lane is left: nothing of it is sent any more, what is
@@ -972,17 +995,17 @@ fn a_lane_that_is_left_sends_no_more() {
     let entries = [owed(1, BANK, 1), owed(2, BANK, 1), owed(3, BANK, 2), owed(4, BANK, 3)];
     let mut delivery = filled(policy, entries);
     delivery.enqueue(owed(5, WALLET, 4));
-    let begun: Vec<_> = drain(&mut delivery, Moment(0));
+    let begun: Vec<_> = drain(&mut delivery, MonotonicTime(0));
     assert_eq!(begun, [1, 5, 3], "2 waits for 1, 4 for room");
-    delivery.finished(NoticeId(1), AttemptResult::TimedOut, Moment(0));
-    assert_eq!(drain(&mut delivery, Moment(0)), [4]);
+    delivery.finished(NoticeId(1), AttemptResult::TimedOut, MonotonicTime(0));
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [4]);
     // 1 waits for its time, 2 for 1; 3 and 4 are under way.
     delivery.leave(&[BANK]);
-    let verdict = delivery.finished(NoticeId(3), AttemptResult::TimedOut, Moment(0));
+    let verdict = delivery.finished(NoticeId(3), AttemptResult::TimedOut, MonotonicTime(0));
     assert_eq!(verdict, Verdict::Left);
-    let verdict = delivery.finished(NoticeId(4), AttemptResult::Status(200), Moment(0));
+    let verdict = delivery.finished(NoticeId(4), AttemptResult::Status(200), MonotonicTime(0));
     assert_eq!(word(verdict), "delivered");
-    assert_eq!(drain(&mut delivery, Moment(60_000_000)), [0; 0]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(60_000_000)), [0; 0]);
     assert_eq!(delivery.next_lapsed(), None);
     delivery.recorded(&[NoticeId(4)]);
     let left = lane(&delivery, BANK);
@@ -993,7 +1016,7 @@ fn a_lane_that_is_left_sends_no_more() {
     assert_eq!(delivery.enqueue(owed(1, BANK, 1)), Enqueued::Held);
     delivery.enqueue(owed(2, BANK, 1));
     delivery.delivered_elsewhere(&[NoticeId(1), NoticeId(99)]);
-    assert_eq!(drain(&mut delivery, Moment(60_000_000)), [2], "1 is dropped, and 2 may go");
+    assert_eq!(drain(&mut delivery, MonotonicTime(60_000_000)), [2], "1 is dropped, and 2 may go");
 }
 
 #[test]
@@ -1019,39 +1042,39 @@ fn how_far_a_notice_is_is_told_at_each_step() {
     let two_of_one = [owed(1, BANK, 1), owed(2, BANK, 1), owed(3, BANK, 2), owed(4, BANK, 3)];
     let mut delivery = filled(policy, two_of_one);
     let course = |delivery: &Delivery<u64>, notice, now| {
-        let course = delivery.course(NoticeId(notice), Moment(now))?;
-        let Course { attempts, first_attempt, last, waits } = course;
+        let course = delivery.course(NoticeId(notice), MonotonicTime(now))?;
+        let DeliveryProgress { attempts, first_attempt, last, waits } = course;
         Some((attempts, first_attempt.map(|moment| moment.0), last, waits))
     };
-    assert_eq!(course(&delivery, 1, 0), Some((0, None, None, Waits::Turn)));
-    assert_eq!(course(&delivery, 2, 0), Some((0, None, None, Waits::Earlier)));
-    assert_eq!(drain(&mut delivery, Moment(10)), [1, 3]);
-    assert_eq!(course(&delivery, 1, 10), Some((1, Some(10), None, Waits::Result)));
-    assert_eq!(course(&delivery, 4, 10), Some((0, None, None, Waits::Turn)), "no room");
+    assert_eq!(course(&delivery, 1, 0), Some((0, None, None, WaitReason::Turn)));
+    assert_eq!(course(&delivery, 2, 0), Some((0, None, None, WaitReason::Earlier)));
+    assert_eq!(drain(&mut delivery, MonotonicTime(10)), [1, 3]);
+    assert_eq!(course(&delivery, 1, 10), Some((1, Some(10), None, WaitReason::Result)));
+    assert_eq!(course(&delivery, 4, 10), Some((0, None, None, WaitReason::Turn)), "no room");
     let failed = AttemptResult::Status(500);
-    let retry_at = again(delivery.finished(NoticeId(1), failed, Moment(20)));
-    let paused = (1, Some(10), Some(failed), Waits::Until(retry_at));
+    let retry_at = again(delivery.finished(NoticeId(1), failed, MonotonicTime(20)));
+    let paused = (1, Some(10), Some(failed), WaitReason::Until(retry_at));
     assert_eq!(course(&delivery, 1, 20), Some(paused));
     // A recipient that does not answer holds up everything of its own, what failed first too.
     let broken = AttemptResult::Broken;
-    delivery.finished(NoticeId(3), broken, Moment(30));
+    delivery.finished(NoticeId(3), broken, MonotonicTime(30));
     let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("it probes") };
-    assert_eq!(course(&delivery, 4, 30), Some((0, None, None, Waits::Until(next))));
-    let Some((1, Some(10), Some(last), Waits::Until(_))) = course(&delivery, 3, 30) else {
+    assert_eq!(course(&delivery, 4, 30), Some((0, None, None, WaitReason::Until(next))));
+    let Some((1, Some(10), Some(last), WaitReason::Until(_))) = course(&delivery, 3, 30) else {
         panic!("it is tried again")
     };
     assert_eq!(last, broken);
     assert_eq!(drain(&mut delivery, next), [4]);
     delivery.finished(NoticeId(4), AttemptResult::Status(200), next);
     let (attempts, _, last, waits) = course(&delivery, 4, next.0).expect("not on record yet");
-    assert_eq!((attempts, last, waits), (1, Some(AttemptResult::Status(200)), Waits::Record));
+    assert_eq!((attempts, last, waits), (1, Some(AttemptResult::Status(200)), WaitReason::Record));
     delivery.recorded(&[NoticeId(4)]);
     assert_eq!(course(&delivery, 4, next.0), None);
     assert_eq!(course(&delivery, 9, next.0), None);
 }
 
-fn patient(notice: u64, recipient: ParticipantIndex, about: u8) -> Entry<u64> {
-    Entry { purpose: Purpose::Patient, ..owed(notice, recipient, about) }
+fn patient(notice: u64, recipient: ParticipantIndex, about: u8) -> QueuedNotice<u64> {
+    QueuedNotice { purpose: NoticePriority::Patient, ..owed(notice, recipient, about) }
 }
 
 #[test]
@@ -1060,11 +1083,15 @@ fn patient_entries_go_behind_others_and_few_at_once() {
     let late = (0..40).map(|at| patient(at, BANK, at as u8));
     let mut delivery = filled(policy, late);
     assert_eq!(delivery.enqueue(owed(90, BANK, 90)), Enqueued::Held);
-    assert_eq!(drain(&mut delivery, Moment(0)), [90, 0, 1], "what is waited for goes first");
-    delivery.finished(NoticeId(0), AttemptResult::Status(200), Moment(10));
-    assert_eq!(drain(&mut delivery, Moment(10)), [2], "an end makes room for one");
-    assert_eq!(delivery.next_deadline(), Some(Moment(1_000)));
-    assert_eq!(drain(&mut delivery, Moment(1_000)), [3], "so does an answer that does not come");
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [90, 0, 1], "what is waited for goes first");
+    delivery.finished(NoticeId(0), AttemptResult::Status(200), MonotonicTime(10));
+    assert_eq!(drain(&mut delivery, MonotonicTime(10)), [2], "an end makes room for one");
+    assert_eq!(delivery.next_deadline(), Some(MonotonicTime(1_000)));
+    assert_eq!(
+        drain(&mut delivery, MonotonicTime(1_000)),
+        [3],
+        "so does an answer that does not come"
+    );
 }
 
 #[test]
@@ -1072,30 +1099,36 @@ fn patient_entries_leave_half_of_the_window_to_others() {
     let policy = Policy { window: 4, patient_max: 8, ..Policy::default() };
     let late = (0..10).map(|at| patient(at, BANK, at as u8));
     let mut delivery = filled(policy, late);
-    assert_eq!(drain(&mut delivery, Moment(0)), [0, 1]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [0, 1]);
     let others = (20..30).map(|at| owed(at, BANK, at as u8));
     others.for_each(|entry| assert_eq!(delivery.enqueue(entry), Enqueued::Held));
-    assert_eq!(drain(&mut delivery, Moment(0)), [20, 21]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [20, 21]);
 }
 
 #[test]
 fn a_recipient_that_does_not_answer_holds_no_patient_entry_of_another_up_for_long() {
     let policy = Policy { patient_max: 1, patient_micros: 500, ..Policy::default() };
     let mut delivery = filled(policy, [patient(1, BANK, 1), patient(2, WALLET, 2)]);
-    assert_eq!(drain(&mut delivery, Moment(0)), [1]);
-    assert_eq!(drain(&mut delivery, Moment(499)), [0; 0]);
-    assert_eq!(drain(&mut delivery, Moment(500)), [2]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(499)), [0; 0]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(500)), [2]);
 }
 
 #[test]
 fn patient_entries_leave_with_their_lane() {
     let late = (0..40).map(|at| patient(at, BANK, at as u8));
     let mut delivery = filled(Policy::default(), late);
-    assert_eq!(drain(&mut delivery, Moment(0)).len(), Policy::default().patient_max as usize);
+    assert_eq!(
+        drain(&mut delivery, MonotonicTime(0)).len(),
+        Policy::default().patient_max as usize
+    );
     delivery.leave(&[BANK]);
-    assert_eq!(delivery.finished(NoticeId(0), AttemptResult::TimedOut, Moment(0)), Verdict::Left);
-    assert_eq!(drain(&mut delivery, Moment(60_000_000)), [0; 0]);
+    assert_eq!(
+        delivery.finished(NoticeId(0), AttemptResult::TimedOut, MonotonicTime(0)),
+        Verdict::Left
+    );
+    assert_eq!(drain(&mut delivery, MonotonicTime(60_000_000)), [0; 0]);
     delivery.take(&[BANK]);
     assert_eq!(delivery.enqueue(patient(90, BANK, 90)), Enqueued::Held);
-    assert_eq!(drain(&mut delivery, Moment(60_000_000)), [90]);
+    assert_eq!(drain(&mut delivery, MonotonicTime(60_000_000)), [90]);
 }

@@ -3,7 +3,7 @@
 //! It is the control of every measurement (what the simulators and the sockets cost by themselves)
 //! and lets simulators be tested against each other. It keeps no state, checks no header, writes
 //! nothing down; it has nothing to do with how a real hub works inside. Bounds: those of the
-//! [`Links`] to each FSP; a message that finds them full is dropped.
+//! [`HubConnections`] to each FSP; a message that finds them full is dropped.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,10 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, spawn_local};
 
-use crate::links::{LinkOptions, Links, TICK};
+use crate::connections::{ConnectionOptions, HubConnections, TICK};
+use crate::http1::{self, Request};
 use crate::message::push;
-use crate::tune::tune;
-use crate::wire::{self, Request};
+use crate::socket_options::tune;
 
 const ACCEPTED: &[u8] = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -36,7 +36,7 @@ struct Inner {
 struct Fsp {
     name: String,
     subscribers: Range<u64>,
-    links: Links<()>,
+    links: HubConnections<()>,
 }
 
 /// A message on its way out.
@@ -76,8 +76,8 @@ impl Forwarder {
 
     /// Makes an FSP and its subscribers known.
     pub fn register(&self, name: &str, address: SocketAddr, subscribers: Range<u64>) {
-        let options = LinkOptions { resends_max: 0, ..LinkOptions::default() };
-        let links = Links::new(&[address], options, |(), _| {});
+        let options = ConnectionOptions { resends_max: 0, ..ConnectionOptions::default() };
+        let links = HubConnections::new(&[address], options, |(), _| {});
         let fsp = Fsp { name: name.to_owned(), subscribers, links };
         self.0.fsps.borrow_mut().push(Rc::new(fsp));
     }
@@ -183,7 +183,7 @@ async fn accept(inner: Rc<Inner>, listener: TcpListener) {
 
 async fn serve(inner: Rc<Inner>, mut stream: TcpStream) {
     let mut buffer = Vec::with_capacity(4 * 1024);
-    while let Ok(parsed) = wire::request(&buffer) {
+    while let Ok(parsed) = http1::request(&buffer) {
         let Some(request) = parsed else {
             buffer.reserve(4 * 1024);
             match stream.read_buf(&mut buffer).await {

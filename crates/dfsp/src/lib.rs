@@ -15,27 +15,27 @@
 
 pub mod behaviour;
 mod clock;
-pub mod correspondence;
+pub mod connections;
 pub mod forwarder;
+pub mod http1;
 mod ids;
 mod ilp;
-pub mod links;
 mod message;
+pub mod message_pairs;
+pub mod observations;
 mod payee;
 mod payer;
+mod quote_terms;
 mod simulator;
-pub mod tally;
-mod terms;
-mod tune;
-pub mod wire;
+mod socket_options;
 
 pub use crate::behaviour::{Behaviour, BehaviourError, Leg};
-pub use crate::correspondence::{Correspondence, Letters};
 pub use crate::message::Bodies;
-pub use crate::payer::{Cause, Course, End, Outcome, Payment};
+pub use crate::message_pairs::{MessagePair, PairWriter};
+pub use crate::observations::{Contradictions, Counts, Observations, Sum};
+pub use crate::payer::{Cause, End, Outcome, Payment, PaymentFlow};
 pub use crate::simulator::{
-    ACKNOWLEDGED_MAX, Acknowledged, Expiry, RegistrationError, Said, Simulator, SimulatorOptions,
-    StartError, Style, Subscribers, Version,
+    ACKNOWLEDGED_MAX, Acknowledged, Expiry, PaymentMessage, RegistrationError, Simulator,
+    SimulatorOptions, StartError, Style, Subscribers, Version,
 };
-pub use crate::tally::{Counts, Sum, Tally, Wrong};
-pub use crate::tune::tune;
+pub use crate::socket_options::tune;

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::ilp::{Payment, Secret, condition, push_packet};
 use crate::message::{PartiesText, push, push_transaction};
-use crate::tally::Verdict;
+use crate::observations::Verdict;
 
 #[derive(Deserialize)]
 pub(crate) struct Money<'a> {
@@ -163,7 +163,7 @@ pub(crate) struct Scratch {
 }
 
 /// Terms that a payee gives, and whom they are for.
-pub(crate) struct Made<'a> {
+pub(crate) struct OfferedTerms<'a> {
     pub(crate) condition: [u8; 32],
     /// The FSP that the request names for the payee, where it names one.
     pub(crate) payee_fsp: Option<Cow<'a, str>>,
@@ -178,7 +178,7 @@ pub(crate) fn make_terms<'a>(
     fsp: &str,
     secret: &Secret,
     scratch: &mut Scratch,
-) -> Option<Made<'a>> {
+) -> Option<OfferedTerms<'a>> {
     let payee: PartyText<'_> = serde_json::from_str(quote.payee.get()).ok()?;
     let amount = Amount::parse(&quote.amount.amount)?;
     let currency = Currency::parse(&quote.amount.currency)?;
@@ -199,5 +199,5 @@ pub(crate) fn make_terms<'a>(
     push_packet(&mut scratch.packet, &mut scratch.binary, &payment);
     let PartyIdInfo { party_identifier: payee_number, fsp_id: payee_fsp } = payee.party_id_info;
     let condition = condition(&secret.fulfilment(&scratch.packet));
-    Some(Made { condition, payee_fsp, payee_number, currency })
+    Some(OfferedTerms { condition, payee_fsp, payee_number, currency })
 }

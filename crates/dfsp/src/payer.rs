@@ -15,7 +15,7 @@ use crate::ids::{Ids, TransactionId, sequence_of};
 
 /// Which part of a transaction a payment runs; what it leaves out costs nobody anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Course {
+pub enum PaymentFlow {
     /// Look-up, quote and transfer, each out of the answer before.
     #[default]
     Whole,
@@ -36,7 +36,7 @@ pub enum Course {
 #[derive(Clone, Copy, Debug)]
 pub struct Payment {
     /// The part of a transaction that is run.
-    pub course: Course,
+    pub course: PaymentFlow,
     /// The paying subscriber's number.
     pub payer_msisdn: u64,
     /// The number to look up and pay to.
@@ -99,7 +99,7 @@ pub enum Cause {
     /// The callback cannot be read.
     Malformed,
     /// The answer or callback is not what was asked for: another party, another amount, another
-    /// status; see [`Tally::wrong`](crate::Tally::wrong).
+    /// status; see [`Observations::wrong`](crate::Tally::wrong).
     WrongAnswer,
     /// The transfer is committed with a fulfilment that does not meet the condition.
     WrongFulfilment,
@@ -283,15 +283,18 @@ impl Payer {
     pub(crate) fn received(&mut self, id: TransferId) -> Option<(Outcome, Completion)> {
         let transaction = self.waiting(id, Leg::Transfer)?;
         match transaction.payment.course {
-            Course::Prepare(_) => {
+            PaymentFlow::Prepare(_) => {
                 let sequence = transaction.id.sequence();
                 self.end(sequence, End::Reached)
             }
-            Course::Fulfil(_) => {
+            PaymentFlow::Fulfil(_) => {
                 transaction.deadline = None;
                 None
             }
-            Course::Whole | Course::Lookup | Course::Quote(_) | Course::Transfer(_) => None,
+            PaymentFlow::Whole
+            | PaymentFlow::Lookup
+            | PaymentFlow::Quote(_)
+            | PaymentFlow::Transfer(_) => None,
         }
     }
 
@@ -312,7 +315,7 @@ impl Payer {
     }
 }
 
-impl Course {
+impl PaymentFlow {
     /// The leg that it starts with.
     #[must_use]
     pub const fn first_leg(self) -> Leg {
@@ -378,7 +381,7 @@ mod tests {
 
     fn payment() -> Payment {
         Payment {
-            course: Course::Whole,
+            course: PaymentFlow::Whole,
             payer_msisdn: 1,
             payee_msisdn: 2,
             amount: Amount::from_units(10_000),

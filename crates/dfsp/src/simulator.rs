@@ -4,8 +4,8 @@
 //! HTTP answer, then send what follows from it. The decision ([`Inner::handle`]) is synchronous
 //! and gives back a [`Reaction`]; nothing is sent while the state is borrowed.
 
-mod courses;
-mod scrutiny;
+mod flows;
+mod response_checks;
 
 use std::cell::{Ref, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -26,21 +26,23 @@ use tokio::task::{AbortHandle, spawn_local};
 
 use crate::behaviour::{Behaviour, Leg};
 use crate::clock::millis_now;
+use crate::connections::{
+    ConnectionCounts, ConnectionOptions, FirstErrors, HubConnections, SendResult, TICK,
+};
+use crate::http1::{self, Request};
 use crate::ids::{TransactionId, trace_of, traced_id};
 use crate::ilp::{Secret, condition, read_digest};
-use crate::links::{Answer, LinkCounts, LinkOptions, Links, TICK, Troubles};
 use crate::message::{
     Bodies, Envelope, Kind, Party, QuoteAnswer, QuoteRequest, TransferRequest, Writer,
 };
+use crate::observations::{Counts, Observations, Role, Verdict};
 use crate::payee::{
     PartyFound, QuoteAnswered, QuotePosted, Scratch, TransferAnswered, TransferPosted, error_code,
     make_terms,
 };
-use crate::payer::{Cause, Completion, Course, End, Outcome, Payer, Payment};
-use crate::tally::{Counts, Role, Tally, Verdict};
-use crate::terms::TermsBook;
-use crate::tune::tune;
-use crate::wire::{self, Request};
+use crate::payer::{Cause, Completion, End, Outcome, Payer, Payment, PaymentFlow};
+use crate::quote_terms::TermsBook;
+use crate::socket_options::tune;
 
 const READ_BYTES: usize = 4 * 1024;
 const CONNECTIONS_IN_MAX: usize = 1_024;
@@ -128,7 +130,7 @@ pub struct SimulatorOptions {
     /// ([`Simulator::take_acknowledged`]), up to [`ACKNOWLEDGED_MAX`].
     pub keeps_acknowledged: bool,
     /// Bounds of the connections to the hub.
-    pub links: LinkOptions,
+    pub links: ConnectionOptions,
 }
 
 /// The subscribers of one FSP.
@@ -149,12 +151,12 @@ pub struct Acknowledged {
     /// The transfer.
     pub transfer: TransferId,
     /// What was said of it.
-    pub said: Said,
+    pub said: PaymentMessage,
 }
 
 /// What an FSP says of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Said {
+pub enum PaymentMessage {
     /// `POST /transfers`.
     Prepare,
     /// `PUT /transfers/{id}`.
@@ -204,7 +206,7 @@ pub struct Simulator(Rc<Inner>);
 struct Inner {
     options: SimulatorOptions,
     address: SocketAddr,
-    links: Links<Token>,
+    links: HubConnections<Token>,
     state: RefCell<State>,
     observer: RefCell<Option<Observer>>,
     receipts: RefCell<Option<Receipts>>,
@@ -218,12 +220,12 @@ type Receipts = Rc<dyn Fn(TransferId, FspName)>;
 struct State {
     writer: Writer,
     payer: Payer,
-    tally: Tally,
+    tally: Observations,
     behaviour: Behaviour,
     secret: Secret,
     scratch: Scratch,
     terms: TermsBook,
-    held: HashMap<TransferId, courses::Held>,
+    held: HashMap<TransferId, flows::UnansweredTransfer>,
     registration: Registration,
     acknowledged: Vec<Acknowledged>,
 }
@@ -251,7 +253,7 @@ enum Token {
     /// The answer to a look-up or a quote as payee.
     Callback,
     /// What this payee says of a transfer.
-    Says(Said, TransferId),
+    Says(PaymentMessage, TransferId),
     /// The registration of a subscriber.
     Registration(u64),
 }
@@ -292,7 +294,7 @@ impl Simulator {
             };
             Inner {
                 address,
-                links: Links::new(&addresses(&options), options.links, answered),
+                links: HubConnections::new(&addresses(&options), options.links, answered),
                 state: RefCell::new(State::new(&options, seed)),
                 observer: RefCell::new(None),
                 receipts: RefCell::new(None),
@@ -343,8 +345,8 @@ impl Simulator {
         *self.0.receipts.borrow_mut() = Some(Rc::new(receipts));
     }
 
-    /// As payer: the payee has received this transfer, which is the end of [`Course::Prepare`] and
-    /// halts the clock of [`Course::Fulfil`].
+    /// As payer: the payee has received this transfer, which is the end of [`PaymentFlow::Prepare`]
+    /// and halts the clock of [`PaymentFlow::Fulfil`].
     pub fn received_by_payee(&self, id: TransferId) {
         self.0.received_by_payee(id);
     }
@@ -463,7 +465,7 @@ impl Simulator {
 
     /// What it saw so far.
     #[must_use]
-    pub fn tally(&self) -> Ref<'_, Tally> {
+    pub fn tally(&self) -> Ref<'_, Observations> {
         Ref::map(self.0.state.borrow(), |state| &state.tally)
     }
 
@@ -487,13 +489,13 @@ impl Simulator {
 
     /// What its links to the hub did.
     #[must_use]
-    pub fn link_counts(&self) -> LinkCounts {
+    pub fn link_counts(&self) -> ConnectionCounts {
         self.0.links.counts()
     }
 
     /// What went wrong first with its links to the hub.
     #[must_use]
-    pub fn troubles(&self) -> Troubles {
+    pub fn troubles(&self) -> FirstErrors {
         self.0.links.troubles()
     }
 
@@ -538,8 +540,8 @@ impl Inner {
     }
 
     /// The hub has answered one of this FSP's messages.
-    fn answered(&self, token: Token, answer: Answer) {
-        let good = matches!(answer, Answer::Status(200..=299));
+    fn answered(&self, token: Token, answer: SendResult) {
+        let good = matches!(answer, SendResult::Status(200..=299));
         if good {
             self.note_wrong_status(token, answer);
         }
@@ -553,7 +555,7 @@ impl Inner {
             Token::Leg(leg, id) if good => {
                 let mut state = self.state.borrow_mut();
                 if leg == Leg::Transfer {
-                    state.acknowledge(&self.options, Said::Prepare, id.transfer());
+                    state.acknowledge(&self.options, PaymentMessage::Prepare, id.transfer());
                 }
                 let waiting = state.payer.numbered(id.sequence());
                 if let Some(transaction) = waiting.filter(|waiting| waiting.leg == leg) {
@@ -620,7 +622,7 @@ impl Inner {
         if let Some((message, token)) = reaction.message
             && self.links.send(message, token).is_err()
         {
-            self.answered(token, Answer::Lost);
+            self.answered(token, SendResult::Lost);
         }
         if let Some((id, payer)) = reaction.received {
             let receipts = self.receipts.borrow().clone();
@@ -693,7 +695,7 @@ impl State {
         Self {
             writer: Writer::new(options, seed),
             payer: Payer::new(seed, options.patience, options.ask_again.is_some()),
-            tally: Tally::default(),
+            tally: Observations::default(),
             behaviour: options.behaviour,
             secret: Secret::of(&options.name),
             scratch: Scratch::default(),
@@ -704,7 +706,12 @@ impl State {
         }
     }
 
-    fn acknowledge(&mut self, options: &SimulatorOptions, said: Said, transfer: TransferId) {
+    fn acknowledge(
+        &mut self,
+        options: &SimulatorOptions,
+        said: PaymentMessage,
+        transfer: TransferId,
+    ) {
         if options.keeps_acknowledged && self.acknowledged.len() < ACKNOWLEDGED_MAX {
             self.acknowledged.push(Acknowledged { transfer, said });
         }
@@ -715,15 +722,15 @@ impl State {
         &mut self,
         leg: Leg,
         sequence: u64,
-        answer: Answer,
+        answer: SendResult,
     ) -> Option<(Outcome, Completion)> {
         let transaction = self.payer.numbered(sequence).filter(|waiting| waiting.leg == leg)?;
         let cause = match answer {
-            Answer::Status(status) => Cause::Refused(status),
-            Answer::Lost => Cause::Unsent,
+            SendResult::Status(status) => Cause::Refused(status),
+            SendResult::Lost => Cause::Unsent,
         };
         // A refusal comes before the hub writes anything down; silence tells nothing.
-        if leg == Leg::Transfer && matches!(answer, Answer::Status(400..=499)) {
+        if leg == Leg::Transfer && matches!(answer, SendResult::Status(400..=499)) {
             self.tally.conclude(transaction.id.transfer(), Verdict::Aborted);
             self.tally.counts.rejected += 1;
         }
@@ -794,7 +801,7 @@ impl<'a> Context<'a> {
         self.state.payer.found(sequence, fsp);
         let transaction = self.state.payer.numbered(sequence).expect("it was just found");
         let (id, payment) = (transaction.id, transaction.payment);
-        if payment.course == Course::Lookup {
+        if payment.course == PaymentFlow::Lookup {
             return Reaction::ending(self.state.payer.end(sequence, End::Reached));
         }
         let (mut payer, mut payee) = (itoa::Buffer::new(), itoa::Buffer::new());
@@ -834,7 +841,8 @@ impl<'a> Context<'a> {
             _ => None,
         };
         let terms = make_terms(&quote, &self.options.name, secret, scratch);
-        let terms = terms.filter(|terms| !scrutiny::is_strange_quote(self.options, terms, tally));
+        let terms =
+            terms.filter(|terms| !response_checks::is_strange_quote(self.options, terms, tally));
         match (code, terms) {
             (None, Some(terms)) => {
                 let answer = QuoteAnswer {
@@ -874,7 +882,7 @@ impl<'a> Context<'a> {
         let transaction = self.state.payer.numbered(sequence).expect("it was just found");
         transaction.quoted(condition);
         let (id, payee) = (transaction.id, transaction.payee);
-        if matches!(transaction.payment.course, Course::Quote(_)) {
+        if matches!(transaction.payment.course, PaymentFlow::Quote(_)) {
             return Reaction::ending(self.state.payer.end(sequence, End::Reached));
         }
         self.state.tally.begin_paying(id.transfer(), payee, amount, &condition);
@@ -917,16 +925,16 @@ impl<'a> Context<'a> {
             Behaviour::Silent(Leg::Transfer) => return Reaction::only(Status::Accepted),
             Behaviour::Erroring(Leg::Transfer, code) => {
                 self.refuse(&mut message, id, code, &envelope);
-                return Reaction::says(message, Said::Abort, id);
+                return Reaction::says(message, PaymentMessage::Abort, id);
             }
             _ if strange => {
-                self.refuse(&mut message, id, scrutiny::NOT_OURS, &envelope);
-                return Reaction::says(message, Said::Abort, id);
+                self.refuse(&mut message, id, response_checks::NOT_OURS, &envelope);
+                return Reaction::says(message, PaymentMessage::Abort, id);
             }
             Behaviour::WrongFulfilment => WRONG_FULFILMENT,
             _ => fulfilment,
         };
-        if self.options.holds && first && self.state.held.len() < courses::HELD_MAX {
+        if self.options.holds && first && self.state.held.len() < flows::HELD_MAX {
             return self.hold(id, payer, fulfilment);
         }
         if self.state.held.contains_key(&id) {
@@ -935,7 +943,7 @@ impl<'a> Context<'a> {
         let completed_millis = self.state.completed(self.options, id, envelope.now_millis, first);
         let writer = &mut self.state.writer;
         writer.put_transfer(&mut message, id, &fulfilment, completed_millis, &envelope);
-        Reaction::says(message, Said::Fulfil, id)
+        Reaction::says(message, PaymentMessage::Fulfil, id)
     }
 
     /// PUT or PATCH /transfers/{id}: the hub's word on a transfer.
@@ -986,7 +994,7 @@ impl<'a> Context<'a> {
         envelope: &Envelope<'_>,
     ) {
         self.state.tally.conclude(id, Verdict::Aborted);
-        let path = courses::id_text(id);
+        let path = flows::id_text(id);
         let path = ["/transfers/", &*path];
         self.state.writer.put_error(message, Kind::PutTransfers, &path, code, envelope);
     }
@@ -1083,7 +1091,7 @@ impl Reaction {
         Self { message, ..Self::only(Status::Accepted) }
     }
 
-    fn says(message: Vec<u8>, said: Said, transfer: TransferId) -> Self {
+    fn says(message: Vec<u8>, said: PaymentMessage, transfer: TransferId) -> Self {
         let message = Some((message, Token::Says(said, transfer)));
         Self { message, ..Self::only(Status::Accepted) }
     }
@@ -1191,7 +1199,7 @@ impl SimulatorOptions {
             in_flight_max: 100_000,
             ask_again: None,
             keeps_acknowledged: false,
-            links: LinkOptions::default(),
+            links: ConnectionOptions::default(),
         }
     }
 }
@@ -1291,7 +1299,7 @@ async fn listen_again(address: SocketAddr) -> TcpListener {
 async fn serve_connection(inner: Rc<Inner>, mut stream: TcpStream) {
     let mut buffer = Vec::with_capacity(READ_BYTES);
     loop {
-        match wire::request(&buffer) {
+        match http1::request(&buffer) {
             Ok(Some(request)) => {
                 let reaction = inner.handle(&request);
                 let (length, keep_alive) = (request.length, request.keep_alive);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use dfsp::forwarder::Forwarder;
 use dfsp::{
-    Behaviour, Cause, Course, End, Leg, Outcome, Payment, Said, Simulator, SimulatorOptions, Style,
-    Subscribers, Version,
+    Behaviour, Cause, End, Leg, Outcome, Payment, PaymentFlow, PaymentMessage, Simulator,
+    SimulatorOptions, Style, Subscribers, Version,
 };
 use ledger::{Amount, Currency, FspName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -42,7 +42,7 @@ impl Scheme {
     }
 
     async fn pay(&self, payee_msisdn: u64) -> Outcome {
-        let payment = payment(Course::Whole, payee_msisdn, "12.3456");
+        let payment = payment(PaymentFlow::Whole, payee_msisdn, "12.3456");
         self.payer.run_transaction(payment).await.expect("there is room")
     }
 
@@ -53,7 +53,7 @@ impl Scheme {
     }
 }
 
-fn payment(course: Course, payee_msisdn: u64, amount: &str) -> Payment {
+fn payment(course: PaymentFlow, payee_msisdn: u64, amount: &str) -> Payment {
     let amount = Amount::parse(amount).expect("an amount");
     Payment { course, payer_msisdn: 1, payee_msisdn, amount, intended: Instant::now() }
 }
@@ -244,12 +244,12 @@ fn a_node_that_answers_nothing_is_left_for_the_next_one() {
         });
         let scheme = at_home(silent.await);
         assert_eq!(scheme.pay(PAYEES.start).await.end, End::Committed);
-        let said = |fsp: &Simulator| -> Vec<Said> {
+        let said = |fsp: &Simulator| -> Vec<PaymentMessage> {
             fsp.take_acknowledged().into_iter().map(|message| message.said).collect()
         };
         until(|| scheme.payer.unanswered() + scheme.payee.unanswered() == 0).await;
-        assert_eq!(said(&scheme.payer), [Said::Prepare]);
-        assert_eq!(said(&scheme.payee), [Said::Fulfil]);
+        assert_eq!(said(&scheme.payer), [PaymentMessage::Prepare]);
+        assert_eq!(said(&scheme.payee), [PaymentMessage::Fulfil]);
         assert!(0 < scheme.payer.link_counts().resent);
         scheme.stop();
     });
@@ -332,7 +332,7 @@ fn many_transactions_at_once_keep_their_books() {
         let pay = |scheme: &Scheme, number: u64| {
             let payee = PAYEES.start + number % 100;
             let amount = Amount::from_units(i128::from(number % 7 + 1)).to_string();
-            let payment = payment(Course::Whole, payee, &amount);
+            let payment = payment(PaymentFlow::Whole, payee, &amount);
             scheme.payer.start(payment).expect("there is room");
         };
         let (scheme_again, ended_again) = (Rc::downgrade(&scheme), Rc::clone(&ended));
@@ -370,7 +370,7 @@ fn check_match(traced: bool, expected: u64) {
         let order = Rc::clone(&ended);
         payer.observe(move |outcome| order.borrow_mut().push(outcome));
         for amount in ["1", "2"] {
-            payer.start(payment(Course::Lookup, 77, amount)).expect("there is room");
+            payer.start(payment(PaymentFlow::Lookup, 77, amount)).expect("there is room");
         }
         let (mut stream, _) = hub.accept().await.expect("it connects");
         let mut traces = Vec::new();
@@ -396,7 +396,7 @@ fn check_match(traced: bool, expected: u64) {
 async fn next_request(stream: &mut TcpStream, status: u16) -> (String, Vec<u8>) {
     let mut bytes = Vec::new();
     loop {
-        if let Some(request) = dfsp::wire::request(&bytes).expect("well formed") {
+        if let Some(request) = dfsp::http1::request(&bytes).expect("well formed") {
             let trace = request.fields.traceparent.expect("every look-up has one").to_owned();
             let body = request.body.to_vec();
             let answer = format!("HTTP/1.1 {status} Told\r\ncontent-length: 0\r\n\r\n");
@@ -425,16 +425,16 @@ fn quote(amount: &str, currency: &str) -> String {
 }
 
 /// Five to the number 77.
-fn five(course: Course) -> Payment {
+fn five(course: PaymentFlow) -> Payment {
     payment(course, 77, "5")
 }
 
 /// A payer asks a hub for the number 77, which is the payee's, or for a quote of 5 USD; the hub
 /// takes that with `status` and says `body`. What is wrong with it, if anything.
-async fn answered(course: Course, status: u16, body: String) -> Option<String> {
+async fn answered(course: PaymentFlow, status: u16, body: String) -> Option<String> {
     let (hub, payer) = alone(|options| {
         // Of a payee that is known a payer expects real terms.
-        if course == Course::Lookup {
+        if course == PaymentFlow::Lookup {
             let known =
                 |(fsp, numbers)| Subscribers { numbers, fsp: FspName::new(fsp).expect("a name") };
             options.known = [("other", 70..75), ("payee", 75..80)].map(known).into();
@@ -470,9 +470,9 @@ async fn answered(course: Course, status: u16, body: String) -> Option<String> {
 #[test]
 fn an_answer_that_was_not_asked_for_ends_its_unit_and_is_noted() {
     run(async {
-        let lookup = Course::Lookup;
+        let lookup = PaymentFlow::Lookup;
         let payee = FspName::new("payee").expect("a name");
-        let (quoted, paid) = (Course::Quote(payee), Course::Transfer(payee));
+        let (quoted, paid) = (PaymentFlow::Quote(payee), PaymentFlow::Transfer(payee));
         for (course, status, body, expected) in [
             (lookup, 202, party("77", "payee"), None),
             (lookup, 202, party("78", "payee"), Some("told 78 of payee")),
@@ -518,7 +518,7 @@ fn a_transfer_that_was_sent_again_may_be_reserved() {
             drop(stream);
         };
         let payee = FspName::new("payee").expect("a name");
-        let paid = five(Course::Transfer(payee));
+        let paid = five(PaymentFlow::Transfer(payee));
         let (outcome, ()) = tokio::join!(payer.run_transaction(paid), answering);
         let end = outcome.expect("there is room").end;
         assert_eq!(end, End::Failed(Leg::Transfer, Cause::Aborted));
@@ -585,9 +585,9 @@ fn a_message_that_is_taken_with_another_status_is_noted() {
         let (hub, payer) = alone(|options| options.patience = Duration::from_millis(50)).await;
         let payee = FspName::new("payee").expect("a name");
         for (course, what) in [
-            (Course::Lookup, "GET /parties of payer was answered 200 instead of 202"),
-            (Course::Quote(payee), ""),
-            (Course::Transfer(payee), ""),
+            (PaymentFlow::Lookup, "GET /parties of payer was answered 200 instead of 202"),
+            (PaymentFlow::Quote(payee), ""),
+            (PaymentFlow::Transfer(payee), ""),
         ] {
             let answering = async {
                 let (mut stream, _) = hub.accept().await.expect("it connects");

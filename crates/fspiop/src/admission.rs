@@ -7,15 +7,15 @@
 //! never close a listener, not even to other clients at their own address.
 //!
 //! Costs: every call takes constant time; [`Admission::begin`] and [`Admission::end`] allocate
-//! nothing. Bounds: [`Bounds`], which hold for admitted connections; the driver closes evicted
-//! ones.
+//! nothing. Bounds: [`AdmissionLimits`], which hold for admitted connections; the driver closes
+//! evicted ones.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;
 
 /// Most places of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct AdmissionLimits {
     /// In all.
     pub total: usize,
     /// For one address; for one network of 64 bits of IPv6.
@@ -25,7 +25,7 @@ pub struct Bounds {
 /// The connections of a listener, each with what its driver keeps of it.
 #[derive(Debug)]
 pub struct Admission<H> {
-    bounds: Bounds,
+    bounds: AdmissionLimits,
     slots: Vec<Slot<H>>,
     vacant: Vec<u32>,
     shares: Vec<Share>,
@@ -36,7 +36,7 @@ pub struct Admission<H> {
 
 /// A connection's place. It names nothing any more once the connection was removed or evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ConnectionId {
     slot: u32,
     generation: u32,
 }
@@ -45,7 +45,7 @@ pub struct Place {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Admitted<H> {
     /// Its place.
-    pub place: Place,
+    pub place: ConnectionId,
     /// The connection that has lost its place to it, for the driver to end.
     pub evicted: Option<H>,
 }
@@ -68,11 +68,11 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 struct Slot<H> {
     generation: u32,
-    held: Option<Held<H>>,
+    held: Option<ConnectionEntry<H>>,
 }
 
 #[derive(Debug)]
-struct Held<H> {
+struct ConnectionEntry<H> {
     holder: H,
     share: u32,
     /// Requests that the hub is answering.
@@ -108,7 +108,7 @@ const EMPTY: Queue = Queue { first: NONE, last: NONE };
 impl<H> Admission<H> {
     /// No connections yet.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: AdmissionLimits) -> Self {
         Self {
             bounds,
             slots: Vec::new(),
@@ -164,7 +164,7 @@ impl<H> Admission<H> {
     }
 
     /// A whole request has come: the hub works on it, and the connection keeps its place.
-    pub fn begin(&mut self, place: Place) {
+    pub fn begin(&mut self, place: ConnectionId) {
         let Some(held) = self.held(place) else { return };
         held.serving += 1;
         if held.serving == 1 {
@@ -174,13 +174,13 @@ impl<H> Admission<H> {
 
     /// A request was answered or given up, whether or not it had been whole: the hub waits for the
     /// client again.
-    pub fn end(&mut self, place: Place, whole: Whole) {
+    pub fn end(&mut self, place: ConnectionId, whole: RequestComplete) {
         let Some(held) = self.held(place) else { return };
-        if whole == Whole::Yes {
+        if whole == RequestComplete::Yes {
             held.serving -= 1;
         }
         if held.serving == 0 {
-            if whole == Whole::No {
+            if whole == RequestComplete::No {
                 self.unlink(place.slot);
             }
             self.link(place.slot, IDLE);
@@ -188,12 +188,12 @@ impl<H> Admission<H> {
     }
 
     /// Frees a place and gives its holder back; `None` where it was lost before.
-    pub fn remove(&mut self, place: Place) -> Option<H> {
+    pub fn remove(&mut self, place: ConnectionId) -> Option<H> {
         self.held(place)?;
         Some(self.take(place.slot))
     }
 
-    fn held(&mut self, place: Place) -> Option<&mut Held<H>> {
+    fn held(&mut self, place: ConnectionId) -> Option<&mut ConnectionEntry<H>> {
         let slot = &mut self.slots[place.slot as usize];
         slot.held.as_mut().filter(|_| slot.generation == place.generation)
     }
@@ -217,9 +217,10 @@ impl<H> Admission<H> {
         share
     }
 
-    fn seat(&mut self, holder: H, share: u32) -> Place {
+    fn seat(&mut self, holder: H, share: u32) -> ConnectionId {
         self.shares[share as usize].count += 1;
-        let held = Held { holder, share, serving: 0, class: FRESH, links: [UNLINKED; CHAINS] };
+        let held =
+            ConnectionEntry { holder, share, serving: 0, class: FRESH, links: [UNLINKED; CHAINS] };
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, held: None });
             self.slots.len() as u32 - 1
@@ -228,7 +229,7 @@ impl<H> Admission<H> {
         free.held = Some(held);
         let generation = free.generation;
         self.link(slot, FRESH);
-        Place { slot, generation }
+        ConnectionId { slot, generation }
     }
 
     /// Empties a slot that is taken.
@@ -294,14 +295,14 @@ impl<H> Admission<H> {
         &mut self.at(slot).links
     }
 
-    fn at(&mut self, slot: u32) -> &mut Held<H> {
+    fn at(&mut self, slot: u32) -> &mut ConnectionEntry<H> {
         self.slots[slot as usize].held.as_mut().expect("a linked slot is taken")
     }
 }
 
 /// Whether a request had come as a whole, so that [`Admission::begin`] was called for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whole {
+pub enum RequestComplete {
     /// It had.
     Yes,
     /// It had not.
@@ -329,7 +330,7 @@ mod tests {
 
     #[test]
     fn places_are_counted_by_address_and_come_back() {
-        let mut table = Admission::new(Bounds { total: 3, per_address: 2 });
+        let mut table = Admission::new(AdmissionLimits { total: 3, per_address: 2 });
         let mut admit = |text: &str, name: &'static str| {
             let admitted = table.admit(address(text), name)?;
             table.begin(admitted.place);
@@ -351,7 +352,7 @@ mod tests {
 
     #[test]
     fn the_oldest_silent_connection_makes_room() {
-        let mut table = Admission::new(Bounds { total: 4, per_address: 3 });
+        let mut table = Admission::new(AdmissionLimits { total: 4, per_address: 3 });
         let [here, there] = ["10.0.0.1", "10.0.0.2"].map(address);
         let mut places = Vec::new();
         for (from, name) in [(here, "a"), (here, "b"), (here, "c"), (there, "d")] {
@@ -359,7 +360,7 @@ mod tests {
         }
         // A connection that sent a request is evicted last, one being answered never.
         table.begin(places[0]);
-        table.end(places[0], Whole::Yes);
+        table.end(places[0], RequestComplete::Yes);
         table.begin(places[1]);
         let evicted = |admitted: Result<Admitted<&'static str>, _>| admitted.ok()?.evicted;
         assert_eq!(evicted(table.admit(here, "e")), Some("c"), "its own address is full");
@@ -372,7 +373,7 @@ mod tests {
         assert!(["a", "b", "h", "i"].iter().all(|name| left.contains(name)), "{left:?}");
         // A connection that has lost its place changes nothing any more.
         table.begin(places[2]);
-        table.end(places[2], Whole::Yes);
+        table.end(places[2], RequestComplete::Yes);
         assert_eq!(table.remove(places[2]), None);
         assert_eq!(table.len(), 4);
     }
@@ -382,7 +383,7 @@ mod tests {
     struct Naive {
         name: u32,
         from: IpAddr,
-        place: Place,
+        place: ConnectionId,
         serving: u32,
         class: usize,
         since: u32,
@@ -401,7 +402,7 @@ mod tests {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             (random >> 33) as usize % below
         };
-        let bounds = Bounds { total: 12, per_address: 5 };
+        let bounds = AdmissionLimits { total: 12, per_address: 5 };
         let mut table = Admission::new(bounds);
         let mut naive: Vec<Naive> = Vec::new();
         for now in 0..40_000_u32 {
@@ -412,7 +413,8 @@ mod tests {
                     table.begin(it.place);
                 }
                 (2, Some(it)) => {
-                    let whole = if it.serving == 0 { Whole::No } else { Whole::Yes };
+                    let whole =
+                        if it.serving == 0 { RequestComplete::No } else { RequestComplete::Yes };
                     it.serving = it.serving.saturating_sub(1);
                     (it.class, it.since) = (IDLE, now);
                     table.end(it.place, whole);

@@ -23,23 +23,23 @@
 pub mod admission;
 pub mod bare;
 pub mod body;
-pub mod callback;
+mod body_hash;
 mod currency;
+pub mod egress_policy;
 pub mod endpoint;
 mod error;
-pub mod forward;
-pub mod framing;
-mod hash;
+pub mod forwarded_headers;
 pub mod headers;
+pub mod hub_messages;
 mod json;
 pub mod line_ends;
 pub mod media;
-pub mod payload;
 mod query;
-pub mod reach;
+pub mod request_head;
 mod route;
 pub mod routes;
 pub mod schema;
+pub mod stored_message;
 #[cfg(test)]
 mod text;
 pub mod time;
@@ -47,12 +47,12 @@ mod trace;
 
 use http::{HeaderMap, Method};
 
+pub use body_hash::body_hash;
 pub use currency::{is_known_currency, known_currencies};
 pub use error::{DESCRIPTION_CHARS_MAX, ErrorCode, Refusal, error_body};
-pub use hash::significant_hash;
 pub use headers::{RequestHeaders, Version};
 pub use route::{
-    ApiRoute, BODY_BYTES_MAX, Found, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, Identifier,
+    ApiRoute, BODY_BYTES_MAX, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, Identifier, MatchedRoute,
     PartyIdType, PartyPath, Resource, Route, TRANSFER_BODY_BYTES_MAX, TransferPath, find,
     is_identifier, percent_encode,
 };
@@ -91,9 +91,9 @@ pub fn accept<'a>(
         None => (path, None),
     };
     let api = match find(method, path)? {
-        Found::Health => return Ok(Accepted::Health),
-        Found::EndpointCache => return Ok(Accepted::EndpointCache),
-        Found::Api(api) => api,
+        MatchedRoute::Health => return Ok(Accepted::Health),
+        MatchedRoute::EndpointCache => return Ok(Accepted::EndpointCache),
+        MatchedRoute::Api(api) => api,
     };
     let headers = headers::check(headers, method, api.resource().as_str())?;
     Ok(Accepted::Message { route: api.route(query)?, headers })

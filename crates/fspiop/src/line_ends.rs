@@ -13,7 +13,7 @@ use crate::headers::HEADER_BYTES_MAX;
 /// The check of one connection.
 #[derive(Debug, Default)]
 pub struct LineEndCheck {
-    place: Place,
+    place: LinePart,
     /// The beginning of a line whose end has not arrived.
     partial: Vec<u8>,
     head: Head,
@@ -29,7 +29,7 @@ pub struct BareLineFeed {
 
 /// What the next byte belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum LinePart {
     #[default]
     Head,
     Body(u64),
@@ -58,8 +58,8 @@ impl LineEndCheck {
         let (mut at, mut head_at) = (0, 0);
         while at < bytes.len() {
             match &mut self.place {
-                Place::Ended => break,
-                Place::Body(left) | Place::Chunk(left) => {
+                LinePart::Ended => break,
+                LinePart::Body(left) | LinePart::Chunk(left) => {
                     let part = (bytes.len() - at).min(usize::try_from(*left).unwrap_or(usize::MAX));
                     *left -= part as u64;
                     at += part;
@@ -68,10 +68,10 @@ impl LineEndCheck {
                         head_at = at;
                     }
                 }
-                Place::Head | Place::ChunkSize | Place::Trailers => {
-                    let is_head = self.place == Place::Head;
+                LinePart::Head | LinePart::ChunkSize | LinePart::Trailers => {
+                    let is_head = self.place == LinePart::Head;
                     at += self.take_line(&bytes[at..], BareLineFeed { before: head_at })?;
-                    let is_next = self.place == Place::Head && !is_head;
+                    let is_next = self.place == LinePart::Head && !is_head;
                     if is_next || self.is_between_requests() {
                         head_at = at;
                     }
@@ -113,10 +113,10 @@ impl LineEndCheck {
         fault: BareLineFeed,
     ) -> Result<(), BareLineFeed> {
         match self.place {
-            Place::Head => return Err(fault),
+            LinePart::Head => return Err(fault),
             // The parser reads trailers up to the next CR LF.
-            Place::Trailers => self.keep(line),
-            _ => self.place = Place::Ended,
+            LinePart::Trailers => self.keep(line),
+            _ => self.place = LinePart::Ended,
         }
         Ok(())
     }
@@ -125,59 +125,59 @@ impl LineEndCheck {
         self.partial.extend_from_slice(bytes);
         if HEADER_BYTES_MAX < self.partial.len() {
             self.partial = Vec::new();
-            self.place = Place::Ended;
+            self.place = LinePart::Ended;
         }
     }
 
     /// Takes a line without its end.
     fn end_line(&mut self, line: &[u8]) {
         match self.place {
-            Place::Head if line.is_empty() && !self.head.has_request_line => {}
-            Place::Head if line.is_empty() => self.end_head(),
-            Place::Head if self.head.has_request_line => self.read_header(line),
-            Place::Head => self.head.has_request_line = true,
-            Place::ChunkSize => {
+            LinePart::Head if line.is_empty() && !self.head.has_request_line => {}
+            LinePart::Head if line.is_empty() => self.end_head(),
+            LinePart::Head if self.head.has_request_line => self.read_header(line),
+            LinePart::Head => self.head.has_request_line = true,
+            LinePart::ChunkSize => {
                 self.place = match chunk_size(line) {
-                    Some(0) => Place::Trailers,
-                    Some(size) => size.checked_add(2).map_or(Place::Ended, Place::Chunk),
-                    None => Place::Ended,
+                    Some(0) => LinePart::Trailers,
+                    Some(size) => size.checked_add(2).map_or(LinePart::Ended, LinePart::Chunk),
+                    None => LinePart::Ended,
                 };
             }
-            Place::Trailers if line.is_empty() => self.place = Place::Head,
-            Place::Trailers | Place::Body(_) | Place::Chunk(_) | Place::Ended => {}
+            LinePart::Trailers if line.is_empty() => self.place = LinePart::Head,
+            LinePart::Trailers | LinePart::Body(_) | LinePart::Chunk(_) | LinePart::Ended => {}
         }
     }
 
     fn end_head(&mut self) {
         let Head { is_chunked, length, .. } = std::mem::take(&mut self.head);
         self.place = match length {
-            _ if is_chunked => Place::ChunkSize,
-            0 => Place::Head,
-            length => Place::Body(length),
+            _ if is_chunked => LinePart::ChunkSize,
+            0 => LinePart::Head,
+            length => LinePart::Body(length),
         };
     }
 
     fn end_part(&mut self) {
         self.place = match self.place {
-            Place::Chunk(_) => Place::ChunkSize,
-            _ => Place::Head,
+            LinePart::Chunk(_) => LinePart::ChunkSize,
+            _ => LinePart::Head,
         };
     }
 
     fn is_between_requests(&self) -> bool {
-        self.place == Place::Head && self.partial.is_empty() && !self.head.has_request_line
+        self.place == LinePart::Head && self.partial.is_empty() && !self.head.has_request_line
     }
 
     fn read_header(&mut self, line: &[u8]) {
         if let Some(value) = value_of(line, b"content-length") {
             match decimal(value) {
                 Some(length) => self.head.length = length,
-                None => self.place = Place::Ended,
+                None => self.place = LinePart::Ended,
             }
         } else if let Some(value) = value_of(line, b"transfer-encoding") {
             self.head.is_chunked = true;
             if !value.eq_ignore_ascii_case(b"chunked") {
-                self.place = Place::Ended;
+                self.place = LinePart::Ended;
             }
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Two phases, because the header checks stand between them in the reference's order: [`find`]
 //! tells an unknown path (404) from a wrong method (405) and names the resource the media types
-//! must carry; [`Found::route`] then decodes and checks the identifiers. [`crate::accept`] runs
-//! all three. A path without percent signs is borrowed, nothing is allocated.
+//! must carry; [`MatchedRoute::route`] then decodes and checks the identifiers. [`crate::accept`]
+//! runs all three. A path without percent signs is borrowed, nothing is allocated.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -206,7 +206,7 @@ pub enum Route<'a> {
 
 /// A path that exists with this method; its identifiers are not yet looked at.
 #[derive(Clone, Debug)]
-pub enum Found<'a> {
+pub enum MatchedRoute<'a> {
     /// `GET /health`: no header is asked for.
     Health,
     /// `DELETE /endpointcache`: no header is asked for.
@@ -227,7 +227,7 @@ pub struct ApiRoute<'a> {
 ///
 /// # Errors
 /// 404, 3002 when no method has this path; 405, 3000 when another method has.
-pub fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Refusal> {
+pub fn find<'a>(method: &Method, path: &'a str) -> Result<MatchedRoute<'a>, Refusal> {
     let mut all = [""; SEGMENTS_MAX];
     let Some(segments) = split(path, &mut all) else {
         return Err(Refusal::unknown_uri());
@@ -237,8 +237,8 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Refusal> {
     {
         return match operation {
             _ if known != method => Err(Refusal::method_not_allowed()),
-            Operation::Health => Ok(Found::Health),
-            _ => Ok(Found::EndpointCache),
+            Operation::Health => Ok(MatchedRoute::Health),
+            _ => Ok(MatchedRoute::EndpointCache),
         };
     }
     let Some(resource) = segments.first().and_then(|name| Resource::parse(name)) else {
@@ -254,7 +254,7 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Refusal> {
             for (slot, (segment, _)) in segments.iter_mut().zip(identifiers) {
                 *slot = segment;
             }
-            Ok(Found::Api(ApiRoute { resource, operation: row.operation, segments }))
+            Ok(MatchedRoute::Api(ApiRoute { resource, operation: row.operation, segments }))
         }
         None if rows.iter().any(|row| row.fits(tail)) => Err(Refusal::method_not_allowed()),
         None => Err(Refusal::unknown_uri()),
@@ -525,9 +525,9 @@ mod tests {
         let (path, query) =
             path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         let route = find(method, path).and_then(|found| match found {
-            Found::Health => Ok("Health".to_owned()),
-            Found::EndpointCache => Ok("EndpointCache".to_owned()),
-            Found::Api(api) => api.route(query).map(|route| show(&route)),
+            MatchedRoute::Health => Ok("Health".to_owned()),
+            MatchedRoute::EndpointCache => Ok("EndpointCache".to_owned()),
+            MatchedRoute::Api(api) => api.route(query).map(|route| show(&route)),
         });
         route.unwrap_or_else(|refusal| {
             format!("{} {}", refusal.status.as_u16(), refusal.description)

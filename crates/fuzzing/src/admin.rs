@@ -13,13 +13,14 @@ use ledger::{
     Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Stamp, TransferId,
 };
 use operations::{
-    AdminOptions, Auth, BoxFuture, Health, Hub, Noted, Question, ServiceStatus, Told, Unavailable,
+    AdminBackend, AdminOptions, Auth, BoxFuture, ChangeAuthor, Health, ServiceStatus, StateQuery,
+    TransferTrace, Unavailable,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::fixture::{self, ModelledKernel};
 use crate::json::Document;
-use crate::kernel::{self, ModelledKernel};
 
 /// Requests of one input, at most.
 const REQUESTS_MAX: usize = 16;
@@ -37,12 +38,12 @@ thread_local! {
 /// back from its record, and the same requests get the same answers again.
 pub fn admin(data: &[u8]) {
     let requests = requests(data);
-    let hub = Arc::new(Kernel(Mutex::new(kernel::scheme())));
+    let hub = Arc::new(Kernel(Mutex::new(fixture::scheme())));
     let answers: Vec<_> = requests.iter().map(|request| ask(&hub, request)).collect();
     for ((request, _), (status, body)) in requests.iter().zip(&answers) {
         check_answer(request, *status, body);
     }
-    let again = Arc::new(Kernel(Mutex::new(kernel::scheme())));
+    let again = Arc::new(Kernel(Mutex::new(fixture::scheme())));
     for (request, answer) in requests.iter().zip(&answers) {
         let again = ask(&again, request);
         assert!(&again == answer, "{} got another answer: {}", request.0, again.0);
@@ -145,7 +146,7 @@ impl Kernel {
     }
 }
 
-impl Hub for Kernel {
+impl AdminBackend for Kernel {
     fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
         Box::pin(async move { Ok(self.record(&Command::Administer(Box::new(change)))) })
     }
@@ -153,7 +154,7 @@ impl Hub for Kernel {
     fn change_parties(
         &self,
         change: ChangeParties,
-        _: Told,
+        _: ChangeAuthor,
     ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
         Box::pin(async move { Ok(self.record(&Command::ChangeParties(Box::new(change)))) })
     }
@@ -168,7 +169,7 @@ impl Hub for Kernel {
         Ok(None)
     }
 
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<(), Unavailable>> {
+    fn ask(&self, question: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async move {
             question(&self.kernel().state);
             Ok(())
@@ -196,8 +197,8 @@ impl Hub for Kernel {
 
     fn watch(&self, _: bool) {}
 
-    fn stages(&self, _: &TransferId) -> Noted {
-        Noted::default()
+    fn stages(&self, _: &TransferId) -> TransferTrace {
+        TransferTrace::default()
     }
 
     fn health(&self) -> Health {

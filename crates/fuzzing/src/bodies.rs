@@ -19,7 +19,7 @@ use fspiop::body::{
     BatchRegistration, ErrorInformation, Extension, Fulfil, Money, ParticipantRegistration,
     ParticipantUpdate, Prepare, Quote, QuoteResponse, check_party, fsp_id,
 };
-use fspiop::{BODY_BYTES_MAX, Refusal, TRANSFER_BODY_BYTES_MAX, significant_hash};
+use fspiop::{BODY_BYTES_MAX, Refusal, TRANSFER_BODY_BYTES_MAX, body_hash};
 use ledger::Amount;
 
 use crate::json::{Document, Fault, Node, Text, Value};
@@ -102,7 +102,7 @@ pub fn error(data: &[u8]) {
         assert!((1..=128).contains(&description.chars().count()));
         let extensions = found.extension_list.as_deref().map(Extension::list).unwrap_or_default();
         // What the hub would make of it is a body that it would accept itself.
-        let own = fspiop::callback::error(code, &description, &extensions);
+        let own = fspiop::hub_messages::error(code, &description, &extensions);
         let again = ErrorInformation::parse(&own).expect("the hub's own bodies are sound");
         assert_eq!((again.code, &*again.description), (code, &*description));
         tell(&(found.code, &found.description, extensions))
@@ -281,7 +281,7 @@ impl Form {
         for turn in [0, 1] {
             let body = document.write(data, |at| blanks[(at * turn + turn * 3) % 4]);
             assert_eq!(&(self.parse)(&body, None), found, "whitespace says nothing");
-            assert_eq!(significant_hash(&body), significant_hash(data), "nor does it to the hash");
+            assert_eq!(body_hash(&body), body_hash(data), "nor does it to the hash");
         }
     }
 
@@ -306,7 +306,7 @@ impl Form {
 
     fn check_hash(&self, data: &[u8], document: &Document) {
         let compact = document.write(data, |_| b"");
-        let hash = significant_hash(data);
+        let hash = body_hash(data);
         assert_eq!(hash, *blake3::hash(&compact).as_bytes(), "the hash is of the tokens");
         let Some(token) = document.tokens.get(data.len() % document.tokens.len()) else { return };
         let mut changed = data.to_vec();
@@ -315,7 +315,7 @@ impl Form {
             b'"' => changed.insert(token.start + 1, b' '),
             byte => changed[token.start] = byte ^ 1,
         }
-        assert_ne!(hash, significant_hash(&changed), "another body has another hash");
+        assert_ne!(hash, body_hash(&changed), "another body has another hash");
     }
 
     /// Puts each member that is read in front once more, with another value.

@@ -1,7 +1,7 @@
 //! Addresses of calls: what a participant registered, filled in with what a client sent.
 
 use fspiop::endpoint::{EndpointType, expand};
-use fspiop::{Found, PartyPath, Route, percent_encode};
+use fspiop::{MatchedRoute, PartyPath, Route, percent_encode};
 use http::{Method, Uri};
 use regex_lite::Regex;
 use std::sync::LazyLock;
@@ -32,7 +32,7 @@ pub fn endpoint(data: &[u8]) {
         return;
     }
     let Ok(uri) = format!("/parties/ALIAS/{id}/{sub_id}").parse::<Uri>() else { return };
-    let Ok(Found::Api(found)) = fspiop::find(&Method::GET, uri.path()) else { return };
+    let Ok(MatchedRoute::Api(found)) = fspiop::find(&Method::GET, uri.path()) else { return };
     let Ok(Route::PartiesGet(party)) = found.route(None) else { return };
     render(kind, value, &party, uri.path());
 }

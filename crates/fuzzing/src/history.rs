@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 
 use ledger::{
     Abort, Account as Books, AccountId, Administer, Amount, Change, ChangeParties, Command,
-    Configure, CreateParticipant, Currency, DeliveryResult, Digest, EndFundsOut, Ended, Eviction,
-    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, MoveFunds, Notice,
-    NoticeId, Outcome, PartyBinding, PartyChangeForm, Prepare, Redeliver, SetAccountActive,
-    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, Settings, Stamp, State,
-    TransferId,
+    Configure, CreateParticipant, Currency, DeliveryResult, Digest, EndFundsOut, Eviction,
+    FinalTransfer, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection,
+    MoveFunds, Notice, NoticeId, Outcome, PartyBinding, PartyChangeForm, Prepare, Redeliver,
+    SetAccountActive, SetInitialPositionAndLimits, SetLimit, SetParticipantActive, Settings, Stamp,
+    State, TransferId,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use sha2::{Digest as _, Sha256};
 
-use crate::kernel::{self, ModelledKernel};
+use crate::fixture::{self, ModelledKernel};
 use crate::snapshot;
 
 /// Acts of one input, at most.
@@ -263,12 +263,12 @@ struct Worlds {
     together: State,
     /// As together, but rows of ended transfers leave it.
     thin: State,
-    shelf: BTreeMap<TransferId, Ended>,
+    shelf: BTreeMap<TransferId, FinalTransfer>,
 }
 
 impl Worlds {
     fn new() -> Self {
-        let scheme = kernel::scheme();
+        let scheme = fixture::scheme();
         Self {
             now_ms: scheme.state.stamp().0.div_ceil(1_000),
             said: Vec::new(),
@@ -294,13 +294,13 @@ impl Worlds {
             for id in commands.iter().flat_map(|command| command.rows()) {
                 let row = self.shelf.get(id).filter(|_| !self.thin.is_hot(id));
                 if let Some(row) = row.cloned() {
-                    self.thin.thaw(row);
+                    self.thin.restore_row(row);
                 }
             }
             let outcomes: Vec<_> = self.said.iter().map(|(_, outcome)| *outcome).collect();
             let stamp = Stamp::from_millis(self.now_ms);
             for state in [&mut self.together, &mut self.thin] {
-                let effects = kernel::apply(state, commands.iter().copied(), stamp);
+                let effects = fixture::apply(state, commands.iter().copied(), stamp);
                 assert_eq!(effects.outcomes, outcomes, "{commands:?}");
                 assert_eq!(effects.notices, self.notices, "{commands:?}");
             }
@@ -314,8 +314,11 @@ impl Worlds {
     /// Between two batches: rows leave, and the state is stored and read back.
     fn shelve(&mut self, rows_max: usize, store: bool) {
         self.end_batch(Some(0));
-        let eviction =
-            Eviction { visible: self.thin.position(), completed_before: Stamp(u64::MAX), rows_max };
+        let eviction = Eviction {
+            visible: self.thin.log_index(),
+            completed_before: Stamp(u64::MAX),
+            rows_max,
+        };
         let shelf = &mut self.shelf;
         self.thin.evict(eviction, &mut |row| {
             shelf.insert(row.id, row.clone());

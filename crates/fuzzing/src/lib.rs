@@ -17,15 +17,15 @@ pub mod admin;
 pub mod amount;
 pub mod bodies;
 pub mod endpoint;
+mod fixture;
 pub mod history;
 pub mod ilp;
 mod json;
-pub mod kept;
-mod kernel;
 pub mod mutation;
 mod refusal;
 pub mod request;
 mod schema;
+pub mod side_data;
 pub mod signature;
 pub mod snapshot;
 pub mod stored;
@@ -53,9 +53,9 @@ pub const TARGETS: [Target; 24] = [
     Target { name: "frame", run: stored::frame },
     Target { name: "command", run: stored::command },
     Target { name: "payload", run: stored::payload },
-    Target { name: "bundle", run: kept::bundle },
-    Target { name: "row", run: kept::row },
-    Target { name: "told", run: kept::told },
+    Target { name: "bundle", run: side_data::bundle },
+    Target { name: "row", run: side_data::row },
+    Target { name: "told", run: side_data::told },
     Target { name: "signature", run: signature::signature },
     Target { name: "canonical", run: signature::canonical },
     Target { name: "endpoint", run: endpoint::endpoint },

@@ -3,13 +3,13 @@
 
 use bytes::Bytes;
 use fspiop::body::fsp_id;
-use fspiop::forward::{Forwarding, rewrite, strip};
+use fspiop::forwarded_headers::{Forwarding, rewrite, strip};
 use fspiop::headers::{
     FSPIOP_DESTINATION, FSPIOP_HTTP_METHOD, FSPIOP_PROXY, FSPIOP_SIGNATURE, FSPIOP_SOURCE,
     FSPIOP_URI, HEADER_BYTES_MAX, RequestHeaders, TRACEPARENT, TRACESTATE, is_identity,
 };
 use fspiop::time::is_http_date;
-use fspiop::{Accepted, Found, Identifier, Refusal, Route, TraceContext, accept};
+use fspiop::{Accepted, Identifier, MatchedRoute, Refusal, Route, TraceContext, accept};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, DATE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
@@ -18,7 +18,7 @@ use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use switch::{Envelope, command_of};
 
 use crate::endpoint::check_segment;
-use crate::{kernel, refusal, schema, stored};
+use crate::{fixture, refusal, schema, stored};
 
 /// Header lines of one request, as many as the server takes.
 const HEADERS_MAX: usize = 128;
@@ -120,7 +120,7 @@ fn check_route(method: &Method, uri: &Uri, route: &Route<'_>) {
         assert_eq!(encoded.path().matches('/').count(), 1);
     }
     let _uri: Uri = path.parse().expect("a path is forwarded as it came");
-    let Ok(Found::Api(again)) = fspiop::find(method, path) else {
+    let Ok(MatchedRoute::Api(again)) = fspiop::find(method, path) else {
         panic!("the path has been found before");
     };
     assert_eq!(again.route(uri.query()).as_ref(), Ok(route));
@@ -242,7 +242,7 @@ fn forward(
 
 /// A command says what the message says, fits into a record, and is read back from it.
 fn check_command(command: &Command, envelope: &Envelope, headers: &HeaderMap, body: &[u8]) {
-    let hash = fspiop::significant_hash(body);
+    let hash = fspiop::body_hash(body);
     let (source, trace) = match command {
         Command::Prepare(prepare) => {
             assert_eq!(prepare.hash.0, hash);
@@ -261,8 +261,8 @@ fn check_command(command: &Command, envelope: &Envelope, headers: &HeaderMap, bo
     };
     assert_eq!((source, trace), (envelope.source, envelope.trace.trace_id));
     let mut payload = Vec::new();
-    fspiop::payload::encode(headers, body, &mut payload);
-    assert!(fspiop::payload::decode(&Bytes::from(payload.clone())).is_ok());
+    fspiop::stored_message::encode(headers, body, &mut payload);
+    assert!(fspiop::stored_message::decode(&Bytes::from(payload.clone())).is_ok());
     let record = sequencer::encode(command, Some(&payload));
     assert!(record.is_ok(), "a message within its bounds fits into a record");
     let mut fields = Vec::new();
@@ -270,7 +270,7 @@ fn check_command(command: &Command, envelope: &Envelope, headers: &HeaderMap, bo
     let again = read_fields(command.number(), FIELDS_VERSION, &fields);
     assert_eq!(again.as_ref(), Ok(command), "a command is read back");
     // The kernel asserts its own invariants; a resend meets what the first one left.
-    let mut kernel = kernel::scheme();
+    let mut kernel = fixture::scheme();
     for _ in 0..2 {
         kernel.decide(command);
     }

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use ledger::{Batch, Command, Effects, Position, State};
+use ledger::{Batch, Command, Effects, LogIndex, State};
 use record::checksum::crc32c;
 use record::frame::{LogIdentity, Tail};
 use record::snapshot::{
@@ -18,7 +18,7 @@ pub fn snapshot(data: &[u8]) {
 
 /// A state as it is after it was stored and read back.
 pub(crate) fn again(state: &State) -> State {
-    let (end, stamp) = (state.position(), state.stamp());
+    let (end, stamp) = (state.log_index(), state.stamp());
     let tail = Tail { end, durable: end, stamp, ..Tail::genesis(LogIdentity([7; 16])) };
     read(&write(&tail, state)).expect("what is written is read back").state
 }
@@ -37,12 +37,12 @@ fn judge(data: &[u8]) {
 
 /// Time passes: whatever is due fires, and the books still sum to zero.
 fn go_on(mut state: State) {
-    if state.position().0 == 0 {
+    if state.log_index().0 == 0 {
         return;
     }
     let due = state.next_deadline().unwrap_or_default();
     let batch = Batch {
-        first: Position(state.position().0 + 1),
+        first: LogIndex(state.log_index().0 + 1),
         stamp: state.stamp().max(due),
         node: 1_000_000,
         epoch: 1,

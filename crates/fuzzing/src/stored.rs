@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ledger::{Digest, Position, Stamp};
+use ledger::{Digest, LogIndex, Stamp};
 use record::checksum::crc32c;
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use record::frame::{
@@ -39,7 +39,7 @@ pub fn command(data: &[u8]) {
 
 /// A stored message, once as bytes that nobody wrote and once as a message to store.
 pub fn payload(data: &[u8]) {
-    if let Ok(found) = fspiop::payload::decode(&Bytes::copy_from_slice(data)) {
+    if let Ok(found) = fspiop::stored_message::decode(&Bytes::copy_from_slice(data)) {
         stored_again(&found.headers, &found.body);
     }
     let (head, body) = crate::request::split(data);
@@ -57,8 +57,8 @@ pub fn payload(data: &[u8]) {
 
 pub(crate) fn stored_again(headers: &HeaderMap, body: &[u8]) {
     let mut stored = Vec::new();
-    fspiop::payload::encode(headers, body, &mut stored);
-    let found = fspiop::payload::decode(&Bytes::from(stored)).expect("it was written");
+    fspiop::stored_message::encode(headers, body, &mut stored);
+    let found = fspiop::stored_message::decode(&Bytes::from(stored)).expect("it was written");
     assert_eq!(&found.headers, headers);
     assert_eq!(&found.body[..], body);
 }
@@ -89,13 +89,13 @@ fn read(bytes: &[u8]) {
     let count = frame.records().count();
     assert_eq!(count as u64, 1 + frame.header().last().0 - frame.header().first.0);
     for record in frame.records() {
-        assert_eq!(frame.record(record.position), Some(record));
+        assert_eq!(frame.record(record.log_index), Some(record));
         let _sound = record.verify_payload();
         let _command = read_fields(record.kind, record.version, record.fields);
     }
     let _follows = frame.follows(&Tail::genesis(LogIdentity::default()));
     let mut erased = Vec::new();
-    frame.erase(&mut erased, |record| record.position.0 % 2 == 0);
+    frame.erase(&mut erased, |record| record.log_index.0 % 2 == 0);
     let erased = Frame::parse(&erased).expect("a frame stays one without its payloads");
     assert_eq!(erased.records().count(), count);
 }
@@ -126,7 +126,7 @@ fn build(data: &[u8]) {
     let after = sealed.tail;
     let frame = Frame::parse(&bytes).expect("it was sealed");
     assert_eq!(frame.follows(&tail), Ok(after));
-    assert_eq!(frame.header().first, Position(1));
+    assert_eq!(frame.header().first, LogIndex(1));
     for (record, (kind, fields, payload)) in frame.records().zip(&records) {
         assert_eq!((record.kind, record.fields), (*kind, *fields));
         assert_eq!(record.payload, payload.map_or(Payload::None, Payload::Stored));

@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::child::read_token;
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
+use crate::switch_process::read_token;
 
 const WITHIN: Duration = Duration::from_secs(20);
 /// How soon whoever waits for an answer hears of an interrupt.
@@ -36,7 +36,7 @@ pub struct Admin {
 
 /// An answer: status and body.
 #[derive(Debug)]
-pub struct Answered {
+pub struct AdminResponse {
     /// The status.
     pub status: u16,
     /// The body, empty when there is none.
@@ -104,7 +104,7 @@ impl Admin {
         method: &str,
         path: &str,
         body: Option<&str>,
-    ) -> Result<Answered, HarnessError> {
+    ) -> Result<AdminResponse, HarnessError> {
         let request = self.request(method, path, body);
         let fresh = self.stream.is_none();
         let mut answer = self.exchange(&request);
@@ -132,7 +132,7 @@ impl Admin {
         path: &str,
         body: Option<&str>,
         expected: &[u16],
-    ) -> Result<Answered, HarnessError> {
+    ) -> Result<AdminResponse, HarnessError> {
         let answered = self.call(method, path, body)?;
         if expected.contains(&answered.status) {
             return Ok(answered);
@@ -206,19 +206,20 @@ impl Admin {
         request
     }
 
-    fn exchange(&mut self, request: &str) -> io::Result<Answered> {
+    fn exchange(&mut self, request: &str) -> io::Result<AdminResponse> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => connect(self.address, self.within)?,
         };
-        let mut patience = Patience::begin(self.within);
+        let mut patience = Timeout::begin(self.within);
         stream.write_all(request.as_bytes())?;
         let mut buffer = Vec::new();
         let mut chunk = [0; 16 * 1024];
         loop {
             let broken = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-            if let Some(response) = dfsp::wire::response(&buffer).map_err(broken)? {
-                let answered = Answered { status: response.status, body: response.body.to_vec() };
+            if let Some(response) = dfsp::http1::response(&buffer).map_err(broken)? {
+                let answered =
+                    AdminResponse { status: response.status, body: response.body.to_vec() };
                 if response.keep_alive {
                     self.stream = Some(stream);
                 }
@@ -265,12 +266,12 @@ pub(crate) fn resolve(url: &str) -> Result<SocketAddr, HarnessError> {
 }
 
 /// How long an answer may still take.
-struct Patience {
+struct Timeout {
     end: Instant,
     interrupted: bool,
 }
 
-impl Patience {
+impl Timeout {
     fn begin(within: Duration) -> Self {
         Self { end: Instant::now() + within, interrupted: false }
     }

@@ -9,21 +9,21 @@ use crate::bench_report::{
     BenchReport, Bucket, Ceiling, Durability, Embedded, OverOneSecond, Payload, Security, Share,
     Spread, Stored, SystemCalls, Window, configuration,
 };
-use crate::child::{Confirm, SwitchCommand};
 use crate::demo::summary;
-use crate::driver::TIMED_OUT;
-use crate::engine::{AT_REST, Drive, Length, Measured, Setup, TO_ITS_END, WELL, carry_out};
 use crate::error::HarnessError;
 use crate::faults::{spread, upgrade};
-use crate::fleet::{FleetResult, place};
 use crate::hub::{HubChoice, RemoteHub};
+use crate::load::TIMED_OUT;
 use crate::nodes::NodesPlan;
 use crate::options::{BenchOptions, NodesOptions};
+use crate::output::{check_writable, tell};
 use crate::pages;
-use crate::proof::{ARRIVED, ASKED_FOR, Check, REACHED, TAKEN, differences, not_taken};
+use crate::reconcile::{ARRIVED, ASKED_FOR, Check, REACHED, TAKEN, differences, not_taken};
 use crate::report::{DemoReport, Latency};
-use crate::results::{check_writable, tell};
+use crate::run::{AT_REST, Drive, Length, Measured, Setup, TO_ITS_END, WELL, carry_out};
 use crate::scenario::Scenario;
+use crate::simulators::{SimulatorResult, place};
+use crate::switch_process::{Confirm, SwitchCommand};
 
 /// Share of the units that may fail in a valid run.
 const FAILED_SHARE_MAX: f64 = 0.01;
@@ -394,7 +394,7 @@ fn steady(measured: &Measured) -> Window {
 }
 
 /// Pairs of quantile and milliseconds, closer and closer towards the slowest.
-fn distribution(result: &FleetResult) -> Vec<(f64, f64)> {
+fn distribution(result: &SimulatorResult) -> Vec<(f64, f64)> {
     let whole = &result.latencies.whole;
     let points = whole.iter_quantiles(POINTS_PER_HALF);
     points
@@ -402,7 +402,7 @@ fn distribution(result: &FleetResult) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn payload(result: &FleetResult) -> Payload {
+fn payload(result: &SimulatorResult) -> Payload {
     let sum = |of: fn(&dfsp::Bodies) -> u64| -> u64 {
         result.fsps.iter().map(|fsp| of(&fsp.bodies)).sum()
     };
@@ -411,7 +411,7 @@ fn payload(result: &FleetResult) -> Payload {
 }
 
 /// The shares that payers, payees and pairs really had.
-fn spread_of(options: &BenchOptions, result: &FleetResult) -> Spread {
+fn spread_of(options: &BenchOptions, result: &SimulatorResult) -> Spread {
     let all: u64 = result.routes.iter().map(|route| route.2).sum();
     let share = |count: u64| count as f64 / all.max(1) as f64;
     let largest = |of: fn(&(String, String, u64)) -> &String| {

@@ -8,13 +8,13 @@ use serde::Serialize;
 use serde_json::Value;
 use waterfall::text;
 
-use crate::child::SwitchCommand;
-use crate::engine::Measured;
-use crate::machine::Environment;
+use crate::histograms::{Latencies, Second};
 use crate::options::BenchOptions;
-use crate::proof::{Check, differences};
-use crate::records::{Latencies, Second};
+use crate::proc_stats::Environment;
+use crate::reconcile::{Check, differences};
 use crate::report::{DemoReport, Latency, Legs};
+use crate::run::Measured;
+use crate::switch_process::SwitchCommand;
 
 /// Results of a measurement: the members of [`DemoReport`] and those below, on one level. Times
 /// are in milliseconds unless their name ends in `_s`; CPU, log and system calls are those of the
@@ -462,7 +462,7 @@ impl BenchReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::histogram;
+    use crate::histograms::histogram;
 
     #[test]
     fn a_histogram_counts_each_unit_once() {

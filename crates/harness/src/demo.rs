@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use crate::child::SwitchCommand;
-use crate::engine::{Drive, Length, Measured, Setup, carry_out};
 use crate::error::HarnessError;
 use crate::faults::demonstration;
 use crate::hub::HubChoice;
-use crate::lanes::Pairs;
-use crate::machine::machine;
 use crate::nodes::NodesPlan;
 use crate::options::{DemoOptions, FspOptions};
 use crate::outage::NodesReport;
-use crate::proof::differences;
+use crate::output::{check_json, tell};
+use crate::pairs::Pairs;
+use crate::proc_stats::machine;
+use crate::reconcile::differences;
 use crate::report::{DemoReport, Latency, Legs};
-use crate::results::{check_json, tell};
+use crate::run::{Drive, Length, Measured, Setup, carry_out};
 use crate::scenario::Scenario;
+use crate::switch_process::SwitchCommand;
 
 const WARM_UP: Duration = Duration::from_secs(1);
 

@@ -25,7 +25,7 @@ pub enum HarnessError {
     Switch(String),
     /// Brokers could not be started, or do not do what they are told.
     #[error("brokers: {0}")]
-    Brokers(#[from] brokers::BrokersError),
+    Brokers(#[from] kafka_testkit::BrokersError),
     /// A network for one node cannot be made or changed.
     #[error("network: {0}")]
     Network(String),

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::admin::{Admin, resolve};
-use crate::child::{Switch, SwitchCommand, read_token};
 use crate::error::HarnessError;
-use crate::machine::{ProcessFigures, process_figures};
 use crate::nodes::{Nodes, NodesPlan};
-use crate::proof::Check;
+use crate::proc_stats::{ProcessFigures, process_figures};
+use crate::reconcile::Check;
+use crate::switch_process::{SwitchCommand, SwitchProcess, read_token};
 
 /// Which hub a run is about.
 pub(crate) enum HubChoice<'a> {
@@ -49,7 +49,7 @@ pub(crate) struct Hub {
 }
 
 enum Kind {
-    Switch(Switch),
+    Switch(SwitchProcess),
     Nodes(Box<Nodes>),
     Remote(RemoteHub),
     Stopped,
@@ -62,7 +62,7 @@ impl HubChoice<'_> {
             Self::Spawn { command, data } => {
                 say("starting the switch");
                 let data = Data::new(data.clone());
-                let switch = Switch::start(command, &data.path)?;
+                let switch = SwitchProcess::start(command, &data.path)?;
                 Ok(Hub { kind: Kind::Switch(switch), data: Some(data) })
             }
             Self::Nodes { command, data, plan } => {

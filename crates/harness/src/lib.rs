@@ -23,36 +23,35 @@
 mod admin;
 mod bench;
 mod bench_report;
-mod child;
-mod copies;
 mod demo;
-mod driver;
-mod engine;
 mod error;
+mod eta;
 mod faults;
-mod fleet;
 mod footprint;
-mod hello;
+mod histograms;
 mod hub;
 mod interrupt;
-mod lanes;
-mod live;
-mod machine;
-mod network;
+mod load;
+mod netns;
 mod nodes;
 mod onboarding;
 mod options;
 mod outage;
-mod pace;
+mod output;
+mod overhead;
 mod pages;
-mod preparing;
-mod progress;
-mod proof;
-mod records;
+mod pairs;
+mod precise_timer;
+mod prepared_data;
+mod proc_stats;
+mod reconcile;
+mod replica_check;
 mod report;
-mod results;
+mod run;
 mod scenario;
 mod simulate;
+mod simulators;
+mod status_line;
 mod sweep;
 mod sweep_after;
 mod sweep_aliases;
@@ -62,39 +61,40 @@ mod sweep_growth;
 mod sweep_plans;
 mod sweep_report;
 mod sweep_tables;
+mod switch_process;
 mod waterfalls;
 
-pub use crate::admin::{Admin, Answered};
+pub use crate::admin::{Admin, AdminResponse};
 pub use crate::bench::{bench, run};
 pub use crate::bench_report::{
     BenchReport, Bucket, Ceiling, Durability, Embedded, Expiring, OverOneSecond, Payload, Security,
     Share, Spread, Stored, SystemCalls, Window,
 };
-pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;
 pub use crate::error::HarnessError;
+pub use crate::eta::Progress;
 pub use crate::faults::Fault;
 pub use crate::footprint::Footprint;
-pub use crate::hello::{
-    BaselineReport, HarnessConfiguration, HarnessReport, HelloReport, bench_harness,
-};
+pub use crate::histograms::Second;
 pub use crate::interrupt::{Interrupt, end_when_interrupted};
-pub use crate::lanes::Pairs;
-pub use crate::machine::{Environment, Origin, PROFILE, VERSION, free_bytes};
 pub use crate::options::{
-    BenchOptions, DemoOptions, FspOptions, HelloOptions, NodesOptions, SimulateOptions, count,
+    BenchOptions, DemoOptions, FspOptions, NodesOptions, OverheadOptions, SimulateOptions, count,
 };
 pub use crate::outage::{Event, NodesReport, Outage};
-pub use crate::preparing::{correspondents, onboard_directory};
-pub use crate::progress::Progress;
-pub use crate::proof::Check;
-pub use crate::records::Second;
+pub use crate::output::{check_json, tell};
+pub use crate::overhead::{
+    BaselineReport, HarnessConfiguration, HarnessReport, OverheadReport, bench_harness,
+};
+pub use crate::pairs::Pairs;
+pub use crate::prepared_data::{correspondents, onboard_directory};
+pub use crate::proc_stats::{Environment, Origin, PROFILE, VERSION, free_bytes};
+pub use crate::reconcile::Check;
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};
-pub use crate::results::{check_json, tell};
 pub use crate::scenario::Scenario;
 pub use crate::simulate::simulate;
 pub use crate::sweep::{GrowthOptions, Sweep, SweepOutput, sweep};
 pub use crate::sweep_report::{Published, Source, Step, SweepReport};
 pub use crate::sweep_tables::{Goal, Row, Table};
+pub use crate::switch_process::{Confirm, SwitchCommand};
 pub use crate::waterfalls::{WaterfallOptions, waterfall};
 pub use ::waterfall::text;

@@ -10,17 +10,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use brokers::Cluster;
+use kafka_testkit::Cluster;
 use rustix::process::Signal;
 use serde::Deserialize;
 
 use crate::admin::Admin;
-use crate::child::{Switch, SwitchCommand, free_addresses};
-use crate::copies::Copy;
 use crate::error::HarnessError;
 use crate::faults::{Act, Fault, Turn};
-use crate::machine::{ProcessFigures, process_figures};
-use crate::network::Network;
+use crate::netns::Network;
+use crate::proc_stats::{ProcessFigures, process_figures};
+use crate::replica_check::ReplicaCopy;
+use crate::switch_process::{SwitchCommand, SwitchProcess, free_addresses};
 
 /// The topic that the nodes share.
 const TOPIC: &str = "upesi";
@@ -42,7 +42,7 @@ pub(crate) struct NodesPlan {
 
 /// Something that was done.
 #[derive(Clone, Debug)]
-pub(crate) struct Done {
+pub(crate) struct ExecutedFault {
     pub(crate) at: Instant,
     pub(crate) what: String,
     /// The fault that began with it.
@@ -55,7 +55,7 @@ pub(crate) struct Nodes {
     cluster: Cluster,
     network: Option<Network>,
     due: VecDeque<Act>,
-    done: Vec<Done>,
+    done: Vec<ExecutedFault>,
     /// The broker that was killed last.
     broker: u32,
     /// The node that was killed last.
@@ -76,7 +76,7 @@ struct Node {
     data: PathBuf,
     command: SwitchCommand,
     addresses: [SocketAddr; 2],
-    switch: Option<Switch>,
+    switch: Option<SwitchProcess>,
     /// Whether it has been started and does not serve yet.
     is_starting: bool,
 }
@@ -121,7 +121,7 @@ impl Nodes {
         }
         let is_cut = plan.acts.iter().any(|act| act.fault == Fault::Cut);
         let network = if is_cut { Some(Network::new()?) } else { None };
-        let mut options = brokers::Options::new(plan.brokers, data.join("brokers"));
+        let mut options = kafka_testkit::Options::new(plan.brokers, data.join("brokers"));
         options.listen = network.as_ref().map_or(options.listen, Network::brokers);
         let cluster = Cluster::start(options, say)?;
         let log = format!("kafka://{}/{TOPIC}", cluster.bootstrap());
@@ -175,7 +175,7 @@ impl Nodes {
     }
 
     /// What was done to them so far.
-    pub(crate) fn done(&self) -> &[Done] {
+    pub(crate) fn done(&self) -> &[ExecutedFault] {
         &self.done
     }
 
@@ -183,7 +183,7 @@ impl Nodes {
     pub(crate) fn figures(&self) -> ProcessFigures {
         let mut sum = ProcessFigures { cpu: self.spent, ..ProcessFigures::default() };
         for figures in
-            self.nodes.iter().filter_map(|node| node.switch.as_ref()).map(Switch::figures)
+            self.nodes.iter().filter_map(|node| node.switch.as_ref()).map(SwitchProcess::figures)
         {
             sum.cpu += figures.cpu;
             sum.resident_bytes_max = sum.resident_bytes_max.max(figures.resident_bytes_max);
@@ -205,7 +205,7 @@ impl Nodes {
     /// Fails when a node that should run has ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<(), HarnessError> {
         let mut running = self.nodes.iter_mut().filter_map(|node| node.switch.as_mut());
-        running.try_for_each(Switch::check_alive)
+        running.try_for_each(SwitchProcess::check_alive)
     }
 
     /// Does what is due so long after the begin of the measured part, and notes who is back. Gives
@@ -216,7 +216,7 @@ impl Nodes {
             let at = Instant::now();
             let what = self.act(act)?;
             let begins = (act.turn == Turn::Break).then_some(act.fault);
-            self.done.push(Done { at, what, begins });
+            self.done.push(ExecutedFault { at, what, begins });
         }
         for node in self.nodes.iter_mut().filter(|node| node.is_starting) {
             let Some(switch) = &mut node.switch else { continue };
@@ -227,7 +227,7 @@ impl Nodes {
                     node.name,
                     switch.ready_after.as_secs_f64()
                 );
-                self.done.push(Done { at: Instant::now(), what, begins: None });
+                self.done.push(ExecutedFault { at: Instant::now(), what, begins: None });
             }
         }
         Ok(self.done[before..].iter().map(|done| done.what.clone()).collect())
@@ -244,7 +244,7 @@ impl Nodes {
     pub(crate) fn stop(&mut self) -> Vec<String> {
         let mut problems = Vec::new();
         for node in &mut self.nodes {
-            let stopped = node.switch.take().map(Switch::stop);
+            let stopped = node.switch.take().map(SwitchProcess::stop);
             if let Some(Err(error)) = stopped {
                 problems.push(format!("node {}: {error}", node.name));
             }
@@ -259,8 +259,8 @@ impl Nodes {
     }
 
     /// The copies that the nodes keep.
-    pub(crate) fn copies(&self) -> Vec<Copy<'_>> {
-        self.nodes.iter().map(|node| Copy { name: &node.name, data: &node.data }).collect()
+    pub(crate) fn copies(&self) -> Vec<ReplicaCopy<'_>> {
+        self.nodes.iter().map(|node| ReplicaCopy { name: &node.name, data: &node.data }).collect()
     }
 
     fn act(&mut self, act: Act) -> Result<String, HarnessError> {
@@ -406,7 +406,7 @@ impl Node {
     }
 
     fn begin(&mut self) -> Result<(), HarnessError> {
-        self.switch = Some(Switch::begin(&self.command, &self.data, self.addresses)?);
+        self.switch = Some(SwitchProcess::begin(&self.command, &self.data, self.addresses)?);
         self.is_starting = true;
         Ok(())
     }

@@ -8,8 +8,8 @@ use ledger::{Amount, Currency};
 
 use crate::admin::{Account, Admin};
 use crate::error::HarnessError;
-use crate::fleet::Bound;
 use crate::interrupt::Interrupt;
+use crate::simulators::Bound;
 
 /// Net debit cap and funds of each FSP, in the currency's unit.
 const FUNDS: u64 = 1_000_000_000;

@@ -8,15 +8,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Command};
-use dfsp::tally::OPEN_MAX;
+use dfsp::observations::OPEN_MAX;
 use dfsp::{Behaviour, Style, Version};
 use ledger::Currency;
 use serde::{Serialize, Serializer};
 
 use crate::error::HarnessError;
 use crate::faults::{Act, Fault};
-use crate::lanes::{Pairs, SKEWED_MAX};
 use crate::nodes::NodesPlan;
+use crate::pairs::{Pairs, SKEWED_MAX};
 use crate::scenario::Scenario;
 
 /// Options of a demonstration.
@@ -150,7 +150,7 @@ pub struct SimulateOptions {
 
 /// Options of a measurement of the harness itself.
 #[derive(Args, Clone, Debug)]
-pub struct HelloOptions {
+pub struct OverheadOptions {
     /// Length of the measured part, in seconds.
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
@@ -162,7 +162,7 @@ pub struct HelloOptions {
     pub json: Option<Option<PathBuf>>,
 }
 
-impl HelloOptions {
+impl OverheadOptions {
     pub(crate) fn check(&self) -> Result<(), HarnessError> {
         check_seconds(self.seconds)?;
         require((1..=1_000).contains(&self.concurrency), "--concurrency takes 1 to 1000")

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::engine::Measured;
 use crate::nodes::NodesPlan;
+use crate::run::Measured;
 
 /// Width of a bar.
 const BAR: Duration = Duration::from_millis(200);
@@ -31,7 +31,7 @@ pub struct NodesReport {
     /// Messages about transfers that were answered 2xx, each once.
     pub acknowledged: usize,
     /// The last record that all nodes have.
-    pub position: u64,
+    pub log_index: u64,
     /// The hash of the state there, the same on each.
     pub state_hash: String,
     /// Processor time of the brokers that were alive at the end, per unit.
@@ -106,7 +106,7 @@ impl NodesReport {
             nodes: plan.nodes,
             brokers: plan.brokers,
             acknowledged: of_nodes.acknowledged,
-            position: of_nodes.agreed.position,
+            log_index: of_nodes.agreed.log_index,
             state_hash: of_nodes.agreed.state_hash.clone(),
             brokers_cpu_ms_per_tx: per_unit(of_nodes.brokers_cpu),
             events: events.collect(),
@@ -143,7 +143,7 @@ impl fmt::Display for NodesReport {
         )?;
         writeln!(f, "acknowledged    {} messages about transfers answered 2xx", self.acknowledged)?;
         if !self.state_hash.is_empty() {
-            writeln!(f, "agreed          record {}, state {}", self.position, self.state_hash)?;
+            writeln!(f, "agreed          record {}, state {}", self.log_index, self.state_hash)?;
         }
         for Event { at_s, what } in &self.events {
             writeln!(f, "{at_s:>10.1} s    {what}")?;

@@ -5,9 +5,9 @@ use std::fmt;
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 
-pub use crate::machine::Machine;
+use crate::histograms::Latencies;
 use crate::outage::NodesReport;
-use crate::records::Latencies;
+pub use crate::proc_stats::Machine;
 
 /// Of a switch whose process is not known, nothing is.
 fn counted<S: Serializer>(figure: &f64, serializer: S) -> Result<S::Ok, S::Error> {

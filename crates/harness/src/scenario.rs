@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dfsp::Course;
+use dfsp::PaymentFlow;
 use ledger::FspName;
 
 /// One kind of unit that a run repeats.
@@ -108,14 +108,14 @@ impl Scenario {
     }
 
     /// The part of a transaction that a payment to `payee` runs.
-    pub(crate) const fn course(self, payee: FspName) -> Course {
+    pub(crate) const fn course(self, payee: FspName) -> PaymentFlow {
         match self {
-            Self::Transfer => Course::Transfer(payee),
-            Self::Prepare => Course::Prepare(payee),
-            Self::Fulfil => Course::Fulfil(payee),
-            Self::Lookup => Course::Lookup,
-            Self::Quote => Course::Quote(payee),
-            Self::Whole => Course::Whole,
+            Self::Transfer => PaymentFlow::Transfer(payee),
+            Self::Prepare => PaymentFlow::Prepare(payee),
+            Self::Fulfil => PaymentFlow::Fulfil(payee),
+            Self::Lookup => PaymentFlow::Lookup,
+            Self::Quote => PaymentFlow::Quote(payee),
+            Self::Whole => PaymentFlow::Whole,
         }
     }
 }

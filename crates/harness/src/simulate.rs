@@ -2,20 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use dfsp::tally::{Exchange, Flow};
+use dfsp::observations::{Exchange, Flow};
 use waterfall::text;
 
 use crate::admin::{Admin, resolve};
-use crate::child::read_token;
-use crate::driver::{Load, Phase};
 use crate::error::HarnessError;
-use crate::fleet::{FleetPlan, FleetResult, Fleets, FspResult, place, plan};
 use crate::interrupt::Interrupt;
-use crate::lanes::Pairs;
-use crate::live::{Doing, Live};
+use crate::load::{Load, Phase};
 use crate::onboarding::onboard;
 use crate::options::SimulateOptions;
+use crate::pairs::Pairs;
 use crate::scenario::Scenario;
+use crate::simulators::{FspResult, SimulatorPlan, SimulatorResult, Simulators, place, plan};
+use crate::status_line::{RunPhase, StatusLine};
+use crate::switch_process::read_token;
 
 const POLL: Duration = Duration::from_millis(100);
 
@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_millis(100);
 pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
     options.check()?;
     let interrupt = Interrupt::listen();
-    let mut live = Live::new();
+    let mut live = StatusLine::new();
     let hub = resolve(&options.hub)?;
     let load = options.rate.map_or(Load::None, |rate| Load::Open { rate, backlog: usize::MAX });
     let mut placed = plan(&options.fsps, &[hub]);
@@ -34,8 +34,8 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
         simulator.listen = place(options.listen, options.port, index);
     }
     let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, options.fsps.threads);
-    let fleet_plan = FleetPlan { scenario, pairs, load, threads, keeps_ends: false };
-    let fleets = Fleets::start(&placed, fleet_plan)?;
+    let fleet_plan = SimulatorPlan { scenario, pairs, load, threads, keeps_ends: false };
+    let fleets = Simulators::start(&placed, fleet_plan)?;
     for fsp in fleets.bound() {
         live.step(&format!("{} at http://{}", fsp.name, fsp.address));
     }
@@ -50,7 +50,7 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
     while runs() {
         std::thread::sleep(POLL);
         if options.rate.is_some() {
-            live.show(Doing::Part("simulate"), &fleets.glance());
+            live.show(RunPhase::Part("simulate"), &fleets.glance());
         }
     }
     live.close();
@@ -65,7 +65,7 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
 
 fn set_up(
     options: &SimulateOptions,
-    fleets: &Fleets,
+    fleets: &Simulators,
     interrupt: &Interrupt,
 ) -> Result<(), HarnessError> {
     let needed = || HarnessError::Options("--admin is needed for onboarding".to_owned());
@@ -76,7 +76,7 @@ fn set_up(
     fleets.register(options.fsps.patience(), interrupt)
 }
 
-fn print(result: &FleetResult) {
+fn print(result: &SimulatorResult) {
     let row = |fsp: &FspResult| {
         let counts = &fsp.counts;
         let flows = |of: fn(&Exchange) -> &Flow| {

@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::run;
 use crate::bench_report::OverOneSecond;
-use crate::child::SwitchCommand;
 use crate::error::HarnessError;
+use crate::histograms::Second;
 use crate::interrupt::Interrupt;
 use crate::options::{count, count_or_none};
+use crate::output::{check_writable, tell};
 use crate::pages;
-use crate::records::Second;
-use crate::results::{check_writable, tell};
 use crate::sweep_expiry::expiry;
 use crate::sweep_growth::growth;
 use crate::sweep_plans::{Plan, Plans, plans};
 use crate::sweep_report::{Step, SweepReport};
+use crate::switch_process::SwitchCommand;
 
 /// A question, and how its runs shall be.
 #[derive(Clone, Debug, Subcommand)]

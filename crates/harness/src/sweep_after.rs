@@ -7,10 +7,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::child::{Switch, SwitchCommand, ask, own_program};
 use crate::error::HarnessError;
 use crate::footprint::Footprint;
-use crate::sweep_growth::{Seat, short};
+use crate::sweep_growth::{SizedSwitch, short};
+use crate::switch_process::{SwitchCommand, SwitchProcess, ask, own_program};
 
 /// What was found out; nothing where it cannot be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,15 +25,15 @@ impl After {
     /// one that is packed. They are as before, but that the first has a new store.
     pub(crate) fn of(
         place: &Path,
-        (rebuilt, packed): (Option<&Seat>, Option<&Seat>),
+        (rebuilt, packed): (Option<&SizedSwitch>, Option<&SizedSwitch>),
         command: &SwitchCommand,
     ) -> Result<Self, HarnessError> {
         let mut after = Self::default();
-        if let Some(Seat { data, stored, .. }) = rebuilt {
+        if let Some(SizedSwitch { data, stored, .. }) = rebuilt {
             eprintln!("building the store of {} anew", short(*stored));
             after.rebuilt_per_s = rebuild(data, *stored, command)?;
         }
-        if let Some(Seat { data, stored, .. }) = packed {
+        if let Some(SizedSwitch { data, stored, .. }) = packed {
             eprintln!("packing the log of {}", short(*stored));
             after.packed_share = pack(place, data, command)?;
         }
@@ -49,7 +49,7 @@ fn rebuild(data: &Path, stored: u64, command: &SwitchCommand) -> Result<Option<f
         return Ok(None);
     }
     fs::remove_dir_all(&store).map_err(HarnessError::file(&store))?;
-    let switch = Switch::start(command, data)?;
+    let switch = SwitchProcess::start(command, data)?;
     let seconds = switch.ready_after.as_secs_f64();
     switch.stop()?;
     Ok(Some(stored as f64 / seconds))

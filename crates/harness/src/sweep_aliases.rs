@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::bench_report::BenchReport;
-use crate::child::{Switch, SwitchCommand, ask};
 use crate::error::HarnessError;
-use crate::fleet::plan;
 use crate::footprint::Footprint;
 use crate::options::{BenchOptions, FspOptions, SUBSCRIBERS_MAX};
-use crate::preparing::onboard_directory;
+use crate::prepared_data::onboard_directory;
 use crate::scenario::Scenario;
+use crate::simulators::plan;
 use crate::sweep_growth::{Load, load, median, middle, relative, short};
 use crate::sweep_plans::base;
 use crate::sweep_report::Step;
 use crate::sweep_tables::{Goal, Row, Table};
+use crate::switch_process::{SwitchCommand, SwitchProcess, ask};
 
 /// What an alias takes on disk at most, its line in the file to import included.
 pub(crate) const ALIAS_BYTES: u64 = 350;
@@ -30,7 +30,7 @@ const OTHERS: u64 = 99_000_000_000;
 const IN_FLIGHT: usize = 64;
 
 /// A number of aliases with its switch and what was measured of it.
-pub(crate) struct AliasSeat {
+pub(crate) struct AliasSwitch {
     aliases: u64,
     data: PathBuf,
     fsps: FspOptions,
@@ -38,7 +38,7 @@ pub(crate) struct AliasSeat {
     imported_per_s: f64,
     /// After the look-ups.
     resident: u64,
-    switch: Option<Switch>,
+    switch: Option<SwitchProcess>,
     lookups: Vec<BenchReport>,
 }
 
@@ -49,7 +49,7 @@ struct Imported {
     rate_per_s: f64,
 }
 
-impl AliasSeat {
+impl AliasSwitch {
     /// Fills the directory and starts its switch.
     pub(crate) fn take(
         aliases: u64,
@@ -64,7 +64,7 @@ impl AliasSeat {
         // What is left of an import that was cut short would not be so many.
         let _ = std::fs::remove_dir_all(&data);
         onboard_directory(&fsps, &data, command)?;
-        let switch = Switch::start(command, &data)?;
+        let switch = SwitchProcess::start(command, &data)?;
         let file = data.with_extension("csv");
         write(&file, aliases, &fsps).map_err(HarnessError::file(&file))?;
         let imported = import(command, &switch, &file);
@@ -77,7 +77,7 @@ impl AliasSeat {
         }
         switch.stop()?;
         // Its memory shall be what it needs, not what the import needed.
-        let switch = Switch::start(command, &data)?;
+        let switch = SwitchProcess::start(command, &data)?;
         Ok(Self {
             aliases,
             footprint: Footprint::of(&data),
@@ -126,7 +126,7 @@ impl AliasSeat {
     /// Stops the switch and proves its log; gives what was wrong.
     pub(crate) fn end(&mut self, command: &SwitchCommand) -> Vec<String> {
         self.resident = self.switch.as_ref().map_or(0, |it| it.figures().resident_bytes);
-        let stopped = self.switch.take().map_or(Ok(()), Switch::stop);
+        let stopped = self.switch.take().map_or(Ok(()), SwitchProcess::stop);
         let stopped = stopped.map_err(|error| error.to_string());
         let unproved = stopped.and_then(|()| command.verify(&self.data)).err();
         // The next sweep makes it anew: nothing may be in it but so many aliases.
@@ -157,11 +157,11 @@ impl AliasSeat {
     }
 }
 
-pub(crate) fn table(seats: &[AliasSeat]) -> Option<Table> {
+pub(crate) fn table(seats: &[AliasSwitch]) -> Option<Table> {
     let first = seats.first()?;
     let columns =
         ["aliases", "disk MB", "bytes each", "RSS MB", "imported/s", "p99 ms", "relative"];
-    let row = |seat: &AliasSeat| Row {
+    let row = |seat: &AliasSwitch| Row {
         name: short(seat.aliases),
         figures: vec![
             Some(seat.disk_bytes() / 1e6),
@@ -183,7 +183,7 @@ pub(crate) fn table(seats: &[AliasSeat]) -> Option<Table> {
 }
 
 /// The limits were set for ten million aliases against ten thousand.
-pub(crate) fn goals(seats: &[AliasSeat]) -> Vec<Goal> {
+pub(crate) fn goals(seats: &[AliasSwitch]) -> Vec<Goal> {
     let [few, .., many] = seats else { return Vec::new() };
     let with = |what: &str| format!("{what}, {} aliases", short(many.aliases));
     let added = (many.resident as f64 - few.resident as f64) / 1e6;
@@ -209,7 +209,11 @@ fn write(path: &Path, aliases: u64, fsps: &FspOptions) -> std::io::Result<()> {
     file.into_inner()?.sync_all()
 }
 
-fn import(command: &SwitchCommand, switch: &Switch, file: &Path) -> Result<Imported, HarnessError> {
+fn import(
+    command: &SwitchCommand,
+    switch: &SwitchProcess,
+    file: &Path,
+) -> Result<Imported, HarnessError> {
     let admin = format!("http://{}", switch.admin);
     let token = switch.token_file().as_os_str();
     let arguments =

@@ -15,20 +15,20 @@ use dfsp::{Expiry, SimulatorOptions};
 
 use crate::bench::{report, unit_checks};
 use crate::bench_report::Expiring;
-use crate::child::{Confirm, SwitchCommand};
-use crate::engine::{Drive, Holders, Length, Measured, Setup, carry_out};
 use crate::error::HarnessError;
-use crate::fleet::plan;
+use crate::histograms::Second;
 use crate::hub::HubChoice;
-use crate::lanes::Pairs;
 use crate::options::{BenchOptions, FspOptions, require};
-use crate::records::Second;
+use crate::pairs::Pairs;
 use crate::report::Latency;
+use crate::run::{Drive, Holders, Length, Measured, Setup, carry_out};
 use crate::scenario::Scenario;
+use crate::simulators::plan;
 use crate::sweep::ExpiryOptions;
 use crate::sweep_plans::base;
 use crate::sweep_report::{Step, SweepReport};
 use crate::sweep_tables::Goal;
+use crate::switch_process::{Confirm, SwitchCommand};
 
 /// Measured seconds before the moment and after the last expiration.
 const AROUND: u32 = 10;

@@ -19,20 +19,20 @@ use serde::de::IgnoredAny;
 
 use crate::bench::run;
 use crate::bench_report::{BenchReport, Durability};
-use crate::child::{Confirm, Switch, SwitchCommand, ask, own_program};
 use crate::error::HarnessError;
 use crate::footprint::Footprint;
 use crate::interrupt::Interrupt;
-use crate::machine::free_bytes;
 use crate::options::{BenchOptions, require};
+use crate::proc_stats::free_bytes;
 use crate::scenario::Scenario;
 use crate::sweep::GrowthOptions;
 use crate::sweep_after::{After, core_rate};
-use crate::sweep_aliases::{self, ALIAS_BYTES, AliasSeat};
+use crate::sweep_aliases::{self, ALIAS_BYTES, AliasSwitch};
 use crate::sweep_changes::{Seconds, Watcher};
 use crate::sweep_plans::base;
 use crate::sweep_report::{Step, SweepReport};
 use crate::sweep_tables::{Goal, Row, Table};
+use crate::switch_process::{Confirm, SwitchCommand, SwitchProcess, ask, own_program};
 
 /// A transfer with a body of 1 KB takes less on disk, whatever it is stored as.
 const TRANSFER_BYTES: u64 = 2_500;
@@ -80,7 +80,7 @@ pub(crate) fn growth(
     let mut seats = Vec::new();
     for stored in &size.sizes {
         interrupt.check()?;
-        seats.push(Seat::fill(*stored, (&place.path, size.segment_mib()), &command)?);
+        seats.push(SizedSwitch::fill(*stored, (&place.path, size.segment_mib()), &command)?);
     }
     let after = After::of(&place.path, (seats.last(), packable(&seats)), &command)?;
     for seat in &mut seats {
@@ -90,7 +90,7 @@ pub(crate) fn growth(
     let mut directories = Vec::new();
     for aliases in size.directories() {
         interrupt.check()?;
-        let seat = AliasSeat::take(aliases, &place.path, (size.quick, &command))?;
+        let seat = AliasSwitch::take(aliases, &place.path, (size.quick, &command))?;
         directories.push(seat);
     }
     let look_up = (size.seconds.min(LOOK_UP_SECONDS_MAX), size.quick);
@@ -130,7 +130,7 @@ pub(crate) fn growth(
 }
 
 /// The largest directory that is packed to measure it.
-fn packable(seats: &[Seat]) -> Option<&Seat> {
+fn packable(seats: &[SizedSwitch]) -> Option<&SizedSwitch> {
     seats.iter().rfind(|seat| seat.stored <= PACKED_MAX).or(seats.first())
 }
 
@@ -246,7 +246,7 @@ impl Drop for Place {
 }
 
 /// A size with its switch and what was measured of it.
-pub(crate) struct Seat {
+pub(crate) struct SizedSwitch {
     pub(crate) stored: u64,
     /// As it was filled.
     pub(crate) data: PathBuf,
@@ -255,7 +255,7 @@ pub(crate) struct Seat {
     footprint: Footprint,
     ready: Duration,
     resident: u64,
-    switch: Option<Switch>,
+    switch: Option<SwitchProcess>,
     closed: Vec<BenchReport>,
     half: Vec<BenchReport>,
     /// The same, with a snapshot asked for on the way.
@@ -264,7 +264,7 @@ pub(crate) struct Seat {
     seconds: Seconds,
 }
 
-impl Seat {
+impl SizedSwitch {
     /// Fills the directory.
     fn fill(
         stored: u64,
@@ -296,13 +296,13 @@ impl Seat {
     fn begin(&mut self, size: &Extent, command: &SwitchCommand) -> Result<(), HarnessError> {
         self.renew()?;
         eprintln!("killing the switch with {} and starting it again", short(self.stored));
-        let loaded = Switch::start(command, &self.used)?;
+        let loaded = SwitchProcess::start(command, &self.used)?;
         let options = BenchOptions { concurrency: IN_FLIGHT, ..base(size.quick) };
         let seconds = size.seconds.min(BEFORE_KILL_SECONDS);
         load(&loaded, Load { scenario: Scenario::Transfer, options, seconds }, command)?;
         // Killed when dropped: the log is behind its last snapshot, the store has an open journal.
         drop(loaded);
-        let switch = Switch::start(command, &self.used)?;
+        let switch = SwitchProcess::start(command, &self.used)?;
         self.ready = switch.ready_after;
         self.switch = Some(switch);
         self.restart(command)
@@ -311,9 +311,9 @@ impl Seat {
     /// Has a directory that is copied be as it was filled.
     fn restart(&mut self, command: &SwitchCommand) -> Result<(), HarnessError> {
         if self.used != self.data {
-            self.switch.take().map_or(Ok(()), Switch::stop)?;
+            self.switch.take().map_or(Ok(()), SwitchProcess::stop)?;
             self.renew()?;
-            self.switch = Some(Switch::start(command, &self.used)?);
+            self.switch = Some(SwitchProcess::start(command, &self.used)?);
         }
         Ok(())
     }
@@ -447,7 +447,7 @@ pub(crate) struct Load {
 
 /// One run against a switch that runs already.
 pub(crate) fn load(
-    switch: &Switch,
+    switch: &SwitchProcess,
     Load { scenario, options, seconds }: Load,
     command: &SwitchCommand,
 ) -> Result<BenchReport, HarnessError> {
@@ -474,7 +474,7 @@ struct Asking {
 }
 
 impl Asking {
-    fn after(seconds: f64, switch: &Switch) -> Result<Self, HarnessError> {
+    fn after(seconds: f64, switch: &SwitchProcess) -> Result<Self, HarnessError> {
         let mut admin = switch.admin()?;
         let (under_way, ended) = sync_channel(0);
         let ask = move || match ended.recv_timeout(Duration::from_secs_f64(seconds)) {
@@ -518,12 +518,12 @@ fn copy(from: &Path, to: &Path) -> Result<(), HarnessError> {
 }
 
 fn report(
-    seats: &[Seat],
-    directories: &[AliasSeat],
+    seats: &[SizedSwitch],
+    directories: &[AliasSwitch],
     (after, core): (&After, Option<f64>),
     invalid_because: Vec<String>,
 ) -> SweepReport {
-    let of = |seat: &Seat, (group, what), runs: &[BenchReport]| {
+    let of = |seat: &SizedSwitch, (group, what), runs: &[BenchReport]| {
         let result = middle(runs)?.clone();
         let name = format!("{} stored, {what}", short(seat.stored));
         let at = seat.stored as f64 / 1e6;
@@ -535,7 +535,7 @@ fn report(
     let steps = steps.chain(seats.iter().filter_map(|seat| of(seat, half, &seat.half)));
     let asked = ("half of the top rate, a snapshot on the way", "half rate, with a snapshot");
     let steps = steps.chain(seats.iter().filter_map(|seat| of(seat, asked, &seat.snapshot)));
-    let steps = steps.chain(directories.iter().filter_map(AliasSeat::step)).collect();
+    let steps = steps.chain(directories.iter().filter_map(AliasSwitch::step)).collect();
     SweepReport {
         sweep: "growth",
         question: "transfers with few and with many stored: does the switch stay fast, and what \
@@ -551,7 +551,7 @@ fn report(
     }
 }
 
-fn table(seats: &[Seat]) -> Table {
+fn table(seats: &[SizedSwitch]) -> Table {
     let columns = [
         "stored",
         "rate/s",
@@ -568,11 +568,11 @@ fn table(seats: &[Seat]) -> Table {
         "snap B",
     ];
     let first = seats.first();
-    let rate = first.and_then(Seat::rate);
-    let p99 = first.and_then(|seat| Seat::p99(&seat.half));
-    let row = |seat: &Seat| {
+    let rate = first.and_then(SizedSwitch::rate);
+    let p99 = first.and_then(|seat| SizedSwitch::p99(&seat.half));
+    let row = |seat: &SizedSwitch| {
         let each = |bytes: u64| Some(bytes as f64 / seat.stored as f64);
-        let (own_rate, own_p99) = (seat.rate(), Seat::p99(&seat.half));
+        let (own_rate, own_p99) = (seat.rate(), SizedSwitch::p99(&seat.half));
         let found = &seat.footprint;
         Row {
             name: short(seat.stored),
@@ -606,17 +606,17 @@ fn table(seats: &[Seat]) -> Table {
 }
 
 /// The limits were set for ten million stored against a hundred thousand.
-fn goals(seats: &[Seat], after: &After, core: Option<f64>) -> Vec<Goal> {
+fn goals(seats: &[SizedSwitch], after: &After, core: Option<f64>) -> Vec<Goal> {
     let (Some(few), Some(many)) = (seats.first(), seats.last()) else { return Vec::new() };
     let against = format!("{} stored against {}", short(many.stored), short(few.stored));
     let with = |what: &str| format!("{what}, {} stored", short(many.stored));
-    let p99 = Seat::p99(&many.half);
+    let p99 = SizedSwitch::p99(&many.half);
     let (ready, resident) = (many.ready.as_secs_f64(), many.resident as f64 / 1e6);
     let [rotation, compaction, snapshot] = many.seconds.relative();
     let archived = after.packed_share.map(|share| many.archived_bytes(share));
     let quiet = |what: &str| with(&format!("p99 of seconds with a {what} against quiet ones"));
     let rate = relative(many.rate(), few.rate());
-    let half = relative(p99, Seat::p99(&few.half));
+    let half = relative(p99, SizedSwitch::p99(&few.half));
     let goals = [
         (format!("transfer rate, {against}"), rate, [0.92, 0.98]),
         (format!("p99 at half the top rate, {against}"), half, [1.3, 1.05]),

@@ -12,22 +12,22 @@ use clap::Args;
 use ledger::TransferId;
 use serde::Deserialize;
 use waterfall::page::{Waterfalls, median_run, page, rows};
-use waterfall::{Event, Kind, Unit, events, figures, summary};
+use waterfall::{Span, SpanKind, Unit, figures, spans, summary};
 
 use crate::admin::{Admin, resolve};
-use crate::child::{Confirm, SwitchCommand};
-use crate::driver::Load;
 use crate::error::HarnessError;
-use crate::fleet::{FleetPlan, Fleets, plan};
+use crate::eta::Progress;
 use crate::hub::HubChoice;
 use crate::interrupt::Interrupt;
-use crate::lanes::Pairs;
-use crate::live::Live;
+use crate::load::Load;
 use crate::onboarding::onboard;
 use crate::options::{FspOptions, require};
-use crate::progress::Progress;
-use crate::results::check_writable;
+use crate::output::check_writable;
+use crate::pairs::Pairs;
 use crate::scenario::Scenario;
+use crate::simulators::{SimulatorPlan, Simulators, plan};
+use crate::status_line::StatusLine;
+use crate::switch_process::{Confirm, SwitchCommand};
 
 const COUNT_MAX: usize = 1_000;
 /// Transfers before those that are drawn: connections are made, code and data are warm.
@@ -102,9 +102,9 @@ pub fn waterfall(options: &WaterfallOptions, command: &SwitchCommand) -> Result<
         check_writable(path)?;
     }
     let (title, unit, mut runs) = collect(options, command)?;
-    for event in runs.iter_mut().flatten().filter(|event| event.kind == Kind::Work) {
+    for event in runs.iter_mut().flatten().filter(|event| event.kind == SpanKind::Work) {
         if options.exclude.iter().any(|prefix| event.begins_with(prefix)) {
-            event.kind = Kind::LeftOut;
+            event.kind = SpanKind::LeftOut;
         }
     }
     print!("{}", describe(&runs, unit));
@@ -115,7 +115,7 @@ pub fn waterfall(options: &WaterfallOptions, command: &SwitchCommand) -> Result<
             Form::Page => {
                 page(&Waterfalls { title: &title, notes: &notes, runs: &runs, unit, colours })
             }
-            Form::Events => runs.iter().map(|run| events::write(run)).collect(),
+            Form::Events => runs.iter().map(|run| spans::write(run)).collect(),
         };
         std::fs::write(path, text).map_err(HarnessError::file(path))?;
         println!("written         {}", path.display());
@@ -140,12 +140,12 @@ impl Form {
     }
 }
 
-type Collected = (String, Unit, Vec<Vec<Event>>);
+type Collected = (String, Unit, Vec<Vec<Span>>);
 
 fn collect(options: &WaterfallOptions, command: &SwitchCommand) -> Result<Collected, HarnessError> {
     if let Some(path) = &options.file {
         let text = std::fs::read_to_string(path).map_err(HarnessError::file(path))?;
-        let events = events::parse(&text)
+        let events = spans::parse(&text)
             .map_err(|error| HarnessError::Options(format!("{}: {error}", path.display())))?;
         return Ok((path.display().to_string(), options.unit, vec![events]));
     }
@@ -185,7 +185,7 @@ fn notes(options: &WaterfallOptions) -> Vec<String> {
 }
 
 /// The figures of all runs, and the median of each stage.
-fn describe(runs: &[Vec<Event>], unit: Unit) -> String {
+fn describe(runs: &[Vec<Span>], unit: Unit) -> String {
     let mut text = String::new();
     let median = median_run(runs).map_or(&[][..], |at| &runs[at]);
     let name = if runs.len() == 1 { "waterfall" } else { "median" };
@@ -206,27 +206,28 @@ fn describe(runs: &[Vec<Event>], unit: Unit) -> String {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Noted {
-    events: Vec<Span>,
+    events: Vec<StageRow>,
     /// Older switches do not tell.
     #[serde(default)]
-    waits: Vec<Span>,
+    waits: Vec<StageRow>,
     #[serde(default)]
     under_way: bool,
 }
 
 #[derive(Deserialize)]
-struct Span {
+struct StageRow {
     start: u64,
     end: u64,
     label: String,
 }
 
 impl Noted {
-    fn run(self) -> Vec<Event> {
-        let of = |kind| move |Span { start, end, label }| Event { start, end, label, kind };
-        let events = self.events.into_iter().map(of(Kind::Work));
-        let mut run: Vec<_> = events.chain(self.waits.into_iter().map(of(Kind::Wait))).collect();
-        events::sort(&mut run);
+    fn run(self) -> Vec<Span> {
+        let of = |kind| move |StageRow { start, end, label }| Span { start, end, label, kind };
+        let events = self.events.into_iter().map(of(SpanKind::Work));
+        let mut run: Vec<_> =
+            events.chain(self.waits.into_iter().map(of(SpanKind::Wait))).collect();
+        spans::sort(&mut run);
         run
     }
 }
@@ -244,7 +245,7 @@ fn whole(
     admin: &mut Admin,
     transfer: &TransferId,
     interrupt: &Interrupt,
-) -> Result<Vec<Event>, HarnessError> {
+) -> Result<Vec<Span>, HarnessError> {
     let asked = Instant::now();
     loop {
         let noted = stages_of(admin, &transfer.to_string())?;
@@ -264,17 +265,17 @@ fn whole(
 fn send(
     options: &WaterfallOptions,
     command: &SwitchCommand,
-) -> Result<Vec<Vec<Event>>, HarnessError> {
+) -> Result<Vec<Vec<Span>>, HarnessError> {
     let interrupt = Interrupt::listen();
-    let mut live = Live::new();
+    let mut live = StatusLine::new();
     live.step("starting the switch");
     let command = command.clone().confirming(Confirm::Off);
     let mut hub = HubChoice::Spawn { command: &command, data: None }.start(&mut |_| {})?;
     let mut admin = hub.admin()?.expect("a switch of ours has an admin API");
     let fsps = FspOptions { fsps: 2, subscribers: 1, ..FspOptions::standard() };
     let (scenario, pairs, load) = (Scenario::Transfer, Pairs::Uniform, Load::None);
-    let pair = FleetPlan { scenario, pairs, load, threads: 1, keeps_ends: false };
-    let fleets = Fleets::start(&plan(&fsps, &hub.fspiop()), pair)?;
+    let pair = SimulatorPlan { scenario, pairs, load, threads: 1, keeps_ends: false };
+    let fleets = Simulators::start(&plan(&fsps, &hub.fspiop()), pair)?;
     onboard(&mut admin, fsps.currency, &fleets.bound(), &interrupt)?;
     admin.must("PUT", "/waterfall", Some(r#"{"enabled":true}"#), &[200])?;
     live.step("sending transfers");
@@ -293,7 +294,7 @@ fn send(
 
 /// Sends transfers one after the other, with a pause between two of them.
 fn send_apart(
-    fleets: &Fleets,
+    fleets: &Simulators,
     options: &WaterfallOptions,
     interrupt: &Interrupt,
 ) -> Result<Vec<TransferId>, HarnessError> {

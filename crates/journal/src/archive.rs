@@ -17,17 +17,19 @@
 //! megabytes. No room on the local disk is needed for an archive; packing in place needs room for
 //! one packed segment.
 
-use ledger::{Position, Stamp};
-use places::{Expected, Place, PlaceError};
-use ports::{Disk, DiskError, DiskFile, Stop};
+use blobs::{BlobError, BlobStore, Expected};
+use ledger::{LogIndex, Stamp};
+use ports::{Disk, DiskError, DiskFile, StopReading};
 use record::frame::Tail;
 
-use crate::catalogue::Entry;
+use crate::archive_index::Entry;
+use crate::compressed_segment::{
+    self, BLOCK_BYTES, Checked, CompressedSegment, SegmentSummary, Source,
+};
 use crate::file_log::same_end;
-use crate::packed::{self, BLOCK_BYTES, Checked, Contents, Packed, Source};
 use crate::scan::{self, Cause, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
-use crate::tiered::{PackedBytes, SegmentInfo, Tier, Tiered};
+use crate::tiered::{PackedBytes, SegmentInfo, Tier, TieredDisk};
 
 /// Suffix of a packed file that is being written.
 pub(crate) const PACKING: &str = ".packing";
@@ -49,12 +51,12 @@ pub enum Destination<'a> {
     /// They stay in the directory, packed.
     Here,
     /// To this place.
-    Place(&'a dyn Place),
+    Place(&'a dyn BlobStore),
 }
 
 /// A closed segment whose turn it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct PendingSegment {
     /// The segment.
     pub segment: SegmentInfo,
     /// The log behind it, as the next segment says.
@@ -63,11 +65,11 @@ pub struct Due {
 
 /// A segment that was handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handed {
+pub struct ArchivedSegment {
     /// Its first record.
-    pub first: Position,
+    pub first: LogIndex,
     /// Its last record.
-    pub last: Position,
+    pub last: LogIndex,
     /// Length of its plain form, in bytes.
     pub plain_bytes: u64,
     /// Length of its packed form, in bytes.
@@ -79,7 +81,7 @@ pub struct Handed {
 pub enum ArchiveError {
     /// The place returned an error.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Place(#[from] BlobError),
     /// The disk returned an error, or its content is damaged.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -113,17 +115,17 @@ pub enum ArchiveError {
 }
 
 /// Told of every few hundred kilobytes read or written; `Err(Stop)` ends the work.
-pub type Watch<'a> = dyn FnMut(u64) -> Result<(), Stop> + 'a;
+pub type ProgressObserver<'a> = dyn FnMut(u64) -> Result<(), StopReading> + 'a;
 
 /// The segments that may go, oldest first.
 ///
 /// # Errors
-/// As [`Tiered::local_segments`].
+/// As [`TieredDisk::local_segments`].
 pub fn due<D: Disk>(
-    log: &Tiered<D>,
+    log: &TieredDisk<D>,
     retention: &Retention,
     destination: Destination<'_>,
-) -> Result<Vec<Due>, DiskError> {
+) -> Result<Vec<PendingSegment>, DiskError> {
     let segments = log.local_segments()?;
     let closed = segments.len().saturating_sub(1);
     let may_go = closed.saturating_sub(retention.keep_segments);
@@ -134,34 +136,34 @@ pub fn due<D: Disk>(
     };
     let due = pairs
         .filter(|(segment, next)| wanted(segment) && next.base.stamp <= retention.closed_by)
-        .map(|(segment, next)| Due { segment: segment.clone(), after: next.base });
+        .map(|(segment, next)| PendingSegment { segment: segment.clone(), after: next.base });
     Ok(due.collect())
 }
 
 /// Makes sure that a place may be used for this log.
 ///
 /// # Errors
-/// As [`places::claim`].
-pub fn claim_for<D: Disk>(log: &Tiered<D>, place: &dyn Place) -> Result<(), ArchiveError> {
+/// As [`blobs::claim`].
+pub fn claim_for<D: Disk>(log: &TieredDisk<D>, place: &dyn BlobStore) -> Result<(), ArchiveError> {
     let segments = log.local_segments()?;
     let Some(last) = segments.last() else {
         return Err(DiskError::NotFound("a log".to_owned()).into());
     };
     let in_use = log.is_in_use(place.url());
     let expected = if in_use { Expected::InUse } else { Expected::Any };
-    Ok(places::claim(place, last.base.identity, expected)?)
+    Ok(blobs::claim(place, last.base.identity, expected)?)
 }
 
 /// Hands one segment over; what it took is gone from the directory when this returns.
 ///
 /// # Errors
 /// Any [`ArchiveError`]; the segment is then still where it was.
-pub fn hand_over<D: Disk>(
-    log: &Tiered<D>,
-    due: &Due,
+pub fn archive_segment<D: Disk>(
+    log: &TieredDisk<D>,
+    due: &PendingSegment,
     destination: Destination<'_>,
-    watch: &mut Watch<'_>,
-) -> Result<Handed, ArchiveError> {
+    watch: &mut ProgressObserver<'_>,
+) -> Result<ArchivedSegment, ArchiveError> {
     let first = due.segment.first;
     let contents = match destination {
         Destination::Here => pack_here(log, due, watch)?,
@@ -184,18 +186,18 @@ pub fn hand_over<D: Disk>(
         }
     }
     disk.sync_directory()?;
-    let Contents { after, plain_bytes, packed_bytes, .. } = contents;
-    Ok(Handed { first, last: after.end, plain_bytes, packed_bytes })
+    let SegmentSummary { after, plain_bytes, packed_bytes, .. } = contents;
+    Ok(ArchivedSegment { first, last: after.end, plain_bytes, packed_bytes })
 }
 
 /// Stores the packed form of a closed segment in a place, whatever form the segment has here, and
 /// reads it back. An object that holds the same already is left as it is.
 pub(crate) fn copy_to<D: Disk>(
-    log: &Tiered<D>,
-    due: &Due,
-    place: &dyn Place,
-    watch: &mut Watch<'_>,
-) -> Result<Contents, ArchiveError> {
+    log: &TieredDisk<D>,
+    due: &PendingSegment,
+    place: &dyn BlobStore,
+    watch: &mut ProgressObserver<'_>,
+) -> Result<SegmentSummary, ArchiveError> {
     let first = due.segment.first;
     match due.segment.tier {
         Tier::Plain => {
@@ -216,7 +218,7 @@ pub(crate) fn copy_to<D: Disk>(
 /// A segment whose packed form is to be stored elsewhere.
 pub(crate) enum Original<'a, F> {
     Plain { file: &'a F, checked: &'a Checked },
-    Packed { packed: &'a Packed, source: &'a dyn Source },
+    Packed { packed: &'a CompressedSegment, source: &'a dyn Source },
 }
 
 impl<F: DiskFile> Original<'_, F> {
@@ -226,7 +228,9 @@ impl<F: DiskFile> Original<'_, F> {
         out: &mut dyn FnMut(&[u8]) -> Result<(), ArchiveError>,
     ) -> Result<(), ArchiveError> {
         match self {
-            Self::Plain { file, checked } => packed::pack(*file, checked, out).map(drop),
+            Self::Plain { file, checked } => {
+                compressed_segment::pack(*file, checked, out).map(drop)
+            }
             Self::Packed { packed, source } => {
                 copy_bytes(*source, packed.contents.packed_bytes, out)
             }
@@ -236,8 +240,8 @@ impl<F: DiskFile> Original<'_, F> {
     /// Reads a packed form in full and compares it with this segment.
     pub(crate) fn compare(
         &self,
-        (copy, copied): (&Packed, &dyn Source),
-        watch: &mut Watch<'_>,
+        (copy, copied): (&CompressedSegment, &dyn Source),
+        watch: &mut ProgressObserver<'_>,
     ) -> Result<(), ArchiveError> {
         let own = match self {
             Self::Plain { file, checked } => {
@@ -245,7 +249,7 @@ impl<F: DiskFile> Original<'_, F> {
             }
             Self::Packed { packed, .. } => &packed.contents,
         };
-        let Contents { base, after, plain_digest, seal, .. } = &copy.contents;
+        let SegmentSummary { base, after, plain_digest, seal, .. } = &copy.contents;
         if *seal == own.seal {
             return copy.check(copied, &mut |bytes| went_on(watch, bytes));
         }
@@ -259,11 +263,11 @@ impl<F: DiskFile> Original<'_, F> {
 const ANOTHER_SEGMENT: &str = "it is another segment";
 
 fn store<F: DiskFile>(
-    place: &dyn Place,
-    first: Position,
+    place: &dyn BlobStore,
+    first: LogIndex,
     original: &Original<'_, F>,
-    watch: &mut Watch<'_>,
-) -> Result<Contents, ArchiveError> {
+    watch: &mut ProgressObserver<'_>,
+) -> Result<SegmentSummary, ArchiveError> {
     let name = segment::object_name_of(first);
     if place.length(&name)?.is_some() {
         match read_back(place, &name, original, watch) {
@@ -287,14 +291,14 @@ fn store<F: DiskFile>(
 
 /// Reads an object in full and compares it.
 fn read_back<F: DiskFile>(
-    place: &dyn Place,
+    place: &dyn BlobStore,
     name: &str,
     original: &Original<'_, F>,
-    watch: &mut Watch<'_>,
-) -> Result<Contents, ArchiveError> {
-    let source = Object { place, name };
+    watch: &mut ProgressObserver<'_>,
+) -> Result<SegmentSummary, ArchiveError> {
+    let source = ArchivedObject { place, name };
     let length = place.length(name)?.unwrap_or_default();
-    let packed = Packed::open(&source, length)?;
+    let packed = CompressedSegment::open(&source, length)?;
     original.compare((&packed, &source), watch)?;
     Ok(packed.contents)
 }
@@ -310,7 +314,7 @@ pub(crate) fn copy_bytes(
     while at < length {
         let wanted = (length - at).min(COPY_BYTES as u64) as usize;
         if source.read_at(at, &mut buffer[..wanted])? < wanted {
-            return Err(packed::damaged(source, at, "it has become shorter").into());
+            return Err(compressed_segment::damaged(source, at, "it has become shorter").into());
         }
         out(&buffer[..wanted])?;
         at += wanted as u64;
@@ -320,10 +324,10 @@ pub(crate) fn copy_bytes(
 
 /// Packs a segment next to its plain file.
 fn pack_here<D: Disk>(
-    log: &Tiered<D>,
-    due: &Due,
-    watch: &mut Watch<'_>,
-) -> Result<Contents, ArchiveError> {
+    log: &TieredDisk<D>,
+    due: &PendingSegment,
+    watch: &mut ProgressObserver<'_>,
+) -> Result<SegmentSummary, ArchiveError> {
     let (disk, first) = (log.below(), due.segment.first);
     let file = &disk.open(&segment::name_of(first))?;
     let checked = &check(file, due, watch)?;
@@ -334,10 +338,10 @@ fn pack_here<D: Disk>(
 /// whole.
 pub(crate) fn keep<D: Disk>(
     disk: &D,
-    first: Position,
+    first: LogIndex,
     original: &Original<'_, D::File>,
-    watch: &mut Watch<'_>,
-) -> Result<Contents, ArchiveError> {
+    watch: &mut ProgressObserver<'_>,
+) -> Result<SegmentSummary, ArchiveError> {
     let name = segment::packed_name_of(first);
     let packing = format!("{name}{PACKING}");
     remove_if_there(disk, &packing)?;
@@ -358,8 +362,8 @@ fn write_packed<D: Disk>(
     disk: &D,
     name: &str,
     original: &Original<'_, D::File>,
-    watch: &mut Watch<'_>,
-) -> Result<Contents, ArchiveError> {
+    watch: &mut ProgressObserver<'_>,
+) -> Result<SegmentSummary, ArchiveError> {
     let file = disk.create(name)?;
     let mut at = 0;
     original.write(&mut |bytes| {
@@ -370,7 +374,7 @@ fn write_packed<D: Disk>(
     file.sync()?;
     file.release(0, at);
     let source = PackedBytes::Local { file, name: name.to_owned() };
-    let written = Packed::open(&source, at)?;
+    let written = CompressedSegment::open(&source, at)?;
     original.compare((&written, &source), watch)?;
     Ok(written.contents)
 }
@@ -383,7 +387,11 @@ pub(crate) fn remove_if_there(disk: &impl Disk, name: &str) -> Result<(), DiskEr
 }
 
 /// Checks a plain segment up to the one behind it.
-fn check<F: DiskFile>(file: &F, due: &Due, watch: &mut Watch<'_>) -> Result<Checked, ArchiveError> {
+fn check<F: DiskFile>(
+    file: &F,
+    due: &PendingSegment,
+    watch: &mut ProgressObserver<'_>,
+) -> Result<Checked, ArchiveError> {
     let SegmentInfo { base, plain_bytes, first, .. } = due.segment;
     let mut checked =
         Checked { base, after: due.after, frames: 0, plain_bytes, starts: Vec::new() };
@@ -412,12 +420,12 @@ fn check<F: DiskFile>(file: &F, due: &Due, watch: &mut Watch<'_>) -> Result<Chec
 
 /// Compares a packed segment with the plain file, byte for byte.
 fn compare_plain<F: DiskFile>(
-    (packed, source): (&Packed, &dyn Source),
+    (packed, source): (&CompressedSegment, &dyn Source),
     file: &F,
     checked: &Checked,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressObserver<'_>,
 ) -> Result<(), ArchiveError> {
-    let Contents { base, after, plain_bytes, .. } = packed.contents;
+    let SegmentSummary { base, after, plain_bytes, .. } = packed.contents;
     if (base, after, plain_bytes) != (checked.base, checked.after, checked.plain_bytes) {
         return Err(differs(source, ANOTHER_SEGMENT));
     }
@@ -437,17 +445,17 @@ fn differs(source: &dyn Source, reason: &'static str) -> ArchiveError {
     ArchiveError::Differs { object: source.shown(), reason }
 }
 
-pub(crate) fn went_on(watch: &mut Watch<'_>, bytes: usize) -> Result<(), ArchiveError> {
-    watch(bytes as u64).map_err(|Stop| ArchiveError::Stopped)
+pub(crate) fn went_on(watch: &mut ProgressObserver<'_>, bytes: usize) -> Result<(), ArchiveError> {
+    watch(bytes as u64).map_err(|StopReading| ArchiveError::Stopped)
 }
 
 /// An object of a place, not of the catalogue.
-pub(crate) struct Object<'a> {
-    pub(crate) place: &'a dyn Place,
+pub(crate) struct ArchivedObject<'a> {
+    pub(crate) place: &'a dyn BlobStore,
     pub(crate) name: &'a str,
 }
 
-impl Source for Object<'_> {
+impl Source for ArchivedObject<'_> {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
         let read = self.place.read_at(self.name, offset, buffer);
         read.map_err(crate::tiered::unreachable_place)
@@ -470,7 +478,7 @@ mod tests {
     const FRAME_BYTES: usize = 100_000;
 
     /// A log whose first segment is closed, and that segment.
-    fn closed() -> (Tiered<MemoryDisk>, Due) {
+    fn closed() -> (TieredDisk<MemoryDisk>, PendingSegment) {
         let disk = MemoryDisk::new(1);
         let segment_bytes = (FRAMES * FRAME_BYTES as u64) - 1;
         let options = Options { segment_bytes, ..Options::default() };
@@ -481,7 +489,7 @@ mod tests {
         }
         log.sync().expect("it is stored");
         drop(log);
-        let tiered = Tiered::open(disk).expect("it opens");
+        let tiered = TieredDisk::open(disk).expect("it opens");
         let retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
         let mut due = due(&tiered, &retention, Destination::Here).expect("it is read");
         assert_eq!(due.len(), 1);
@@ -498,7 +506,10 @@ mod tests {
         builder.seal(tail, &header).bytes.to_vec()
     }
 
-    fn checked(log: &Tiered<MemoryDisk>, due: &Due) -> Result<Checked, ArchiveError> {
+    fn checked(
+        log: &TieredDisk<MemoryDisk>,
+        due: &PendingSegment,
+    ) -> Result<Checked, ArchiveError> {
         let file = log.below().open(&segment::name_of(due.segment.first)).expect("it is there");
         check(&file, due, &mut |_| Ok(()))
     }
@@ -511,11 +522,11 @@ mod tests {
         assert_eq!(checked.frames, due.after.end.0);
         let length = (due.segment.plain_bytes - SEGMENT_HEADER_BYTES) / checked.frames;
         let all = (0..checked.frames).map(|at| (at + 1, SEGMENT_HEADER_BYTES + at * length));
-        let mut expected: Vec<(Position, u64)> = Vec::new();
-        for (position, offset) in all {
+        let mut expected: Vec<(LogIndex, u64)> = Vec::new();
+        for (log_index, offset) in all {
             let block = |offset| offset / BLOCK_BYTES as u64;
             if expected.iter().all(|(_, before)| block(*before) != block(offset)) {
-                expected.push((Position(position), offset));
+                expected.push((LogIndex(log_index), offset));
             }
         }
         assert!(5 < expected.len());
@@ -526,7 +537,8 @@ mod tests {
     fn a_segment_that_the_next_one_does_not_continue_stays() {
         let (log, due) = closed();
         let other = Tail { stamp: Stamp(due.after.stamp.0 + 1), ..due.after };
-        let error = checked(&log, &Due { after: other, ..due }).expect_err("it ends elsewhere");
+        let error =
+            checked(&log, &PendingSegment { after: other, ..due }).expect_err("it ends elsewhere");
         assert!(error.to_string().contains("the next segment does not continue it"), "{error}");
     }
 
@@ -561,9 +573,11 @@ mod tests {
                 bytes.extend_from_slice(piece);
                 Ok(())
             };
-            packed::pack::<_, ArchiveError>(&file, &checked, &mut keep).expect("it is packed");
+            compressed_segment::pack::<_, ArchiveError>(&file, &checked, &mut keep)
+                .expect("it is packed");
             let object = Bytes(bytes);
-            let packed = Packed::open(&object, object.0.len() as u64).expect("it is whole");
+            let packed =
+                CompressedSegment::open(&object, object.0.len() as u64).expect("it is whole");
             let original = Original::Plain { file: &plain, checked: &checked };
             let compared = original.compare((&packed, &object), &mut |_| Ok(()));
             let differs = matches!(compared, Err(ArchiveError::Differs { .. }));

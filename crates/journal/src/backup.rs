@@ -19,22 +19,22 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ledger::{Digest, Position};
-use places::Place;
+use blobs::BlobStore;
+use ledger::{Digest, LogIndex};
 use ports::{Disk, DiskError, DiskFile};
 use record::frame::{LogIdentity, Tail};
 
-use crate::archive::{self, ArchiveError, Due, PACKING, Watch, went_on};
-use crate::catalogue::CATALOGUE;
+use crate::archive::{self, ArchiveError, PACKING, PendingSegment, ProgressObserver, went_on};
+use crate::archive_index::CATALOGUE;
 use crate::scan::{self, Part};
 use crate::segment::{self, OBJECTS, SEGMENT_HEADER_BYTES};
-use crate::tiered::{SegmentInfo, Tiered};
+use crate::tiered::{SegmentInfo, TieredDisk};
 
 mod fetch;
 mod manifest;
 mod repair;
 
-pub use fetch::{Brought, bring, survey};
+pub use fetch::{FetchedBackup, fetch, survey};
 use manifest::{Chunk, CopiedFile, Manifest, OpenSegment};
 pub use manifest::{MANIFEST, MANIFEST_VERSION};
 
@@ -53,9 +53,9 @@ const UNFINISHED: [&str; 4] = [".new", ".tmp", PACKING, ".unfinished"];
 
 /// What a run has copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct BackupSummary {
     /// The last record of the copy.
-    pub end: Position,
+    pub end: LogIndex,
     /// Chain head there.
     pub chain: Digest,
     /// Segments brought there by this run.
@@ -68,7 +68,7 @@ pub struct Copied {
 
 /// A file that does not stand in the log's directory, to be copied with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extra {
+pub struct ExtraFile {
     /// Its name in the copy.
     pub name: String,
     /// Its content.
@@ -77,21 +77,21 @@ pub struct Extra {
 
 /// Keeps a copy.
 pub struct Backup {
-    place: Arc<dyn Place>,
+    place: Arc<dyn BlobStore>,
     identity: LogIdentity,
     manifest: Option<Manifest>,
     /// Segments that are there, packed.
-    packed: BTreeSet<Position>,
+    packed: BTreeSet<LogIndex>,
     /// What was not as it was left, and is written again.
     damaged: Vec<String>,
     /// How far the open segments were scanned: where the next frame starts.
     scanned: Option<Scan>,
-    copied: Copied,
+    copied: BackupSummary,
 }
 
 #[derive(Clone, Copy)]
 struct Scan {
-    first: Position,
+    first: LogIndex,
     offset: u64,
     tail: Tail,
 }
@@ -101,9 +101,12 @@ impl Backup {
     /// a look shows it, is written again by the next run ([`Backup::damaged`]).
     ///
     /// # Errors
-    /// As [`places::claim`]; [`ArchiveError::Forked`] when the copy there is not of this log's
+    /// As [`blobs::claim`]; [`ArchiveError::Forked`] when the copy there is not of this log's
     /// history.
-    pub fn open<D: Disk>(log: &Tiered<D>, place: Arc<dyn Place>) -> Result<Self, ArchiveError> {
+    pub fn open<D: Disk>(
+        log: &TieredDisk<D>,
+        place: Arc<dyn BlobStore>,
+    ) -> Result<Self, ArchiveError> {
         archive::claim_for(log, &*place)?;
         let segments = log.local_segments()?;
         let base = segments.last().map(|last| last.base);
@@ -111,7 +114,7 @@ impl Backup {
         let names = place.list(OBJECTS)?;
         let packed = names.iter().filter_map(|name| segment::first_of_packed(name)).collect();
         let manifest = Manifest::read(&*place)?;
-        let copied = Copied::default();
+        let copied = BackupSummary::default();
         let damaged = Vec::new();
         let mut backup = Self { place, identity, manifest, packed, damaged, scanned: None, copied };
         backup.check_history(log)?;
@@ -134,17 +137,17 @@ impl Backup {
     /// Any [`ArchiveError`]; the copy is then as of the last run that went well, or later.
     pub fn run<D: Disk>(
         &mut self,
-        log: &Tiered<D>,
-        extras: &[Extra],
-        watch: &mut Watch<'_>,
-    ) -> Result<Copied, ArchiveError> {
-        self.copied = Copied::default();
+        log: &TieredDisk<D>,
+        extras: &[ExtraFile],
+        watch: &mut ProgressObserver<'_>,
+    ) -> Result<BackupSummary, ArchiveError> {
+        self.copied = BackupSummary::default();
         let segments = log.segments()?;
-        let in_chunks: Vec<Position> = self
+        let in_chunks: Vec<LogIndex> = self
             .manifest
             .iter()
             .flat_map(|manifest| &manifest.open)
-            .map(|open| Position(open.first))
+            .map(|open| LogIndex(open.first))
             .collect();
         // First what was closed while nobody copied; then the end; then what was closed since.
         self.pack(log, &segments, &|first| !in_chunks.contains(&first), watch)?;
@@ -160,16 +163,16 @@ impl Backup {
     /// Brings closed segments there that are not there yet.
     fn pack<D: Disk>(
         &mut self,
-        log: &Tiered<D>,
+        log: &TieredDisk<D>,
         segments: &[SegmentInfo],
-        wanted: &dyn Fn(Position) -> bool,
-        watch: &mut Watch<'_>,
+        wanted: &dyn Fn(LogIndex) -> bool,
+        watch: &mut ProgressObserver<'_>,
     ) -> Result<(), ArchiveError> {
         for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
             if self.packed.contains(&segment.first) || !wanted(segment.first) {
                 continue;
             }
-            let due = Due { segment: segment.clone(), after: next.base };
+            let due = PendingSegment { segment: segment.clone(), after: next.base };
             let contents = archive::copy_to(log, &due, &*self.place, watch)?;
             self.packed.insert(segment.first);
             self.copied.segments += 1;
@@ -181,9 +184,9 @@ impl Backup {
     /// Copies what is new of the segments that are not packed there.
     fn copy_open<D: Disk>(
         &mut self,
-        log: &Tiered<D>,
+        log: &TieredDisk<D>,
         segments: &[SegmentInfo],
-        watch: &mut Watch<'_>,
+        watch: &mut ProgressObserver<'_>,
     ) -> Result<Vec<OpenSegment>, ArchiveError> {
         let mut all = Vec::new();
         let known = self.manifest.as_ref().map_or(&[][..], |manifest| &manifest.open).to_vec();
@@ -201,11 +204,11 @@ impl Backup {
 
     fn copy_one<D: Disk>(
         &mut self,
-        log: &Tiered<D>,
+        log: &TieredDisk<D>,
         segment: &SegmentInfo,
         last: Option<Last>,
         mut open: OpenSegment,
-        watch: &mut Watch<'_>,
+        watch: &mut ProgressObserver<'_>,
     ) -> Result<OpenSegment, ArchiveError> {
         let file = log.open(&segment::name_of(segment.first))?;
         let start = Scan { first: segment.first, offset: SEGMENT_HEADER_BYTES, tail: segment.base };
@@ -240,19 +243,19 @@ impl Backup {
         open: &OpenSegment,
         file: &F,
         end: u64,
-        watch: &mut Watch<'_>,
+        watch: &mut ProgressObserver<'_>,
     ) -> Result<Chunk, ArchiveError> {
         let from = open.end();
         let wanted = end.min(from + CHUNK_BYTES) - from;
         let bytes = read_part(file, from, from + wanted)?;
         if (bytes.len() as u64) < wanted {
-            let file = segment::name_of(Position(open.first));
+            let file = segment::name_of(LogIndex(open.first));
             let reason = "it has become shorter while it was copied".into();
             return Err(DiskError::Damaged { file, offset: Some(from), reason }.into());
         }
         let (to, blake3) = (from + bytes.len() as u64, digest_of(&bytes));
         let chunk = Chunk { from, to, blake3 };
-        places::put(&*self.place, &open.part(&chunk).object, &bytes)?;
+        blobs::put(&*self.place, &open.part(&chunk).object, &bytes)?;
         self.copied.bytes += bytes.len() as u64;
         went_on(watch, bytes.len())?;
         Ok(chunk)
@@ -262,8 +265,8 @@ impl Backup {
     fn copy_files<D: Disk>(
         &mut self,
         disk: &D,
-        extras: &[Extra],
-        watch: &mut Watch<'_>,
+        extras: &[ExtraFile],
+        watch: &mut ProgressObserver<'_>,
     ) -> Result<Vec<CopiedFile>, ArchiveError> {
         let mut files = Vec::new();
         for extra in extras {
@@ -305,13 +308,13 @@ impl Backup {
         &mut self,
         name: &str,
         bytes: &[u8],
-        watch: &mut Watch<'_>,
+        watch: &mut ProgressObserver<'_>,
     ) -> Result<CopiedFile, ArchiveError> {
         let (name, length) = (name.to_owned(), bytes.len() as u64);
         let file = CopiedFile { name, bytes: length, blake3: digest_of(bytes) };
         let known = self.manifest.as_ref().is_some_and(|manifest| manifest.files.contains(&file));
         if !known {
-            places::put(&*self.place, &file.part().object, bytes)?;
+            blobs::put(&*self.place, &file.part().object, bytes)?;
             self.copied.files += 1;
             self.copied.bytes += length;
             went_on(watch, bytes.len())?;
@@ -336,12 +339,12 @@ impl Backup {
 
     /// Compares the chunks there with the segments here: a log that was restored and has gone on
     /// must not write over the copy of the one that went on elsewhere.
-    fn check_history<D: Disk>(&self, log: &Tiered<D>) -> Result<(), ArchiveError> {
+    fn check_history<D: Disk>(&self, log: &TieredDisk<D>) -> Result<(), ArchiveError> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         let forked =
             |reason: String| ArchiveError::Forked { place: self.place.url().to_owned(), reason };
         for open in &manifest.open {
-            let file = match log.open(&segment::name_of(Position(open.first))) {
+            let file = match log.open(&segment::name_of(LogIndex(open.first))) {
                 Err(DiskError::NotFound(_)) => {
                     return Err(forked(format!("it goes on at record {}", open.first)));
                 }

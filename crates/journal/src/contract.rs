@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use ledger::{Position, Stamp};
-use ports::{Log, LogError, OwnedPayload, RecordReader, Rejection, Stop};
+use ledger::{LogIndex, Stamp};
+use ports::{Log, LogError, OwnedPayload, RecordReader, Rejection, StopReading};
 use record::frame::{
-    BatchHeader, Discontinuity, Frame, FrameBuilder, FrameError, LogIdentity, NewRecord, Tail,
+    BatchHeader, Frame, FrameBuilder, FrameError, LogIdentity, NewRecord, SequenceGap, Tail,
     payload_digest,
 };
 
@@ -63,14 +63,14 @@ fn frame_of(
     tail: &Tail,
     sizes: &[usize],
     stamp: Stamp,
-    payload_at: fn(Position, usize) -> Vec<u8>,
+    payload_at: fn(LogIndex, usize) -> Vec<u8>,
 ) -> Vec<u8> {
     let mut builder = FrameBuilder::new();
     for (at, &size) in sizes.iter().enumerate() {
-        let position = tail.next().0 + at as u64;
-        let payload = payload_at(Position(position), size);
+        let log_index = tail.next().0 + at as u64;
+        let payload = payload_at(LogIndex(log_index), size);
         let payload = (size > 0).then(|| (&payload[..], payload_digest(&payload)));
-        let fields = position.to_le_bytes();
+        let fields = log_index.to_le_bytes();
         let record = NewRecord { kind: 1, version: 1, fields: &fields, payload };
         let encoded = record.encode().expect("records of tests are short");
         builder.push(&encoded).expect("frames of tests are short");
@@ -79,23 +79,23 @@ fn frame_of(
     builder.seal(tail, &batch).bytes.to_vec()
 }
 
-fn noisy_payload(position: Position, size: usize) -> Vec<u8> {
+fn noisy_payload(log_index: LogIndex, size: usize) -> Vec<u8> {
     let mut payload = vec![0; size];
-    payload[..size / 2].copy_from_slice(&places::contract::sample(size / 2, position.0));
+    payload[..size / 2].copy_from_slice(&blobs::contract::sample(size / 2, log_index.0));
     payload
 }
 
 /// The payload that [`frame_after`] gives the record at `position`. It has no zero byte.
 #[must_use]
-pub fn sample_payload(position: Position, size: usize) -> Vec<u8> {
-    (0..size as u64).map(|at| 1 + ((at * 7 + position.0 * 13) % 255) as u8).collect()
+pub fn sample_payload(log_index: LogIndex, size: usize) -> Vec<u8> {
+    (0..size as u64).map(|at| 1 + ((at * 7 + log_index.0 * 13) % 255) as u8).collect()
 }
 
 /// The frames of a log, byte for byte.
 ///
 /// # Panics
 /// If the log cannot be read.
-pub fn frames_of(log: &mut impl Log, from: Position) -> Vec<Vec<u8>> {
+pub fn frames_of(log: &mut impl Log, from: LogIndex) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     log.replay(from, &mut |frame: &Frame<'_>| {
         frames.push(frame.as_bytes().to_vec());
@@ -120,10 +120,10 @@ fn append(log: &mut impl Log, sizes: &[usize]) -> Vec<u8> {
 fn check_empty(subject: &mut impl Subject) {
     let log = subject.make();
     assert_eq!(log.tail(), Tail::genesis(IDENTITY));
-    assert_eq!(log.reader().read(Position(1)), Ok(None));
+    assert_eq!(log.reader().read(LogIndex(1)), Ok(None));
     let mut log = subject.crash(log);
     assert_eq!(log.tail(), Tail::genesis(IDENTITY));
-    assert!(frames_of(&mut log, Position(1)).is_empty());
+    assert!(frames_of(&mut log, LogIndex(1)).is_empty());
     assert_eq!(log.sync(), Ok(()));
 }
 
@@ -132,7 +132,7 @@ fn check_order(subject: &mut impl Subject) {
     append(&mut log, &[30, 0]);
     log.sync().expect("syncs");
     let tail = log.tail();
-    assert_eq!(tail.end, Position(2));
+    assert_eq!(tail.end, LogIndex(2));
     let good = frame_after(&tail, &[5]);
     let other = LogIdentity([0; 16]);
     let late = Stamp(tail.stamp.0 - 1);
@@ -146,15 +146,15 @@ fn check_order(subject: &mut impl Subject) {
         (flipped, Rejection::Frame(FrameError::HeaderChecksum)),
         (
             frame_after(&Tail { identity: other, ..tail }, &[5]),
-            order(Discontinuity::Identity { expected: IDENTITY, found: other }),
+            order(SequenceGap::Identity { expected: IDENTITY, found: other }),
         ),
         (
             frame_after(&Tail::genesis(IDENTITY), &[5]),
-            order(Discontinuity::Position { expected: Position(3), found: Position(1) }),
+            order(SequenceGap::Position { expected: LogIndex(3), found: LogIndex(1) }),
         ),
         (
             frame_stamped(&early, &[5], late),
-            order(Discontinuity::Stamp { before: tail.stamp, found: late }),
+            order(SequenceGap::Stamp { before: tail.stamp, found: late }),
         ),
     ] {
         assert_eq!(log.append(&bytes), Err(LogError::Rejected(expected)));
@@ -175,7 +175,7 @@ fn check_durable_claim(log: &mut impl Log) {
     let bold = frame_after(&Tail { durable: claimed, ..tail }, &[5]);
     let refused = LogError::Rejected(Rejection::Durable { claimed, known });
     assert_eq!(log.append(&bold), Err(refused));
-    assert_eq!(log.append(&frame_after(&Tail { durable: Position(0), ..tail }, &[5])), Ok(()));
+    assert_eq!(log.append(&frame_after(&Tail { durable: LogIndex(0), ..tail }, &[5])), Ok(()));
 }
 
 fn check_durability(subject: &mut impl Subject) {
@@ -192,7 +192,7 @@ fn check_durability(subject: &mut impl Subject) {
         }
         log = subject.crash(log);
         assert_eq!(log.durable_end(), log.end(), "what is there after opening is durable");
-        let kept = frames_of(&mut log, Position(1));
+        let kept = frames_of(&mut log, LogIndex(1));
         assert!(synced <= kept.len(), "no synced frame is lost");
         assert_eq!(kept[..], frames[..kept.len()], "what is left is a prefix");
         frames = kept;
@@ -204,14 +204,14 @@ fn check_durability(subject: &mut impl Subject) {
 fn check_replay(subject: &mut impl Subject) {
     let mut log = subject.make();
     let frames: Vec<_> = (1..=5).map(|count| append(&mut log, &vec![10; count])).collect();
-    assert_eq!(log.end(), Position(15));
+    assert_eq!(log.end(), LogIndex(15));
     for (from, first) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (10, 3), (15, 4), (16, 5)] {
-        assert_eq!(frames_of(&mut log, Position(from)), frames[first..], "from {from}");
+        assert_eq!(frames_of(&mut log, LogIndex(from)), frames[first..], "from {from}");
     }
     let mut seen = 0;
-    let stopped = log.replay(Position(1), &mut |_| {
+    let stopped = log.replay(LogIndex(1), &mut |_| {
         seen += 1;
-        if seen == 2 { Err(Stop) } else { Ok(()) }
+        if seen == 2 { Err(StopReading) } else { Ok(()) }
     });
     assert_eq!((stopped, seen), (Ok(()), 2));
 }
@@ -220,26 +220,26 @@ fn check_reader(subject: &mut impl Subject) {
     let mut log = subject.make();
     let reader = log.reader();
     append(&mut log, &[0, 50]);
-    assert_eq!(reader.read(Position(1)), Ok(None), "not durable, not shown");
+    assert_eq!(reader.read(LogIndex(1)), Ok(None), "not durable, not shown");
     log.sync().expect("syncs");
     append(&mut log, &[7]);
-    check_read(&reader, Position(1), 0);
-    check_read(&reader, Position(2), 50);
-    assert_eq!(reader.read(Position(3)), Ok(None), "not durable, not shown");
+    check_read(&reader, LogIndex(1), 0);
+    check_read(&reader, LogIndex(2), 50);
+    assert_eq!(reader.read(LogIndex(3)), Ok(None), "not durable, not shown");
     log.sync().expect("syncs");
-    check_read(&reader, Position(3), 7);
-    assert_eq!(reader.read(Position(0)), Ok(None));
-    assert_eq!(reader.read(Position(4)), Ok(None));
-    let across = std::thread::spawn(move || check_read(&reader, Position(2), 50));
+    check_read(&reader, LogIndex(3), 7);
+    assert_eq!(reader.read(LogIndex(0)), Ok(None));
+    assert_eq!(reader.read(LogIndex(4)), Ok(None));
+    let across = std::thread::spawn(move || check_read(&reader, LogIndex(2), 50));
     across.join().expect("a reader works on any thread");
 }
 
-fn check_read(reader: &Arc<dyn RecordReader>, position: Position, size: usize) {
-    let record = reader.read(position).expect("reads").expect("the record is durable");
-    assert_eq!((record.position, &record.fields[..]), (position, &position.0.to_le_bytes()[..]));
+fn check_read(reader: &Arc<dyn RecordReader>, log_index: LogIndex, size: usize) {
+    let record = reader.read(log_index).expect("reads").expect("the record is durable");
+    assert_eq!((record.log_index, &record.fields[..]), (log_index, &log_index.0.to_le_bytes()[..]));
     let expected = match size {
         0 => OwnedPayload::None,
-        _ => OwnedPayload::Stored(sample_payload(position, size)),
+        _ => OwnedPayload::Stored(sample_payload(log_index, size)),
     };
     assert_eq!(record.payload, expected);
 }
@@ -247,7 +247,7 @@ fn check_read(reader: &Arc<dyn RecordReader>, position: Position, size: usize) {
 /// Enough frames for any internal limit of a test log to be passed: segments, index steps.
 fn check_many(subject: &mut impl Subject) {
     let mut log = subject.make();
-    let size = |position: u64| (position * 37 % 400) as usize;
+    let size = |log_index: u64| (log_index * 37 % 400) as usize;
     for round in 0..400 {
         let next = log.tail().next().0;
         append(&mut log, &[size(next), size(next + 1), size(next + 2)]);
@@ -257,11 +257,11 @@ fn check_many(subject: &mut impl Subject) {
     }
     log.sync().expect("syncs");
     let mut log = subject.crash(log);
-    assert_eq!(log.end(), Position(1_200));
-    assert_eq!(frames_of(&mut log, Position(1)).len(), 400);
-    assert_eq!(frames_of(&mut log, Position(700)).len(), 400 - 233);
+    assert_eq!(log.end(), LogIndex(1_200));
+    assert_eq!(frames_of(&mut log, LogIndex(1)).len(), 400);
+    assert_eq!(frames_of(&mut log, LogIndex(700)).len(), 400 - 233);
     let reader = log.reader();
-    for position in (1..=1_200).rev() {
-        check_read(&reader, Position(position), size(position));
+    for log_index in (1..=1_200).rev() {
+        check_read(&reader, LogIndex(log_index), size(log_index));
     }
 }

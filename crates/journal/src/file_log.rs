@@ -32,13 +32,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ledger::Position;
+use ledger::LogIndex;
 use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, Visitor};
 use record::frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Tail};
 
-use crate::frames::DurableFrames;
+use crate::durable_frames::DurableFrames;
 use crate::reader::{Index, Opened, Segment, Shared, Walk, storage};
-use crate::recovery::{self, DamagedEnd, OpenError, Recovered, Recovery};
+use crate::recovery::{self, OpenError, Recovered, Recovery, TailPolicy};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// Length at which a new segment is started, unless [`Options`] say otherwise: 256 MiB.
@@ -64,7 +64,7 @@ pub struct Options {
     /// How much is read when the log is opened.
     pub verify: Verify,
     /// What happens to a damaged last frame.
-    pub damaged_end: DamagedEnd,
+    pub damaged_end: TailPolicy,
     /// How many bytes of zeros are written ahead of the frames at a time; 0 for none.
     pub room_bytes: u64,
 }
@@ -74,7 +74,7 @@ impl Default for Options {
         Self {
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             verify: Verify::Everything,
-            damaged_end: DamagedEnd::Refuse,
+            damaged_end: TailPolicy::Refuse,
             room_bytes: ROOM_BYTES_DEFAULT,
         }
     }
@@ -105,7 +105,7 @@ pub struct FileLog<D: Disk> {
     released: u64,
     /// What opening the log has checked of its last segment, the chain included: the segment's
     /// first record, and up to where.
-    opened: (Position, u64),
+    opened: (LogIndex, u64),
     tail: Tail,
     poisoned: bool,
     segment_bytes: u64,
@@ -209,7 +209,7 @@ impl<D: Disk> FileLog<D> {
     /// Something to call when a closed segment has been moved: readers let go of the file that is
     /// gone, and open it anew where it is.
     #[must_use]
-    pub fn closer(&self) -> Arc<dyn Fn(Position) + Send + Sync> {
+    pub fn closer(&self) -> Arc<dyn Fn(LogIndex) + Send + Sync> {
         let shared = Arc::clone(&self.shared);
         Arc::new(move |first| shared.close(first))
     }
@@ -368,7 +368,7 @@ impl<D: Disk> Log for FileLog<D> {
         self.give_room_back()
     }
 
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
+    fn replay(&mut self, from: LogIndex, visit: &mut Visitor<'_>) -> Result<(), LogError> {
         self.check_poison()?;
         if self.tail.end < from {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ledger::Position;
+use ledger::LogIndex;
 use ports::{Log, LogError, OwnedRecord, RecordReader, Rejection, Visitor};
 use record::frame::{Frame, LogIdentity, Tail};
 
@@ -76,7 +76,7 @@ impl Log for MemoryLog {
         Ok(())
     }
 
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
+    fn replay(&mut self, from: LogIndex, visit: &mut Visitor<'_>) -> Result<(), LogError> {
         let frames = self.shared.lock().frames.clone();
         for bytes in &frames {
             let frame = Frame::parse(bytes).map_err(Rejection::Frame)?;
@@ -93,17 +93,17 @@ impl Log for MemoryLog {
 }
 
 impl RecordReader for Shared {
-    fn read(&self, position: Position) -> Result<Option<OwnedRecord>, LogError> {
+    fn read(&self, log_index: LogIndex) -> Result<Option<OwnedRecord>, LogError> {
         let state = self.lock();
         let before = state.frames[..state.synced].partition_point(|bytes| {
-            Frame::parse(bytes).is_ok_and(|frame| frame.header().last() < position)
+            Frame::parse(bytes).is_ok_and(|frame| frame.header().last() < log_index)
         });
         if before == state.synced {
             return Ok(None);
         }
         let frame = Frame::parse(&state.frames[before]).map_err(Rejection::Frame)?;
         let stamp = frame.header().batch.stamp;
-        Ok(frame.record(position).map(|record| OwnedRecord::copy(&record, stamp)))
+        Ok(frame.record(log_index).map(|record| OwnedRecord::copy(&record, stamp)))
     }
 }
 

@@ -13,13 +13,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ledger::Position;
+use ledger::LogIndex;
 use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader, Visitor, byte_of};
 use record::frame::{FRAME_HEADER_BYTES, FrameError, LogIdentity, OwnedFrame, Tail};
 
 use crate::file_log::same_end;
 use crate::scan::{
-    self, Cause, Part, Scanned, Unsound, Window, frame_at, header_at, header_behind,
+    self, Cause, FrameFault, Part, Scanned, Window, frame_at, header_at, header_behind,
 };
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -55,23 +55,23 @@ struct LastRead {
 #[derive(Clone, Copy)]
 struct End {
     /// First record of its segment.
-    segment: Position,
+    segment: LogIndex,
     /// The frame's last record.
-    last: Position,
+    last: LogIndex,
     offset: u64,
 }
 
 impl LastRead {
-    fn holding(&self, position: Position) -> Option<Arc<OwnedFrame>> {
+    fn holding(&self, log_index: LogIndex) -> Option<Arc<OwnedFrame>> {
         self.frame.clone().filter(|frame| {
             let view = frame.view();
-            (view.header().first..=view.header().last()).contains(&position)
+            (view.header().first..=view.header().last()).contains(&log_index)
         })
     }
 
     /// Behind which frame of its segment a record can be looked for.
-    fn before(&self, segment: Position, position: Position) -> Option<u64> {
-        let ends = self.ends.iter().filter(|end| end.segment == segment && end.last < position);
+    fn before(&self, segment: LogIndex, log_index: LogIndex) -> Option<u64> {
+        let ends = self.ends.iter().filter(|end| end.segment == segment && end.last < log_index);
         ends.map(|end| end.offset).max()
     }
 
@@ -87,14 +87,14 @@ impl LastRead {
 /// A segment of the log; the last in the list is the one written to, and always open.
 #[derive(Debug)]
 pub(crate) struct Segment<F> {
-    pub(crate) first: Position,
+    pub(crate) first: LogIndex,
     pub(crate) opened: Option<Arc<Opened<F>>>,
 }
 
 /// An open segment.
 #[derive(Debug)]
 pub(crate) struct Opened<F> {
-    pub(crate) first: Position,
+    pub(crate) first: LogIndex,
     pub(crate) file: F,
     index: Mutex<Index>,
     /// Length of a segment whose index has gaps of any width; none when it has an entry per step.
@@ -103,11 +103,11 @@ pub(crate) struct Opened<F> {
 
 /// Some frames of a segment in order; the first frame always among them.
 #[derive(Debug, Default)]
-pub(crate) struct Index(Vec<(Position, u64)>);
+pub(crate) struct Index(Vec<(LogIndex, u64)>);
 
 impl Index {
     /// Notes the frame if enough bytes lie between it and the last one noted.
-    pub(crate) fn note(&mut self, first: Position, offset: u64) {
+    pub(crate) fn note(&mut self, first: LogIndex, offset: u64) {
         let due = self.0.last().is_none_or(|&(_, last)| last + INDEX_STEP_BYTES <= offset);
         if due {
             self.0.push((first, offset));
@@ -115,10 +115,10 @@ impl Index {
     }
 
     /// Notes a frame between others, unless one is near.
-    fn learn(&mut self, first: Position, offset: u64) {
+    fn learn(&mut self, first: LogIndex, offset: u64) {
         let found = self.0.binary_search_by_key(&offset, |&(_, known)| known);
         let at = found.unwrap_or_else(|between| between);
-        let near = |entry: Option<&(Position, u64)>| {
+        let near = |entry: Option<&(LogIndex, u64)>| {
             entry.is_some_and(|&(_, known)| known.abs_diff(offset) < INDEX_STEP_BYTES)
         };
         if !near(self.0.get(at)) && !near(at.checked_sub(1).and_then(|at| self.0.get(at))) {
@@ -127,20 +127,20 @@ impl Index {
     }
 
     /// Offset of a frame at or before the one that holds `position`, and of one behind it.
-    fn around(&self, position: Position) -> (u64, Option<u64>) {
-        let behind = self.0.partition_point(|&(first, _)| first <= position);
+    fn around(&self, log_index: LogIndex) -> (u64, Option<u64>) {
+        let behind = self.0.partition_point(|&(first, _)| first <= log_index);
         let before = behind.checked_sub(1).map_or(SEGMENT_HEADER_BYTES, |at| self.0[at].1);
         (before, self.0.get(behind).map(|&(_, offset)| offset))
     }
 }
 
 impl<F: DiskFile> Opened<F> {
-    pub(crate) fn new(first: Position, file: F, index: Index) -> Self {
+    pub(crate) fn new(first: LogIndex, file: F, index: Index) -> Self {
         Self { first, file, index: Mutex::new(index), sparse: None }
     }
 
     /// A closed segment, of which nothing is known yet but what is stored with it.
-    pub(crate) fn closed(first: Position, file: F) -> Result<Self, DiskError> {
+    pub(crate) fn closed(first: LogIndex, file: F) -> Result<Self, DiskError> {
         let known = file.frame_starts()?;
         let sparse = if known.is_empty() { Some(file.length()?) } else { None };
         let mut index = Index::default();
@@ -148,14 +148,14 @@ impl<F: DiskFile> Opened<F> {
         Ok(Self { first, file, index: Mutex::new(index), sparse })
     }
 
-    pub(crate) fn note(&self, first: Position, offset: u64) {
+    pub(crate) fn note(&self, first: LogIndex, offset: u64) {
         self.index.lock().unwrap_or_else(PoisonError::into_inner).note(first, offset);
     }
 
     /// Offset of a frame not far before the one that holds `position`.
-    pub(crate) fn before(&self, position: Position) -> Result<u64, DiskError> {
+    pub(crate) fn before(&self, log_index: LogIndex) -> Result<u64, DiskError> {
         let index = || self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut low, high) = index().around(position);
+        let (mut low, high) = index().around(log_index);
         let Some(length) = self.sparse else { return Ok(low) };
         let mut high = high.unwrap_or(length);
         let is_near = |low: u64, high: u64| high <= low + 2 * INDEX_STEP_BYTES;
@@ -174,12 +174,12 @@ impl<F: DiskFile> Opened<F> {
                 Some((offset, header)) => {
                     index().learn(header.first, offset);
                     // Between the middle and this frame none begins.
-                    if position < header.first {
+                    if log_index < header.first {
                         high = middle;
                         continue;
                     }
                     low = offset;
-                    if position <= header.last() {
+                    if log_index <= header.last() {
                         break;
                     }
                     low += u64::from(header.length);
@@ -194,18 +194,18 @@ impl<F: DiskFile> Opened<F> {
 /// A walk over the frames of a log.
 pub(crate) struct Walk {
     /// The first record.
-    pub(crate) from: Position,
+    pub(crate) from: LogIndex,
     /// Where the last segment ends, if that is not the end of its file.
     pub(crate) limit: Option<u64>,
     /// The segment, and the offset in it, up to which opening the log has checked the chain.
-    pub(crate) hashed: (Position, u64),
+    pub(crate) hashed: (LogIndex, u64),
     /// Whether the log ends where nothing but zeros follows.
     pub(crate) room: bool,
 }
 
 impl Walk {
-    pub(crate) fn from(from: Position) -> Self {
-        Self { from, limit: None, hashed: (Position(0), 0), room: false }
+    pub(crate) fn from(from: LogIndex) -> Self {
+        Self { from, limit: None, hashed: (LogIndex(0), 0), room: false }
     }
 }
 
@@ -222,13 +222,13 @@ impl<D: Disk> Shared<D> {
         }
     }
 
-    pub(crate) fn set_durable(&self, durable: Position, bytes: u64) {
+    pub(crate) fn set_durable(&self, durable: LogIndex, bytes: u64) {
         self.durable_bytes.store(bytes, Ordering::Relaxed);
         self.durable.store(durable.0, Ordering::Release);
     }
 
-    pub(crate) fn durable_end(&self) -> Position {
-        Position(self.durable.load(Ordering::Acquire))
+    pub(crate) fn durable_end(&self) -> LogIndex {
+        LogIndex(self.durable.load(Ordering::Acquire))
     }
 
     pub(crate) fn durable_bytes(&self) -> u64 {
@@ -242,7 +242,7 @@ impl<D: Disk> Shared<D> {
     }
 
     /// Closes a segment that is not the last; the next reader opens it anew.
-    pub(crate) fn close(&self, first: Position) {
+    pub(crate) fn close(&self, first: LogIndex) {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, closed)) = segments.split_last_mut()
             && let Ok(at) = closed.binary_search_by_key(&first, |segment| segment.first)
@@ -252,17 +252,17 @@ impl<D: Disk> Shared<D> {
     }
 
     /// First positions of the segments from the one that holds `from` on.
-    fn segments_from(&self, from: Position) -> Vec<Position> {
+    fn segments_from(&self, from: LogIndex) -> Vec<LogIndex> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let behind = segments.partition_point(|segment| segment.first <= from);
         segments[behind.saturating_sub(1)..].iter().map(|segment| segment.first).collect()
     }
 
     /// The segment that holds `position`, opened if need be.
-    fn open_at(&self, position: Position) -> Result<Arc<Opened<D::File>>, LogError> {
+    fn open_at(&self, log_index: LogIndex) -> Result<Arc<Opened<D::File>>, LogError> {
         let first = {
             let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-            let behind = segments.partition_point(|segment| segment.first <= position);
+            let behind = segments.partition_point(|segment| segment.first <= log_index);
             let segment = &segments[behind.saturating_sub(1)];
             if let Some(opened) = &segment.opened {
                 return Ok(opened.clone());
@@ -281,7 +281,7 @@ impl<D: Disk> Shared<D> {
     /// Where in its segment a walk can begin that has to visit the frame with `from`: behind a
     /// frame not far before it, and what that one's header says of the log's end there, so that
     /// every frame visited is checked against the chain. `None`: at the segment's beginning.
-    fn start_near(&self, from: Position) -> Result<Option<(u64, Tail)>, LogError> {
+    fn start_near(&self, from: LogIndex) -> Result<Option<(u64, Tail)>, LogError> {
         let opened = self.open_at(from)?;
         let part = Part { file: &opened.file, limit: u64::MAX };
         let mut window = Window::new(FRAME_HEADER_BYTES);
@@ -309,7 +309,7 @@ impl<D: Disk> Shared<D> {
             if header.first <= opened.first {
                 return Ok(None);
             }
-            sought = Position(header.first.0 - 1);
+            sought = LogIndex(header.first.0 - 1);
         }
         Ok(None)
     }
@@ -340,7 +340,7 @@ impl<D: Disk> Shared<D> {
             match scanned.cause {
                 Cause::Visitor => return Ok(None),
                 Cause::Limit => {}
-                Cause::Unsound(Unsound::Frame(_))
+                Cause::Unsound(FrameFault::Frame(_))
                     if may_be_room && scan::is_room(part, scanned.offset).map_err(storage)? => {}
                 Cause::Unsound(error) => return Err(damaged_behind(first, &scanned, &error)),
             }
@@ -349,29 +349,29 @@ impl<D: Disk> Shared<D> {
         Ok(before)
     }
 
-    fn frame_with(&self, position: Position) -> Result<Arc<OwnedFrame>, LogError> {
+    fn frame_with(&self, log_index: LogIndex) -> Result<Arc<OwnedFrame>, LogError> {
         let last_read = || self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held) = last_read().holding(position) {
+        if let Some(held) = last_read().holding(log_index) {
             return Ok(held);
         }
-        let opened = self.open_at(position)?;
-        let near = last_read().before(opened.first, position).unwrap_or(0);
-        let start = opened.before(position).map_err(storage)?.max(near);
+        let opened = self.open_at(log_index)?;
+        let near = last_read().before(opened.first, log_index).unwrap_or(0);
+        let start = opened.before(log_index).map_err(storage)?.max(near);
         let mut window = Window::new(INDEX_STEP_BYTES as usize);
-        let (frame, end) = find_frame(&opened, &mut window, (start, position))?;
+        let (frame, end) = find_frame(&opened, &mut window, (start, log_index))?;
         last_read().note(frame.clone(), end);
         Ok(frame)
     }
 }
 
 impl<D: Disk> RecordReader for Shared<D> {
-    fn read(&self, position: Position) -> Result<Option<OwnedRecord>, LogError> {
-        if position.0 == 0 || self.durable.load(Ordering::Acquire) < position.0 {
+    fn read(&self, log_index: LogIndex) -> Result<Option<OwnedRecord>, LogError> {
+        if log_index.0 == 0 || self.durable.load(Ordering::Acquire) < log_index.0 {
             return Ok(None);
         }
-        let frame = self.frame_with(position)?;
+        let frame = self.frame_with(log_index)?;
         let stamp = frame.view().header().batch.stamp;
-        Ok(frame.view().record(position).map(|record| OwnedRecord::copy(&record, stamp)))
+        Ok(frame.view().record(log_index).map(|record| OwnedRecord::copy(&record, stamp)))
     }
 }
 
@@ -379,7 +379,7 @@ impl<D: Disk> RecordReader for Shared<D> {
 /// where the segment before it ended, if that was read.
 fn open_segment<D: Disk>(
     disk: &D,
-    first: Position,
+    first: LogIndex,
     before: Option<Tail>,
 ) -> Result<(D::File, Tail), LogError> {
     let file = disk.open(&segment::name_of(first)).map_err(storage)?;
@@ -402,13 +402,13 @@ pub(crate) fn storage(error: DiskError) -> LogError {
     }
 }
 
-pub(crate) fn damaged(first: Position, offset: u64, reason: &dyn ToString) -> LogError {
+pub(crate) fn damaged(first: LogIndex, offset: u64, reason: &dyn ToString) -> LogError {
     let place = format!("{} at byte {offset}", segment::name_of(first));
     LogError::Damaged { place, reason: reason.to_string() }
 }
 
 /// The same behind the frames that a scan found sound.
-fn damaged_behind(first: Position, scanned: &Scanned, reason: &dyn ToString) -> LogError {
+fn damaged_behind(first: LogIndex, scanned: &Scanned, reason: &dyn ToString) -> LogError {
     let (name, next) = (segment::name_of(first), scanned.tail.next());
     let place = format!("{name} at byte {}, where record {} should start", scanned.offset, next.0);
     LogError::Damaged { place, reason: reason.to_string() }
@@ -430,7 +430,7 @@ fn close_some<F>(segments: &mut [Segment<F>]) {
 fn find_frame<F: DiskFile>(
     opened: &Opened<F>,
     window: &mut Window,
-    (mut offset, position): (u64, Position),
+    (mut offset, log_index): (u64, LogIndex),
 ) -> Result<(Arc<OwnedFrame>, End), LogError> {
     let first = opened.first;
     // The writer may be at work behind what is durable; no header there is looked at.
@@ -438,11 +438,11 @@ fn find_frame<F: DiskFile>(
     loop {
         let damage = |error: FrameError| damaged(first, offset, &error);
         let header = header_at(window, part, offset).map_err(storage)?.map_err(damage)?;
-        if position < header.first {
+        if log_index < header.first {
             return Err(damaged(first, offset, &"records are missing here"));
         }
         let end = offset + u64::from(header.length);
-        if position <= header.last() {
+        if log_index <= header.last() {
             let frame = frame_at(window, part, offset).map_err(storage)?.map_err(damage)?;
             let frame = Arc::new(OwnedFrame::copy(&frame));
             return Ok((frame, End { segment: first, last: header.last(), offset: end }));
@@ -465,11 +465,11 @@ mod tests {
     #[test]
     fn a_segment_that_is_written_has_an_entry_for_each_step() {
         let mut index = Index::default();
-        (0..FRAMES).for_each(|frame| index.note(Position(1 + frame), 1_000 * frame));
+        (0..FRAMES).for_each(|frame| index.note(LogIndex(1 + frame), 1_000 * frame));
         let expected: Vec<u64> = (0..).map(|step| 66_000 * step).take(16).collect();
         assert_eq!(offsets(&index), expected);
-        index.note(Position(2_000), 990_000 + (64 << 10));
-        assert_eq!(index.0.last(), Some(&(Position(2_000), 990_000 + (64 << 10))));
+        index.note(LogIndex(2_000), 990_000 + (64 << 10));
+        assert_eq!(index.0.last(), Some(&(LogIndex(2_000), 990_000 + (64 << 10))));
     }
 
     #[test]
@@ -478,7 +478,7 @@ mod tests {
         let mut step = 0;
         for turn in 0..FRAMES {
             step = (step + 619) % FRAMES;
-            index.learn(Position(1 + step), 1_000 * step);
+            index.learn(LogIndex(1 + step), 1_000 * step);
             let offsets = offsets(&index);
             let apart = offsets.windows(2).all(|two| two[0] + INDEX_STEP_BYTES <= two[1]);
             assert!(apart, "turn {turn}: {offsets:?}");
@@ -486,9 +486,9 @@ mod tests {
             assert!(near, "turn {turn}: {step} is not found");
         }
         let last = *offsets(&index).last().expect("there is one");
-        index.learn(Position(2_000), last + INDEX_STEP_BYTES);
+        index.learn(LogIndex(2_000), last + INDEX_STEP_BYTES);
         assert_eq!(offsets(&index).last(), Some(&(last + INDEX_STEP_BYTES)));
-        index.learn(Position(2_000), last + INDEX_STEP_BYTES);
+        index.learn(LogIndex(2_000), last + INDEX_STEP_BYTES);
         assert_eq!(offsets(&index).last_chunk(), Some(&[last, last + INDEX_STEP_BYTES]));
     }
 }

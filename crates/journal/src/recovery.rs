@@ -47,17 +47,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use ledger::Position;
-use ports::{Disk, DiskError, DiskFile, Stop};
-use record::frame::{Discontinuity, Frame, FrameError, LogIdentity, Tail};
+use ledger::LogIndex;
+use ports::{Disk, DiskError, DiskFile, StopReading};
+use record::frame::{Frame, FrameError, LogIdentity, SequenceGap, Tail};
 
-use crate::catalogue::CATALOGUE;
+use crate::archive_index::CATALOGUE;
+use crate::durable_mark::{self, DurableMark, MARK};
 use crate::file_log::{Options, Verify, same_end};
-use crate::joint;
-use crate::mark::{self, MARK, Mark};
 use crate::reader::{Index, Opened, Segment};
-use crate::scan::{self, Cause, Part, Scanned, Unsound};
+use crate::scan::{self, Cause, FrameFault, Part, Scanned};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
+use crate::segment_boundary;
 
 /// Bytes written once more are copied in pieces of this size.
 const REWRITE_BYTES: usize = 1 << 20;
@@ -69,7 +69,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What happens to frames at the end of the log that are damaged rather than torn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DamagedEnd {
+pub enum TailPolicy {
     /// The log is not opened.
     #[default]
     Refuse,
@@ -90,9 +90,9 @@ pub struct Recovery {
     /// Frames read and checked.
     pub frames: u64,
     /// The last record.
-    pub end: Position,
+    pub end: LogIndex,
     /// What was cut off the end.
-    pub dropped: Option<Dropped>,
+    pub dropped: Option<TruncatedTail>,
     /// A segment that was being started and held nothing; it was removed.
     pub removed_segment: Option<String>,
     /// Bytes of frames at the end that were written and synced once more.
@@ -106,7 +106,7 @@ impl Recovery {
             created: true,
             segments: 1,
             frames: 0,
-            end: Position(0),
+            end: LogIndex(0),
             dropped: None,
             removed_segment: None,
             rewritten_bytes: 0,
@@ -116,7 +116,7 @@ impl Recovery {
 
 /// What was cut off the end of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dropped {
+pub struct TruncatedTail {
     /// File name of the segment.
     pub segment: String,
     /// Its new length: where the first unsound frame stood.
@@ -124,7 +124,7 @@ pub struct Dropped {
     /// How many bytes were cut off.
     pub bytes: u64,
     /// What was wrong with the frame.
-    pub reason: Unsound,
+    pub reason: FrameFault,
 }
 
 /// Why a log was not opened.
@@ -173,7 +173,7 @@ const ADVICE_ON_CATALOGUE: &str = ". Nothing was changed. Copy the files below s
 #[error(
     "the log is damaged in {segment} at byte {offset}, where record {} should start: {reason}. \
      Nothing was changed. {}",
-    .position.0,
+    .log_index.0,
     .reason.advice()
 )]
 pub struct Damage {
@@ -182,7 +182,7 @@ pub struct Damage {
     /// Where in it.
     pub offset: u64,
     /// The record that should stand there.
-    pub position: Position,
+    pub log_index: LogIndex,
     /// What is wrong.
     pub reason: DamageReason,
 }
@@ -205,7 +205,7 @@ pub enum DamageReason {
     #[error("the records up to {} are missing", .until.0)]
     Missing {
         /// The last record missing.
-        until: Position,
+        until: LogIndex,
     },
     /// The segment is sound but does not continue the one before.
     #[error("the segment does not continue the one before")]
@@ -216,7 +216,7 @@ pub enum DamageReason {
         /// What is wrong with the frame.
         error: FrameError,
         /// How far the log is known to have been durable.
-        durable: Position,
+        durable: LogIndex,
     },
     /// The log ends, or breaks off, before a record that the mark beside it names.
     #[error(
@@ -225,7 +225,7 @@ pub enum DamageReason {
     )]
     Cut {
         /// How far the log is known to have been durable.
-        until: Position,
+        until: LogIndex,
     },
     /// There is a mark, and no segment.
     #[error(
@@ -234,22 +234,22 @@ pub enum DamageReason {
     )]
     Gone {
         /// How far the log is known to have been durable.
-        until: Position,
+        until: LogIndex,
     },
     /// What stands at the log's end is stored in full but wrong.
     #[error("{0}; the damage does not look like a torn write")]
-    Stored(Unsound),
+    Stored(FrameFault),
     /// A sound frame that does not continue the log, and was durable.
     #[error("{0}")]
-    Order(Discontinuity),
+    Order(SequenceGap),
 }
 
 impl DamageReason {
     /// Of what stands where the records up to `durable` should.
-    fn durable(unsound: Unsound, durable: Position) -> Self {
+    fn durable(unsound: FrameFault, durable: LogIndex) -> Self {
         match unsound {
-            Unsound::Frame(error) => Self::Durable { error, durable },
-            Unsound::Order(error) => Self::Order(error),
+            FrameFault::Frame(error) => Self::Durable { error, durable },
+            FrameFault::Order(error) => Self::Order(error),
         }
     }
 
@@ -299,7 +299,7 @@ pub(crate) fn recover<D: Disk>(
     disk: &D,
     options: &Options,
 ) -> Result<Recovered<D::File>, OpenError> {
-    let mark = mark::read(disk)?;
+    let mark = durable_mark::read(disk)?;
     let mut found = find_segments(disk)?;
     let unfinished = take_unfinished(&mut found)?;
     let (closed, last) = split_last(&found)?;
@@ -350,7 +350,7 @@ pub(crate) fn recover<D: Disk>(
 
 /// Before a log is made: removes a first segment whose making was cut short.
 pub(crate) fn clear_unfinished_creation<D: Disk>(disk: &D) -> Result<(), OpenError> {
-    let mark = mark::read(disk)?;
+    let mark = durable_mark::read(disk)?;
     let mut found = find_segments(disk)?;
     let unfinished = take_unfinished(&mut found)?;
     if !found.is_empty() {
@@ -368,7 +368,7 @@ pub(crate) fn clear_unfinished_creation<D: Disk>(disk: &D) -> Result<(), OpenErr
 
 /// One frame, and where it stands.
 #[derive(Clone, Copy, Debug)]
-pub struct Placed<'a> {
+pub struct LocatedFrame<'a> {
     /// File name of the segment.
     pub segment: &'a str,
     /// Where in it the frame starts.
@@ -379,7 +379,7 @@ pub struct Placed<'a> {
 
 /// What was read of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Walked {
+pub struct LogWalk {
     /// Number of segments there are.
     pub segments: usize,
     /// Frames visited.
@@ -390,7 +390,7 @@ pub struct Walked {
     pub tail: Tail,
     /// What the next start of the switch would cut off the end, as a write that a crash cut
     /// short; it was left where it is.
-    pub torn: Option<Dropped>,
+    pub torn: Option<TruncatedTail>,
 }
 
 /// Reads a log from its first frame to its end and changes nothing, whatever state it is in. Each
@@ -401,9 +401,9 @@ pub struct Walked {
 /// once the frames before it were visited; [`OpenError::Disk`].
 pub fn walk<D: Disk>(
     disk: &D,
-    visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
-) -> Result<Walked, OpenError> {
-    walk_with(disk, Neighbour::None, visit)
+    visit: &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
+) -> Result<LogWalk, OpenError> {
+    walk_with(disk, LogOwner::None, visit)
 }
 
 /// The same beside somebody who may be writing: up to what was whole when the walk came there, and
@@ -414,38 +414,38 @@ pub fn walk<D: Disk>(
 /// second.
 pub fn walk_beside<D: Disk>(
     disk: &D,
-    visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
-) -> Result<Walked, OpenError> {
-    walk_with(disk, Neighbour::Writer, visit)
+    visit: &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
+) -> Result<LogWalk, OpenError> {
+    walk_with(disk, LogOwner::Writer, visit)
 }
 
 /// Who else may be at the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Neighbour {
+enum LogOwner {
     None,
     Writer,
 }
 
 fn walk_with<D: Disk>(
     disk: &D,
-    neighbour: Neighbour,
-    visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
-) -> Result<Walked, OpenError> {
+    neighbour: LogOwner,
+    visit: &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
+) -> Result<LogWalk, OpenError> {
     // Read first: beside a switch the log may grow meanwhile, and the mark with it.
-    let mark = mark::read(disk)?;
+    let mark = durable_mark::read(disk)?;
     let mut found = match neighbour {
-        Neighbour::None => find_segments(disk)?,
-        Neighbour::Writer => find_beside(disk)?,
+        LogOwner::None => find_segments(disk)?,
+        LogOwner::Writer => find_beside(disk)?,
     };
     let unfinished = take_unfinished(&mut found)?;
     let (closed, last) =
-        split_last(&found).map_err(|none| mark.map_or(none, Mark::damage_without_log))?;
+        split_last(&found).map_err(|none| mark.map_or(none, DurableMark::damage_without_log))?;
     check_headers(&found)?;
     let mut walked =
-        Walked { segments: found.len(), frames: 0, bytes: 0, tail: found[0].base(), torn: None };
+        LogWalk { segments: found.len(), frames: 0, bytes: 0, tail: found[0].base(), torn: None };
     for (segment, next) in closed.iter().zip(&found[1..]) {
         let read = check_closed(disk, (segment, next), &mut |offset, frame| {
-            visit(&Placed { segment: &segment.name, offset, frame })
+            visit(&LocatedFrame { segment: &segment.name, offset, frame })
         })?;
         walked.note(read.frames, &read.scanned);
         if read.scanned.cause == Cause::Visitor {
@@ -456,16 +456,16 @@ fn walk_with<D: Disk>(
     let start = (SEGMENT_HEADER_BYTES, last.base());
     let mut scanned = scan::scan(last.part(), start, &mut |offset, frame| {
         frames += 1;
-        visit(&Placed { segment: &last.name, offset, frame })
+        visit(&LocatedFrame { segment: &last.name, offset, frame })
     })?;
     walked.note(frames, &scanned);
-    if neighbour == Neighbour::Writer {
-        scanned.cause = settled(last.file(), &scanned)?;
+    if neighbour == LogOwner::Writer {
+        scanned.cause = stable_end(last.file(), &scanned)?;
     }
     if scanned.cause != Cause::Visitor {
         let end = End { scanned, frames, index: Index::default(), unproven: scanned.offset };
         let known = Known { unfinished: unfinished.as_ref(), mark };
-        let cut = judge_end(last, &end, known, DamagedEnd::Refuse)?;
+        let cut = judge_end(last, &end, known, TailPolicy::Refuse)?;
         walked.torn = cut.map(|reason| note_cut(last, &scanned, reason));
     }
     Ok(walked)
@@ -473,12 +473,12 @@ fn walk_with<D: Disk>(
 
 /// What a scan of the last segment really ended with, where somebody may be writing: what was no
 /// frame may be whole by now, and nothing may be there any more. Damage stays as it is.
-fn settled<F: DiskFile>(file: &F, scanned: &Scanned) -> Result<Cause, DiskError> {
-    let Cause::Unsound(Unsound::Frame(_)) = scanned.cause else { return Ok(scanned.cause) };
+fn stable_end<F: DiskFile>(file: &F, scanned: &Scanned) -> Result<Cause, DiskError> {
+    let Cause::Unsound(FrameFault::Frame(_)) = scanned.cause else { return Ok(scanned.cause) };
     let start = (scanned.offset, scanned.tail);
     for _ in 0..LOOKS {
         let part = Part { file, limit: file.length()? };
-        let again = scan::scan(part, start, &mut |_, _| Err(Stop))?;
+        let again = scan::scan(part, start, &mut |_, _| Err(StopReading))?;
         match again.cause {
             Cause::Visitor | Cause::Limit => return Ok(again.cause),
             _ if scan::is_room(part, scanned.offset)? => return Ok(Cause::Limit),
@@ -488,7 +488,7 @@ fn settled<F: DiskFile>(file: &F, scanned: &Scanned) -> Result<Cause, DiskError>
     Ok(scanned.cause)
 }
 
-impl Walked {
+impl LogWalk {
     fn note(&mut self, frames: u64, scanned: &Scanned) {
         self.frames += frames;
         self.bytes += scanned.offset - SEGMENT_HEADER_BYTES;
@@ -498,7 +498,7 @@ impl Walked {
 
 /// A segment as found.
 struct Found<F> {
-    first: Position,
+    first: LogIndex,
     name: String,
     /// Kept open for the last two only: a log may have more segments than a process files.
     file: Option<F>,
@@ -517,9 +517,9 @@ impl<F: DiskFile> Found<F> {
         Part { file: self.file(), limit: self.length }
     }
 
-    fn damage(&self, offset: u64, position: Position, reason: DamageReason) -> OpenError {
+    fn damage(&self, offset: u64, log_index: LogIndex, reason: DamageReason) -> OpenError {
         let segment = self.name.clone();
-        OpenError::Damaged(Box::new(Damage { segment, offset, position, reason }))
+        OpenError::Damaged(Box::new(Damage { segment, offset, log_index, reason }))
     }
 
     /// The log's end before this segment. Only called once the headers are checked.
@@ -589,7 +589,7 @@ fn split_last<F>(found: &[Found<F>]) -> Result<(&[Found<F>], &Found<F>), OpenErr
 /// Checks what the headers alone can tell.
 fn check_headers<F: DiskFile>(found: &[Found<F>]) -> Result<(), OpenError> {
     let mut identity = None;
-    let mut before = Position(0);
+    let mut before = LogIndex(0);
     for segment in found {
         let damage = |reason| segment.damage(0, segment.first, reason);
         let base = segment.header.map_err(|what| damage(DamageReason::SegmentHeader(what)))?;
@@ -620,7 +620,7 @@ fn goes_on<D: Disk>(
     let (file, base) = (disk.open(&segment.name)?, next.base());
     match file.known_end() {
         Some(end) => Ok(same_end(&end, &base)),
-        None => joint::ends_at(Part { file: &file, limit: segment.length }, &base),
+        None => segment_boundary::ends_at(Part { file: &file, limit: segment.length }, &base),
     }
 }
 
@@ -634,7 +634,7 @@ struct Closed {
 fn check_closed<D: Disk>(
     disk: &D,
     (segment, next): (&Found<D::File>, &Found<D::File>),
-    visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), Stop>,
+    visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), StopReading>,
 ) -> Result<Closed, OpenError> {
     let mut frames = 0;
     let start = (SEGMENT_HEADER_BYTES, segment.base());
@@ -662,7 +662,7 @@ fn scan_last<F: DiskFile>(last: &Found<F>) -> Result<End, DiskError> {
     let mut index = Index::default();
     let mut frames = 0;
     let mut proven = base.end;
-    let mut unproven: VecDeque<(Position, u64)> = VecDeque::new();
+    let mut unproven: VecDeque<(LogIndex, u64)> = VecDeque::new();
     let start = (SEGMENT_HEADER_BYTES, base);
     let scanned = scan::scan(last.part(), start, &mut |offset, frame: &Frame<'_>| {
         index.note(frame.header().first, offset);
@@ -682,20 +682,20 @@ fn scan_last<F: DiskFile>(last: &Found<F>) -> Result<End, DiskError> {
 struct Known<'a, F> {
     /// A segment behind it that was being started.
     unfinished: Option<&'a Found<F>>,
-    mark: Option<Mark>,
+    mark: Option<DurableMark>,
 }
 
-impl Mark {
+impl DurableMark {
     /// Whether a log that ends here lacks what was durable.
     fn is_ahead(&self, tail: &Tail) -> bool {
-        self.identity == tail.identity && tail.end < self.position
+        self.identity == tail.identity && tail.end < self.log_index
     }
 
     /// Where the log itself is gone.
     fn damage_without_log(self) -> OpenError {
-        let (segment, position) = (segment::name_of(Position(1)), Position(1));
-        let reason = DamageReason::Gone { until: self.position };
-        OpenError::Damaged(Box::new(Damage { segment, offset: 0, position, reason }))
+        let (segment, log_index) = (segment::name_of(LogIndex(1)), LogIndex(1));
+        let reason = DamageReason::Gone { until: self.log_index };
+        OpenError::Damaged(Box::new(Damage { segment, offset: 0, log_index, reason }))
     }
 }
 
@@ -704,16 +704,16 @@ fn judge_end<F: DiskFile>(
     last: &Found<F>,
     end: &End,
     known: Known<'_, F>,
-    damaged_end: DamagedEnd,
-) -> Result<Option<Unsound>, OpenError> {
+    damaged_end: TailPolicy,
+) -> Result<Option<FrameFault>, OpenError> {
     let Known { unfinished, mark } = known;
     let Scanned { offset, tail, cause } = end.scanned;
     let damage = |reason| Err(last.damage(offset, tail.next(), reason));
-    let cut = mark.filter(|mark| mark.is_ahead(&tail) && damaged_end == DamagedEnd::Refuse);
+    let cut = mark.filter(|mark| mark.is_ahead(&tail) && damaged_end == TailPolicy::Refuse);
     let ended = || {
         missing_before(last, end, unfinished)?;
         let Some(mark) = cut else { return Ok(None) };
-        let reason = DamageReason::Cut { until: mark.position };
+        let reason = DamageReason::Cut { until: mark.log_index };
         // What was durable began behind the frame before it.
         Err(match unfinished {
             Some(segment) => segment.damage(segment.length, segment.first, reason),
@@ -722,26 +722,28 @@ fn judge_end<F: DiskFile>(
     };
     let unsound = match cause {
         Cause::Limit | Cause::Visitor => return ended(),
-        Cause::Unsound(Unsound::Frame(_)) if scan::is_room(last.part(), offset)? => return ended(),
+        Cause::Unsound(FrameFault::Frame(_)) if scan::is_room(last.part(), offset)? => {
+            return ended();
+        }
         Cause::Unsound(unsound) => unsound,
     };
     // The frame before which the next segment was started was synced.
-    let started = unfinished.map(|segment| Position(segment.first.0 - 1));
+    let started = unfinished.map(|segment| LogIndex(segment.first.0 - 1));
     let marked = scan::durable_mark_behind(last.part(), offset, tail.identity)?;
-    let durable = started.max(marked).unwrap_or(Position(0));
+    let durable = started.max(marked).unwrap_or(LogIndex(0));
     if tail.end < durable {
         return damage(DamageReason::durable(unsound, durable));
     }
     let may_be_torn = match unsound {
-        Unsound::Frame(FrameError::Malformed(_)) | Unsound::Order(_) => false,
-        Unsound::Frame(_) => true,
+        FrameFault::Frame(FrameError::Malformed(_)) | FrameFault::Order(_) => false,
+        FrameFault::Frame(_) => true,
     };
     let torn = may_be_torn && scan::is_torn(last.part(), offset)?;
-    if !torn && damaged_end == DamagedEnd::Refuse {
+    if !torn && damaged_end == TailPolicy::Refuse {
         return damage(DamageReason::Stored(unsound));
     }
     if let Some(mark) = cut {
-        return damage(DamageReason::Cut { until: mark.position });
+        return damage(DamageReason::Cut { until: mark.log_index });
     }
     Ok(Some(unsound))
 }
@@ -755,16 +757,16 @@ fn missing_before<F: DiskFile>(
     let next = end.scanned.tail.next();
     match unfinished {
         Some(segment) if segment.first != next => {
-            let until = Position(segment.first.0.saturating_sub(1));
+            let until = LogIndex(segment.first.0.saturating_sub(1));
             Err(last.damage(end.scanned.offset, next, DamageReason::Missing { until }))
         }
         _ => Ok(()),
     }
 }
 
-fn note_cut<F>(last: &Found<F>, scanned: &Scanned, reason: Unsound) -> Dropped {
+fn note_cut<F>(last: &Found<F>, scanned: &Scanned, reason: FrameFault) -> TruncatedTail {
     let bytes = last.length - scanned.offset;
-    Dropped { segment: last.name.clone(), offset: scanned.offset, bytes, reason }
+    TruncatedTail { segment: last.name.clone(), offset: scanned.offset, bytes, reason }
 }
 
 /// Writes the bytes from `start` to `end` over themselves; gives their number.

@@ -2,12 +2,12 @@
 
 use std::cell::Cell;
 
-use ledger::Position;
+use ledger::LogIndex;
 use memchr::memmem;
-use ports::{DiskError, DiskFile, Stop};
+use ports::{DiskError, DiskFile, StopReading};
 use record::frame::{
-    Discontinuity, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_START_BYTES, Frame, FrameError,
-    FrameHeader, LogIdentity, Tail, Zeros,
+    FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_START_BYTES, Frame, FrameError, FrameHeader,
+    LogIdentity, SequenceGap, Tail, TrailingZeros,
 };
 
 use crate::segment::SECTOR_BYTES;
@@ -128,18 +128,18 @@ pub(crate) enum Cause {
     /// The visitor had enough.
     Visitor,
     /// What follows is not the frame that comes next.
-    Unsound(Unsound),
+    Unsound(FrameFault),
 }
 
 /// Why what stands behind the last sound frame is not the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsound {
+pub enum FrameFault {
     /// It is no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// It is a frame that does not belong there.
     #[error(transparent)]
-    Order(#[from] Discontinuity),
+    Order(#[from] SequenceGap),
 }
 
 /// Visits the frames from `offset` on, where the log stood at `tail`. Each is checked in full, the
@@ -147,7 +147,7 @@ pub enum Unsound {
 pub(crate) fn scan<F: DiskFile>(
     part: Part<'_, F>,
     start: (u64, Tail),
-    visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), Stop>,
+    visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), StopReading>,
 ) -> Result<Scanned, DiskError> {
     scan_again(part, start, 0, visit)
 }
@@ -158,7 +158,7 @@ pub(crate) fn scan_again<F: DiskFile>(
     part: Part<'_, F>,
     start: (u64, Tail),
     hashed: u64,
-    visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), Stop>,
+    visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), StopReading>,
 ) -> Result<Scanned, DiskError> {
     let mut window = Window::new(SCAN_BYTES);
     let (mut offset, mut tail) = start;
@@ -260,8 +260,8 @@ fn lacks_a_sector(
 
 /// Whether a frame ends in so many more zeros than its own that no damaged byte explains it. One of
 /// which more are counted than there is room for them ends in no more.
-fn ends_early(frame: &[u8], own: Zeros) -> bool {
-    own.ending.saturating_add(ENDS_EARLY_BYTES) <= Zeros::of(frame).ending
+fn ends_early(frame: &[u8], own: TrailingZeros) -> bool {
+    own.ending.saturating_add(ENDS_EARLY_BYTES) <= TrailingZeros::of(frame).ending
 }
 
 /// Whether there is nothing from `offset` on but zeros: room for frames that were never written, or
@@ -283,11 +283,11 @@ pub(crate) fn is_room<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<boo
 }
 
 /// Whether any of the pieces of a frame that are blank was not sealed so.
-fn has_foreign_zeros(frame: &[u8], blanks: &[(usize, &[u8])], own: Zeros) -> bool {
+fn has_foreign_zeros(frame: &[u8], blanks: &[(usize, &[u8])], own: TrailingZeros) -> bool {
     let (whole, ending): (Vec<_>, Vec<_>) =
         blanks.iter().partition(|(_, piece)| piece.len() == SECTOR_BYTES);
     ending.iter().any(|(_, piece)| usize::from(own.ending) < piece.len())
-        || !whole.is_empty() && own.inside < Zeros::of(&frame[FRAME_HEADER_BYTES..]).inside
+        || !whole.is_empty() && own.inside < TrailingZeros::of(&frame[FRAME_HEADER_BYTES..]).inside
 }
 
 /// What the bytes at `offset` have in each sector, and from which of them on.
@@ -306,7 +306,7 @@ pub(crate) fn durable_mark_behind<F: DiskFile>(
     part: Part<'_, F>,
     offset: u64,
     identity: LogIdentity,
-) -> Result<Option<Position>, DiskError> {
+) -> Result<Option<LogIndex>, DiskError> {
     let mut window = Window::new(SCAN_BYTES);
     let mut mark = None;
     let mut at = offset + 1;

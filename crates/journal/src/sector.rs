@@ -13,7 +13,7 @@
 //! | 80 | 428 | zero |
 //! | 508 | 4 | CRC-32C of bytes 0 to 507 |
 
-use ledger::{Digest, Position, Stamp};
+use ledger::{Digest, LogIndex, Stamp};
 use record::checksum::crc32c;
 pub(crate) use record::frame::SECTOR_BYTES;
 use record::frame::{LogIdentity, Tail};
@@ -69,7 +69,7 @@ impl Layout {
 
 /// The end of a log from its stored form: position, stamp and chain head.
 pub(crate) fn tail_at(identity: LogIdentity, bytes: &[u8]) -> Tail {
-    let end = Position(u64_at(bytes, 0));
+    let end = LogIndex(u64_at(bytes, 0));
     let (stamp, chain) = (Stamp(u64_at(bytes, 8)), Digest(array_at(bytes, 16)));
     Tail { identity, end, durable: end, stamp, chain }
 }

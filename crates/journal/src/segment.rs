@@ -5,7 +5,7 @@
 //! log before the segment, so that a crash leaves it whole or not at all; frames follow it without
 //! gaps.
 
-use ledger::Position;
+use ledger::LogIndex;
 use ports::{Disk, DiskError};
 use record::frame::Tail;
 
@@ -25,12 +25,12 @@ pub(crate) const OBJECTS: &str = "segments";
 const NAME_DIGITS: usize = 20;
 
 /// The file name of the segment that starts at `first`.
-pub(crate) fn name_of(first: Position) -> String {
+pub(crate) fn name_of(first: LogIndex) -> String {
     format!("{:020}{SUFFIX}", first.0)
 }
 
 /// The segments of a directory, sorted by position; other files are left out.
-pub(crate) fn list(disk: &impl Disk) -> Result<Vec<(Position, String)>, DiskError> {
+pub(crate) fn list(disk: &impl Disk) -> Result<Vec<(LogIndex, String)>, DiskError> {
     let names = disk.list()?;
     let mut found: Vec<_> =
         names.into_iter().filter_map(|name| Some((first_of(&name)?, name))).collect();
@@ -39,27 +39,27 @@ pub(crate) fn list(disk: &impl Disk) -> Result<Vec<(Position, String)>, DiskErro
 }
 
 /// The file name of the same segment in its packed form.
-pub(crate) fn packed_name_of(first: Position) -> String {
+pub(crate) fn packed_name_of(first: LogIndex) -> String {
     format!("{:020}{PACKED_SUFFIX}", first.0)
 }
 
 /// The name of its object in an archive.
-pub(crate) fn object_name_of(first: Position) -> String {
+pub(crate) fn object_name_of(first: LogIndex) -> String {
     format!("{OBJECTS}/{}", packed_name_of(first))
 }
 
-pub(crate) fn first_of(name: &str) -> Option<Position> {
+pub(crate) fn first_of(name: &str) -> Option<LogIndex> {
     first_before(name, SUFFIX)
 }
 
-pub(crate) fn first_of_packed(name: &str) -> Option<Position> {
+pub(crate) fn first_of_packed(name: &str) -> Option<LogIndex> {
     first_before(name, PACKED_SUFFIX)
 }
 
-fn first_before(name: &str, suffix: &str) -> Option<Position> {
+fn first_before(name: &str, suffix: &str) -> Option<LogIndex> {
     let digits = name.strip_suffix(suffix)?;
     let plain = digits.len() == NAME_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| digits.parse().ok().map(Position)).flatten()
+    plain.then(|| digits.parse().ok().map(LogIndex)).flatten()
 }
 
 /// The header of the segment that continues the log at `base`.
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn names_sort_as_positions_do_and_strangers_are_left_out() {
-        assert_eq!(name_of(Position(1)), "00000000000000000001.segment");
+        assert_eq!(name_of(LogIndex(1)), "00000000000000000001.segment");
         for (name, expected) in [
             ("00000000000000000001.segment", Some(1)),
             ("18446744073709551615.segment", Some(u64::MAX)),
@@ -92,7 +92,7 @@ mod tests {
             ("00000000000000000001.segment.tmp", None),
             ("snapshot", None),
         ] {
-            assert_eq!(first_of(name), expected.map(Position), "{name}");
+            assert_eq!(first_of(name), expected.map(LogIndex), "{name}");
         }
     }
 
@@ -101,8 +101,8 @@ mod tests {
     fn version_1_is_frozen() {
         let header = encode_header(&Tail {
             identity: LogIdentity(*b"identity of test"),
-            end: Position(0x0102_0304_0506_0708),
-            durable: Position(1),
+            end: LogIndex(0x0102_0304_0506_0708),
+            durable: LogIndex(1),
             stamp: Stamp(0x1112_1314_1516_1718),
             chain: Digest([9; 32]),
         });
@@ -113,9 +113,9 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_header_is_detected() {
-        let base = Tail { end: Position(7), ..Tail::genesis(LogIdentity([3; 16])) };
+        let base = Tail { end: LogIndex(7), ..Tail::genesis(LogIdentity([3; 16])) };
         let header = encode_header(&base);
-        assert_eq!(decode_header(&header), Ok(Tail { durable: Position(7), ..base }));
+        assert_eq!(decode_header(&header), Ok(Tail { durable: LogIndex(7), ..base }));
         for bit in 0..SECTOR_BYTES * 8 {
             let mut flipped = header;
             flipped[bit / 8] ^= 1 << (bit % 8);

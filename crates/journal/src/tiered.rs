@@ -1,6 +1,6 @@
 //! One source of segments, whatever form they have and wherever they are.
 //!
-//! [`Tiered`] is a [`Disk`] over another one. A closed segment is there as a plain file, as a
+//! [`TieredDisk`] is a [`Disk`] over another one. A closed segment is there as a plain file, as a
 //! packed one beside it ([`crate::packed`]), or in an archive of which the catalogue knows
 //! ([`crate::catalogue`]). Whoever lists sees each under its plain name; whoever opens one reads
 //! the bytes of the plain file, from the nearest place that has them. So recovery, walks, replays
@@ -16,13 +16,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use ledger::Position;
-use places::{Place, PlaceError};
+use blobs::{BlobError, BlobStore};
+use ledger::LogIndex;
 use ports::{Disk, DiskError, DiskFile};
 use record::frame::Tail;
 
-use crate::catalogue::{Catalogue, Entry};
-use crate::packed::{self, BLOCK_BYTES, Contents, Packed, Source};
+use crate::archive_index::{ArchiveIndex, Entry};
+use crate::compressed_segment::{self, BLOCK_BYTES, CompressedSegment, SegmentSummary, Source};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// Blocks kept in memory.
@@ -32,16 +32,16 @@ const AHEAD_BLOCKS: usize = 8;
 
 /// A disk whose closed segments may be packed or archived. Clones are the same disk.
 #[derive(Clone)]
-pub struct Tiered<D: Disk> {
+pub struct TieredDisk<D: Disk> {
     inner: Arc<Inner<D>>,
 }
 
 struct Inner<D: Disk> {
     disk: D,
-    catalogue: RwLock<Catalogue>,
+    catalogue: RwLock<ArchiveIndex>,
     /// Somebody else may move segments meanwhile.
     beside: bool,
-    places: Mutex<HashMap<Arc<str>, Arc<dyn Place>>>,
+    places: Mutex<HashMap<Arc<str>, Arc<dyn BlobStore>>>,
     cache: Arc<Cache>,
 }
 
@@ -60,7 +60,7 @@ pub enum Tier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
     /// Its first record.
-    pub first: Position,
+    pub first: LogIndex,
     /// The log before it.
     pub base: Tail,
     /// Where it is.
@@ -73,13 +73,13 @@ pub struct SegmentInfo {
 
 impl SegmentInfo {
     /// Of a packed segment.
-    fn of(contents: &Contents, tier: Tier) -> Self {
-        let Contents { base, plain_bytes, packed_bytes: stored_bytes, .. } = *contents;
+    fn of(contents: &SegmentSummary, tier: Tier) -> Self {
+        let SegmentSummary { base, plain_bytes, packed_bytes: stored_bytes, .. } = *contents;
         Self { first: base.next(), base, tier, plain_bytes, stored_bytes }
     }
 }
 
-/// A file of a [`Tiered`] disk.
+/// A file of a [`TieredDisk`] disk.
 #[derive(Debug)]
 pub enum TieredFile<F> {
     /// A file of the disk below.
@@ -91,10 +91,10 @@ pub enum TieredFile<F> {
 /// A packed segment, read as if it were plain.
 #[derive(Debug)]
 pub struct PackedFile<F> {
-    contents: Contents,
+    contents: SegmentSummary,
     bytes: PackedBytes<F>,
     /// Once it was read; of a local file from the beginning.
-    opened: OnceLock<Packed>,
+    opened: OnceLock<CompressedSegment>,
     /// The block that comes next if reading goes on.
     next: AtomicU64,
     cache: Arc<Cache>,
@@ -103,10 +103,10 @@ pub struct PackedFile<F> {
 /// Where the bytes of a packed segment come from.
 pub(crate) enum PackedBytes<F> {
     Local { file: F, name: String },
-    Object { place: Arc<dyn Place>, name: String },
+    Object { place: Arc<dyn BlobStore>, name: String },
 }
 
-impl<D: Disk> Tiered<D> {
+impl<D: Disk> TieredDisk<D> {
     /// A disk with its catalogue.
     ///
     /// # Errors
@@ -119,13 +119,13 @@ impl<D: Disk> Tiered<D> {
     /// are then.
     ///
     /// # Errors
-    /// As [`Tiered::open`].
+    /// As [`TieredDisk::open`].
     pub fn open_beside(disk: D) -> Result<Self, DiskError> {
         Self::open_with(disk, true)
     }
 
     fn open_with(disk: D, beside: bool) -> Result<Self, DiskError> {
-        let catalogue = RwLock::new(Catalogue::load(&disk)?);
+        let catalogue = RwLock::new(ArchiveIndex::load(&disk)?);
         let (places, cache) = (Mutex::default(), Arc::default());
         Ok(Self { inner: Arc::new(Inner { disk, catalogue, beside, places, cache }) })
     }
@@ -153,12 +153,12 @@ impl<D: Disk> Tiered<D> {
     /// The same without those that are in an archive only.
     ///
     /// # Errors
-    /// As [`Tiered::segments`].
+    /// As [`TieredDisk::segments`].
     pub fn local_segments(&self) -> Result<Vec<SegmentInfo>, DiskError> {
         Ok(self.local()?.into_values().collect())
     }
 
-    fn local(&self) -> Result<BTreeMap<Position, SegmentInfo>, DiskError> {
+    fn local(&self) -> Result<BTreeMap<LogIndex, SegmentInfo>, DiskError> {
         let mut segments = BTreeMap::new();
         let names = self.inner.disk.list()?;
         for first in names.iter().filter_map(|name| segment::first_of_packed(name)) {
@@ -175,7 +175,7 @@ impl<D: Disk> Tiered<D> {
     }
 
     /// What is known of a plain segment; `None` if it has gone, or was not begun in full.
-    fn plain_info(&self, first: Position) -> Result<Option<SegmentInfo>, DiskError> {
+    fn plain_info(&self, first: LogIndex) -> Result<Option<SegmentInfo>, DiskError> {
         let name = segment::name_of(first);
         let file = match self.inner.disk.open(&name) {
             Err(DiskError::NotFound(_)) => return Ok(None),
@@ -196,7 +196,7 @@ impl<D: Disk> Tiered<D> {
     /// The packed bytes of a segment that is packed or archived.
     pub(crate) fn open_packed(
         &self,
-        first: Position,
+        first: LogIndex,
     ) -> Result<Option<PackedFile<D::File>>, DiskError> {
         let name = segment::packed_name_of(first);
         match self.inner.disk.open(&name) {
@@ -208,22 +208,22 @@ impl<D: Disk> Tiered<D> {
 
     fn open_local(
         &self,
-        first: Position,
+        first: LogIndex,
         file: D::File,
         name: String,
     ) -> Result<PackedFile<D::File>, DiskError> {
         let packed_bytes = file.length()?;
         let bytes = PackedBytes::Local { file, name };
-        let packed = Packed::open(&bytes, packed_bytes)?;
+        let packed = CompressedSegment::open(&bytes, packed_bytes)?;
         let contents = packed.contents.clone();
         if contents.base.next() != first {
             let reason = "its header is not the one of a file of its name";
-            return Err(packed::damaged(&bytes, 0, reason));
+            return Err(compressed_segment::damaged(&bytes, 0, reason));
         }
         Ok(self.packed_file(contents, bytes, OnceLock::from(packed)))
     }
 
-    fn open_archived(&self, first: Position) -> Result<Option<PackedFile<D::File>>, DiskError> {
+    fn open_archived(&self, first: LogIndex) -> Result<Option<PackedFile<D::File>>, DiskError> {
         let Some(entry) = self.catalogue().entries.get(&first).cloned() else { return Ok(None) };
         let place = self.place(&entry.place).map_err(unreachable_place)?;
         let bytes = PackedBytes::Object { place, name: segment::object_name_of(first) };
@@ -232,9 +232,9 @@ impl<D: Disk> Tiered<D> {
 
     fn packed_file(
         &self,
-        contents: Contents,
+        contents: SegmentSummary,
         bytes: PackedBytes<D::File>,
-        opened: OnceLock<Packed>,
+        opened: OnceLock<CompressedSegment>,
     ) -> PackedFile<D::File> {
         let (next, cache) = (AtomicU64::new(u64::MAX), Arc::clone(&self.inner.cache));
         PackedFile { contents, bytes, opened, next, cache }
@@ -242,17 +242,17 @@ impl<D: Disk> Tiered<D> {
 
     /// From now on the place of this URL is this one, for places that [`crate::open_place`] does
     /// not know.
-    pub fn mount(&self, place: Arc<dyn Place>) {
+    pub fn mount(&self, place: Arc<dyn BlobStore>) {
         lock(&self.inner.places).insert(place.url().into(), place);
     }
 
     /// The place of a URL, opened once.
-    pub(crate) fn place(&self, url: &Arc<str>) -> Result<Arc<dyn Place>, PlaceError> {
+    pub(crate) fn place(&self, url: &Arc<str>) -> Result<Arc<dyn BlobStore>, BlobError> {
         let mut places = lock(&self.inner.places);
         if let Some(place) = places.get(url) {
             return Ok(Arc::clone(place));
         }
-        let place = places::open_place(url)?;
+        let place = blobs::open_place(url)?;
         places.insert(Arc::clone(url), Arc::clone(&place));
         Ok(place)
     }
@@ -274,16 +274,16 @@ impl<D: Disk> Tiered<D> {
             return Ok(());
         }
         let mut catalogue = self.inner.catalogue.write().unwrap_or_else(PoisonError::into_inner);
-        *catalogue = Catalogue::load(&self.inner.disk)?;
+        *catalogue = ArchiveIndex::load(&self.inner.disk)?;
         Ok(())
     }
 
-    fn catalogue(&self) -> std::sync::RwLockReadGuard<'_, Catalogue> {
+    fn catalogue(&self) -> std::sync::RwLockReadGuard<'_, ArchiveIndex> {
         self.inner.catalogue.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<D: Disk> Disk for Tiered<D> {
+impl<D: Disk> Disk for TieredDisk<D> {
     type File = TieredFile<D::File>;
 
     fn list(&self) -> Result<Vec<String>, DiskError> {
@@ -374,7 +374,7 @@ impl<F: DiskFile> DiskFile for TieredFile<F> {
         }
     }
 
-    fn frame_starts(&self) -> Result<Vec<(Position, u64)>, DiskError> {
+    fn frame_starts(&self) -> Result<Vec<(LogIndex, u64)>, DiskError> {
         match self {
             Self::Plain(file) => file.frame_starts(),
             Self::Packed(file) => Ok(file.opened()?.starts.clone()),
@@ -402,14 +402,14 @@ impl<F: DiskFile> PackedFile<F> {
     }
 
     /// The packed file, opened, and held against the catalogue if that speaks of it.
-    pub(crate) fn opened(&self) -> Result<&Packed, DiskError> {
+    pub(crate) fn opened(&self) -> Result<&CompressedSegment, DiskError> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let packed = Packed::open(&self.bytes, self.contents.packed_bytes)?;
+        let packed = CompressedSegment::open(&self.bytes, self.contents.packed_bytes)?;
         if packed.contents.seal != self.contents.seal {
             let reason = "it is not the one that the catalogue names: of another log, or changed";
-            return Err(packed::damaged(&self.bytes, None, reason));
+            return Err(compressed_segment::damaged(&self.bytes, None, reason));
         }
         Ok(self.opened.get_or_init(|| packed))
     }
@@ -420,7 +420,11 @@ impl<F: DiskFile> PackedFile<F> {
         match place.length(name).map_err(unreachable_place)? {
             Some(length) if self.contents.packed_bytes < length => {
                 let reason = "more bytes follow than the catalogue knows of";
-                Err(packed::damaged(&self.bytes, Some(self.contents.packed_bytes), reason))
+                Err(compressed_segment::damaged(
+                    &self.bytes,
+                    Some(self.contents.packed_bytes),
+                    reason,
+                ))
             }
             // Whoever reads one that is missing or cut short says so.
             _ => Ok(()),
@@ -479,7 +483,7 @@ impl<F: DiskFile> Source for PackedBytes<F> {
             Self::Local { file, .. } => file.read_at(offset, buffer),
             Self::Object { place, name } => {
                 place.read_at(name, offset, buffer).map_err(|error| match error {
-                    PlaceError::NotFound { .. } => packed::damaged(
+                    BlobError::NotFound { .. } => compressed_segment::damaged(
                         self,
                         None,
                         "it is missing, though this segment was archived there: mount the archive \
@@ -510,21 +514,21 @@ impl<F> std::fmt::Debug for PackedBytes<F> {
 /// Plain blocks read last, by first record of the segment and number of the block.
 #[derive(Debug, Default)]
 struct Cache {
-    held: Mutex<Held>,
+    held: Mutex<CachedBlock>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    blocks: HashMap<(Position, u64), Used>,
+struct CachedBlock {
+    blocks: HashMap<(LogIndex, u64), BlockUse>,
     /// Counts uses: the block with the lowest number was used longest ago.
     clock: u64,
 }
 
 /// When a block was used last, and its plain bytes.
-type Used = (u64, Arc<Vec<u8>>);
+type BlockUse = (u64, Arc<Vec<u8>>);
 
 impl Cache {
-    fn get(&self, key: (Position, u64)) -> Option<Arc<Vec<u8>>> {
+    fn get(&self, key: (LogIndex, u64)) -> Option<Arc<Vec<u8>>> {
         let mut held = lock(&self.held);
         held.clock += 1;
         let clock = held.clock;
@@ -533,7 +537,7 @@ impl Cache {
         Some(Arc::clone(block))
     }
 
-    fn put(&self, key: (Position, u64), block: Arc<Vec<u8>>) {
+    fn put(&self, key: (LogIndex, u64), block: Arc<Vec<u8>>) {
         let mut held = lock(&self.held);
         held.clock += 1;
         let clock = held.clock;
@@ -545,7 +549,7 @@ impl Cache {
     }
 }
 
-pub(crate) fn unreachable_place(error: PlaceError) -> DiskError {
+pub(crate) fn unreachable_place(error: BlobError) -> DiskError {
     DiskError::Failed { what: "read from an archive".into(), error: error.to_string() }
 }
 
@@ -566,11 +570,11 @@ mod tests {
     fn the_blocks_that_were_used_last_are_kept() {
         let cache = Cache::default();
         let most = CACHED_BLOCKS as u64;
-        let put = |number: u64| cache.put((Position(1), number), Arc::new(vec![number as u8]));
-        let has = |number: u64| lock(&cache.held).blocks.contains_key(&(Position(1), number));
+        let put = |number: u64| cache.put((LogIndex(1), number), Arc::new(vec![number as u8]));
+        let has = |number: u64| lock(&cache.held).blocks.contains_key(&(LogIndex(1), number));
         (0..most).for_each(put);
         for number in (0..most).rev() {
-            let block = cache.get((Position(1), number)).expect("there is room for all");
+            let block = cache.get((LogIndex(1), number)).expect("there is room for all");
             assert_eq!(*block, [number as u8]);
         }
         for number in 0..most {
@@ -578,6 +582,6 @@ mod tests {
             assert!(has(most + number) && !has(most - 1 - number), "{number}");
             assert_eq!(lock(&cache.held).blocks.len(), CACHED_BLOCKS);
         }
-        assert!(cache.get((Position(2), most)).is_none());
+        assert!(cache.get((LogIndex(2), most)).is_none());
     }
 }

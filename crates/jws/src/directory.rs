@@ -26,7 +26,7 @@ type Files = BTreeMap<PathBuf, (FspName, VerificationKey)>;
 
 /// What reading a directory again came to.
 #[derive(Debug)]
-pub struct Reloaded {
+pub struct ReloadReport {
     /// Keys in force now.
     pub keys: usize,
     /// Participants that they belong to.
@@ -58,7 +58,7 @@ impl KeyDirectory {
     /// as it was, and a directory that cannot be read changes nothing.
     ///
     /// Cost: reads every file, about 50 us each; not for a thread that serves messages.
-    pub fn reload(&self) -> Reloaded {
+    pub fn reload(&self) -> ReloadReport {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let mut faults = Vec::new();
         match key_files(&self.path) {
@@ -71,8 +71,11 @@ impl KeyDirectory {
                 faults.push(LoadError::Key { path: path.clone(), source });
             }
         }
-        let reloaded =
-            Reloaded { keys: ring.values().map(Vec::len).sum(), participants: ring.len(), faults };
+        let reloaded = ReloadReport {
+            keys: ring.values().map(Vec::len).sum(),
+            participants: ring.len(),
+            faults,
+        };
         let ring = KeyRing(Arc::new(ring));
         *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
         self.generation.fetch_add(1, Ordering::Release);

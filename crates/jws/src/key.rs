@@ -10,9 +10,9 @@ use rustls_pki_types::pem::{PemObject, SectionKind};
 
 pub use crate::der::KeyKind;
 
+use crate::base64_hash::{CHUNK_BYTES, encode};
 use crate::crypto::{Hash, Private, Public, fingerprint, hasher};
 use crate::der;
-use crate::encode::{CHUNK_BYTES, encode};
 
 /// Fewest bits of an RSA modulus (FSPIOP signature, section on algorithms).
 pub const RSA_BITS_MIN: usize = 2_048;

@@ -21,15 +21,15 @@
 
 #![warn(missing_docs)]
 
+mod base64_hash;
 mod canonical;
 mod crypto;
 mod der;
 mod directory;
-mod encode;
 mod key;
 mod key_ring;
 mod policy;
-mod protected;
+mod protected_header;
 mod request_path;
 mod sign;
 mod verify;
@@ -38,13 +38,13 @@ mod verify;
 pub const IS_AVAILABLE: bool = cfg!(feature = "signatures");
 
 pub use canonical::{CANONICAL_BODY_BYTES_MAX, canonical};
-pub use directory::{KeyDirectory, Reloaded};
+pub use directory::{KeyDirectory, ReloadReport};
 pub use key::{
     Algorithm, KEY_TEXT_BYTES_MAX, KeyError, KeyKind, RSA_BITS_MAX, RSA_BITS_MIN, SigningKey,
     VerificationKey,
 };
 pub use key_ring::{KEYS_PER_PARTICIPANT_MAX, KeyRing, LoadError, PARTICIPANTS_MAX};
-pub use policy::{Demand, Policy};
-pub use protected::SIGNATURE_BYTES_MAX;
+pub use policy::{Policy, SignatureRequirement};
+pub use protected_header::SIGNATURE_BYTES_MAX;
 pub use sign::{SignError, sign};
 pub use verify::{SignatureError, Signed, verify, verify_with};

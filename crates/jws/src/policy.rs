@@ -19,7 +19,7 @@ pub struct Policy {
 
 /// What is asked of the signature of an inbound message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
+pub enum SignatureRequirement {
     /// It is not looked at.
     Nothing,
     /// It must be good if it is there.
@@ -32,12 +32,12 @@ impl Policy {
     /// What is asked of the signature of an inbound message. Nothing of a GET, as in the reference
     /// (hub-semantics 1.7).
     #[must_use]
-    pub fn demands(&self, method: &Method, resource: Resource) -> Demand {
+    pub fn demands(&self, method: &Method, resource: Resource) -> SignatureRequirement {
         match *method {
-            _ if !self.validate.contains(&resource) => Demand::Nothing,
-            Method::GET => Demand::Nothing,
-            Method::DELETE if self.unsigned_delete => Demand::GoodIfPresent,
-            _ => Demand::Good,
+            _ if !self.validate.contains(&resource) => SignatureRequirement::Nothing,
+            Method::GET => SignatureRequirement::Nothing,
+            Method::DELETE if self.unsigned_delete => SignatureRequirement::GoodIfPresent,
+            _ => SignatureRequirement::Good,
         }
     }
 
@@ -63,9 +63,19 @@ mod tests {
         let quotes = Policy { sign: vec![Resource::Quotes], ..Policy::default() };
         let lenient = Policy { unsigned_delete: true, ..transfers.clone() };
         let policies = [&off, &transfers, &quotes, &lenient];
-        let (nothing, never) = ([Demand::Nothing; 4], [false; 4]);
-        let good = [Demand::Nothing, Demand::Good, Demand::Nothing, Demand::Good];
-        let delete = [Demand::Nothing, Demand::Good, Demand::Nothing, Demand::GoodIfPresent];
+        let (nothing, never) = ([SignatureRequirement::Nothing; 4], [false; 4]);
+        let good = [
+            SignatureRequirement::Nothing,
+            SignatureRequirement::Good,
+            SignatureRequirement::Nothing,
+            SignatureRequirement::Good,
+        ];
+        let delete = [
+            SignatureRequirement::Nothing,
+            SignatureRequirement::Good,
+            SignatureRequirement::Nothing,
+            SignatureRequirement::GoodIfPresent,
+        ];
         for (method, resource, demanded, signed) in [
             (Method::GET, Resource::Transfers, nothing, never),
             (Method::DELETE, Resource::Transfers, delete, never),

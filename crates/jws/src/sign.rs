@@ -7,7 +7,7 @@ use http::header::{DATE as DATE_HEADER, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use crate::key::SigningKey;
-use crate::protected::{ALG, DATE, DESTINATION, HTTP_METHOD, SOURCE, URI};
+use crate::protected_header::{ALG, DATE, DESTINATION, HTTP_METHOD, SOURCE, URI};
 
 /// Why a message could not be signed: a fault of the hub, not of a partner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

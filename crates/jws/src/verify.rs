@@ -8,8 +8,8 @@ use ledger::FspName;
 use crate::canonical::Canonical;
 use crate::key::{Algorithm, VerificationKey};
 use crate::key_ring::KeyRing;
-use crate::protected::{
-    DATE, DESTINATION, Envelope, HTTP_METHOD, Protected, SIGNATURE, SOURCE, URI,
+use crate::protected_header::{
+    DATE, DESTINATION, Envelope, HTTP_METHOD, ProtectedHeader, SIGNATURE, SOURCE, URI,
 };
 use crate::request_path;
 
@@ -120,7 +120,7 @@ pub fn verify_with<K: AsRef<[VerificationKey]>>(
     let envelope = Envelope::parse(value.ok_or(SignatureError::Absent)?)?;
     let signature = envelope.signature()?;
     let json = envelope.protected()?;
-    let protected = Protected::parse(&json)?;
+    let protected = ProtectedHeader::parse(&json)?;
     let algorithm = Algorithm::parse(&protected.alg).ok_or(SignatureError::Algorithm)?;
     check_headers(&protected, &headers, message.headers)?;
     check_request(&protected, message)?;
@@ -144,17 +144,17 @@ pub fn verify_with<K: AsRef<[VerificationKey]>>(
 /// What signatures protect, found in one walk over the headers.
 #[derive(Default)]
 struct Headers<'a> {
-    signature: Once<'a>,
-    uri: Once<'a>,
-    method: Once<'a>,
-    source: Once<'a>,
-    destination: Once<'a>,
-    date: Once<'a>,
+    signature: SingleHeader<'a>,
+    uri: SingleHeader<'a>,
+    method: SingleHeader<'a>,
+    source: SingleHeader<'a>,
+    destination: SingleHeader<'a>,
+    date: SingleHeader<'a>,
 }
 
 /// A header that may occur once.
 #[derive(Clone, Copy, Default)]
-struct Once<'a> {
+struct SingleHeader<'a> {
     first: Option<&'a [u8]>,
     again: bool,
 }
@@ -181,7 +181,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-impl<'a> Once<'a> {
+impl<'a> SingleHeader<'a> {
     /// `None` when it is absent or empty.
     fn value(self, name: &'static str) -> Result<Option<&'a [u8]>, SignatureError> {
         match self.again {
@@ -194,7 +194,7 @@ impl<'a> Once<'a> {
 /// Each member of the protected header must be a header of the request with the same value, and
 /// a destination that is sent must be protected.
 fn check_headers(
-    protected: &Protected<'_>,
+    protected: &ProtectedHeader<'_>,
     headers: &Headers<'_>,
     all: &HeaderMap,
 ) -> Result<(), SignatureError> {
@@ -236,7 +236,10 @@ fn check_header(
 }
 
 /// A signature that was made for another request must not serve for this one.
-fn check_request(protected: &Protected<'_>, message: &Signed<'_>) -> Result<(), SignatureError> {
+fn check_request(
+    protected: &ProtectedHeader<'_>,
+    message: &Signed<'_>,
+) -> Result<(), SignatureError> {
     if !request_path::matches(&protected.uri, message.path) {
         return Err(SignatureError::OtherPath);
     }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use jws::{
-    Algorithm, KeyDirectory, KeyError, KeyKind, KeyRing, Reloaded, SigningKey, VerificationKey,
+    Algorithm, KeyDirectory, KeyError, KeyKind, KeyRing, ReloadReport, SigningKey, VerificationKey,
 };
 use ledger::FspName;
 use proptest::prelude::*;
@@ -211,7 +211,7 @@ fn a_directory_that_is_read_again_keeps_its_good_keys() {
         keys.of(&name).iter().map(|key| key.fingerprint().to_string()).collect()
     };
     let (payer, payee) = (fingerprints("payer"), fingerprints("payee"));
-    let counts = |found: Reloaded| (found.keys, found.participants, found.faults.len());
+    let counts = |found: ReloadReport| (found.keys, found.participants, found.faults.len());
 
     fs::write(place("payer.pem"), "half a k").expect("written");
     write("payer.2.pem", "rsa_next");

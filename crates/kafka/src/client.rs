@@ -13,8 +13,8 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
-use crate::feed::{GONE, is_gone};
-use crate::open::cannot;
+use crate::connect::cannot;
+use crate::consumer::{GONE, is_gone};
 use crate::settings::MESSAGE_BYTES_MIN;
 use crate::{Address, OpenError, Options};
 
@@ -56,7 +56,7 @@ pub(crate) fn config(address: &Address, options: &Options) -> ClientConfig {
 pub(crate) fn first_consumer(
     address: &Address,
     options: &Options,
-) -> Result<(BaseConsumer<Quiet>, Quiet), OpenError> {
+) -> Result<(BaseConsumer<ErrorLog>, ErrorLog), OpenError> {
     match options.security.is_missing() {
         true => Err(OpenError::NoTls),
         false => consumer(address, options).map_err(cannot),
@@ -67,8 +67,8 @@ pub(crate) fn first_consumer(
 pub(crate) fn consumer(
     address: &Address,
     options: &Options,
-) -> KafkaResult<(BaseConsumer<Quiet>, Quiet)> {
-    let quiet = Quiet::default();
+) -> KafkaResult<(BaseConsumer<ErrorLog>, ErrorLog)> {
+    let quiet = ErrorLog::default();
     let consumer = reading(address, options).create_with_context(quiet.clone())?;
     Ok((consumer, quiet))
 }
@@ -77,9 +77,9 @@ pub(crate) fn consumer(
 pub(crate) fn consumer_to_end(
     address: &Address,
     options: &Options,
-) -> KafkaResult<BaseConsumer<Quiet>> {
+) -> KafkaResult<BaseConsumer<ErrorLog>> {
     let mut config = reading(address, options);
-    config.set("enable.partition.eof", "true").create_with_context(Quiet::default())
+    config.set("enable.partition.eof", "true").create_with_context(ErrorLog::default())
 }
 
 fn reading(address: &Address, options: &Options) -> ClientConfig {
@@ -106,16 +106,16 @@ fn reading(address: &Address, options: &Options) -> ClientConfig {
 
 /// What the library said last, instead of log lines.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Quiet(Arc<Mutex<Said>>);
+pub(crate) struct ErrorLog(Arc<Mutex<LastErrors>>);
 
 #[derive(Debug, Default)]
-struct Said {
+struct LastErrors {
     last: String,
     /// Why one side does not trust the other, once that was said.
     distrust: Option<String>,
 }
 
-impl Quiet {
+impl ErrorLog {
     /// The last trouble, or nothing.
     pub(crate) fn last(&self) -> String {
         locked(&self.0).last.clone()
@@ -127,7 +127,7 @@ impl Quiet {
     }
 }
 
-impl ClientContext for Quiet {
+impl ClientContext for ErrorLog {
     fn log(&self, _level: RDKafkaLogLevel, _facility: &str, _message: &str) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -145,10 +145,10 @@ impl ClientContext for Quiet {
     }
 }
 
-impl ConsumerContext for Quiet {}
+impl ConsumerContext for ErrorLog {}
 
 /// Where arrivals go; false when nobody takes them any more.
-pub(crate) type Sink = Arc<dyn Fn(Arrival) -> bool + Send + Sync>;
+pub(crate) type ArrivalSink = Arc<dyn Fn(Arrival) -> bool + Send + Sync>;
 
 /// Sends messages, and says which of them are not known to have arrived.
 pub(crate) struct Outbound {
@@ -160,15 +160,19 @@ pub(crate) struct Outbound {
 
 /// What the brokers report on what was sent, from the library's thread.
 pub(crate) struct Reports {
-    sink: Sink,
-    quiet: Quiet,
+    sink: ArrivalSink,
+    quiet: ErrorLog,
     unreported: Arc<AtomicUsize>,
 }
 
 impl Outbound {
-    pub(crate) fn open(address: &Address, options: &Options, sink: Sink) -> KafkaResult<Self> {
+    pub(crate) fn open(
+        address: &Address,
+        options: &Options,
+        sink: ArrivalSink,
+    ) -> KafkaResult<Self> {
         let unreported = Arc::new(AtomicUsize::new(0));
-        let (quiet, reported) = (Quiet::default(), Arc::clone(&unreported));
+        let (quiet, reported) = (ErrorLog::default(), Arc::clone(&unreported));
         let producer = config(address, options)
             .set("enable.idempotence", "true")
             .set("acks", "all")

@@ -23,9 +23,9 @@
 
 mod address;
 mod client;
-mod feed;
-mod moving;
-mod open;
+mod connect;
+mod consumer;
+mod migrate;
 mod security;
 mod settings;
 mod stream;
@@ -33,15 +33,17 @@ mod topic;
 mod trim;
 
 pub use address::{Address, AddressError};
-pub use moving::{Exported, MoveError, Reader, Step, Watch, compare, export, say_left};
-pub use open::{Missing, Opened, Options, Report, open};
+pub use connect::{ConnectReport, ConnectedLog, Missing, Options, open};
+pub use migrate::{
+    Exported, MigrateError, MigrationObserver, MigrationStep, Reader, compare, export, say_left,
+};
 pub use security::{Identity, Login, Mechanism, Security, Tls};
-pub use settings::{MESSAGE_BYTES_MIN, Unsafe};
+pub use settings::{MESSAGE_BYTES_MIN, UnsafeTopic};
 pub use stream::Stream;
-pub use trim::{Trimming, trim};
+pub use trim::{Trim, trim};
 
 use journal::OpenError as CopyError;
-use ledger::Position;
+use ledger::LogIndex;
 use ports::LogError;
 
 /// Why a log on Kafka could not be opened.
@@ -109,7 +111,7 @@ pub enum OpenError {
     },
     /// The topic could lose records, or cannot hold them.
     #[error(transparent)]
-    Unsafe(#[from] Unsafe),
+    Unsafe(#[from] UnsafeTopic),
     /// There is no log, and none is to be begun.
     #[error("topic {0} is not there, or holds no log")]
     NoLog(String),
@@ -136,7 +138,7 @@ pub enum OpenError {
         /// The topic.
         topic: String,
         /// Where the copy ends.
-        end: Position,
+        end: LogIndex,
     },
     /// The copy cannot be used.
     #[error("the copy of the log: {0}")]

@@ -90,14 +90,14 @@ const MESSAGE_BYTES: &str = "max.message.bytes";
 
 /// A topic that is not safe, and how to make it so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Unsafe {
+pub struct UnsafeTopic {
     topic: String,
     layout: Layout,
     /// Setting, what it is, what it must be.
     settings: Vec<(String, String, String)>,
 }
 
-impl fmt::Display for Unsafe {
+impl fmt::Display for UnsafeTopic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { topic, layout, settings } = self;
         write!(f, "topic {topic} is not safe for a log:")?;
@@ -115,7 +115,7 @@ impl fmt::Display for Unsafe {
     }
 }
 
-impl Unsafe {
+impl UnsafeTopic {
     fn advise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { topic, layout, settings } = self;
         if !layout.is_one() {
@@ -165,7 +165,7 @@ pub(crate) fn check(
     topic: &str,
     layout: &Layout,
     value: impl Fn(&str) -> Option<String>,
-) -> Result<(), Unsafe> {
+) -> Result<(), UnsafeTopic> {
     let mut settings = Vec::new();
     // As it must be with the replicas that it lacks.
     for (name, must) in wanted(layout.wanted().max(layout.replicas.len())) {
@@ -179,7 +179,7 @@ pub(crate) fn check(
     if layout.is_one() && layout.has_replicas_enough() && settings.is_empty() {
         return Ok(());
     }
-    Err(Unsafe { topic: topic.to_owned(), layout: layout.clone(), settings })
+    Err(UnsafeTopic { topic: topic.to_owned(), layout: layout.clone(), settings })
 }
 
 #[cfg(test)]

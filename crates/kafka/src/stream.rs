@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use ports::{Arrival, Topic};
 
-use crate::client::{self, Outbound, Sink};
-use crate::feed::{Feed, Found, POLL, end_of_messages, is_passing, unreadable};
-use crate::open::cannot;
+use crate::client::{self, ArrivalSink, Outbound};
+use crate::connect::cannot;
+use crate::consumer::{POLL, ReadMessage, TopicConsumer, end_of_messages, is_passing, unreadable};
 use crate::{Address, OpenError, Options};
 
 /// Questions where the topic ends that may wait; a node asks one at a time.
@@ -53,16 +53,16 @@ impl Stream {
         next: i64,
         sink: impl Fn(Arrival) -> bool + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
-        let sink: Sink = Arc::new(sink);
+        let sink: ArrivalSink = Arc::new(sink);
         let outbound = Outbound::open(address, options, Arc::clone(&sink)).map_err(cannot)?;
         let outbound = Arc::new(outbound);
         let (consumer, _) = client::consumer(address, options).map_err(cannot)?;
-        let reading = Feed::new(consumer, address, options.patience);
+        let reading = TopicConsumer::new(consumer, address, options.patience);
         let (consumer, _) = client::consumer(address, options).map_err(cannot)?;
-        let feed = Feed::new(consumer, address, options.patience);
+        let feed = TopicConsumer::new(consumer, address, options.patience);
         let reached = Arc::new(AtomicI64::new(next));
         let (address, options) = (address.clone(), options.clone());
-        let asking = Asking { feed, reached: Arc::clone(&reached), address, options };
+        let asking = EndQuery { feed, reached: Arc::clone(&reached), address, options };
         reading.seek(next)?;
         let stopped = Arc::new(AtomicBool::new(false));
         let (questions, asked) = sync_channel(QUESTIONS_MAX);
@@ -126,7 +126,7 @@ impl Search {
 
     /// Asks, if it is time to. What was sent may be reported, and the reader still ask a broker
     /// that is gone: it goes on until something comes.
-    fn go_on(&mut self, feed: &Feed) {
+    fn go_on(&mut self, feed: &TopicConsumer) {
         let is_due = match self.asked {
             Some(asked) => AGAIN <= asked.elapsed(),
             None => SILENCE <= self.heard.elapsed() && self.outbound.is_waiting(),
@@ -140,10 +140,10 @@ impl Search {
 }
 
 fn read(
-    (feed, mut search): (&Feed, Search),
+    (feed, mut search): (&TopicConsumer, Search),
     reached: &AtomicI64,
     stopped: &AtomicBool,
-    sink: &Sink,
+    sink: &ArrivalSink,
 ) {
     let mut next = reached.load(Ordering::Acquire);
     while !stopped.load(Ordering::Acquire) {
@@ -151,7 +151,7 @@ fn read(
             None => true,
             Some(Ok(message)) => {
                 search.end();
-                let Found { offset, at, bytes } = Found::of(&message);
+                let ReadMessage { offset, at, bytes } = ReadMessage::of(&message);
                 // What was fetched twice comes once.
                 let is_new = next <= offset;
                 next = next.max(offset + 1);
@@ -173,16 +173,16 @@ fn read(
 }
 
 /// Says where the topic ends.
-struct Asking {
-    feed: Feed,
+struct EndQuery {
+    feed: TopicConsumer,
     /// Up to where the other thread has read.
     reached: Arc<AtomicI64>,
     address: Address,
     options: Options,
 }
 
-impl Asking {
-    fn answer(&self, asked: &Receiver<u64>, sink: &Sink) {
+impl EndQuery {
+    fn answer(&self, asked: &Receiver<u64>, sink: &ArrivalSink) {
         while let Ok(number) = asked.recv() {
             let offset = self.end().ok();
             if !sink(Arrival::End { number, offset }) {

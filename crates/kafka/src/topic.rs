@@ -8,7 +8,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::metadata::{Metadata, MetadataBroker};
 
-use crate::client::{self, Quiet};
+use crate::client::{self, ErrorLog};
 use crate::settings::{self, Layout};
 use crate::{Address, OpenError, Options};
 
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const ONCE: Duration = Duration::from_secs(2);
 
 /// A topic that is safe.
-pub(crate) struct Checked {
+pub(crate) struct SafeTopic {
     pub(crate) layout: Layout,
     /// Copies of a record before it is acknowledged.
     pub(crate) in_sync: String,
@@ -26,7 +26,7 @@ pub(crate) struct Checked {
 }
 
 /// A topic that is not there is to be made.
-pub(crate) struct Make;
+pub(crate) struct TopicCreation;
 
 /// Finds the topic, or makes it, and checks it.
 ///
@@ -34,11 +34,11 @@ pub(crate) struct Make;
 /// [`OpenError::Unreachable`], [`OpenError::Brokers`], [`OpenError::Unsafe`], [`OpenError::NoLog`],
 /// [`OpenError::TooFew`].
 pub(crate) fn check(
-    (consumer, quiet): (&BaseConsumer<Quiet>, &Quiet),
+    (consumer, quiet): (&BaseConsumer<ErrorLog>, &ErrorLog),
     address: &Address,
     options: &Options,
-    make: Option<Make>,
-) -> Result<Checked, OpenError> {
+    make: Option<TopicCreation>,
+) -> Result<SafeTopic, OpenError> {
     let ask = |patience| consumer.fetch_metadata(Some(&address.topic), patience);
     let metadata = first_answer((consumer, quiet), address, options)?;
     let (layout, created) = match layout(&metadata, address.named())? {
@@ -56,13 +56,13 @@ pub(crate) fn check(
     };
     settings::check(&address.topic, &layout, value)?;
     let in_sync = value("min.insync.replicas").unwrap_or_default();
-    Ok(Checked { layout, in_sync, created })
+    Ok(SafeTopic { layout, in_sync, created })
 }
 
 /// The first answer of a broker. That one side does not trust the other is said without waiting for
 /// one: it does not pass.
 fn first_answer(
-    (consumer, quiet): (&BaseConsumer<Quiet>, &Quiet),
+    (consumer, quiet): (&BaseConsumer<ErrorLog>, &ErrorLog),
     address: &Address,
     options: &Options,
 ) -> Result<Metadata, OpenError> {
@@ -87,7 +87,7 @@ fn first_answer(
 fn unreachable(
     address: &Address,
     options: &Options,
-    quiet: &Quiet,
+    quiet: &ErrorLog,
     error: &rdkafka::error::KafkaError,
 ) -> OpenError {
     let last = quiet.last();

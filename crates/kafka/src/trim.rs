@@ -6,20 +6,20 @@ use rdkafka::{Offset, TopicPartitionList};
 use record::frame::FrameHeader;
 
 use crate::client::{self, PARTITION};
-use crate::feed::Feed;
-use crate::open::cannot;
+use crate::connect::cannot;
+use crate::consumer::TopicConsumer;
 use crate::{Address, OpenError, Options, topic};
 
 /// What is to be deleted of a topic, or was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trimming {
+pub struct Trim {
     /// Its messages, by offset.
     pub held: Range<i64>,
     /// The message that will be its first, or is already; `None` if that was deleted before.
     pub first: Option<i64>,
 }
 
-impl Trimming {
+impl Trim {
     /// How many messages go.
     #[must_use]
     pub fn deleted(&self) -> u64 {
@@ -38,16 +38,16 @@ pub fn trim(
     options: &Options,
     frame: &FrameHeader,
     only_look: bool,
-) -> Result<Trimming, OpenError> {
+) -> Result<Trim, OpenError> {
     let (consumer, quiet) = client::first_consumer(address, options)?;
     let _checked = topic::check((&consumer, &quiet), address, options, None)?;
-    let feed = Feed::new(consumer, address, options.patience);
+    let feed = TopicConsumer::new(consumer, address, options.patience);
     let held = feed.range()?;
     let place = feed.locate(&held, frame)?;
     if place.is_none() && held.start == 0 {
         return Err(OpenError::Another { topic: address.topic.clone(), end: frame.last() });
     }
-    let trimming = Trimming { held, first: place.map(|(offset, _)| offset) };
+    let trimming = Trim { held, first: place.map(|(offset, _)| offset) };
     if let (Some(first), false) = (trimming.first, only_look || trimming.deleted() == 0) {
         delete_before(address, options, first)?;
     }

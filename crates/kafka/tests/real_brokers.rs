@@ -7,23 +7,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use brokers::Cluster;
 use journal::{FileLog, RealDisk};
 use kafka::{
-    Address, Missing, MoveError, OpenError, Opened, Options, Reader, Security, Step, Stream, Watch,
-    compare, export, open,
+    Address, ConnectedLog, MigrateError, MigrationObserver, MigrationStep, Missing, OpenError,
+    Options, Reader, Security, Stream, compare, export, open,
 };
-use ledger::{Command, FspName, Genesis, Position, Stamp};
-use ports::{Arrival, Log, Now, Topic};
+use kafka_testkit::Cluster;
+use ledger::{Command, FspName, Genesis, LogIndex, Stamp};
+use ports::{Arrival, ClockReading, Log, Topic};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use record::frame::LogIdentity;
-use record::message::{End, Message};
+use record::topic_message::{LogEnd, TopicMessage};
 use sequencer::{
-    Delivered, Durability, Founding, Name, Quarantine, Replica, Sequencer, Submission,
+    AppliedMessage, Durability, GenesisMessage, NodeName, Quarantine, Replica, Sequencer,
+    Submission,
 };
 use tempfile::TempDir;
 
@@ -33,7 +34,7 @@ const ARRIVALS_MAX: usize = 4_096;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(brokers: u32, home: &TempDir) -> Cluster {
-    let options = brokers::Options::new(brokers, home.path().join("brokers"));
+    let options = kafka_testkit::Options::new(brokers, home.path().join("brokers"));
     Cluster::start(options, &mut |line| println!("{line}")).unwrap()
 }
 
@@ -46,17 +47,17 @@ fn options(node: &str, patience: Duration) -> Options {
     Options { node: node.to_owned(), patience, copy, security: Security::default() }
 }
 
-fn founding(node: u32) -> Founding {
+fn founding(node: u32) -> GenesisMessage {
     let hub = FspName::new("Hub").unwrap();
     let genesis = Genesis { seed: [1; 16], hub };
-    Founding { identity: LogIdentity([node as u8; 16]), genesis, node, wall: Stamp(1) }
+    GenesisMessage { identity: LogIdentity([node as u8; 16]), genesis, node, wall: Stamp(1) }
 }
 
 fn try_open(
     address: &Address,
     copy: &TempDir,
     (node, patience): (u32, Duration),
-) -> Result<Opened<RealDisk>, OpenError> {
+) -> Result<ConnectedLog<RealDisk>, OpenError> {
     let disk = RealDisk::open(copy.path()).unwrap();
     open(
         address,
@@ -81,9 +82,9 @@ struct Node {
 impl Node {
     fn open(address: &Address, copy: &TempDir, node: u32) -> Self {
         let opened = try_open(address, copy, (node, PATIENCE)).unwrap();
-        let Opened { copy, next, last, report } = opened;
-        let sequencer = Sequencer::open(copy, node, Now::default(), &mut |_| ()).unwrap();
-        let name = Name { name: format!("node-{node}"), node, instance: 1, ended: 0 };
+        let ConnectedLog { copy, next, last, report } = opened;
+        let sequencer = Sequencer::open(copy, node, ClockReading::default(), &mut |_| ()).unwrap();
+        let name = NodeName { name: format!("node-{node}"), node, instance: 1, ended: 0 };
         let replica = Replica::new(sequencer, name, Quarantine::default(), last).unwrap();
         let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
         let options = options("any", PATIENCE);
@@ -110,19 +111,21 @@ impl Node {
                     self.empty -= offset - self.next;
                     assert!(self.next <= offset && 0 <= self.empty, "no message is left out");
                     self.next = offset + 1;
-                    let delivered = match Message::parse(&bytes) {
-                        Ok(Message::Bundle(bundle)) => self.replica.deliver(&bundle, at).unwrap(),
-                        Ok(Message::Frame(frame)) => self.replica.restore(&frame).unwrap(),
-                        Ok(Message::Whole(end)) => {
+                    let delivered = match TopicMessage::parse(&bytes) {
+                        Ok(TopicMessage::Bundle(bundle)) => {
+                            self.replica.deliver(&bundle, at).unwrap()
+                        }
+                        Ok(TopicMessage::Frame(frame)) => self.replica.restore(&frame).unwrap(),
+                        Ok(TopicMessage::Whole(end)) => {
                             assert!(self.replica.note_whole(&end));
                             continue;
                         }
-                        Ok(Message::Left(_) | Message::State(_)) | Err(_) => {
+                        Ok(TopicMessage::Left(_) | TopicMessage::State(_)) | Err(_) => {
                             passed += 1;
                             continue;
                         }
                     };
-                    passed += usize::from(!matches!(delivered, Delivered::Framed { .. }));
+                    passed += usize::from(!matches!(delivered, AppliedMessage::Framed { .. }));
                 }
                 other => panic!("{other:?}"),
             }
@@ -132,7 +135,7 @@ impl Node {
 
     fn begin(&mut self) {
         self.catch_up();
-        self.replica.begin_life();
+        self.replica.begin_epoch();
     }
 
     fn propose(&mut self, count: usize) {
@@ -145,7 +148,7 @@ impl Node {
         self.stream.send(&bytes, tag).unwrap();
     }
 
-    fn end(&self) -> (Position, ledger::Digest) {
+    fn end(&self) -> (LogIndex, ledger::Digest) {
         let tail = self.replica.sequencer().log().tail();
         (tail.end, tail.chain)
     }
@@ -183,7 +186,7 @@ fn nodes_make_one_log(cluster: &Cluster) {
     }
     drain(&mut [&mut first, &mut second], 1 + 20 + 20 + 1);
     let (end, _) = first.end();
-    assert_eq!((end, first.end()), (Position(1 + 39 + 20), second.end()));
+    assert_eq!((end, first.end()), (LogIndex(1 + 39 + 20), second.end()));
     drop(first);
 
     second.propose(5);
@@ -295,14 +298,14 @@ fn a_log_is_moved(cluster: &Cluster) {
         export(&address, &disk, &options, watch).unwrap_err()
     };
     let mut watch = Moving { steps: 100, has_left: false };
-    assert!(matches!(refused("moved", &mut watch), MoveError::Stopped(_)));
+    assert!(matches!(refused("moved", &mut watch), MigrateError::Stopped(_)));
     watch.steps = 450;
     let mut half_way = Node::open(&address, &TempDir::new().unwrap(), 9);
     half_way.catch_up();
     assert!(half_way.replica.is_partial());
     assert_eq!(half_way.next, 101, "what was sent is there, and the step that was refused");
-    assert!(half_way.end().0 < end.position);
-    assert!(matches!(refused("moved", &mut watch), MoveError::Stopped(_)));
+    assert!(half_way.end().0 < end.log_index);
+    assert!(matches!(refused("moved", &mut watch), MigrateError::Stopped(_)));
     assert!(!watch.has_left);
     watch.steps = usize::MAX;
     let moved = export(&address, &disk, &options, &mut watch).unwrap();
@@ -312,7 +315,7 @@ fn a_log_is_moved(cluster: &Cluster) {
     assert_eq!((again.end, again.sent), (end, 0));
     drop(disk);
     half_way.catch_up();
-    assert_eq!(half_way.end(), (end.position, end.chain));
+    assert_eq!(half_way.end(), (end.log_index, end.chain));
 
     // What is not a place for it is refused, and says why.
     let disk = RealDisk::open(home.path()).unwrap();
@@ -335,7 +338,7 @@ fn a_log_is_moved(cluster: &Cluster) {
     one.propose(3);
     two.propose(2);
     drain(&mut [&mut one, &mut two], 303);
-    assert_eq!((one.end(), one.end().0), (two.end(), Position(end.position.0 + 5)));
+    assert_eq!((one.end(), one.end().0), (two.end(), LogIndex(end.log_index.0 + 5)));
     let (same, _) = one.end();
     drop(one);
     // Its files are those of a node now, and the older ones are not taken for the log.
@@ -347,7 +350,7 @@ fn a_log_is_moved(cluster: &Cluster) {
     let compared = compare(&reader, &address, &disk, &mut |_| ()).unwrap();
     assert_eq!(compared.tail.end, same);
     let error = export(&address, &disk, &options, &mut watch).unwrap_err();
-    assert!(matches!(error, MoveError::Older { .. }), "{error}");
+    assert!(matches!(error, MigrateError::Older { .. }), "{error}");
 }
 
 /// Ends a move after so many steps.
@@ -356,8 +359,8 @@ struct Moving {
     has_left: bool,
 }
 
-impl Watch for Moving {
-    fn tell(&mut self, _step: Step) -> Result<(), String> {
+impl MigrationObserver for Moving {
+    fn tell(&mut self, _step: MigrationStep) -> Result<(), String> {
         match self.steps.checked_sub(1) {
             Some(left) => {
                 self.steps = left;
@@ -374,20 +377,20 @@ impl Watch for Moving {
 }
 
 /// A log in files of so many batches, and its end.
-fn write_alone(home: &TempDir, batches: usize) -> End {
+fn write_alone(home: &TempDir, batches: usize) -> LogEnd {
     let disk = RealDisk::open(home.path()).unwrap();
     let options = journal::Options { segment_bytes: 16 << 10, ..journal::Options::default() };
     let log = FileLog::create(disk, LogIdentity([77; 16]), options).unwrap();
-    let mut alone = Sequencer::open(log, 0, Now::default(), &mut |_| ()).unwrap();
+    let mut alone = Sequencer::open(log, 0, ClockReading::default(), &mut |_| ()).unwrap();
     let genesis = Command::Genesis(founding(1).genesis);
     for batch in 0..batches {
         let command = if batch == 0 { genesis.clone() } else { Command::Tick };
         let one = Submission::without_payload(command, Durability::Synced, ()).unwrap();
-        let now = Now { wall: Stamp(1_000_000), monotonic_us: 0 };
+        let now = ClockReading { wall: Stamp(1_000_000), monotonic_us: 0 };
         alone.commit(&mut VecDeque::from([one]), &mut Vec::new(), now).unwrap();
     }
     let tail = alone.log().tail();
-    End { identity: tail.identity, position: tail.end, chain: tail.chain }
+    LogEnd { identity: tail.identity, log_index: tail.end, chain: tail.chain }
 }
 
 fn produce(address: &Address, bytes: &[u8]) {
@@ -530,7 +533,7 @@ fn three_brokers() {
         drain(&mut [&mut node], 1 + 20 * i64::from(round + 1));
         cluster.restart(round + 1).unwrap();
     }
-    assert_eq!(node.end().0, Position(61));
+    assert_eq!(node.end().0, LogIndex(61));
     let fresh = TempDir::new().unwrap();
     let mut other = Node::open(&address, &fresh, 2);
     assert_eq!(other.catch_up(), 0);

@@ -8,7 +8,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::field::Inconsistent;
+use crate::field::InvalidState;
 use crate::field::{numbered, stored};
 use crate::ids::{ACCOUNTS_MAX, AccountId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
@@ -113,7 +113,7 @@ struct CurrencyBook {
 
 impl CurrencyBook {
     /// That of the currency whose in-flight account stands `at` this place.
-    fn restore(accounts: &[Account], at: usize) -> Result<Self, Inconsistent> {
+    fn restore(accounts: &[Account], at: usize) -> Result<Self, InvalidState> {
         let currency = accounts[at].currency;
         let internal = |offset: usize, kind| {
             let account = accounts.get(at + offset);
@@ -123,7 +123,7 @@ impl CurrencyBook {
                     && account.owner == ParticipantIndex::HUB
             });
             fits.map(|account| account.id)
-                .ok_or(Inconsistent("a currency lacks one of its internal accounts"))
+                .ok_or(InvalidState("a currency lacks one of its internal accounts"))
         };
         Ok(Self {
             currency,
@@ -154,21 +154,21 @@ pub(crate) struct NewAccount {
 
 /// All accounts of all participants and of the hub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Books {
+pub struct Accounts {
     accounts: Vec<Account>,
     currencies: Vec<CurrencyBook>,
 }
 
-impl Books {
+impl Accounts {
     /// The books with these accounts, in order of number.
     ///
     /// The internal accounts of a currency are opened together, which is how they are found again.
-    pub(crate) fn restore(accounts: Vec<Account>) -> Result<Self, Inconsistent> {
+    pub(crate) fn restore(accounts: Vec<Account>) -> Result<Self, InvalidState> {
         let mut sums: BTreeMap<Currency, Amount> = BTreeMap::new();
         let mut currencies = Vec::new();
         for (at, account) in accounts.iter().enumerate() {
             if account.id.0 as usize != at + 1 {
-                return Err(Inconsistent("accounts are not numbered from 1 without gaps"));
+                return Err(InvalidState("accounts are not numbered from 1 without gaps"));
             }
             let sum = match (sums.get_mut(&account.currency), account.kind) {
                 (Some(sum), kind) if kind != AccountKind::InFlight => sum,
@@ -176,15 +176,15 @@ impl Books {
                     currencies.push(CurrencyBook::restore(&accounts, at)?);
                     sums.entry(account.currency).or_default()
                 }
-                _ => return Err(Inconsistent("a currency is not opened once")),
+                _ => return Err(InvalidState("a currency is not opened once")),
             };
             *sum = sum
                 .checked_add(account.value)
-                .ok_or(Inconsistent("a currency is beyond the range of the ledger"))?;
+                .ok_or(InvalidState("a currency is beyond the range of the ledger"))?;
         }
         match sums.values().all(|sum| *sum == Amount::ZERO) {
             true => Ok(Self { accounts, currencies }),
-            false => Err(Inconsistent("the accounts of a currency do not sum to zero")),
+            false => Err(InvalidState("the accounts of a currency do not sum to zero")),
         }
     }
 
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
     use crate::change::{Change, CreateHubAccount};
     use crate::command::{Administer, Command, Genesis};
-    use crate::ids::{FspName, Position};
+    use crate::ids::{FspName, LogIndex};
     use crate::state::{Batch, Effects, State};
 
     fn currency(code: &str) -> Currency {
@@ -396,12 +396,12 @@ mod tests {
         let (actor, reason) = (String::new(), String::new());
         let change = Change::CreateHubAccount(CreateHubAccount { currency, kind });
         apply(&mut state, &Command::Administer(Box::new(Administer { actor, reason, change })));
-        assert_eq!(state.books.accounts.len(), 4);
+        assert_eq!(state.accounts.accounts.len(), 4);
         state
     }
 
     fn apply(state: &mut State, command: &Command) {
-        let first = Position(state.position().0 + 1);
+        let first = LogIndex(state.log_index().0 + 1);
         let (stamp, sequence) = (Stamp(first.0), first.0);
         let batch = Batch { first, stamp, node: 1, epoch: 1, sequence };
         state.apply(&batch, [command], &mut Effects::default());
@@ -411,20 +411,20 @@ mod tests {
     fn post(state: &mut State, debit: u32, credit: u32, units: i128) {
         let (debit, credit) = (AccountId(debit), AccountId(credit));
         let posting = Posting { debit, credit, amount: Amount::from_units(units) };
-        state.books.post(posting, Stamp(9), &mut Trail::default());
+        state.accounts.post(posting, Stamp(9), &mut Trail::default());
     }
 
     #[test]
     fn a_posting_moves_what_one_side_loses_to_the_other() {
         let mut state = state();
         post(&mut state, 1, 4, 5);
-        let values = state.books.iter().map(|account| account.value.units());
+        let values = state.accounts.iter().map(|account| account.value.units());
         assert_eq!(values.collect::<Vec<_>>(), [5, 0, 0, -5]);
-        let changed = state.books.iter().map(|account| account.changed.0);
+        let changed = state.accounts.iter().map(|account| account.changed.0);
         assert_eq!(changed.collect::<Vec<_>>(), [9, 2, 2, 9]);
-        assert_eq!(state.books.in_flight(currency("USD")).units(), -5);
-        assert_eq!(state.books.in_flight(currency("EUR")), Amount::ZERO);
-        assert_eq!(state.books.get(AccountId(0)), None);
+        assert_eq!(state.accounts.in_flight(currency("USD")).units(), -5);
+        assert_eq!(state.accounts.in_flight(currency("EUR")), Amount::ZERO);
+        assert_eq!(state.accounts.get(AccountId(0)), None);
         apply(&mut state, &Command::Tick);
     }
 
@@ -432,7 +432,7 @@ mod tests {
     #[should_panic(expected = "USD does not sum to zero")]
     fn a_batch_whose_postings_do_not_sum_to_zero_is_never_closed() {
         let mut state = state();
-        state.books.currencies[0].drift = Amount::from_units(1);
+        state.accounts.currencies[0].drift = Amount::from_units(1);
         apply(&mut state, &Command::Tick);
     }
 
@@ -440,7 +440,7 @@ mod tests {
     #[should_panic(expected = "the accounts of USD do not sum to zero")]
     fn accounts_that_do_not_sum_to_zero_are_noticed_in_time() {
         let mut state = state();
-        state.books.accounts[0].value = Amount::from_units(1);
+        state.accounts.accounts[0].value = Amount::from_units(1);
         (0..1_024).for_each(|_| apply(&mut state, &Command::Tick));
     }
 
@@ -454,7 +454,7 @@ mod tests {
     #[should_panic(expected = "both accounts of a posting have one currency")]
     fn nothing_is_posted_from_one_currency_to_another() {
         let mut state = state();
-        state.books.open_currency(currency("EUR"), Stamp(1));
+        state.accounts.open_currency(currency("EUR"), Stamp(1));
         post(&mut state, 4, 5, 1);
     }
 

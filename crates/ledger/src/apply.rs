@@ -3,9 +3,9 @@
 use crate::command::Command;
 use crate::commands;
 use crate::context::Context;
-use crate::ids::Position;
+use crate::ids::LogIndex;
 use crate::outcome::Outcome;
-use crate::state::{Batch, Effects, Moment, State};
+use crate::state::{ApplyStep, Batch, Effects, State};
 
 /// Batches between two full additions of all accounts (each batch asserts its own postings).
 const FULL_SUM_INTERVAL: u64 = 1_024;
@@ -33,39 +33,39 @@ impl State {
         batch: &Batch,
         commands: impl IntoIterator<Item = &'a Command>,
         effects: &mut Effects,
-        watch: &mut impl FnMut(Moment<'_>, &Self, &Effects),
+        watch: &mut impl FnMut(ApplyStep<'_>, &Self, &Effects),
     ) {
-        assert_eq!(batch.first.0, self.position.0 + 1, "batches follow each other without a gap");
+        assert_eq!(batch.first.0, self.log_index.0 + 1, "batches follow each other without a gap");
         assert!(batch.stamp >= self.stamp, "time never runs backwards in the log");
         assert!(effects.outcomes.is_empty(), "effects are cleared between batches");
         self.stamp = batch.stamp;
-        let mut context = Context { state: self, effects, position: batch.first };
-        watch(Moment::Opened, context.state, context.effects);
+        let mut context = Context { state: self, effects, log_index: batch.first };
+        watch(ApplyStep::Opened, context.state, context.effects);
         while let Some(id) = commands::next_due(&context) {
-            watch(Moment::Expiring(id), context.state, context.effects);
+            watch(ApplyStep::Expiring(id), context.state, context.effects);
             commands::expire_next(&mut context);
-            watch(Moment::Expired(id), context.state, context.effects);
+            watch(ApplyStep::Expired(id), context.state, context.effects);
         }
-        watch(Moment::DeadlinesFired, context.state, context.effects);
+        watch(ApplyStep::DeadlinesFired, context.state, context.effects);
         for (at, command) in commands.into_iter().enumerate() {
-            context.position = Position(batch.first.0 + at as u64);
-            watch(Moment::Before(context.position, command), context.state, context.effects);
+            context.log_index = LogIndex(batch.first.0 + at as u64);
+            watch(ApplyStep::Before(context.log_index, command), context.state, context.effects);
             let outcome = match context.is_repeat(batch, at as u64) {
                 true => Outcome::Repeated,
                 false => commands::decide(&mut context, command),
             };
-            context.conclude(outcome);
-            let after = Moment::After(context.position, command, outcome);
+            context.record_outcome(outcome);
+            let after = ApplyStep::After(context.log_index, command, outcome);
             watch(after, context.state, context.effects);
         }
         self.close_batch();
     }
 
     fn close_batch(&mut self) {
-        self.books.assert_balanced();
+        self.accounts.assert_balanced();
         self.batches += 1;
         if self.batches.is_multiple_of(FULL_SUM_INTERVAL) {
-            self.books.assert_balanced_in_full();
+            self.accounts.assert_balanced_in_full();
         }
         self.digest = self.trail.close(&self.digest);
     }

@@ -12,7 +12,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::accounts::AccountKind;
-use crate::field::{Bytes, LONG, Limited, Maybe, Moved, SHORT, Text, choices, numbered, stored};
+use crate::field::{
+    BoundedAmount, Bytes, LONG, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
+};
 use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, TransferId};
 use crate::money::{Amount, Currency};
 use crate::outcome::{AdminOutcome, ExplainedOutcome};
@@ -364,9 +366,9 @@ changes! {
             /// Currency of the accounts.
             currency: Currency,
             /// Net debit cap.
-            limit: Amount as Limited,
+            limit: Amount as BoundedAmount,
             /// Position to start from, posted against a hub account.
-            position: Amount as Limited,
+            position: Amount as BoundedAmount,
         } touches [Limits, Accounts, Balances] => [
             ParticipantNotFound, AccountNotFound, LimitsExist, Accepted,
         ]
@@ -378,9 +380,9 @@ changes! {
             /// Currency of the cap.
             currency: Currency,
             /// Net debit cap.
-            limit: Amount as Limited,
+            limit: Amount as BoundedAmount,
             /// Share of the cap at which the operator is warned, in ten-thousandths of a percent.
-            alarm_percentage: Amount as Limited,
+            alarm_percentage: Amount as BoundedAmount,
         } touches [Limits] => [ParticipantNotFound, AccountNotFound, LimitsMissing, Accepted],
         /// `POST /participants/{name}/endpoints`: sets or overwrites.
         11 SetEndpoint {
@@ -422,7 +424,7 @@ changes! {
             /// Currency of the amount.
             currency: Currency,
             /// The amount, above zero.
-            amount: Amount as Moved,
+            amount: Amount as NonNegative,
             /// Digest of the request: distinguishes a resend from another movement with this id.
             hash: Digest,
         } touches [Balances, Transfers] => [
@@ -568,9 +570,9 @@ stored! {
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct OracleUpdate {
         /// Type of its identifiers.
-        pub id_type: Option<String> as Maybe<Text<SHORT>>,
+        pub id_type: Option<String> as Optional<Text<SHORT>>,
         /// Its base URL.
-        pub endpoint: Option<String> as Maybe<Text<LONG>>,
+        pub endpoint: Option<String> as Optional<Text<LONG>>,
         /// Its only currency.
         pub currency: Option<Currency>,
         /// Whether it is the default one.

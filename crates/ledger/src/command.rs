@@ -6,7 +6,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::change::Change;
-use crate::field::{LONG, List, Maybe, Moved, NameOrEmpty, SHORT, Text, choices, numbered, stored};
+use crate::field::{
+    LONG, List, NameOrEmpty, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
+};
 use crate::ids::{Digest, FspName, NoticeId, TransferId};
 use crate::money::{Amount, Currency};
 
@@ -155,7 +157,7 @@ stored! {
         /// Currency of the amount.
         pub currency: Currency,
         /// The amount; zero is allowed.
-        pub amount: Amount as Moved,
+        pub amount: Amount as NonNegative,
         /// SHA-256 of the fulfilment that will commit the transfer.
         pub condition: [u8; 32],
         /// When the transfer ends by itself, in milliseconds since the epoch.
@@ -307,7 +309,7 @@ stored! {
         /// The identifier.
         pub id: String as Text<LONG>,
         /// Sub-identifier, when there is one.
-        pub sub_id: Option<String> as Maybe<Text<LONG>>,
+        pub sub_id: Option<String> as Optional<Text<LONG>>,
         /// Currency of the binding, when it is bound to one. In a release: the only currency in
         /// which the entry is released; a binding without a currency is released with any.
         pub currency: Option<Currency>,

@@ -2,17 +2,17 @@
 
 use crate::accounts::Posting;
 use crate::command::TraceId;
-use crate::ids::{NoticeId, ParticipantIndex, Position, Stamp, TransferId};
+use crate::ids::{LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
 use crate::notice::{Notice, NoticeKind};
 use crate::outcome::Outcome;
 use crate::state::{Batch, Effects, NodeTail, State};
-use crate::transfers::Ended;
+use crate::transfers::FinalTransfer;
 
 /// The state, the effects, and the record being decided.
 pub(crate) struct Context<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) effects: &'a mut Effects,
-    pub(crate) position: Position,
+    pub(crate) log_index: LogIndex,
 }
 
 /// Decides a command or a change.
@@ -26,18 +26,18 @@ pub(crate) trait Decide {
 
 /// What all notices of one decision have in common.
 #[derive(Clone, Copy)]
-pub(crate) struct Subject {
+pub(crate) struct NoticeContext {
     pub(crate) transfer: Option<TransferId>,
-    pub(crate) source: Position,
+    pub(crate) source: LogIndex,
     pub(crate) outcome: Outcome,
     pub(crate) at: Stamp,
     pub(crate) trace: TraceId,
 }
 
-impl Subject {
+impl NoticeContext {
     /// Points a notice about a stored end at the record that says it in full, and at its moment.
-    pub(crate) fn about_end(self, ended: &Ended) -> Self {
-        let answered = || ended.answer.map_or(ended.prepare, |answer| answer.position);
+    pub(crate) fn about_end(self, ended: &FinalTransfer) -> Self {
+        let answered = || ended.answer.map_or(ended.prepare, |answer| answer.log_index);
         let source = ended.cause().map_or_else(answered, |cause| cause.record);
         Self { source, outcome: ended.outcome, at: ended.completed, ..self }
     }
@@ -46,16 +46,16 @@ impl Subject {
 impl Context<'_> {
     /// Moves money.
     pub(crate) fn post(&mut self, posting: Posting) {
-        let State { books, stamp, trail, .. } = &mut *self.state;
+        let State { accounts: books, stamp, trail, .. } = &mut *self.state;
         books.post(posting, *stamp, trail);
     }
 
     /// Makes the hub owe a notice.
-    pub(crate) fn owe(
+    pub(crate) fn enqueue_notice(
         &mut self,
         recipient: ParticipantIndex,
         kind: NoticeKind,
-        about: Subject,
+        about: NoticeContext,
     ) -> NoticeId {
         let notice = Notice {
             id: self.state.outbox.next_id(),
@@ -73,7 +73,7 @@ impl Context<'_> {
     }
 
     /// Owes a dead letter again, from now on.
-    pub(crate) fn owe_again(&mut self, notice: Notice) {
+    pub(crate) fn requeue_notice(&mut self, notice: Notice) {
         self.put(Notice { owed_at: self.state.stamp, ..notice });
     }
 
@@ -90,7 +90,7 @@ impl Context<'_> {
     }
 
     /// Keeps the row of a transfer that ended.
-    pub(crate) fn end(&mut self, row: Ended) {
+    pub(crate) fn finalize(&mut self, row: FinalTransfer) {
         self.effects.ended.push(row.clone());
         self.state.transfers.end(row);
     }
@@ -113,11 +113,11 @@ impl Context<'_> {
         false
     }
 
-    pub(crate) fn conclude(&mut self, outcome: Outcome) {
-        self.state.position = self.position;
+    pub(crate) fn record_outcome(&mut self, outcome: Outcome) {
+        self.state.log_index = self.log_index;
         self.state
             .trail
-            .note::<10>(&[&self.position.0.to_le_bytes(), &outcome.number().to_le_bytes()]);
+            .note::<10>(&[&self.log_index.0.to_le_bytes(), &outcome.number().to_le_bytes()]);
         self.effects.outcomes.push(outcome);
     }
 }

@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 
 /// The transfers of one millisecond.
 #[derive(Clone, Debug)]
-struct Moment {
+struct Millisecond {
     deadline_ms: u64,
     first: u32,
     last: u32,
@@ -25,22 +25,22 @@ struct Moment {
 
 /// Where one transfer stands.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Entry {
     moment: u32,
     before: u32,
     after: u32,
 }
 
-const NOWHERE: Place = Place { moment: NONE, before: NONE, after: NONE };
+const NOWHERE: Entry = Entry { moment: NONE, before: NONE, after: NONE };
 
 /// The deadlines of all transfers in flight, each known by the number of its slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deadlines {
     by_time: BTreeMap<u64, u32>,
-    moments: Vec<Moment>,
+    moments: Vec<Millisecond>,
     vacant: Vec<u32>,
     /// By slot.
-    places: Vec<Place>,
+    places: Vec<Entry>,
     /// The moment that was added to last: often that of the next one too.
     recent: u32,
 }
@@ -61,7 +61,7 @@ impl Deadlines {
             NONE => list.first = slot,
             before => self.places[before as usize].after = slot,
         }
-        self.places[at] = Place { moment, before, after: NONE };
+        self.places[at] = Entry { moment, before, after: NONE };
     }
 
     /// Takes a transfer out, which must be in.
@@ -109,7 +109,7 @@ impl Deadlines {
         if let Some(moment) = self.by_time.get(&deadline_ms) {
             return *moment;
         }
-        let new = Moment { deadline_ms, first: NONE, last: NONE, count: 0 };
+        let new = Millisecond { deadline_ms, first: NONE, last: NONE, count: 0 };
         let moment = match self.vacant.pop() {
             Some(moment) => {
                 self.moments[moment as usize] = new;

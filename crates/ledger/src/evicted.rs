@@ -11,7 +11,7 @@ stored! {
     /// What the kernel knows of the rows that live elsewhere: enough to tell whether it is the same
     /// as another one's, wherever rows happen to live. Part of a snapshot of the state.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Cold {
+    pub struct EvictedRows {
         /// How many there are.
         pub rows: u64,
         /// The sum of their digests, in four lanes.
@@ -19,7 +19,7 @@ stored! {
     }
 }
 
-impl Cold {
+impl EvictedRows {
     pub(crate) fn add(&mut self, row: impl Row) {
         self.rows += 1;
         for (lane, part) in self.sum.iter_mut().zip(lanes_of(row)) {

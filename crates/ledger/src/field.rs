@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ids::{
-    ACCOUNTS_MAX, AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position,
+    ACCOUNTS_MAX, AccountId, Digest, FspName, LogIndex, NoticeId, OracleId, ParticipantIndex,
     Stamp, TransferId,
 };
 use crate::money::{Amount, Currency};
@@ -48,10 +48,10 @@ pub enum FieldError {
 /// Parts that belong to no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Inconsistent(pub &'static str);
+pub struct InvalidState(pub &'static str);
 
 /// Takes the bytes of stored values: a buffer, or a hasher.
-pub trait Sink {
+pub trait ByteSink {
     /// Appends bytes.
     fn bytes(&mut self, bytes: &[u8]);
 
@@ -61,7 +61,7 @@ pub trait Sink {
     }
 }
 
-impl Sink for Vec<u8> {
+impl ByteSink for Vec<u8> {
     #[inline]
     fn bytes(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
@@ -73,7 +73,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-impl Sink for blake3::Hasher {
+impl ByteSink for blake3::Hasher {
     fn bytes(&mut self, bytes: &[u8]) {
         self.update(bytes);
     }
@@ -95,7 +95,7 @@ impl<const N: usize> FixedBuffer<N> {
     }
 }
 
-impl<const N: usize> Sink for FixedBuffer<N> {
+impl<const N: usize> ByteSink for FixedBuffer<N> {
     fn bytes(&mut self, bytes: &[u8]) {
         self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
         self.length += bytes.len();
@@ -154,7 +154,7 @@ pub trait Field: Sized {
     ///
     /// # Panics
     /// When the value is beyond a bound of its declaration.
-    fn write(&self, to: &mut impl Sink);
+    fn write(&self, to: &mut impl ByteSink);
 
     /// Reads the stored form.
     ///
@@ -169,17 +169,17 @@ pub trait Field: Sized {
 /// A row of a table: a value, or a key with its value.
 pub trait Row {
     /// Appends the stored form.
-    fn write_row(&self, to: &mut impl Sink);
+    fn write_row(&self, to: &mut impl ByteSink);
 }
 
 impl<T: Field> Row for &T {
-    fn write_row(&self, to: &mut impl Sink) {
+    fn write_row(&self, to: &mut impl ByteSink) {
         self.write(to);
     }
 }
 
 impl<T: Field, U: Field> Row for (&T, &U) {
-    fn write_row(&self, to: &mut impl Sink) {
+    fn write_row(&self, to: &mut impl ByteSink) {
         self.0.write(to);
         self.1.write(to);
     }
@@ -188,7 +188,7 @@ impl<T: Field, U: Field> Row for (&T, &U) {
 /// A stored form of `T`, where the type alone does not say its bound.
 pub trait Form<T> {
     /// As [`Field::write`].
-    fn write(value: &T, to: &mut impl Sink);
+    fn write(value: &T, to: &mut impl ByteSink);
     /// As [`Field::read`].
     ///
     /// # Errors
@@ -202,7 +202,7 @@ pub trait Form<T> {
 pub struct Plain;
 
 impl<T: Field> Form<T> for Plain {
-    fn write(value: &T, to: &mut impl Sink) {
+    fn write(value: &T, to: &mut impl ByteSink) {
         value.write(to);
     }
 
@@ -219,7 +219,7 @@ impl<T: Field> Form<T> for Plain {
 pub struct Text<const MAX: usize>;
 
 impl<const MAX: usize> Form<String> for Text<MAX> {
-    fn write(value: &String, to: &mut impl Sink) {
+    fn write(value: &String, to: &mut impl ByteSink) {
         write_text(value, MAX, to);
     }
 
@@ -238,7 +238,7 @@ impl<const MAX: usize> Form<String> for Text<MAX> {
 pub struct Bytes<const MAX: usize>;
 
 impl<const MAX: usize> Form<Vec<u8>> for Bytes<MAX> {
-    fn write(value: &Vec<u8>, to: &mut impl Sink) {
+    fn write(value: &Vec<u8>, to: &mut impl ByteSink) {
         write_length(value.len(), MAX, to);
         to.bytes(value);
     }
@@ -258,7 +258,7 @@ impl<const MAX: usize> Form<Vec<u8>> for Bytes<MAX> {
 pub struct List<const MAX: usize, F = Plain>(F);
 
 impl<const MAX: usize, T, F: Form<T>> Form<Vec<T>> for List<MAX, F> {
-    fn write(value: &Vec<T>, to: &mut impl Sink) {
+    fn write(value: &Vec<T>, to: &mut impl ByteSink) {
         assert!(value.len() <= MAX, "the list has at most {MAX} entries");
         (value.len() as u32).write(to);
         value.iter().for_each(|entry| F::write(entry, to));
@@ -283,10 +283,10 @@ impl<const MAX: usize, T, F: Form<T>> Form<Vec<T>> for List<MAX, F> {
 }
 
 /// A value of form `F`, or none: after one byte that says which.
-pub struct Maybe<F>(F);
+pub struct Optional<F>(F);
 
-impl<T, F: Form<T>> Form<Option<T>> for Maybe<F> {
-    fn write(value: &Option<T>, to: &mut impl Sink) {
+impl<T, F: Form<T>> Form<Option<T>> for Optional<F> {
+    fn write(value: &Option<T>, to: &mut impl ByteSink) {
         value.is_some().write(to);
         if let Some(value) = value {
             F::write(value, to);
@@ -309,7 +309,7 @@ impl<T, F: Form<T>> Form<Option<T>> for Maybe<F> {
 pub struct NameOrEmpty;
 
 impl Form<Option<FspName>> for NameOrEmpty {
-    fn write(value: &Option<FspName>, to: &mut impl Sink) {
+    fn write(value: &Option<FspName>, to: &mut impl ByteSink) {
         write_text(value.as_ref().map_or("", FspName::as_str), SHORT, to);
     }
 
@@ -329,7 +329,7 @@ impl Form<Option<FspName>> for NameOrEmpty {
 pub struct Pair<F, G>(F, G);
 
 impl<T, U, F: Form<T>, G: Form<U>> Form<(T, U)> for Pair<F, G> {
-    fn write(value: &(T, U), to: &mut impl Sink) {
+    fn write(value: &(T, U), to: &mut impl ByteSink) {
         F::write(&value.0, to);
         G::write(&value.1, to);
     }
@@ -344,10 +344,10 @@ impl<T, U, F: Form<T>, G: Form<U>> Form<(T, U)> for Pair<F, G> {
 }
 
 /// An amount of at most 18 digits before the point, of either sign.
-pub struct Limited;
+pub struct BoundedAmount;
 
-impl Form<Amount> for Limited {
-    fn write(value: &Amount, to: &mut impl Sink) {
+impl Form<Amount> for BoundedAmount {
+    fn write(value: &Amount, to: &mut impl ByteSink) {
         write_amount(*value, AMOUNT_END, to);
     }
 
@@ -356,22 +356,22 @@ impl Form<Amount> for Limited {
     }
 
     fn make_up(chooser: &mut impl Chooser) -> Amount {
-        let amount = Moved::make_up(chooser);
+        let amount = NonNegative::make_up(chooser);
         if bool::make_up(chooser) { -amount } else { amount }
     }
 }
 
-/// An amount that is moved: as [`Limited`], and never negative.
-pub struct Moved;
+/// An amount that is moved: as [`BoundedAmount`], and never negative.
+pub struct NonNegative;
 
-impl Form<Amount> for Moved {
-    fn write(value: &Amount, to: &mut impl Sink) {
+impl Form<Amount> for NonNegative {
+    fn write(value: &Amount, to: &mut impl ByteSink) {
         assert!(Amount::ZERO <= *value, "an amount that is moved is never negative");
-        Limited::write(value, to);
+        BoundedAmount::write(value, to);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Amount, FieldError> {
-        let amount = Limited::read(from)?;
+        let amount = BoundedAmount::read(from)?;
         if amount < Amount::ZERO { Err(FieldError::Value) } else { Ok(amount) }
     }
 
@@ -385,13 +385,13 @@ impl Form<Amount> for Moved {
 
 /// A number in as few bytes as it needs: seven bits in each, the lowest first, the highest bit set
 /// in all but the last. Amounts are folded first: 0, -1, 1, -2 and so on.
-pub struct Compact;
+pub struct VarInt;
 
 /// Bytes that the longest number needs: a folded amount.
 const COMPACT_MAX: usize = 18;
 
-impl Compact {
-    fn write_number(mut number: u64, to: &mut impl Sink) {
+impl VarInt {
+    fn write_number(mut number: u64, to: &mut impl ByteSink) {
         while 0x80 <= number {
             to.byte(number as u8 | 0x80);
             number >>= 7;
@@ -413,7 +413,7 @@ impl Compact {
         Err(FieldError::Value)
     }
 
-    pub(crate) fn write_signed(number: i128, to: &mut impl Sink) {
+    pub(crate) fn write_signed(number: i128, to: &mut impl ByteSink) {
         let mut folded = ((number << 1) ^ (number >> 127)).cast_unsigned();
         while u128::from(u64::MAX) < folded {
             to.byte(folded as u8 | 0x80);
@@ -428,8 +428,8 @@ impl Compact {
     }
 }
 
-impl Form<Amount> for Compact {
-    fn write(value: &Amount, to: &mut impl Sink) {
+impl Form<Amount> for VarInt {
+    fn write(value: &Amount, to: &mut impl ByteSink) {
         Self::write_signed(value.units(), to);
     }
 
@@ -443,11 +443,11 @@ impl Form<Amount> for Compact {
     }
 }
 
-/// Integers, and types around one, that have a [`Compact`] form.
+/// Integers, and types around one, that have a [`VarInt`] form.
 macro_rules! compact {
     ($($number:ty: $integer:ty, $from:expr, $into:expr;)*) => { $(
-        impl Form<$number> for Compact {
-            fn write(value: &$number, to: &mut impl Sink) {
+        impl Form<$number> for VarInt {
+            fn write(value: &$number, to: &mut impl ByteSink) {
                 let integer: $integer = $into(*value);
                 Self::write_number(integer.into(), to);
             }
@@ -468,14 +468,14 @@ compact! {
     u64: u64, |number| number, |number| number;
     AccountId: u32, AccountId, |id: AccountId| id.0;
     NoticeId: u64, NoticeId, |id: NoticeId| id.0;
-    Position: u64, Position, |position: Position| position.0;
+    LogIndex: u64, LogIndex, |log_index: LogIndex| log_index.0;
 }
 
 /// Appends text of at most `most` bytes, in the form of [`Text`].
 ///
 /// # Panics
 /// When the text is longer.
-pub fn write_text(text: &str, most: usize, to: &mut impl Sink) {
+pub fn write_text(text: &str, most: usize, to: &mut impl ByteSink) {
     write_length(text.len(), most, to);
     to.bytes(text.as_bytes());
 }
@@ -485,7 +485,7 @@ pub(crate) const fn is_balance(units: i128) -> bool {
     -BALANCE_END < units && units < BALANCE_END
 }
 
-fn write_amount(amount: Amount, end: i128, to: &mut impl Sink) {
+fn write_amount(amount: Amount, end: i128, to: &mut impl ByteSink) {
     assert!(amount.units().abs() < end, "an amount is within its bound");
     to.bytes(&amount.units().to_le_bytes());
 }
@@ -496,7 +496,7 @@ fn read_amount(end: i128, from: &mut Reader<'_>) -> Result<Amount, FieldError> {
     bounded.then_some(Amount::from_units(units)).ok_or(FieldError::Value)
 }
 
-fn write_length(length: usize, most: usize, to: &mut impl Sink) {
+fn write_length(length: usize, most: usize, to: &mut impl ByteSink) {
     assert!(length <= most, "{length} bytes are more than the bound, {most}");
     match most {
         0..=0xff => (length as u8).write(to),
@@ -525,7 +525,7 @@ fn read_name(length: usize, from: &mut Reader<'_>) -> Result<FspName, FieldError
 macro_rules! integers {
     ($($integer:ty),*) => { $(
         impl Field for $integer {
-            fn write(&self, to: &mut impl Sink) {
+            fn write(&self, to: &mut impl ByteSink) {
                 to.bytes(&self.to_le_bytes());
             }
 
@@ -547,7 +547,7 @@ integers!(u8, u16, u32, u64);
 macro_rules! wrappers {
     ($($wrapper:ident),*) => { $(
         impl Field for $wrapper {
-            fn write(&self, to: &mut impl Sink) {
+            fn write(&self, to: &mut impl ByteSink) {
                 self.0.write(to);
             }
 
@@ -561,10 +561,10 @@ macro_rules! wrappers {
         }
     )* };
 }
-wrappers!(AccountId, Digest, NoticeId, OracleId, ParticipantIndex, Position, Stamp);
+wrappers!(AccountId, Digest, NoticeId, OracleId, ParticipantIndex, LogIndex, Stamp);
 
 impl<const N: usize> Field for [u8; N] {
-    fn write(&self, to: &mut impl Sink) {
+    fn write(&self, to: &mut impl ByteSink) {
         to.bytes(self);
     }
 
@@ -580,7 +580,7 @@ impl<const N: usize> Field for [u8; N] {
 }
 
 impl Field for [u64; 4] {
-    fn write(&self, to: &mut impl Sink) {
+    fn write(&self, to: &mut impl ByteSink) {
         self.iter().for_each(|number| number.write(to));
     }
 
@@ -594,7 +594,7 @@ impl Field for [u64; 4] {
 }
 
 impl Field for bool {
-    fn write(&self, to: &mut impl Sink) {
+    fn write(&self, to: &mut impl ByteSink) {
         u8::from(*self).write(to);
     }
 
@@ -612,21 +612,21 @@ impl Field for bool {
 }
 
 impl<T: Field> Field for Option<T> {
-    fn write(&self, to: &mut impl Sink) {
-        Maybe::<Plain>::write(self, to);
+    fn write(&self, to: &mut impl ByteSink) {
+        Optional::<Plain>::write(self, to);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
-        Maybe::<Plain>::read(from)
+        Optional::<Plain>::read(from)
     }
 
     fn make_up(chooser: &mut impl Chooser) -> Self {
-        Maybe::<Plain>::make_up(chooser)
+        Optional::<Plain>::make_up(chooser)
     }
 }
 
 impl<T: Field, U: Field> Field for (T, U) {
-    fn write(&self, to: &mut impl Sink) {
+    fn write(&self, to: &mut impl ByteSink) {
         Pair::<Plain, Plain>::write(self, to);
     }
 
@@ -640,7 +640,7 @@ impl<T: Field, U: Field> Field for (T, U) {
 }
 
 impl<T: Field> Field for Box<T> {
-    fn write(&self, to: &mut impl Sink) {
+    fn write(&self, to: &mut impl ByteSink) {
         (**self).write(to);
     }
 
@@ -653,9 +653,9 @@ impl<T: Field> Field for Box<T> {
     }
 }
 
-/// A balance; amounts of commands have narrower forms, [`Limited`] and [`Moved`].
+/// A balance; amounts of commands have narrower forms, [`BoundedAmount`] and [`NonNegative`].
 impl Field for Amount {
-    fn write(&self, to: &mut impl Sink) {
+    fn write(&self, to: &mut impl ByteSink) {
         write_amount(*self, BALANCE_END, to);
     }
 
@@ -664,12 +664,12 @@ impl Field for Amount {
     }
 
     fn make_up(chooser: &mut impl Chooser) -> Self {
-        Limited::make_up(chooser)
+        BoundedAmount::make_up(chooser)
     }
 }
 
 impl Field for Currency {
-    fn write(&self, to: &mut impl Sink) {
+    fn write(&self, to: &mut impl ByteSink) {
         to.bytes(&self.to_bytes());
     }
 
@@ -685,7 +685,7 @@ impl Field for Currency {
 }
 
 impl Field for FspName {
-    fn write(&self, to: &mut impl Sink) {
+    fn write(&self, to: &mut impl ByteSink) {
         (self.as_bytes().len() as u8).write(to);
         to.bytes(self.as_bytes());
     }
@@ -703,7 +703,7 @@ impl Field for FspName {
 }
 
 impl Field for TransferId {
-    fn write(&self, to: &mut impl Sink) {
+    fn write(&self, to: &mut impl ByteSink) {
         to.bytes(&self.to_bytes());
     }
 
@@ -748,7 +748,7 @@ macro_rules! stored {
         }
 
         impl $crate::field::Field for $name {
-            fn write(&self, to: &mut impl $crate::field::Sink) {
+            fn write(&self, to: &mut impl $crate::field::ByteSink) {
                 $( <$crate::field::form!($($form)?) as $crate::field::Form<$type>>::write(
                     &self.$field, to,
                 ); )*
@@ -813,7 +813,7 @@ macro_rules! numbered {
         }
 
         impl $crate::field::Field for $name {
-            fn write(&self, to: &mut impl $crate::field::Sink) {
+            fn write(&self, to: &mut impl $crate::field::ByteSink) {
                 self.number().write(to);
             }
 
@@ -872,7 +872,7 @@ macro_rules! choices {
             ///
             /// # Panics
             /// When a field is beyond the bound of its declaration.
-            pub fn write_fields(&self, to: &mut impl $crate::field::Sink) {
+            pub fn write_fields(&self, to: &mut impl $crate::field::ByteSink) {
                 match self {
                     $( Self::$choice {
                         $( 0: $crate::field::choices!(@bind payload $payload), )?
@@ -908,7 +908,7 @@ macro_rules! choices {
         }
 
         impl $crate::field::Field for $name {
-            fn write(&self, to: &mut impl $crate::field::Sink) {
+            fn write(&self, to: &mut impl $crate::field::ByteSink) {
                 self.number().write(to);
                 self.write_fields(to);
             }

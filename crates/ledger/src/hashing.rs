@@ -9,11 +9,11 @@ use crate::ids::TransferId;
 
 /// SipHash-1-3 under the key of the genesis record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Keyed {
+pub(crate) struct KeyedHashing {
     key: [u8; 16],
 }
 
-impl Keyed {
+impl KeyedHashing {
     pub(crate) const fn new(key: [u8; 16]) -> Self {
         Self { key }
     }
@@ -28,7 +28,7 @@ impl Keyed {
     }
 }
 
-impl BuildHasher for Keyed {
+impl BuildHasher for KeyedHashing {
     type Hasher = SipHasher13;
 
     fn build_hasher(&self) -> SipHasher13 {
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn a_key_that_is_stored_is_the_one_that_was_given() {
         let id = TransferId::parse("00000000000000000000000001").expect("digits are a ULID");
-        let (one, other) = (Keyed::new([7; 16]), Keyed::new([8; 16]));
+        let (one, other) = (KeyedHashing::new([7; 16]), KeyedHashing::new([8; 16]));
         assert_eq!(one.key(), [7; 16]);
         assert_ne!(one.of(&id), other.of(&id));
         assert_ne!(one.hash_one(id), other.hash_one(id));

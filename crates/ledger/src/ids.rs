@@ -5,7 +5,7 @@ use core::{array, fmt};
 
 /// Position of a record in the log: 1 for the first record ever appended, then without gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position(pub u64);
+pub struct LogIndex(pub u64);
 
 /// A moment in microseconds since 1970-01-01T00:00:00Z, as stamped on a batch by the sequencer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

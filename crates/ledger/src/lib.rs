@@ -19,66 +19,66 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod about;
 mod accounts;
 mod apply;
 mod change;
-mod cold;
 mod command;
+mod command_scope;
 mod commands;
 mod context;
+mod cow_page;
 mod deadlines;
-mod decided;
+mod decision;
+mod decision_recorder;
 mod evicted;
+mod eviction;
 pub mod field;
-mod flight;
 mod hashing;
 mod ids;
 mod money;
 mod notice;
 mod outcome;
-mod page;
 pub mod planted;
 mod query;
-mod register;
+mod registry;
+mod reserved;
 mod rules;
 pub mod snapshot;
 mod state;
 mod state_hash;
 mod table;
-mod telling;
 #[cfg(test)]
 mod tests;
 mod trail;
 mod transfers;
 
-pub use accounts::{Account, AccountKind, Books};
+pub use accounts::{Account, AccountKind, Accounts};
 pub use change::*;
-pub use cold::Eviction;
 pub use command::{
     Abort, Administer, ChangeParties, Command, DeliveryResult, ENTRIES_MAX, FinishedDelivery,
     Fulfil, FulfilState, Fulfilment, Genesis, PartyBinding, PartyChangeForm, Prepare, TraceId,
     TransferMessage,
 };
-pub use decided::{Decided, Held, HubAccount, Numbers, Owed, Side};
-pub use evicted::Cold;
+pub use decision::{BalanceChange, Decision, DecisionInputs, HubAccount, OwedNotice, PartyInputs};
+pub use decision_recorder::{DecisionRecorder, DecisionSink};
+pub use evicted::EvictedRows;
+pub use eviction::Eviction;
 pub use field::FieldError;
 pub use ids::{
-    ACCOUNTS_MAX, AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, NoticeId, OracleId,
-    ParticipantIndex, Position, Stamp, TransferId,
+    ACCOUNTS_MAX, AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, LogIndex, NoticeId, OracleId,
+    ParticipantIndex, Stamp, TransferId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
 pub use outcome::*;
 pub use query::{Cause, LookUp, TransferView};
-pub use register::{
-    ENDPOINTS_MAX, Holding, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit, ORACLES_MAX,
-    PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
+pub use registry::{
+    CurrencyAccounts, ENDPOINTS_MAX, KEYS_MAX, LEDGER_ACCOUNT_TYPES_MAX, NetDebitCap, ORACLES_MAX,
+    PARTICIPANTS_MAX, Participant, PublicKey, Registry, SETTLEMENT_MODELS_MAX,
 };
 #[cfg(feature = "rehearsed-rules")]
 pub use rules::claim_rules;
 pub use rules::{RULES_VERSION, rules_known};
-pub use state::{Batch, Counters, Effects, Moment, State};
+pub use state::{ApplyStep, Batch, Counters, Effects, State};
 pub use state_hash::{STATE_HASH_VERSION, StateHashes};
-pub use telling::{Listener, Teller};
-pub use transfers::{Answer, AnswerKind, Ended, TransferState};
+pub use transfers::{Answer, AnswerKind, FinalTransfer, TransferState};

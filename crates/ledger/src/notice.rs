@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::command::{FinishedDelivery, TraceId};
 use crate::field::{numbered, stored};
-use crate::ids::{NoticeId, ParticipantIndex, Position, Stamp, TransferId};
+use crate::ids::{LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
 use crate::outcome::Outcome;
 
 numbered! {
@@ -54,7 +54,7 @@ stored! {
         /// What it says.
         pub kind: NoticeKind,
         /// The record whose bytes or fields it is made from.
-        pub source: Position,
+        pub source: LogIndex,
         /// The outcome it reports: an error, or the cause of an end.
         pub outcome: Outcome,
         /// When the reported event happened, by the hub's clock.
@@ -136,11 +136,11 @@ impl Outbox {
         Some(notice)
     }
 
-    pub(crate) fn bury(&mut self, letter: DeadLetter) {
+    pub(crate) fn dead_letter(&mut self, letter: DeadLetter) {
         self.dead.insert(letter.notice.id, letter);
     }
 
-    pub(crate) fn exhume(&mut self, id: NoticeId) -> Option<Notice> {
+    pub(crate) fn requeue(&mut self, id: NoticeId) -> Option<Notice> {
         self.dead.remove(&id).map(|letter| letter.notice)
     }
 

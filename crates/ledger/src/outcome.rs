@@ -79,19 +79,19 @@ admin_outcomes! { outcomes {
         /// Fulfil: RESERVED under version 1.0; left to time out.
         FulfilVersionIgnored = 40,
         /// Fulfil or abort: no such transfer.
-        AnswerTransferNotFound = 41,
+        ResponseTransferNotFound = 41,
         /// Fulfil or abort: the sender is not the payee; the transfer is untouched.
-        AnswerFromStranger = 42,
+        ResponseNotFromPayee = 42,
         /// Fulfil or abort: the payee addressed somebody else than the payer; aborted.
-        AnswerToStranger = 43,
+        ResponseNotToPayer = 43,
         /// Fulfil or abort: differs from the answer already taken.
-        AnswerModified = 44,
+        ResponseModified = 44,
         /// Fulfil or abort: identical to the answer already taken.
-        AnswerResent = 45,
+        ResponseResent = 45,
         /// Fulfil or abort: the transfer had ended by expiry; told so once.
-        AnswerExpired = 46,
+        ResponseAfterExpiry = 46,
         /// Fulfil or abort: the transfer is not RESERVED.
-        AnswerStateNotReserved = 47,
+        ResponseStateNotReserved = 47,
         /// Fulfil: ABORTED by PUT; left to time out.
         FulfilAbortedIgnored = 48,
         /// Fulfil: the fulfilment is missing or does not match the condition; aborted.
@@ -174,16 +174,17 @@ families! {
     }
 
     /// Outcomes of a fulfil or an abort.
-    pub enum AnswerOutcome {
-        SenderNotFound, FulfilVersionIgnored, AnswerTransferNotFound, AnswerFromStranger,
-        AnswerToStranger, AnswerModified, AnswerResent, AnswerExpired, AnswerStateNotReserved,
-        FulfilAbortedIgnored, FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted,
+    pub enum ResponseOutcome {
+        SenderNotFound, FulfilVersionIgnored, ResponseTransferNotFound, ResponseNotFromPayee,
+        ResponseNotToPayer, ResponseModified, ResponseResent, ResponseAfterExpiry,
+        ResponseStateNotReserved, FulfilAbortedIgnored, FulfilmentInvalid, Committed,
+        AbortedWithUnknownCode, Aborted,
         AbortedByPut,
     }
 
     /// Ends of a reserved transfer by a fulfil or an abort.
-    pub enum AnswerEnd {
-        AnswerToStranger, FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted,
+    pub enum ResponseEnd {
+        ResponseNotToPayer, FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted,
         AbortedByPut,
     }
 
@@ -193,9 +194,9 @@ families! {
         PreparePayerInactive, PreparePayeeNotFound, PreparePayeeInactive, PrepareExpirationPast,
         PreparePayerIsPayee, PreparePayerAccountNotFound, PreparePayerAccountInactive,
         PreparePayeeAccountNotFound, PreparePayeeAccountInactive, PreparePayeeLaneFull,
-        PrepareLiquidityInsufficient, PrepareCapExceeded, AnswerTransferNotFound,
-        AnswerFromStranger, AnswerToStranger, AnswerModified, AnswerExpired,
-        AnswerStateNotReserved, FulfilmentInvalid, AbortedWithUnknownCode, Aborted, AbortedByPut,
+        PrepareLiquidityInsufficient, PrepareCapExceeded, ResponseTransferNotFound,
+        ResponseNotFromPayee, ResponseNotToPayer, ResponseModified, ResponseAfterExpiry,
+        ResponseStateNotReserved, FulfilmentInvalid, AbortedWithUnknownCode, Aborted, AbortedByPut,
         Expired, FundsInsufficient, FundsOutAborted,
     }
 
@@ -207,9 +208,10 @@ families! {
         PrepareExpirationPast, PreparePayerIsPayee, PreparePayerAccountNotFound,
         PreparePayerAccountInactive, PreparePayeeAccountNotFound, PreparePayeeAccountInactive,
         PreparePayeeLaneFull, PrepareLiquidityInsufficient, PrepareCapExceeded, PrepareReserved,
-        FulfilVersionIgnored, AnswerTransferNotFound, AnswerFromStranger, AnswerToStranger,
-        AnswerModified, AnswerResent, AnswerExpired, AnswerStateNotReserved, FulfilAbortedIgnored,
-        FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted, AbortedByPut, Expired,
+        FulfilVersionIgnored, ResponseTransferNotFound, ResponseNotFromPayee, ResponseNotToPayer,
+        ResponseModified, ResponseResent, ResponseAfterExpiry, ResponseStateNotReserved,
+        FulfilAbortedIgnored, FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted,
+        AbortedByPut, Expired,
         ParticipantNotFound, HubAccountsMissing, AccountNotFound, AccountKindWrong, AccountInactive,
         CurrencyMismatch, FundsOutNotReserved, FundsInsufficient, DeadLetterNotFound, FundsRepeated,
         FundsModified, ParticipantInactive, FundsOutAborted,
@@ -254,7 +256,7 @@ impl PrepareOutcome {
     }
 }
 
-impl AnswerOutcome {
+impl ResponseOutcome {
     /// Whether a participant gets it as an error.
     #[must_use]
     pub const fn is_error(self) -> bool {
@@ -262,7 +264,7 @@ impl AnswerOutcome {
             self,
             Self::SenderNotFound
                 | Self::FulfilVersionIgnored
-                | Self::AnswerResent
+                | Self::ResponseResent
                 | Self::FulfilAbortedIgnored
                 | Self::Committed
         )
@@ -291,15 +293,15 @@ macro_rules! has_words {
 }
 
 has_words!(PrepareOutcome, PrepareOutcome::refuses);
-has_words!(AnswerOutcome, AnswerOutcome::is_error);
+has_words!(ResponseOutcome, ResponseOutcome::is_error);
 
-impl AnswerEnd {
+impl ResponseEnd {
     /// Whether the transfer is committed; it is aborted otherwise.
     #[must_use]
     pub const fn commits(self) -> bool {
         match self {
             Self::Committed => true,
-            Self::AnswerToStranger
+            Self::ResponseNotToPayer
             | Self::FulfilmentInvalid
             | Self::AbortedWithUnknownCode
             | Self::Aborted
@@ -308,15 +310,15 @@ impl AnswerEnd {
     }
 }
 
-impl From<AnswerEnd> for AnswerOutcome {
-    fn from(end: AnswerEnd) -> Self {
+impl From<ResponseEnd> for ResponseOutcome {
+    fn from(end: ResponseEnd) -> Self {
         match end {
-            AnswerEnd::AnswerToStranger => Self::AnswerToStranger,
-            AnswerEnd::FulfilmentInvalid => Self::FulfilmentInvalid,
-            AnswerEnd::Committed => Self::Committed,
-            AnswerEnd::AbortedWithUnknownCode => Self::AbortedWithUnknownCode,
-            AnswerEnd::Aborted => Self::Aborted,
-            AnswerEnd::AbortedByPut => Self::AbortedByPut,
+            ResponseEnd::ResponseNotToPayer => Self::ResponseNotToPayer,
+            ResponseEnd::FulfilmentInvalid => Self::FulfilmentInvalid,
+            ResponseEnd::Committed => Self::Committed,
+            ResponseEnd::AbortedWithUnknownCode => Self::AbortedWithUnknownCode,
+            ResponseEnd::Aborted => Self::Aborted,
+            ResponseEnd::AbortedByPut => Self::AbortedByPut,
         }
     }
 }

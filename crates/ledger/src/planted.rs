@@ -9,7 +9,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// Whether bugs can be planted in this build. The product asserts at compile time that not.
-pub const POSSIBLE: bool = cfg!(feature = "planted-bugs");
+pub const ENABLED: bool = cfg!(feature = "planted-bugs");
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use crate::ids::{FspName, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
+use crate::ids::{FspName, LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
 use crate::money::{Amount, Currency};
 use crate::notice::{DeadLetter, Notice, NoticeKind};
 use crate::outcome::Outcome;
 use crate::planted::{Bug, is_planted};
 use crate::state::State;
-use crate::transfers::{Active, Ended, Found, Outflow, TransferState};
+use crate::transfers::{FinalTransfer, Found, Outflow, ReservedTransfer, TransferState};
 
 /// Answer to a look-up of a transfer by an FSP (hub-semantics 3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +35,9 @@ pub struct TransferView {
     /// When it last changed.
     pub changed: Stamp,
     /// The record that made it.
-    pub prepare: Position,
+    pub prepare: LogIndex,
     /// The payee's answer that it took, if any.
-    pub answer: Option<Position>,
+    pub answer: Option<LogIndex>,
     /// Why it was aborted, if it was.
     pub cause: Option<Cause>,
 }
@@ -48,16 +48,16 @@ pub struct Cause {
     /// The outcome that ended it.
     pub outcome: Outcome,
     /// The payee's error for [`Outcome::Aborted`], the prepare otherwise.
-    pub record: Position,
+    pub record: LogIndex,
 }
 
-impl Ended {
+impl FinalTransfer {
     /// The payee's answer that ended the transfer; one that came after its deadline was not taken,
     /// and the end of an outflow is an operator's.
-    fn taken_answer(&self) -> Option<Position> {
+    fn taken_answer(&self) -> Option<LogIndex> {
         let of_payee = self.payee != Some(ParticipantIndex::HUB);
         let taken = self.answer.filter(|_| of_payee && self.outcome != Outcome::Expired)?;
-        Some(taken.position)
+        Some(taken.log_index)
     }
 
     pub(crate) fn cause(&self) -> Option<Cause> {
@@ -65,7 +65,7 @@ impl Ended {
             return None;
         }
         let own_error = self.answer.filter(|_| self.outcome == Outcome::Aborted);
-        let record = own_error.map_or(self.prepare, |answer| answer.position);
+        let record = own_error.map_or(self.prepare, |answer| answer.log_index);
         Some(Cause { outcome: self.outcome, record })
     }
 }
@@ -74,14 +74,14 @@ impl State {
     /// Looks a transfer up for an FSP.
     #[must_use]
     pub fn look_up(&self, asker: &FspName, id: &TransferId) -> LookUp {
-        let Some(asker) = self.register.sender(asker) else { return LookUp::AskerUnknown };
+        let Some(asker) = self.registry.sender(asker) else { return LookUp::AskerUnknown };
         let parties = match self.transfers.find(id) {
             Found::Nothing => return LookUp::NotFound,
-            Found::Active(slot) => {
+            Found::Reserved(slot) => {
                 let transfer = self.transfers.active(slot);
                 [Some(transfer.payer), Some(transfer.payee)]
             }
-            Found::Ended(at) => {
+            Found::Final(at) => {
                 let transfer = self.transfers.ended(at);
                 [transfer.payer, transfer.payee]
             }
@@ -99,7 +99,7 @@ impl State {
         let reserved = |account, amount, changed, prepare| TransferView {
             state: TransferState::Reserved,
             amount,
-            currency: self.books.get(account).expect("it was reserved there").currency,
+            currency: self.accounts.get(account).expect("it was reserved there").currency,
             changed,
             prepare,
             answer: None,
@@ -107,8 +107,8 @@ impl State {
         };
         match self.transfers.find(id) {
             Found::Nothing => None,
-            Found::Active(slot) => {
-                let Active { payer_account, amount, reserved_at, prepare, .. } =
+            Found::Reserved(slot) => {
+                let ReservedTransfer { payer_account, amount, reserved_at, prepare, .. } =
                     *self.transfers.active(slot);
                 Some(reserved(payer_account, amount, reserved_at, prepare))
             }
@@ -117,7 +117,7 @@ impl State {
                     *self.transfers.outflow(id)?;
                 Some(reserved(settlement, amount, reserved_at, record))
             }
-            Found::Ended(at) => {
+            Found::Final(at) => {
                 let transfer = self.transfers.ended(at);
                 Some(TransferView {
                     state: transfer.state(),
@@ -139,7 +139,7 @@ impl State {
     }
 
     /// Every transfer that is reserved and not ended, in no order.
-    pub fn in_flight(&self) -> impl Iterator<Item = &Active> {
+    pub fn in_flight(&self) -> impl Iterator<Item = &ReservedTransfer> {
         self.transfers.iter_active()
     }
 

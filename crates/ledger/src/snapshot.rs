@@ -1,8 +1,8 @@
 //! The whole state as plain parts, to be stored and put together again.
 //!
-//! [`State::parts`] shows everything that the next decision depends on: one [`Head`] of what is
-//! small, and rows of what is not, each table in an order that depends on the log alone, so that
-//! equal states have equal parts. [`Builder`] takes the same parts in the same order and gives
+//! [`State::parts`] shows everything that the next decision depends on: one [`StateHeader`] of what
+//! is small, and rows of what is not, each table in an order that depends on the log alone, so that
+//! equal states have equal parts. [`StateBuilder`] takes the same parts in the same order and gives
 //! back a state that decides every further batch as the first one would have.
 //!
 //! What can be computed from other parts is not among them: indexes, the order of deadlines,
@@ -10,25 +10,25 @@
 //!
 //! [`State::freeze`] sets a state aside as it is, to be stored while the living one goes on.
 //!
-//! A builder refuses parts that no state has ([`Inconsistent`]) and does not panic on any. Costs:
+//! A builder refuses parts that no state has ([`InvalidState`]) and does not panic on any. Costs:
 //! two keyed hashes and two probes for each transfer; bounds: the tables' own.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::accounts::{Account, AccountKind, Books};
+use crate::accounts::{Account, AccountKind, Accounts};
 use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel};
-use crate::evicted::Cold;
+use crate::evicted::EvictedRows;
 use crate::field::{Field, FieldError, Reader, Row, RowList, stored};
-use crate::hashing::Keyed;
+use crate::hashing::KeyedHashing;
 use crate::ids::{
-    ACCOUNTS_MAX, AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position,
+    ACCOUNTS_MAX, AccountId, Digest, FspName, LogIndex, NoticeId, OracleId, ParticipantIndex,
     Stamp, TransferId,
 };
 use crate::money::Amount;
 use crate::notice::{DeadLetter, Notice, Outbox};
-use crate::register::{
-    Catalogue, LEDGER_ACCOUNT_TYPES_MAX, ORACLES_MAX, PARTICIPANTS_MAX, Participant, Register,
+use crate::registry::{
+    LEDGER_ACCOUNT_TYPES_MAX, ORACLES_MAX, PARTICIPANTS_MAX, Participant, ReferenceData, Registry,
     SETTLEMENT_MODELS_MAX,
 };
 use crate::rules::rules_known;
@@ -41,20 +41,20 @@ mod notices;
 mod register;
 mod transfers;
 
-pub use crate::field::Inconsistent;
+pub use crate::field::InvalidState;
 pub use crate::state::NodeTail;
-pub use crate::transfers::{Active, Answer, AnswerKind, Ended, Outflow};
+pub use crate::transfers::{Answer, AnswerKind, FinalTransfer, Outflow, ReservedTransfer};
 
 stored! {
     /// What there is one of in a state.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Head {
+    pub struct StateHeader {
         /// Key of the kernel's hash maps.
         pub seed: [u8; 16],
         /// The hub's own name.
         pub hub: FspName,
         /// The last record applied.
-        pub position: Position,
+        pub log_index: LogIndex,
         /// Stamp of the last batch.
         pub stamp: Stamp,
         /// Version of the rules that decide the next batch.
@@ -74,7 +74,7 @@ stored! {
         /// Number of the newest oracle.
         pub last_oracle: OracleId,
         /// Rows of ended transfers that live elsewhere.
-        pub cold: Cold,
+        pub evicted: EvictedRows,
     }
 }
 
@@ -93,11 +93,11 @@ tables! {
     /// Account types added to the kernel's own, oldest first.
     7 LedgerAccountTypes: LedgerAccountType, ordered, at most LEDGER_ACCOUNT_TYPES_MAX;
     /// Transfers in flight, in order of their prepares.
-    8 Active: Active, unordered, at most UNBOUNDED;
+    8 Active: ReservedTransfer, unordered, at most UNBOUNDED;
     /// Reserved outflows of funds, in order of id.
     9 Outflows: (TransferId, Outflow), ordered, at most UNBOUNDED;
     /// Transfers that ended and are hot, in the order in which they became so.
-    10 Ended: Ended, unordered, at most UNBOUNDED;
+    10 Ended: FinalTransfer, unordered, at most UNBOUNDED;
     /// Notices owed, in order of number.
     11 Notices: Notice, ordered, at most UNBOUNDED;
     /// Notices given up, in order of number.
@@ -131,7 +131,7 @@ pub(crate) trait TableRow: Field + InTable {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row>;
 
     /// Puts the next row of its table into a state.
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent>;
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState>;
 }
 
 /// Why a row was not taken.
@@ -142,29 +142,30 @@ pub enum RowError {
     Field(#[from] FieldError),
     /// It cannot follow what came before.
     #[error("the rows do not fit together: {0}")]
-    State(#[from] Inconsistent),
+    State(#[from] InvalidState),
 }
 
-/// The parts of a state: the head, and the tables in the order in which a [`Builder`] takes them.
+/// The parts of a state: the head, and the tables in the order in which a [`StateBuilder`] takes
+/// them.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts<'a>(&'a State);
+pub struct StateTables<'a>(&'a State);
 
 /// A state as it was between two batches: its parts and nothing else. Rows are in pages that the
 /// living state copies when it changes them.
 #[derive(Clone, Debug)]
-pub struct Frozen(State);
+pub struct StateSnapshot(State);
 
-impl Frozen {
+impl StateSnapshot {
     /// The parts.
     #[must_use]
-    pub const fn parts(&self) -> Parts<'_> {
+    pub const fn parts(&self) -> StateTables<'_> {
         self.0.parts()
     }
 
     /// The last record applied.
     #[must_use]
-    pub const fn position(&self) -> Position {
-        self.0.position
+    pub const fn log_index(&self) -> LogIndex {
+        self.0.log_index
     }
 
     /// [`State::hash`] of the state that was set aside.
@@ -174,7 +175,7 @@ impl Frozen {
     }
 
     /// Lets up to `rows_max` rows of ended transfers go, in the order in which they came: a store
-    /// beside the kernel has everything up to [`Frozen::position`]. Says how many went.
+    /// beside the kernel has everything up to [`StateSnapshot::position`]. Says how many went.
     pub fn let_go(&mut self, rows_max: usize) -> usize {
         let transfers = &mut self.0.transfers;
         let rows = transfers.hot_count().min(rows_max);
@@ -188,16 +189,16 @@ impl State {
     /// transfers, and a copy of everything else there is: participants, accounts, notices owed and
     /// dead letters.
     #[must_use]
-    pub fn freeze(&self) -> Frozen {
-        Frozen(Self {
+    pub fn freeze(&self) -> StateSnapshot {
+        StateSnapshot(Self {
             hub: self.hub,
-            position: self.position,
+            log_index: self.log_index,
             stamp: self.stamp,
             rules_version: self.rules_version,
             digest: self.digest,
             settings: self.settings,
-            books: self.books.clone(),
-            register: self.register.clone(),
+            accounts: self.accounts.clone(),
+            registry: self.registry.clone(),
             transfers: self.transfers.frozen(),
             outbox: self.outbox.clone(),
             counters: self.counters,
@@ -209,20 +210,20 @@ impl State {
 
     /// The state as plain parts. Between two batches only, as everybody but the kernel sees it.
     #[must_use]
-    pub const fn parts(&self) -> Parts<'_> {
-        Parts(self)
+    pub const fn parts(&self) -> StateTables<'_> {
+        StateTables(self)
     }
 }
 
-impl Parts<'_> {
+impl StateTables<'_> {
     /// What there is one of.
     #[must_use]
-    pub fn head(self) -> Head {
+    pub fn head(self) -> StateHeader {
         let state = self.0;
-        Head {
+        StateHeader {
             seed: state.transfers.keyed().key(),
             hub: state.hub,
-            position: state.position,
+            log_index: state.log_index,
             stamp: state.stamp,
             rules_version: state.rules_version,
             digest: state.digest,
@@ -231,13 +232,13 @@ impl Parts<'_> {
             nodes: state.nodes.clone(),
             batches: state.batches,
             last_notice: state.outbox.last_id(),
-            last_oracle: state.register.last_oracle(),
-            cold: *state.cold(),
+            last_oracle: state.registry.last_oracle(),
+            evicted: *state.cold(),
         }
     }
 }
 
-impl Head {
+impl StateHeader {
     /// Whether every number can rise with further batches. Each field is named: a new one needs
     /// its bound.
     fn is_in_range(&self) -> bool {
@@ -249,19 +250,19 @@ impl Head {
             settings: _,
             // Bounded by the rules that this program knows.
             rules_version: _,
-            position,
+            log_index,
             stamp,
             counters,
             nodes,
             batches,
             last_notice,
             last_oracle,
-            cold,
+            evicted: cold,
         } = self;
         let Counters { reserved, refused, committed, aborted, expired, delivered, given_up } =
             *counters;
         let counted = [reserved, refused, committed, aborted, expired, delivered, given_up];
-        let numbers = [position.0, stamp.0, *batches, last_notice.0, cold.rows];
+        let numbers = [log_index.0, stamp.0, *batches, last_notice.0, cold.rows];
         let sequences = nodes.iter().map(|tail| tail.sequence);
         let mut numbers = counted.into_iter().chain(numbers).chain(sequences);
         let mut small = nodes.iter().map(|tail| tail.epoch).chain([last_oracle.0]);
@@ -272,18 +273,18 @@ impl Head {
 /// Puts a state together. Each table is taken in its own order; accounts and participants come
 /// before what refers to them.
 #[derive(Debug)]
-pub struct Builder {
-    head: Head,
+pub struct StateBuilder {
+    head: StateHeader,
     /// How many of each table were taken.
     rows: BTreeMap<Table, usize>,
     accounts: Vec<Account>,
     participants: Vec<Participant>,
-    catalogue: Catalogue,
+    catalogue: ReferenceData,
     transfers: Transfers,
     /// What is reserved, by the account that it was taken from.
     reserved: Sums,
     flowing: Sums,
-    last_prepare: Position,
+    last_prepare: LogIndex,
     outbox: Outbox,
     last_notice: NoticeId,
 }
@@ -296,52 +297,52 @@ const NUMBERS_END: u64 = 1 << 63;
 /// The same for numbers of 32 bits: epochs of nodes and numbers of oracles.
 const SMALL_END: u32 = 1 << 31;
 
-const MISSING_ACCOUNT: Inconsistent = Inconsistent("an account that is referred to is not there");
-const MISSING_PARTICIPANT: Inconsistent =
-    Inconsistent("a participant that is referred to is not there");
-const TOO_LARGE: Inconsistent = Inconsistent("a sum is beyond the range of the ledger");
+const MISSING_ACCOUNT: InvalidState = InvalidState("an account that is referred to is not there");
+const MISSING_PARTICIPANT: InvalidState =
+    InvalidState("a participant that is referred to is not there");
+const TOO_LARGE: InvalidState = InvalidState("a sum is beyond the range of the ledger");
 
-impl Builder {
+impl StateBuilder {
     /// Begins with the head.
     ///
     /// # Errors
-    /// [`Inconsistent`] when it is the head of no state, or of one under newer rules.
-    pub fn new(head: Head) -> Result<Self, Inconsistent> {
+    /// [`InvalidState`] when it is the head of no state, or of one under newer rules.
+    pub fn new(head: StateHeader) -> Result<Self, InvalidState> {
         if rules_known() < head.rules_version {
-            return Err(Inconsistent("the state is under rules of a newer version"));
+            return Err(InvalidState("the state is under rules of a newer version"));
         }
         if !head.is_in_range() {
-            return Err(Inconsistent("a number is beyond what any log has"));
+            return Err(InvalidState("a number is beyond what any log has"));
         }
         let mut nodes: Vec<_> = head.nodes.iter().map(|tail| tail.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         if nodes.len() != head.nodes.len() || NODES_MAX < nodes.len() {
-            return Err(Inconsistent("the list of nodes is none"));
+            return Err(InvalidState("the list of nodes is none"));
         }
         let mut outbox = Outbox::new();
         outbox.set_last_id(head.last_notice);
         Ok(Self {
-            transfers: Transfers::beside(Keyed::new(head.seed), head.cold),
-            catalogue: Catalogue { last_oracle: head.last_oracle, ..Catalogue::default() },
+            transfers: Transfers::beside(KeyedHashing::new(head.seed), head.evicted),
+            catalogue: ReferenceData { last_oracle: head.last_oracle, ..ReferenceData::default() },
             head,
             rows: BTreeMap::new(),
             accounts: Vec::new(),
             participants: Vec::new(),
             reserved: Sums::new(),
             flowing: Sums::new(),
-            last_prepare: Position(0),
+            last_prepare: LogIndex(0),
             outbox,
             last_notice: NoticeId(0),
         })
     }
 
     /// Takes the next row of its table.
-    pub(crate) fn take<R: TableRow>(&mut self, row: R) -> Result<(), Inconsistent> {
+    pub(crate) fn take<R: TableRow>(&mut self, row: R) -> Result<(), InvalidState> {
         let rows = self.rows.entry(R::TABLE).or_default();
         *rows += 1;
         if R::TABLE.rows_max() < *rows {
-            return Err(Inconsistent("a table has more rows than it may"));
+            return Err(InvalidState("a table has more rows than it may"));
         }
         row.restore(self)
     }
@@ -349,13 +350,13 @@ impl Builder {
     /// The state, once all parts are there.
     ///
     /// # Errors
-    /// [`Inconsistent`] when they do not fit together: then no state has them.
-    pub fn finish(self) -> Result<State, Inconsistent> {
+    /// [`InvalidState`] when they do not fit together: then no state has them.
+    pub fn finish(self) -> Result<State, InvalidState> {
         let participants = self.participants.len();
         if self.accounts.iter().any(|account| participants <= account.owner.at()) {
             return Err(MISSING_PARTICIPANT);
         }
-        let books = Books::restore(self.accounts)?;
+        let books = Accounts::restore(self.accounts)?;
         check_reserved(&books, AccountKind::InFlight, &self.reserved)?;
         check_reserved(&books, AccountKind::Outflow, &self.flowing)?;
         for (at, participant) in self.participants.iter().enumerate() {
@@ -363,20 +364,20 @@ impl Builder {
         }
         let head = self.head;
         let hub = self.participants.first().map(|hub| hub.name);
-        if hub.is_some_and(|hub| hub != head.hub) || hub.is_none() != (head.position.0 == 0) {
-            return Err(Inconsistent("the hub is not the first participant"));
+        if hub.is_some_and(|hub| hub != head.hub) || hub.is_none() != (head.log_index.0 == 0) {
+            return Err(InvalidState("the hub is not the first participant"));
         }
-        let keyed = Keyed::new(head.seed);
-        let register = Register::restore(keyed, self.participants, self.catalogue)?;
+        let keyed = KeyedHashing::new(head.seed);
+        let register = Registry::restore(keyed, self.participants, self.catalogue)?;
         Ok(State {
             hub: head.hub,
-            position: head.position,
+            log_index: head.log_index,
             stamp: head.stamp,
             rules_version: head.rules_version,
             digest: head.digest,
             settings: head.settings,
-            books,
-            register,
+            accounts: books,
+            registry: register,
             transfers: self.transfers,
             outbox: self.outbox,
             counters: head.counters,
@@ -386,17 +387,17 @@ impl Builder {
         })
     }
 
-    fn check_record(&self, record: Position) -> Result<(), Inconsistent> {
-        match record <= self.head.position {
+    fn check_record(&self, record: LogIndex) -> Result<(), InvalidState> {
+        match record <= self.head.log_index {
             true => Ok(()),
-            false => Err(Inconsistent("a transfer is newer than the state")),
+            false => Err(InvalidState("a transfer is newer than the state")),
         }
     }
 
     fn check_participants(
         &self,
         indices: impl IntoIterator<Item = ParticipantIndex>,
-    ) -> Result<(), Inconsistent> {
+    ) -> Result<(), InvalidState> {
         let known = self.participants.len();
         match indices.into_iter().all(|index| index.at() < known) {
             true => Ok(()),
@@ -408,7 +409,7 @@ impl Builder {
         &self,
         id: AccountId,
         (owner, kind): (ParticipantIndex, AccountKind),
-    ) -> Result<&Account, Inconsistent> {
+    ) -> Result<&Account, InvalidState> {
         let at = (id.0 as usize).checked_sub(1);
         let account = at.and_then(|at| self.accounts.get(at));
         let fits = account
@@ -416,30 +417,30 @@ impl Builder {
         fits.ok_or(MISSING_ACCOUNT)
     }
 
-    fn check_new(&self, id: &TransferId) -> Result<(), Inconsistent> {
+    fn check_new(&self, id: &TransferId) -> Result<(), InvalidState> {
         match self.transfers.find(id) {
             Found::Nothing => Ok(()),
-            _ => Err(Inconsistent("a transfer is there twice")),
+            _ => Err(InvalidState("a transfer is there twice")),
         }
     }
 
-    fn check_notice(&self, notice: &Notice) -> Result<(), Inconsistent> {
+    fn check_notice(&self, notice: &Notice) -> Result<(), InvalidState> {
         self.check_participants([notice.recipient])?;
         match notice.id <= self.head.last_notice {
             true => Ok(()),
-            false => Err(Inconsistent("a notice has a number that was never given out")),
+            false => Err(InvalidState("a notice has a number that was never given out")),
         }
     }
 }
 
-fn add(sums: &mut Sums, account: AccountId, amount: Amount) -> Result<(), Inconsistent> {
+fn add(sums: &mut Sums, account: AccountId, amount: Amount) -> Result<(), InvalidState> {
     let sum = sums.entry(account).or_default();
     *sum = sum.checked_add(amount).ok_or(TOO_LARGE)?;
     Ok(())
 }
 
 /// What is reserved in a currency lies on its internal account of that kind.
-fn check_reserved(books: &Books, kind: AccountKind, sums: &Sums) -> Result<(), Inconsistent> {
+fn check_reserved(books: &Accounts, kind: AccountKind, sums: &Sums) -> Result<(), InvalidState> {
     let mut left: BTreeMap<_, Amount> = BTreeMap::new();
     let internal = books.iter().filter(|account| account.kind == kind);
     let internal = internal.map(|account| (account.currency, account.value));
@@ -454,15 +455,15 @@ fn check_reserved(books: &Books, kind: AccountKind, sums: &Sums) -> Result<(), I
     }
     match left.values().all(|sum| *sum == Amount::ZERO) {
         true => Ok(()),
-        false => Err(Inconsistent("what is reserved is not what the reserved transfers add up to")),
+        false => Err(InvalidState("what is reserved is not what the reserved transfers add up to")),
     }
 }
 
 fn check_participant(
-    books: &Books,
+    books: &Accounts,
     index: ParticipantIndex,
     participant: &Participant,
-) -> Result<(), Inconsistent> {
+) -> Result<(), InvalidState> {
     let is_own = |id: AccountId| books.get(id).is_some_and(|account| account.owner == index);
     if !participant.accounts.iter().all(|id| is_own(*id)) {
         return Err(MISSING_ACCOUNT);

@@ -2,18 +2,18 @@
 
 use alloc::vec::Vec;
 
-use crate::accounts::Books;
+use crate::accounts::Accounts;
 use crate::change::Settings;
 use crate::command::Command;
 use crate::field::stored;
-use crate::hashing::Keyed;
-use crate::ids::{Digest, FspName, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
+use crate::hashing::KeyedHashing;
+use crate::ids::{Digest, FspName, LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
 use crate::notice::{Notice, Outbox};
 use crate::outcome::Outcome;
-use crate::register::Register;
+use crate::registry::Registry;
 use crate::rules::RULES_VERSION;
 use crate::trail::Trail;
-use crate::transfers::{Ended, Transfers};
+use crate::transfers::{FinalTransfer, Transfers};
 
 /// Nodes that may ever write to one log.
 pub(crate) const NODES_MAX: usize = 1_024;
@@ -22,7 +22,7 @@ pub(crate) const NODES_MAX: usize = 1_024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Position of its first record.
-    pub first: Position,
+    pub first: LogIndex,
     /// Its moment; never before that of an earlier batch.
     pub stamp: Stamp,
     /// The node that wrote it.
@@ -44,7 +44,7 @@ pub struct Effects {
     pub withdrawn: Vec<(ParticipantIndex, NoticeId)>,
     /// Rows of transfers that ended or, being ended, changed: what a store beside the kernel is to
     /// keep, in order.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<FinalTransfer>,
     /// Whether participants, accounts' activity, endpoints or settings changed.
     pub register_changed: bool,
 }
@@ -62,7 +62,7 @@ impl Effects {
 
 /// A moment within a batch, for whoever looks on while it is decided.
 #[derive(Clone, Copy, Debug)]
-pub enum Moment<'a> {
+pub enum ApplyStep<'a> {
     /// Before the deadlines that the stamp has reached fire.
     Opened,
     /// Before the deadline of one of these transfers fires.
@@ -72,9 +72,9 @@ pub enum Moment<'a> {
     /// After all of them have.
     DeadlinesFired,
     /// Before a command is decided.
-    Before(Position, &'a Command),
+    Before(LogIndex, &'a Command),
     /// After it was.
-    After(Position, &'a Command, Outcome),
+    After(LogIndex, &'a Command, Outcome),
 }
 
 stored! {
@@ -115,13 +115,13 @@ stored! {
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) hub: FspName,
-    pub(crate) position: Position,
+    pub(crate) log_index: LogIndex,
     pub(crate) stamp: Stamp,
     pub(crate) rules_version: u32,
     pub(crate) digest: Digest,
     pub(crate) settings: Settings,
-    pub(crate) books: Books,
-    pub(crate) register: Register,
+    pub(crate) accounts: Accounts,
+    pub(crate) registry: Registry,
     pub(crate) transfers: Transfers,
     pub(crate) outbox: Outbox,
     pub(crate) counters: Counters,
@@ -140,16 +140,16 @@ impl State {
     /// The state before the first record: nobody and nothing.
     #[must_use]
     pub fn new() -> Self {
-        let keyed = Keyed::default();
+        let keyed = KeyedHashing::default();
         Self {
             hub: FspName::new("Hub").expect("three bytes are a name"),
-            position: Position(0),
+            log_index: LogIndex(0),
             stamp: Stamp(0),
             rules_version: RULES_VERSION,
             digest: Digest::default(),
             settings: Settings::default(),
-            books: Books::default(),
-            register: Register::new(keyed),
+            accounts: Accounts::default(),
+            registry: Registry::new(keyed),
             transfers: Transfers::new(keyed),
             outbox: Outbox::new(),
             counters: Counters::default(),
@@ -161,8 +161,8 @@ impl State {
 
     /// Position of the last record applied.
     #[must_use]
-    pub const fn position(&self) -> Position {
-        self.position
+    pub const fn log_index(&self) -> LogIndex {
+        self.log_index
     }
 
     /// Stamp of the last batch applied.
@@ -191,14 +191,14 @@ impl State {
 
     /// Participants and settlement models.
     #[must_use]
-    pub const fn register(&self) -> &Register {
-        &self.register
+    pub const fn register(&self) -> &Registry {
+        &self.registry
     }
 
     /// Accounts and balances.
     #[must_use]
-    pub const fn books(&self) -> &Books {
-        &self.books
+    pub const fn books(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// Settings in force.

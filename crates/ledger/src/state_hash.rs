@@ -7,10 +7,10 @@
 
 use core::convert::Infallible;
 
-use crate::evicted::Cold;
+use crate::evicted::EvictedRows;
 use crate::field::{Field, Row};
 use crate::ids::Digest;
-use crate::snapshot::{Head, Table, TableVisitor};
+use crate::snapshot::{StateHeader, Table, TableVisitor};
 use crate::state::State;
 
 /// The version of the state hash that this code computes.
@@ -38,13 +38,13 @@ impl State {
     #[must_use]
     pub fn hashes(&self) -> StateHashes {
         // Every field of the head has its line here, hashed or not.
-        let Head {
+        let StateHeader {
             // Of the kernel's maps, and of how the records were grouped: not of what is known.
             seed: _,
             batches: _,
             // Of the place in the log, in this order.
             hub,
-            position,
+            log_index,
             stamp,
             rules_version,
             digest,
@@ -54,19 +54,19 @@ impl State {
             counters,
             last_oracle,
             last_notice,
-            cold,
+            evicted: cold,
         } = self.parts().head();
         let mut hasher = versioned();
         settings.write(&mut hasher);
         counters.write(&mut hasher);
         last_oracle.write(&mut hasher);
         last_notice.write(&mut hasher);
-        let mut tables = Hashed { hasher, cold };
+        let mut tables = TableHasher { hasher, cold };
         let Ok(()) = self.parts().tables(&mut tables);
         let content = Digest(*tables.hasher.finalize().as_bytes());
         let mut hasher = versioned();
         hub.write(&mut hasher);
-        position.write(&mut hasher);
+        log_index.write(&mut hasher);
         stamp.write(&mut hasher);
         rules_version.write(&mut hasher);
         digest.write(&mut hasher);
@@ -84,13 +84,13 @@ fn versioned() -> blake3::Hasher {
 }
 
 /// Hashes table after table: its number, its count of rows, and its rows.
-struct Hashed {
+struct TableHasher {
     hasher: blake3::Hasher,
     /// The rows of ended transfers that live elsewhere.
-    cold: Cold,
+    cold: EvictedRows,
 }
 
-impl TableVisitor for Hashed {
+impl TableVisitor for TableHasher {
     type Error = Infallible;
 
     fn table<R: Row>(
@@ -108,7 +108,7 @@ impl TableVisitor for Hashed {
             count.write(&mut self.hasher);
             return Ok(());
         }
-        let mut all = if table == Table::Ended { self.cold } else { Cold::default() };
+        let mut all = if table == Table::Ended { self.cold } else { EvictedRows::default() };
         rows.into_iter().for_each(|row| all.add(row));
         all.write(&mut self.hasher);
         Ok(())

@@ -11,7 +11,7 @@ macro_rules! tables {
         $number:literal $table:ident: $row:ty, $order:ident, at most $bound:expr;
     )*) => {
         $crate::field::numbered! {
-            /// The tables of a state, in the order in which a [`Builder`] takes them.
+            /// The tables of a state, in the order in which a [`StateBuilder`] takes them.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
             pub enum Table: u16 {
                 $( $(#[$doc])* $table = $number, )*
@@ -38,7 +38,7 @@ macro_rules! tables {
             const TABLE: Table = Table::$table;
         } )*
 
-        impl Parts<'_> {
+        impl StateTables<'_> {
             /// Shows every table to a visitor, in order.
             ///
             /// # Errors
@@ -49,7 +49,7 @@ macro_rules! tables {
             }
         }
 
-        impl Builder {
+        impl StateBuilder {
             /// Reads the next row of a table.
             ///
             /// # Errors

@@ -16,15 +16,15 @@ use alloc::vec::Vec;
 use hashbrown::HashTable;
 
 use crate::command::TraceId;
+use crate::cow_page::{CowPage, PAGE};
 use crate::deadlines::Deadlines;
-use crate::evicted::Cold;
-use crate::field::{Compact, numbered, stored};
-use crate::flight::Flight;
-use crate::hashing::Keyed;
-use crate::ids::{AccountId, Digest, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
+use crate::evicted::EvictedRows;
+use crate::field::{VarInt, numbered, stored};
+use crate::hashing::KeyedHashing;
+use crate::ids::{AccountId, Digest, LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
 use crate::money::{Amount, Currency};
 use crate::outcome::Outcome;
-use crate::page::{PAGE, Page};
+use crate::reserved::ReservedTransfers;
 
 /// A transfer's state as FSPIOP names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum TransferState {
 stored! {
     /// A reserved transfer.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Active {
+    pub struct ReservedTransfer {
         /// The transfer.
         pub id: TransferId,
         /// Whose position was taken.
@@ -60,7 +60,7 @@ stored! {
         /// Digest of the prepare's body.
         pub hash: Digest,
         /// The record that made it.
-        pub prepare: Position,
+        pub prepare: LogIndex,
         /// The notice that asks the payee.
         pub prepare_notice: NoticeId,
         /// When it was reserved.
@@ -90,7 +90,7 @@ stored! {
         /// Of its body.
         pub hash: Digest,
         /// Its record.
-        pub position: Position,
+        pub log_index: LogIndex,
     }
 }
 
@@ -99,7 +99,7 @@ stored! {
     /// that a resend, a late answer or a question needs. It may live beside the kernel
     /// ([`crate::State::evict`]).
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Ended {
+    pub struct FinalTransfer {
         /// Its id.
         pub id: TransferId,
         /// Whose money it was; `None` for a name that is not in the register.
@@ -107,13 +107,13 @@ stored! {
         /// Whom it was for; the hub for a movement of funds.
         pub payee: Option<ParticipantIndex>,
         /// How much it was about.
-        pub amount: Amount as Compact,
+        pub amount: Amount as VarInt,
         /// In which currency.
         pub currency: Currency,
         /// Of the body that began it.
         pub hash: Digest,
         /// The record that began it.
-        pub prepare: Position,
+        pub prepare: LogIndex,
         /// The answer taken, or the one that came too late first.
         pub answer: Option<Answer>,
         /// How it ended.
@@ -121,11 +121,11 @@ stored! {
         /// When it ended.
         pub completed: Stamp,
         /// The record in whose decision the row last changed: its version.
-        pub changed: Position,
+        pub changed: LogIndex,
     }
 }
 
-impl Ended {
+impl FinalTransfer {
     pub(crate) fn state(&self) -> TransferState {
         let committed = [Outcome::Committed, Outcome::Accepted].contains(&self.outcome);
         if committed { TransferState::Committed } else { TransferState::Aborted }
@@ -145,7 +145,7 @@ stored! {
         /// Digest of the request.
         pub hash: Digest,
         /// The record that reserved it.
-        pub record: Position,
+        pub record: LogIndex,
         /// When that was.
         pub reserved_at: Stamp,
     }
@@ -154,8 +154,8 @@ stored! {
 /// Where a transfer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    Active(u32),
-    Ended(u32),
+    Reserved(u32),
+    Final(u32),
     Outflow,
     Nothing,
 }
@@ -163,47 +163,47 @@ pub(crate) enum Found {
 /// All transfers of the scheme.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfers {
-    keyed: Keyed,
-    active: Flight<Active>,
+    keyed: KeyedHashing,
+    active: ReservedTransfers<ReservedTransfer>,
     active_by_id: Index,
     /// By deadline, then by prepare: an order that does not depend on which slots were vacant.
     deadlines: Deadlines,
     ended: Pages,
     ended_by_id: Shards,
-    cold: Cold,
+    evicted: EvictedRows,
     outflows: BTreeMap<TransferId, Outflow>,
 }
 
 impl Transfers {
-    pub(crate) fn new(keyed: Keyed) -> Self {
+    pub(crate) fn new(keyed: KeyedHashing) -> Self {
         Self {
             keyed,
-            active: Flight::default(),
+            active: ReservedTransfers::default(),
             active_by_id: Index::default(),
             deadlines: Deadlines::default(),
             ended: Pages::default(),
             ended_by_id: Shards::default(),
-            cold: Cold::default(),
+            evicted: EvictedRows::default(),
             outflows: BTreeMap::new(),
         }
     }
 
-    pub(crate) const fn keyed(&self) -> Keyed {
+    pub(crate) const fn keyed(&self) -> KeyedHashing {
         self.keyed
     }
 
     /// No transfers in here, and so many elsewhere.
-    pub(crate) fn beside(keyed: Keyed, cold: Cold) -> Self {
-        Self { cold, ..Self::new(keyed) }
+    pub(crate) fn beside(keyed: KeyedHashing, cold: EvictedRows) -> Self {
+        Self { evicted: cold, ..Self::new(keyed) }
     }
 
     pub(crate) fn find(&self, id: &TransferId) -> Found {
         let hash = self.keyed.of(id);
         if let Some(slot) = self.active_by_id.find(hash, |slot| self.active(slot).id == *id) {
-            return Found::Active(slot);
+            return Found::Reserved(slot);
         }
         if let Some(at) = self.ended_by_id.find(hash, |at| self.ended.get(at).id == *id) {
-            return Found::Ended(at);
+            return Found::Final(at);
         }
         if self.outflows.contains_key(id) {
             return Found::Outflow;
@@ -211,15 +211,15 @@ impl Transfers {
         Found::Nothing
     }
 
-    pub(crate) fn active(&self, slot: u32) -> &Active {
+    pub(crate) fn active(&self, slot: u32) -> &ReservedTransfer {
         self.active.get(slot)
     }
 
-    pub(crate) fn ended(&self, at: u32) -> &Ended {
+    pub(crate) fn ended(&self, at: u32) -> &FinalTransfer {
         self.ended.get(at)
     }
 
-    pub(crate) fn ended_mut(&mut self, at: u32) -> &mut Ended {
+    pub(crate) fn ended_mut(&mut self, at: u32) -> &mut FinalTransfer {
         self.ended.get_mut(at)
     }
 
@@ -227,7 +227,7 @@ impl Transfers {
         self.outflows.get(id)
     }
 
-    pub(crate) fn insert(&mut self, transfer: Active) {
+    pub(crate) fn insert(&mut self, transfer: ReservedTransfer) {
         let hash = self.keyed.of(&transfer.id);
         let deadline_ms = transfer.expiration_ms;
         let slot = self.active.insert(transfer);
@@ -236,7 +236,7 @@ impl Transfers {
     }
 
     /// Takes a transfer out of flight.
-    pub(crate) fn take(&mut self, slot: u32) -> Active {
+    pub(crate) fn take(&mut self, slot: u32) -> ReservedTransfer {
         let transfer = self.active.take(slot);
         self.deadlines.remove(slot);
         self.active_by_id.remove(self.keyed.of(&transfer.id), slot);
@@ -259,7 +259,7 @@ impl Transfers {
         self.deadlines.of_nth(count)
     }
 
-    pub(crate) fn end(&mut self, transfer: Ended) {
+    pub(crate) fn end(&mut self, transfer: FinalTransfer) {
         let hash = self.keyed.of(&transfer.id);
         let at = self.ended.push(transfer);
         let (ended, keyed) = (&self.ended, self.keyed);
@@ -267,9 +267,9 @@ impl Transfers {
     }
 
     /// Brings a cold row back.
-    pub(crate) fn thaw(&mut self, row: Ended) {
+    pub(crate) fn restore_row(&mut self, row: FinalTransfer) {
         assert_eq!(self.find(&row.id), Found::Nothing, "only what is not hot is brought back");
-        self.cold.remove(&row);
+        self.evicted.remove(&row);
         self.end(row);
     }
 
@@ -279,18 +279,18 @@ impl Transfers {
             active: self.active.clone(),
             ended: self.ended.clone(),
             outflows: self.outflows.clone(),
-            ..Self::beside(self.keyed, self.cold)
+            ..Self::beside(self.keyed, self.evicted)
         }
     }
 
     /// Takes the ended row that came first out of rows that nothing finds.
     pub(crate) fn forget_oldest(&mut self) {
-        self.cold.add(self.ended.first().expect("only a row that is there is forgotten"));
+        self.evicted.add(self.ended.first().expect("only a row that is there is forgotten"));
         self.ended.pop_first();
     }
 
     /// The hot row that came first.
-    pub(crate) fn oldest(&self) -> Option<&Ended> {
+    pub(crate) fn oldest(&self) -> Option<&FinalTransfer> {
         self.ended.first()
     }
 
@@ -301,8 +301,8 @@ impl Transfers {
         self.forget_oldest();
     }
 
-    pub(crate) fn cold(&self) -> &Cold {
-        &self.cold
+    pub(crate) fn cold(&self) -> &EvictedRows {
+        &self.evicted
     }
 
     pub(crate) fn hot_count(&self) -> usize {
@@ -324,15 +324,15 @@ impl Transfers {
 
     /// Wherever their rows live.
     pub(crate) fn ended_count(&self) -> usize {
-        self.ended.len() + usize::try_from(self.cold.rows).expect("a count of rows in a store")
+        self.ended.len() + usize::try_from(self.evicted.rows).expect("a count of rows in a store")
     }
 
-    pub(crate) fn iter_active(&self) -> impl Iterator<Item = &Active> {
+    pub(crate) fn iter_active(&self) -> impl Iterator<Item = &ReservedTransfer> {
         self.active.iter()
     }
 
     /// The hot ones, in the order in which they came.
-    pub(crate) fn iter_ended(&self) -> impl Iterator<Item = &Ended> {
+    pub(crate) fn iter_ended(&self) -> impl Iterator<Item = &FinalTransfer> {
         self.ended.iter()
     }
 
@@ -345,7 +345,7 @@ impl Transfers {
 /// they came; the numbers begin again at 0 after four billion.
 #[derive(Clone, Debug, Default)]
 struct Pages {
-    pages: VecDeque<Page<Ended>>,
+    pages: VecDeque<CowPage<FinalTransfer>>,
     /// Number of the first row of the first page, a multiple of [`ROWS`].
     base: u32,
     /// Rows of the first page that have left.
@@ -356,9 +356,9 @@ struct Pages {
 const ROWS: u32 = PAGE as u32;
 
 impl Pages {
-    fn push(&mut self, item: Ended) -> u32 {
+    fn push(&mut self, item: FinalTransfer) -> u32 {
         if self.pages.back().is_none_or(|page| page.len() == PAGE) {
-            self.pages.push_back(Page::new());
+            self.pages.push_back(CowPage::new());
         }
         let before =
             u32::try_from(self.pages.len() - 1).ok().and_then(|full| full.checked_mul(ROWS));
@@ -368,12 +368,12 @@ impl Pages {
         self.base.wrapping_add(before).wrapping_add(page.len() as u32 - 1)
     }
 
-    fn get(&self, number: u32) -> &Ended {
+    fn get(&self, number: u32) -> &FinalTransfer {
         let at = number.wrapping_sub(self.base);
         &self.pages[(at / ROWS) as usize][(at % ROWS) as usize]
     }
 
-    fn get_mut(&mut self, number: u32) -> &mut Ended {
+    fn get_mut(&mut self, number: u32) -> &mut FinalTransfer {
         let at = number.wrapping_sub(self.base);
         &mut self.pages[(at / ROWS) as usize].own()[(at % ROWS) as usize]
     }
@@ -382,7 +382,7 @@ impl Pages {
         self.base.wrapping_add(self.gone)
     }
 
-    fn first(&self) -> Option<&Ended> {
+    fn first(&self) -> Option<&FinalTransfer> {
         self.pages.front()?.get(self.gone as usize)
     }
 
@@ -400,7 +400,7 @@ impl Pages {
         self.pages.len().saturating_sub(1) * PAGE + last - self.gone as usize
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Ended> {
+    fn iter(&self) -> impl Iterator<Item = &FinalTransfer> {
         self.pages.iter().flat_map(|page| page.iter()).skip(self.gone as usize)
     }
 }
@@ -513,19 +513,19 @@ impl Shards {
 mod tests {
     use super::*;
 
-    fn row(number: u64) -> Ended {
-        Ended {
+    fn row(number: u64) -> FinalTransfer {
+        FinalTransfer {
             id: TransferId::from_bytes([0; 17]).expect("the form of a UUID"),
             payer: None,
             payee: None,
             amount: Amount::ZERO,
             currency: Currency::parse("USD").expect("a currency"),
             hash: Digest::default(),
-            prepare: Position(number),
+            prepare: LogIndex(number),
             answer: None,
             outcome: Outcome::Expired,
             completed: Stamp(0),
-            changed: Position(number),
+            changed: LogIndex(number),
         }
     }
 
@@ -588,7 +588,7 @@ mod tests {
             assert_eq!(queue.len(), numbers.len());
         }
         assert!(numbers.iter().all(|(at, held)| *queue.get(*at) == row(*held)));
-        let held: Vec<_> = numbers.iter().map(|(_, held)| Position(*held)).collect();
+        let held: Vec<_> = numbers.iter().map(|(_, held)| LogIndex(*held)).collect();
         assert_eq!(queue.iter().map(|row| row.prepare).collect::<Vec<_>>(), held);
     }
 }

@@ -12,9 +12,9 @@ use ledger::{Command, Notice, State};
 use node::SystemClock;
 use ports::{Clock, StoreError};
 use record::frame::LogIdentity;
-use sequencer::{ColdSide, Durability, Quarantine, Sequencer, Start, Submission};
+use sequencer::{ColdTier, Durability, Quarantine, ReplayStart, Sequencer, Submission};
 
-use crate::measure::{Durations, Took, median, try_time};
+use crate::measure::{Durations, Measurement, median, try_time};
 use crate::report::{Row, Section};
 use crate::stream::check_room;
 use crate::timed::{Timed, Times};
@@ -59,7 +59,7 @@ impl Hub {
     pub(crate) fn open_beside(
         directory: &Path,
         workload: &Workload,
-        cold: impl FnOnce(LogIdentity) -> Result<ColdSide, StoreError>,
+        cold: impl FnOnce(LogIdentity) -> Result<ColdTier, StoreError>,
     ) -> Result<Self, Error> {
         Self::open_with(directory, workload, |identity| cold(identity).map(Some))
     }
@@ -67,7 +67,7 @@ impl Hub {
     fn open_with(
         directory: &Path,
         workload: &Workload,
-        cold: impl FnOnce(LogIdentity) -> Result<Option<ColdSide>, StoreError>,
+        cold: impl FnOnce(LogIdentity) -> Result<Option<ColdTier>, StoreError>,
     ) -> Result<Self, Error> {
         let disk = RealDisk::open(directory)?;
         let mut identity = [0; 16];
@@ -76,7 +76,7 @@ impl Hub {
         let clock = SystemClock::new();
         let times = Rc::default();
         let cold = cold(LogIdentity(identity))?;
-        let start = Start { state: State::new(), quarantine: Quarantine::default(), cold };
+        let start = ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold };
         let log = Timed::new(log, Rc::clone(&times));
         let sequencer = Sequencer::open_from(log, start, (0, clock.now()), &mut |_| {})
             .map_err(|failed| failed.1)?;
@@ -99,7 +99,7 @@ impl Hub {
             self.sequencer.commit(&mut self.waiting, &mut self.batch, self.clock.now())?;
             self.batch.clear();
             self.owed.extend_from_slice(&self.sequencer.effects().notices);
-            self.sequencer.tend(self.clock.now())?;
+            self.sequencer.run_maintenance(self.clock.now())?;
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Hub {
     pub(crate) fn commit_batch(
         &mut self,
         batch: Vec<Command>,
-        spent: &mut Took,
+        spent: &mut Measurement,
         batches: &mut Durations,
     ) -> Result<(), Error> {
         self.waiting.extend(batch.into_iter().map(synced));
@@ -122,7 +122,7 @@ impl Hub {
 
     /// Gives the store what ended, and lets go of what it shows.
     pub(crate) fn tend(&mut self) -> Result<(), Error> {
-        Ok(self.sequencer.tend(self.clock.now())?)
+        Ok(self.sequencer.run_maintenance(self.clock.now())?)
     }
 
     /// Notices whose delivery is not on its way to the log.
@@ -232,7 +232,7 @@ impl Large {
 
     fn round(&mut self, hub: &mut Hub, workload: &mut Workload) -> Result<(), Error> {
         let made = workload.batches(BATCHES / 2 * BATCH_LARGE, BATCH_LARGE);
-        let mut spent = Took::default();
+        let mut spent = Measurement::default();
         for batch in made {
             self.commands += batch.len();
             hub.commit_batch(batch, &mut spent, &mut self.batches)?;

@@ -1,6 +1,6 @@
 //! The kernel alone: batches of commands into the state, no log.
 
-use ledger::{Batch, Command, Effects, Outcome, Position, Stamp, State};
+use ledger::{Batch, Command, Effects, LogIndex, Outcome, Stamp, State};
 
 use crate::measure::{Case, take_turns, time};
 use crate::report::Section;
@@ -37,7 +37,7 @@ impl Kernel {
         self.stamp += 1;
         let (node, epoch, sequence) = (1, 1, self.sequence);
         self.sequence += commands.len() as u64;
-        let first = Position(self.state.position().0 + 1);
+        let first = LogIndex(self.state.log_index().0 + 1);
         let batch = Batch { first, stamp: Stamp(self.stamp), node, epoch, sequence };
         self.effects.clear();
         self.state.apply(&batch, commands, &mut self.effects);

@@ -9,21 +9,21 @@ use crate::report::Row;
 
 /// What a piece of work took.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Took {
+pub(crate) struct Measurement {
     pub(crate) wall: Duration,
     /// CPU time of the calling thread.
     pub(crate) cpu: Duration,
 }
 
 /// Runs `work` and says what it took.
-pub(crate) fn time(work: impl FnOnce()) -> Took {
+pub(crate) fn time(work: impl FnOnce()) -> Measurement {
     let (wall, cpu) = (Instant::now(), thread_cpu());
     work();
-    Took { cpu: thread_cpu().saturating_sub(cpu), wall: wall.elapsed() }
+    Measurement { cpu: thread_cpu().saturating_sub(cpu), wall: wall.elapsed() }
 }
 
 /// The same of work that may fail.
-pub(crate) fn try_time(work: impl FnOnce() -> Result<(), Error>) -> Result<Took, Error> {
+pub(crate) fn try_time(work: impl FnOnce() -> Result<(), Error>) -> Result<Measurement, Error> {
     let mut done = Ok(());
     let took = time(|| done = work());
     done.map(|()| took)

@@ -1,11 +1,11 @@
 //! The operations: decisions of the kernel, stored forms, the steps of a message, signatures.
 
 use bytes::Bytes;
-use fspiop::forward::{Forwarding, rewrite, strip};
-use fspiop::{ErrorCode, TraceContext, payload, significant_hash};
+use fspiop::forwarded_headers::{Forwarding, rewrite, strip};
+use fspiop::{ErrorCode, TraceContext, body_hash, stored_message};
 use http::HeaderMap;
 use ledger::{Command, Stamp, TransferId};
-use node::stages::{Inbound, Moment, Stages, What};
+use node::latency_trace::{Inbound, LatencyTrace, TracePoint, TraceSubject};
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, Tail};
 
@@ -29,18 +29,18 @@ pub fn operations() -> Vec<Operation> {
     }
     all.push(Operation::plain((Group::Fspiop, "error body", COUNT), || {
         let code = ErrorCode::VALIDATION;
-        fspiop::callback::error(code, &code.describe("/requestBody/amount is wrong"), &[])
+        fspiop::hub_messages::error(code, &code.describe("/requestBody/amount is wrong"), &[])
     }));
     all
 }
 
 /// A moment of a message that nobody watches: what the waterfall costs when it is off.
 fn waterfall(all: &mut Vec<Operation>) {
-    let stages = Stages::new(0);
+    let stages = LatencyTrace::new(0);
     let transfer = TransferId::from_bytes([0; 17]).expect("the form of a UUID");
     all.push(Operation::plain((Group::Waterfall, "a moment, not watched", COUNT), move || {
-        let now = stages.now_ns().map(|now| (Moment::Taken, now));
-        stages.mark(0, transfer, What::Taking(Inbound::Prepare), now);
+        let now = stages.now_ns().map(|now| (TracePoint::Taken, now));
+        stages.mark(0, transfer, TraceSubject::Taking(Inbound::Prepare), now);
     }));
 }
 
@@ -146,17 +146,18 @@ fn message(all: &mut Vec<Operation>, sample: Sample) {
         step("body", Box::new(move || assert!((sample.parse)(body), "the samples are good")));
     }
     if sample.recorded {
-        step("hash of the body", Box::new(move || drop_box(significant_hash(body))));
+        step("hash of the body", Box::new(move || drop_box(body_hash(body))));
         let (source, mut out) = (headers.clone(), Vec::new());
         let encode = move || {
             out.clear();
-            payload::encode(&source, body, &mut out);
+            stored_message::encode(&source, body, &mut out);
         };
         step("stored form, made", Box::new(encode));
         let mut out = Vec::new();
-        payload::encode(&headers, body, &mut out);
+        stored_message::encode(&headers, body, &mut out);
         let stored = Bytes::from(out);
-        let decode = move || drop_box(payload::decode(&stored).expect("it was just written"));
+        let decode =
+            move || drop_box(stored_message::decode(&stored).expect("it was just written"));
         step("stored form, read", Box::new(decode));
     }
     let source = headers.clone();
@@ -172,7 +173,7 @@ fn message(all: &mut Vec<Operation>, sample: Sample) {
             accept(&sample, headers);
             assert!((sample.parse)(body), "the samples are good");
             if sample.recorded {
-                drop_box(significant_hash(body));
+                drop_box(body_hash(body));
             }
             forward(&sample, headers);
         },

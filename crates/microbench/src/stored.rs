@@ -11,11 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use record::frame::LogIdentity;
-use sequencer::ColdSide;
-use store::{Behind, Disk};
+use sequencer::ColdTier;
+use store::{Disk, WriteBehind};
 
 use crate::durable::{Hub, wall_ms};
-use crate::measure::{Durations, Took, try_time};
+use crate::measure::{Durations, Measurement, try_time};
 use crate::report::{Row, Section};
 use crate::workload::{Spread, Workload};
 use crate::{BATCH_LARGE, Done, Error, Options, Show};
@@ -58,9 +58,9 @@ pub(crate) fn open_stored(directory: &Path, workload: &Workload) -> Result<Hub, 
     let store_directory = directory.join("store");
     let open = |identity: LogIdentity| {
         let store = Disk::begin(&store_directory, identity, store::Options::default())?;
-        let behind = Behind::start(Arc::new(store) as _);
+        let behind = WriteBehind::start(Arc::new(store) as _);
         let behind = behind.map_err(|error| ports::StoreError::Failed(error.to_string()))?;
-        Ok(ColdSide::new(Box::new(behind), KEEP))
+        Ok(ColdTier::new(Box::new(behind), KEEP))
     };
     Hub::open_beside(directory, workload, open)
 }
@@ -70,7 +70,8 @@ fn large_row(pairs: usize, directory: &Path, show: Show<'_>) -> Result<Row, Erro
     let mut workload = Workload::new(spread, wall_ms());
     let mut hub = open_stored(directory, &workload)?;
     let before = hub.sequencer.counts();
-    let (started, mut spent, mut batches) = (Instant::now(), Took::default(), Durations::default());
+    let (started, mut spent, mut batches) =
+        (Instant::now(), Measurement::default(), Durations::default());
     for pair in 0..pairs {
         let [done, all] = [pair, pairs].map(|pairs| (pairs * BATCH_LARGE) as u64);
         show(Done { what: "transfers", done, all });

@@ -50,7 +50,7 @@ const SEGMENTS_KEPT: usize = 3;
 const DISCARD_EVERY: u64 = 65_536;
 
 /// Pairs that are due together.
-struct Portion {
+struct DuePairs {
     /// The number of the first.
     from: u64,
     submissions: Vec<Submission<()>>,
@@ -132,8 +132,8 @@ fn fed(options: &Options, directory: &Path, show: &mut dyn FnMut(u64)) -> Result
     let (sender, receiver) = sync_channel(PORTIONS);
     let (before, cpu) = (hub.sequencer.counts(), process_cpu());
     let pace = Pace { start: Instant::now(), per_second: options.pairs_per_second };
-    let letters = Letters::new(options.body_bytes as usize);
-    let mut eaten = Eaten::new();
+    let letters = StoredMessages::new(options.body_bytes as usize);
+    let mut eaten = StreamResult::new();
     let seconds = Duration::from_secs(options.seconds_fed().into());
     thread::scope(|scope| {
         scope.spawn(move || feed(workload, &letters, pace, &sender));
@@ -184,12 +184,12 @@ fn discard(directory: &Path) {
 }
 
 /// The messages, as they are stored beside commands: one of each kind, again and again.
-struct Letters {
+struct StoredMessages {
     prepare: Vec<u8>,
     fulfil: Vec<u8>,
 }
 
-impl Letters {
+impl StoredMessages {
     fn new(body_bytes: usize) -> Self {
         let stored = |at: usize| {
             let sample: &crate::messages::Sample = &SAMPLES[at];
@@ -197,7 +197,7 @@ impl Letters {
             let mut body = sample.body.as_bytes().to_vec();
             body.resize(body_bytes, b' ');
             let mut out = Vec::new();
-            fspiop::payload::encode(&sample.headers(), &body, &mut out);
+            fspiop::stored_message::encode(&sample.headers(), &body, &mut out);
             out
         };
         Self { prepare: stored(PREPARE_AT), fulfil: stored(FULFIL_AT) }
@@ -212,7 +212,12 @@ impl Letters {
 }
 
 /// Hands over what is due until nobody takes it.
-fn feed(mut workload: Workload, letters: &Letters, pace: Pace, sender: &SyncSender<Portion>) {
+fn feed(
+    mut workload: Workload,
+    letters: &StoredMessages,
+    pace: Pace,
+    sender: &SyncSender<DuePairs>,
+) {
     let (mut made, mut open) = (0, VecDeque::new());
     loop {
         let until = pace.due().min(made + PORTION);
@@ -229,7 +234,7 @@ fn feed(mut workload: Workload, letters: &Letters, pace: Pace, sender: &SyncSend
                 submissions.extend(open.pop_front().map(|fulfil| letters.submit(fulfil)));
             }
         }
-        if sender.send(Portion { from: made, submissions }).is_err() {
+        if sender.send(DuePairs { from: made, submissions }).is_err() {
             return;
         }
         made = until;
@@ -237,14 +242,14 @@ fn feed(mut workload: Workload, letters: &Letters, pace: Pace, sender: &SyncSend
 }
 
 /// What came of it.
-struct Eaten {
+struct StreamResult {
     pairs: u64,
     elapsed: Duration,
     /// In microseconds.
     late: Histogram<u64>,
 }
 
-impl Eaten {
+impl StreamResult {
     fn new() -> Self {
         let late = Histogram::new_with_bounds(1, LATE_MAX_US, 3).expect("good bounds");
         Self { pairs: 0, elapsed: Duration::ZERO, late }
@@ -255,7 +260,7 @@ impl Eaten {
         &mut self,
         hub: &mut Hub,
         pace: Pace,
-        (seconds, receiver): (Duration, Receiver<Portion>),
+        (seconds, receiver): (Duration, Receiver<DuePairs>),
         show: &mut dyn FnMut(u64),
     ) -> Result<(), Error> {
         let mut taken = Vec::new();
@@ -288,7 +293,7 @@ impl Eaten {
 }
 
 /// Has a portion wait for the next batch; answers with the first of its pairs, and how many.
-fn take(hub: &mut Hub, portion: Portion) -> (u64, u64) {
+fn take(hub: &mut Hub, portion: DuePairs) -> (u64, u64) {
     let prepares = |submission: &&Submission<()>| matches!(submission.command, Command::Prepare(_));
     let pairs = portion.submissions.iter().filter(prepares).count() as u64;
     hub.waiting.extend(portion.submissions);

@@ -3,7 +3,7 @@
 
 use ledger::{
     AccountId, AccountKind, Amount, Cause, Currency, Digest, EndFundsOut, FspName, FundsDirection,
-    MoveFunds, Outcome, Position, Stamp, TransferState, TransferView,
+    LogIndex, MoveFunds, Outcome, Stamp, TransferState, TransferView,
 };
 
 use super::{Model, Money, Predict};
@@ -40,7 +40,7 @@ impl Movement {
 
     /// What a GET of it would find.
     pub(super) fn view(&self) -> TransferView {
-        let cause = |outcome| Some(Cause { outcome, record: Position(self.begun) });
+        let cause = |outcome| Some(Cause { outcome, record: LogIndex(self.begun) });
         let (state, cause) = match self.fate {
             Fate::Reserved => (TransferState::Reserved, None),
             Fate::Done => (TransferState::Committed, None),
@@ -48,7 +48,7 @@ impl Movement {
             Fate::GivenBack => (TransferState::Aborted, cause(Outcome::FundsOutAborted)),
         };
         let (amount, currency) = (Amount::from_units(self.amount), self.currency);
-        let (changed, prepare) = (self.changed, Position(self.begun));
+        let (changed, prepare) = (self.changed, LogIndex(self.begun));
         TransferView { state, amount, currency, changed, prepare, answer: None, cause }
     }
 }
@@ -83,7 +83,7 @@ impl Model {
             }
         };
         let MoveFunds { currency, hash, .. } = *funds;
-        let (begun, changed) = (self.position, self.stamp);
+        let (begun, changed) = (self.log_index, self.stamp);
         let movement =
             Movement { account, amount, currency, hash, begun, changed, fate, end: None };
         self.movements.insert(funds.id, movement);

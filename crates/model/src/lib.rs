@@ -45,7 +45,7 @@ const RULES: u32 = 1;
 #[derive(Clone, Debug)]
 pub struct Model {
     stamp: Stamp,
-    position: u64,
+    log_index: u64,
     hub: Option<FspName>,
     settings: Settings,
     rules: u32,
@@ -66,7 +66,7 @@ impl Default for Model {
     fn default() -> Self {
         Self {
             stamp: Stamp(0),
-            position: 0,
+            log_index: 0,
             hub: None,
             settings: Settings::default(),
             rules: RULES,
@@ -95,7 +95,7 @@ impl Model {
 
     /// What becomes of the next command.
     pub fn decide(&mut self, command: &Command) -> Outcome {
-        self.position += 1;
+        self.log_index += 1;
         match command {
             Command::Genesis(genesis) => {
                 self.hub = Some(genesis.hub);
@@ -114,7 +114,7 @@ impl Model {
 
     /// A record that its node wrote a second time is nothing.
     pub fn pass_over(&mut self) -> Outcome {
-        self.position += 1;
+        self.log_index += 1;
         Outcome::Repeated
     }
 
@@ -143,7 +143,7 @@ impl Model {
 
     /// Compares every table of the state.
     pub fn compare_in_full(&self, state: &State) {
-        assert_eq!(state.position().0, self.position, "the state is as far as the log");
+        assert_eq!(state.log_index().0, self.log_index, "the state is as far as the log");
         assert_eq!(*state.settings(), self.settings, "settings");
         assert_eq!(state.rules_version(), self.rules, "version of the rules");
         assert_eq!(*state.counters(), self.counters, "counters");
@@ -184,7 +184,7 @@ impl Model {
     /// A notice about what is decided now.
     fn about(&self, transfer: TransferId, outcome: Outcome, trace: [u8; 16]) -> About {
         let (at, owed_at) = (self.stamp, self.stamp);
-        About { transfer: Some(transfer), outcome, trace, source: self.position, at, owed_at }
+        About { transfer: Some(transfer), outcome, trace, source: self.log_index, at, owed_at }
     }
 
     /// Deliveries that ended are owed no longer; those that failed for good are kept apart.
@@ -208,7 +208,7 @@ impl Model {
             return Outcome::RegistrarNotFound;
         }
         let (at, owed_at) = (self.stamp, self.stamp);
-        let (trace, source, outcome) = (change.trace, self.position, Outcome::Accepted);
+        let (trace, source, outcome) = (change.trace, self.log_index, Outcome::Accepted);
         let about = About { transfer: None, outcome, trace, source, at, owed_at };
         self.tell(change.source, NoticeKind::PartiesChanged, &about);
         outcome

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ledger::{
-    DeliveryResult, Effects, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome,
-    ParticipantIndex, Position, Stamp, State, TransferId,
+    DeliveryResult, Effects, FinishedDelivery, LogIndex, Notice, NoticeId, NoticeKind, Outcome,
+    ParticipantIndex, Stamp, State, TransferId,
 };
 
 /// What a notice says, whoever hears it.
@@ -45,7 +45,7 @@ impl Outbox {
             recipient: ParticipantIndex(recipient),
             transfer: about.transfer,
             kind,
-            source: Position(about.source),
+            source: LogIndex(about.source),
             outcome: about.outcome,
             at: about.at,
             owed_at: about.owed_at,

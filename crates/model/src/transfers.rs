@@ -2,8 +2,8 @@
 //! (hub-semantics 3.3 to 3.10).
 
 use ledger::{
-    Abort, Amount, Cause, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, NoticeId,
-    NoticeKind, Outcome, Position, Prepare, Stamp, TransferId, TransferState, TransferView,
+    Abort, Amount, Cause, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, LogIndex,
+    NoticeId, NoticeKind, Outcome, Prepare, Stamp, TransferId, TransferState, TransferView,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -81,10 +81,10 @@ impl Transfer {
         };
         // A late answer is heard, not taken.
         let taken = self.answer.filter(|_| self.fate != Fate::Ended(Outcome::Expired));
-        let answer = taken.map(|answer| Position(answer.record));
+        let answer = taken.map(|answer| LogIndex(answer.record));
         let cause = match self.fate {
             Fate::Ended(outcome) if !is_commit(self.fate) => {
-                Some(Cause { outcome, record: Position(self.record_of_cause()) })
+                Some(Cause { outcome, record: LogIndex(self.record_of_cause()) })
             }
             _ => None,
         };
@@ -93,7 +93,7 @@ impl Transfer {
             amount: Amount::from_units(self.amount),
             currency: self.currency,
             changed: self.changed,
-            prepare: Position(self.prepared),
+            prepare: LogIndex(self.prepared),
             answer,
             cause,
         }
@@ -137,10 +137,10 @@ impl Model {
             currency: prepare.currency,
             amount: prepare.amount.units(),
             condition: prepare.condition,
-            deadline: (prepare.expiration_ms, self.position),
+            deadline: (prepare.expiration_ms, self.log_index),
             hash: prepare.hash,
             trace: prepare.trace,
-            prepared: self.position,
+            prepared: self.log_index,
             changed: self.stamp,
             asked: None,
             fate: refusal.map_or(Fate::Reserved, Fate::Ended),
@@ -311,21 +311,21 @@ impl Model {
             return Some(self.refuse(
                 incoming,
                 match ended {
-                    true => Outcome::AnswerFromStranger,
-                    false => Outcome::AnswerTransferNotFound,
+                    true => Outcome::ResponseNotFromPayee,
+                    false => Outcome::ResponseTransferNotFound,
                 },
             ));
         };
         let lower = |name: &FspName| name.as_str().to_ascii_lowercase();
         let is = |one: &FspName, other: &FspName| one == other || lower(one) == lower(other);
         if !transfer.payee_known || !is(&transfer.payee, incoming.source) {
-            return Some(self.refuse(incoming, Outcome::AnswerFromStranger));
+            return Some(self.refuse(incoming, Outcome::ResponseNotFromPayee));
         }
         let payer = transfer.payer;
         match (transfer.fate, transfer.answer) {
             (Fate::Reserved, _) => {
                 incoming.destination.filter(|to| !is(to, &payer))?;
-                let outcome = Outcome::AnswerToStranger;
+                let outcome = Outcome::ResponseNotToPayer;
                 self.take(incoming, outcome);
                 self.tell_both(incoming, outcome, NoticeKind::Error, None);
                 // In every style, whether or not the scheme confirms; one that is both hears once.
@@ -339,7 +339,7 @@ impl Model {
             }
             (Fate::Ended(Outcome::Expired), None) => {
                 self.note_answer(incoming);
-                let outcome = Outcome::AnswerExpired;
+                let outcome = Outcome::ResponseAfterExpiry;
                 self.tell_payee(incoming, outcome, NoticeKind::Error);
                 Some(outcome)
             }
@@ -348,7 +348,7 @@ impl Model {
             {
                 Some(match taken.hash == incoming.hash {
                     true => self.answer_again(incoming, outcome, taken),
-                    false => self.refuse(incoming, Outcome::AnswerModified),
+                    false => self.refuse(incoming, Outcome::ResponseModified),
                 })
             }
             (Fate::Ended(_), _) => Some(self.refuse_state(incoming)),
@@ -357,7 +357,7 @@ impl Model {
 
     /// The transfer is not RESERVED: 3100 to the payee, and a PATCH when it waits for one.
     fn refuse_state(&mut self, incoming: &Incoming<'_>) -> Outcome {
-        let outcome = Outcome::AnswerStateNotReserved;
+        let outcome = Outcome::ResponseStateNotReserved;
         self.tell_payee(incoming, outcome, NoticeKind::Error);
         let transfer = &self.transfers[&incoming.id];
         if incoming.patch && !is_commit(transfer.fate) {
@@ -369,7 +369,7 @@ impl Model {
 
     /// Ruling 5: the hub says once more how the transfer ended.
     fn answer_again(&mut self, incoming: &Incoming<'_>, ended: Outcome, taken: Answer) -> Outcome {
-        let outcome = Outcome::AnswerResent;
+        let outcome = Outcome::ResponseResent;
         let transfer = &self.transfers[&incoming.id];
         let about = transfer.end_again(self.about(incoming.id, outcome, incoming.trace));
         let by_payee = [Outcome::Aborted, Outcome::AbortedWithUnknownCode];
@@ -408,7 +408,7 @@ impl Model {
     fn note_answer(&mut self, incoming: &Incoming<'_>) {
         let Incoming { message, hash, .. } = *incoming;
         let transfer = self.transfers.get_mut(&incoming.id).expect("it was found");
-        transfer.answer = Some(Answer { message, hash, record: self.position });
+        transfer.answer = Some(Answer { message, hash, record: self.log_index });
     }
 
     /// A transfer ends: once, and its money goes on or back.

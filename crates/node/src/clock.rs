@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ledger::Stamp;
-use ports::{Clock, Now};
+use ports::{Clock, ClockReading};
 
 /// The real clocks. Copies share their origin, so that their readings can be compared.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +26,9 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    fn now(&self) -> Now {
+    fn now(&self) -> ClockReading {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now {
+        ClockReading {
             monotonic_us: self.origin.elapsed().as_micros() as u64,
             wall: Stamp(wall.as_micros() as u64),
         }

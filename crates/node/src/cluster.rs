@@ -1,6 +1,6 @@
 //! The nodes of a shared log, as one of them sees them.
 
-use ledger::{FspName, Position, Stamp};
+use ledger::{FspName, LogIndex, Stamp};
 
 /// What a node knows of all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Cluster {
     /// The node that was asked.
     pub me: String,
     /// The last record that it has applied.
-    pub position: Position,
+    pub log_index: LogIndex,
     /// Messages of the topic that it has not applied, as of its last look at the end.
     pub behind: u64,
     /// How long ago the brokers handed out a message, in milliseconds: each node writes once a
@@ -20,7 +20,7 @@ pub struct Cluster {
     /// them since it started.
     pub foreign: u64,
     /// The last record after which another node said to have the same state.
-    pub agreed: Option<Position>,
+    pub agreed: Option<LogIndex>,
     /// The nodes that are there.
     pub nodes: Vec<ClusterNode>,
     /// The lanes.
@@ -37,13 +37,13 @@ pub struct ClusterNode {
     /// Its life.
     pub epoch: u32,
     /// Up to where it has applied the log, as it said last.
-    pub position: Position,
+    pub log_index: LogIndex,
     /// How long ago it wrote last, in milliseconds of the log's time.
     pub silent_ms: u64,
     /// The newest rules that it knows, as it said last; 0 until it has said so.
     pub rules: u32,
     /// Where it was found to have decided otherwise.
-    pub contradicts: Option<Position>,
+    pub contradicts: Option<LogIndex>,
 }
 
 /// The sender of each participant's callbacks.
@@ -59,7 +59,7 @@ pub struct ClusterLane {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Takeover {
     /// The record by which they were.
-    pub position: Position,
+    pub log_index: LogIndex,
     /// Its stamp.
     pub stamp: Stamp,
     /// Their names.

@@ -11,7 +11,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ledger::{ChangeParties, Currency, Position};
+use ledger::{ChangeParties, Currency, LogIndex};
 use ports::{ColdStore, PartyEffect, PartyRow, StoreError};
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -21,17 +21,17 @@ use crate::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug, Default)]
 pub struct Directory {
     store: Option<Arc<dyn ColdStore>>,
-    recent: RwLock<Recent>,
+    recent: RwLock<UnstoredChanges>,
     /// How many identifiers are in `recent`.
     waiting: AtomicUsize,
 }
 
 /// What the store may not show yet.
 #[derive(Debug, Default)]
-struct Recent {
-    rows: HashMap<Vec<u8>, (Position, Change)>,
+struct UnstoredChanges {
+    rows: HashMap<Vec<u8>, (LogIndex, Change)>,
     /// In the order in which the store will show them.
-    order: VecDeque<(Position, Vec<u8>)>,
+    order: VecDeque<(LogIndex, Vec<u8>)>,
 }
 
 /// What changes did to an entry since the store has shown it.
@@ -71,13 +71,13 @@ impl Directory {
     }
 
     /// Applies an accepted change, which the record at `position` asked for.
-    pub fn apply(&self, change: &ChangeParties, position: Position) {
+    pub fn apply(&self, change: &ChangeParties, log_index: LogIndex) {
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
         for party in sequencer::party_changes(change) {
-            recent.order.push_back((position, party.key.clone()));
+            recent.order.push_back((log_index, party.key.clone()));
             let before = recent.rows.remove(&party.key).map(|(_, change)| change);
             let change = before.unwrap_or(Change::Narrowed(Vec::new())).then(party.effect);
-            recent.rows.insert(party.key, (position, change));
+            recent.rows.insert(party.key, (log_index, change));
         }
         self.waiting.store(recent.rows.len(), Ordering::Release);
     }
@@ -92,7 +92,7 @@ impl Directory {
         id: &str,
         sub_id: Option<&str>,
     ) -> Result<Option<PartyRow>, StoreError> {
-        let key = record::cold::party_key(id_type, id, sub_id);
+        let key = record::cold_rows::party_key(id_type, id, sub_id);
         if 0 < self.waiting.load(Ordering::Acquire) {
             let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
             match recent.rows.get(&key) {
@@ -117,15 +117,15 @@ impl Directory {
     }
 
     /// The store shows everything up to here.
-    pub fn forget(&self, visible: Position) {
+    pub fn forget(&self, visible: LogIndex) {
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return;
         }
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
         let recent = &mut *recent;
-        while recent.order.front().is_some_and(|(position, _)| *position <= visible) {
-            let (position, key) = recent.order.pop_front().expect("there is a front");
-            if recent.rows.get(&key).is_some_and(|(newest, _)| *newest == position) {
+        while recent.order.front().is_some_and(|(log_index, _)| *log_index <= visible) {
+            let (log_index, key) = recent.order.pop_front().expect("there is a front");
+            if recent.rows.get(&key).is_some_and(|(newest, _)| *newest == log_index) {
                 recent.rows.remove(&key);
             }
         }
@@ -144,7 +144,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use ledger::{FspName, PartyBinding, PartyChangeForm};
-    use ports::{Mark, Portion};
+    use ports::{StoreMark, WriteBatch};
     use store::Memory;
 
     use super::*;
@@ -204,9 +204,9 @@ mod tests {
             .into_iter()
             .enumerate()
             {
-                let position = Position(at as u64 + 1);
+                let log_index = LogIndex(at as u64 + 1);
                 let change = change(form, sub_id, fsp);
-                directory.apply(&change, position);
+                directory.apply(&change, log_index);
                 match form {
                     Delete => {
                         expected.retain(|of, bound| *of != sub_id || !is_released(fsp, bound))
@@ -214,13 +214,13 @@ mod tests {
                     Single | Batch => drop(expected.insert(sub_id, fsp)),
                 }
                 let parties = sequencer::party_changes(&change).collect();
-                let mark = Mark { position, ..Mark::default() };
-                waiting.push_back(Portion { parties, mark, ..Portion::default() });
+                let mark = StoreMark { log_index, ..StoreMark::default() };
+                waiting.push_back(WriteBatch { parties, mark, ..WriteBatch::default() });
                 if lag < waiting.len() {
                     let portion = waiting.pop_front().expect("one was just added");
                     store.write(&portion).expect("it writes");
                     if at.is_multiple_of(2) {
-                        directory.forget(portion.mark.position);
+                        directory.forget(portion.mark.log_index);
                     }
                 }
                 for sub_id in [None, Some("shop")] {
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn without_a_store_everything_stays_here() {
         let directory = Directory::default();
-        directory.apply(&change(PartyChangeForm::Single, None, "dfsp1"), Position(1));
+        directory.apply(&change(PartyChangeForm::Single, None, "dfsp1"), LogIndex(1));
         assert_eq!(served_by(&directory, None).as_deref(), Some("dfsp1"));
         assert_eq!((served_by(&directory, Some("x")), directory.store_bytes()), (None, 0));
     }

@@ -3,31 +3,31 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use ledger::{Counters, Position, Stamp, State, TransferId};
+use ledger::{Counters, LogIndex, Stamp, State, TransferId};
 use ports::{PartyRow, RecordReader, StoreError};
 use record::frame::Tail;
-use sequencer::{ColdCounts, Counts};
+use sequencer::{ColdCounts, WriteCounts};
 
 use crate::cluster::Cluster;
 use crate::directory::Directory;
-use crate::inbox::{About, Inbox, Question};
+use crate::inbox::{Inbox, Prefetch, ReadRequest};
+use crate::latency_trace::LatencyTrace;
 use crate::mailbox::Mailbox;
-use crate::progress::{Progress, Stuck};
-use crate::published::Published;
-use crate::reading::{Reading, Unread};
-use crate::stages::Stages;
-use crate::submission::{Refused, Submission};
-use crate::view::View;
+use crate::participants_view::ParticipantsView;
+use crate::record_reader::{ReadFailure, TrackedReader};
+use crate::shared_value::SharedValue;
+use crate::stall::{Progress, Stall};
+use crate::submission::{Submission, SubmissionRefused};
 
 /// How the node is doing.
 #[derive(Clone, Debug, Default)]
-pub struct Status {
+pub struct NodeStatus {
     /// What was written since the start.
-    pub counts: Counts,
+    pub counts: WriteCounts,
     /// The kernel's counters.
     pub counters: Counters,
     /// Last record applied.
-    pub position: Position,
+    pub log_index: LogIndex,
     /// Stamp of the last batch.
     pub stamp: Stamp,
     /// Transfers in flight.
@@ -37,7 +37,7 @@ pub struct Status {
     /// Of these, with their rows in memory.
     pub hot: u64,
     /// Everything up to here is in the cold store; 0 where there is none.
-    pub stored: Position,
+    pub stored: LogIndex,
     /// How often the cold store was asked since the start.
     pub cold: ColdCounts,
     /// Notices owed.
@@ -50,29 +50,29 @@ pub struct Status {
 
 /// What is not well, by the last look of [`crate::progress::Watch`].
 #[derive(Clone, Default)]
-pub(crate) struct Ills {
-    pub(crate) stuck: Arc<[Stuck]>,
+pub(crate) struct NodeFaults {
+    pub(crate) stuck: Arc<[Stall]>,
     pub(crate) is_full: bool,
 }
 
 /// Whether a node is well.
 #[derive(Clone, Debug)]
-pub struct Condition {
+pub struct NodeHealth {
     /// Why the log stopped, if it did.
     pub stopped: Option<String>,
     /// Stages that have work and make no progress, by the last look.
-    pub stuck: Arc<[Stuck]>,
+    pub stuck: Arc<[Stall]>,
     /// The disk has no room for the log: commands are refused.
     pub is_full: bool,
     /// The first record that could not be read, and has not been since.
-    pub unread: Option<Unread>,
+    pub unread: Option<ReadFailure>,
 }
 
-impl Condition {
+impl NodeHealth {
     /// Whether the log takes nothing: it has stopped, has no room, or is stuck.
     #[must_use]
     pub fn is_log_down(&self) -> bool {
-        self.stopped.is_some() || self.is_full || self.stuck.iter().any(Stuck::is_log)
+        self.stopped.is_some() || self.is_full || self.stuck.iter().any(Stall::is_log)
     }
 
     /// Whether every part works.
@@ -84,7 +84,7 @@ impl Condition {
     /// The fault of the log or the store, if there is one.
     #[must_use]
     pub fn storage_fault(&self) -> Option<String> {
-        let stored = |one: &&Stuck| one.is_log() || one.stage == "store";
+        let stored = |one: &&Stall| one.is_log() || one.stage == "store";
         let stuck = || self.stuck.iter().find(stored).map(|one| one.detail.clone());
         let unread = || self.unread.as_ref().map(|unread| unread.why.clone());
         let full = || self.is_full.then(|| "the disk is full: commands are refused".to_owned());
@@ -95,14 +95,14 @@ impl Condition {
 pub(crate) struct Shared<M> {
     pub(crate) inbox: Inbox<M>,
     pub(crate) mailboxes: Vec<Arc<Mailbox<M>>>,
-    pub(crate) status: Mutex<Status>,
-    pub(crate) view: Published<View>,
+    pub(crate) status: Mutex<NodeStatus>,
+    pub(crate) view: SharedValue<ParticipantsView>,
     pub(crate) directory: Directory,
-    pub(crate) reader: Arc<Reading>,
-    pub(crate) stages: Arc<Stages>,
-    pub(crate) tally: Tally,
+    pub(crate) reader: Arc<TrackedReader>,
+    pub(crate) stages: Arc<LatencyTrace>,
+    pub(crate) tally: NodeGauges,
     /// What is not well, by the last look.
-    pub(crate) ills: RwLock<Ills>,
+    pub(crate) ills: RwLock<NodeFaults>,
     /// [`Handle::first_lease_us`].
     pub(crate) first_lease_us: u64,
     /// What a node of several knows of them all.
@@ -110,7 +110,7 @@ pub(crate) struct Shared<M> {
 }
 
 /// What the sequencer's thread counts for whoever watches it: one store a round or a batch.
-pub(crate) struct Tally {
+pub(crate) struct NodeGauges {
     pub(crate) turns: AtomicU64,
     pub(crate) committed: AtomicU64,
     pub(crate) refused_full: AtomicU64,
@@ -125,9 +125,9 @@ pub(crate) struct Tally {
     pub(crate) no_ticks: AtomicBool,
 }
 
-impl Tally {
+impl NodeGauges {
     /// Of a node that begins behind this record.
-    pub(crate) fn behind(last: Position) -> Self {
+    pub(crate) fn behind(last: LogIndex) -> Self {
         Self {
             turns: AtomicU64::new(0),
             committed: AtomicU64::new(last.0),
@@ -164,8 +164,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// in the vector, and the reason is the answer.
     ///
     /// # Errors
-    /// [`Refused`]: full or stopped; nothing of what is left will happen.
-    pub fn submit(&self, submissions: &mut Vec<Submission<M>>) -> Result<(), Refused> {
+    /// [`SubmissionRefused`]: full or stopped; nothing of what is left will happen.
+    pub fn submit(&self, submissions: &mut Vec<Submission<M>>) -> Result<(), SubmissionRefused> {
         self.shared.inbox.submit(submissions)
     }
 
@@ -174,19 +174,25 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// it must be short.
     ///
     /// # Errors
-    /// [`Refused`]: too many questions wait, or the node has stopped.
-    pub fn ask(&self, question: impl FnOnce(&State) + Send + 'static) -> Result<(), Refused> {
+    /// [`SubmissionRefused`]: too many questions wait, or the node has stopped.
+    pub fn ask(
+        &self,
+        question: impl FnOnce(&State) + Send + 'static,
+    ) -> Result<(), SubmissionRefused> {
         let ask = Box::new(|_: &Tail, state: &State| question(state));
-        self.shared.inbox.ask(Question { about: About::Anything, is_fresh: true, ask })
+        self.shared.inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: true, ask })
     }
 
     /// [`Handle::ask`] where the state of this node will do, as old as it may be.
     ///
     /// # Errors
     /// As [`Handle::ask`].
-    pub fn ask_local(&self, question: impl FnOnce(&State) + Send + 'static) -> Result<(), Refused> {
+    pub fn ask_local(
+        &self,
+        question: impl FnOnce(&State) + Send + 'static,
+    ) -> Result<(), SubmissionRefused> {
         let ask = Box::new(|_: &Tail, state: &State| question(state));
-        self.shared.inbox.ask(Question { about: About::Anything, is_fresh: false, ask })
+        self.shared.inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: false, ask })
     }
 
     /// [`Handle::ask_local`] about everything, with the place in the log: all of it is durable, and
@@ -194,12 +200,12 @@ impl<M: Send + Sync + 'static> Handle<M> {
     ///
     /// # Errors
     /// As [`Handle::ask`].
-    pub fn ask_settled(
+    pub fn ask_durable(
         &self,
         question: impl FnOnce(&Tail, &State) + Send + 'static,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SubmissionRefused> {
         let ask = Box::new(question);
-        self.shared.inbox.ask(Question { about: About::Everything, is_fresh: false, ask })
+        self.shared.inbox.ask(ReadRequest { about: Prefetch::Everything, is_fresh: false, ask })
     }
 
     /// [`Handle::ask`] about a transfer: the state then knows it even when it ended long ago, for
@@ -211,21 +217,25 @@ impl<M: Send + Sync + 'static> Handle<M> {
         &self,
         transfer: TransferId,
         question: impl FnOnce(&State) + Send + 'static,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SubmissionRefused> {
         let ask = Box::new(|_: &Tail, state: &State| question(state));
-        self.shared.inbox.ask(Question { about: About::Transfer(transfer), is_fresh: true, ask })
+        self.shared.inbox.ask(ReadRequest {
+            about: Prefetch::Transfer(transfer),
+            is_fresh: true,
+            ask,
+        })
     }
 
     /// The register as of the last change, if it changed since `generation`, which is updated.
     /// One atomic load when it did not.
     #[must_use]
-    pub fn view_since(&self, generation: &mut u64) -> Option<Arc<View>> {
+    pub fn view_since(&self, generation: &mut u64) -> Option<Arc<ParticipantsView>> {
         self.shared.view.since(generation)
     }
 
     /// The register as of the last change.
     #[must_use]
-    pub fn view(&self) -> Arc<View> {
+    pub fn view(&self) -> Arc<ParticipantsView> {
         self.shared.view.newest()
     }
 
@@ -257,13 +267,13 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// Position of the last record decided on: whoever was answered finds his own record at most
     /// here, while [`Handle::status`] may be some records behind.
     #[must_use]
-    pub fn committed(&self) -> Position {
-        Position(self.shared.tally.committed.load(Ordering::Acquire))
+    pub fn committed(&self) -> LogIndex {
+        LogIndex(self.shared.tally.committed.load(Ordering::Acquire))
     }
 
     /// How the node is doing, as of its last batch.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> NodeStatus {
         self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -281,7 +291,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
             refused_full: tally.refused_full.load(Ordering::Relaxed),
             store_fails: directory.store().is_some_and(|store| store.is_failing()),
             store_is_damaged: directory.store().is_some_and(|store| store.is_damaged()),
-            stored: directory.store().map_or(offered, |store| store.mark().position.0),
+            stored: directory.store().map_or(offered, |store| store.mark().log_index.0),
             offered_to_store: offered,
             due_us: moment(&tally.due_us),
             deadline: moment(&tally.deadline).map(Stamp),
@@ -290,17 +300,17 @@ impl<M: Send + Sync + 'static> Handle<M> {
     }
 
     /// Publishes what is stuck, and whether the disk of the log is full, for [`Handle::condition`].
-    pub fn publish_ills(&self, stuck: Vec<Stuck>, is_full: bool) {
-        let ills = Ills { stuck: stuck.into(), is_full };
+    pub fn publish_ills(&self, stuck: Vec<Stall>, is_full: bool) {
+        let ills = NodeFaults { stuck: stuck.into(), is_full };
         *self.shared.ills.write().unwrap_or_else(PoisonError::into_inner) = ills;
     }
 
     /// Whether the node is well: the one source of every answer about its health.
     #[must_use]
-    pub fn condition(&self) -> Condition {
+    pub fn condition(&self) -> NodeHealth {
         let ills = self.shared.ills.read().unwrap_or_else(PoisonError::into_inner).clone();
         let stopped = self.status().stopped;
-        Condition { stopped, stuck: ills.stuck, is_full: ills.is_full, unread: self.unread() }
+        NodeHealth { stopped, stuck: ills.stuck, is_full: ills.is_full, unread: self.unread() }
     }
 
     /// Breaks the node on purpose, for a test of whoever watches it: from now on a deadline is met
@@ -330,7 +340,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
 
     /// The first record that [`Handle::reader`] could not read, and has not read since.
     #[must_use]
-    pub fn unread(&self) -> Option<Unread> {
+    pub fn unread(&self) -> Option<ReadFailure> {
         self.shared.reader.unread()
     }
 
@@ -342,7 +352,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
 
     /// When each part of the hub touched a transfer.
     #[must_use]
-    pub fn stages(&self) -> &Arc<Stages> {
+    pub fn stages(&self) -> &Arc<LatencyTrace> {
         &self.shared.stages
     }
 

@@ -4,36 +4,36 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ledger::{State, TransferId};
-use ports::{Arrival, Log, Now};
+use ports::{Arrival, ClockReading, Log};
 use record::frame::Tail;
 use sequencer::{CommitError, Sequencer};
 
-use crate::submission::{Refused, Submission};
+use crate::submission::{Submission, SubmissionRefused};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What looks at the state, and at where the log stands.
-type Ask = dyn FnOnce(&Tail, &State) + Send;
+type ReadFn = dyn FnOnce(&Tail, &State) + Send;
 
 /// A question about the state.
-pub(crate) struct Question {
-    pub(crate) about: About,
+pub(crate) struct ReadRequest {
+    pub(crate) about: Prefetch,
     /// Whether the answer must be from a state as new as any node's when it was asked.
     pub(crate) is_fresh: bool,
-    pub(crate) ask: Box<Ask>,
+    pub(crate) ask: Box<ReadFn>,
 }
 
-impl Question {
+impl ReadRequest {
     /// Answers it from the state of this sequencer, which is between two batches.
     pub(crate) fn answer<L: Log>(
         self,
         sequencer: &mut Sequencer<L>,
-        now: Now,
+        now: ClockReading,
     ) -> Result<(), CommitError> {
         match &self.about {
-            About::Anything => {}
-            About::Transfer(transfer) => sequencer.warm(transfer)?,
-            About::Everything => sequencer.settle(now)?,
+            Prefetch::Anything => {}
+            Prefetch::Transfer(transfer) => sequencer.prefetch(transfer)?,
+            Prefetch::Everything => sequencer.flush(now)?,
         }
         (self.ask)(&sequencer.log().tail(), sequencer.state());
         Ok(())
@@ -42,7 +42,7 @@ impl Question {
 
 /// What a question needs to be there when it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum About {
+pub(crate) enum Prefetch {
     /// What is in memory.
     Anything,
     /// The row of this transfer, wherever it lives.
@@ -71,7 +71,7 @@ impl Default for InboxLimits {
 /// Work for the sequencer's thread.
 pub(crate) struct Work<M> {
     pub(crate) submissions: VecDeque<Submission<M>>,
-    pub(crate) questions: Vec<Question>,
+    pub(crate) questions: Vec<ReadRequest>,
     bytes: usize,
     /// What a shared log has to say.
     pub(crate) arrivals: VecDeque<Arrival>,
@@ -86,13 +86,13 @@ pub(crate) struct Work<M> {
 pub(crate) const ARRIVED_BYTES_MAX: usize = 32 << 20;
 
 /// Work that was taken from the inbox.
-pub(crate) struct Taken<M> {
+pub(crate) struct TakenWork<M> {
     pub(crate) submissions: VecDeque<Submission<M>>,
-    pub(crate) questions: Vec<Question>,
+    pub(crate) questions: Vec<ReadRequest>,
     pub(crate) arrivals: VecDeque<Arrival>,
 }
 
-impl<M> Default for Taken<M> {
+impl<M> Default for TakenWork<M> {
     fn default() -> Self {
         Self { submissions: VecDeque::new(), questions: Vec::new(), arrivals: VecDeque::new() }
     }
@@ -128,10 +128,13 @@ impl<M> Inbox<M> {
     }
 
     /// Takes as many as there is room for, from the front.
-    pub(crate) fn submit(&self, submissions: &mut Vec<Submission<M>>) -> Result<(), Refused> {
+    pub(crate) fn submit(
+        &self,
+        submissions: &mut Vec<Submission<M>>,
+    ) -> Result<(), SubmissionRefused> {
         let mut work = self.lock();
         if !work.open {
-            return Err(Refused::Stopped);
+            return Err(SubmissionRefused::Stopped);
         }
         let (mut bytes, mut count) = (work.bytes, 0);
         for submission in submissions.iter() {
@@ -150,17 +153,17 @@ impl<M> Inbox<M> {
             return Ok(());
         }
         self.refused.fetch_add(submissions.len() as u64, Ordering::Relaxed);
-        Err(Refused::Full)
+        Err(SubmissionRefused::Full)
     }
 
-    pub(crate) fn ask(&self, question: Question) -> Result<(), Refused> {
+    pub(crate) fn ask(&self, question: ReadRequest) -> Result<(), SubmissionRefused> {
         let mut work = self.lock();
         if !work.open {
-            return Err(Refused::Stopped);
+            return Err(SubmissionRefused::Stopped);
         }
         if work.questions.len() == self.limits.questions_max {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Refused::Full);
+            return Err(SubmissionRefused::Full);
         }
         work.questions.push(question);
         self.wake(work);
@@ -172,7 +175,7 @@ impl<M> Inbox<M> {
     /// is closed: what was taken then is the rest.
     pub(crate) fn take(
         &self,
-        taken: &mut Taken<M>,
+        taken: &mut TakenWork<M>,
         room: bool,
         patience: Option<Duration>,
     ) -> bool {

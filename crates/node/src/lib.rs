@@ -15,35 +15,37 @@
 
 mod clock;
 mod cluster;
-mod comparing;
 mod directory;
+mod effects;
 mod handle;
 #[cfg(all(test, feature = "shuttle"))]
 mod handovers;
 mod inbox;
+pub mod latency_trace;
 mod mailbox;
 pub mod outbox;
-mod posting;
-pub mod progress;
-mod published;
-mod reading;
-mod replicated;
-mod run;
+mod own_log;
+mod participants_view;
+mod record_reader;
 mod runner;
-pub mod stages;
+mod shared_log;
+mod shared_value;
+pub mod stall;
+mod state_hash_check;
 mod submission;
 mod sync;
-mod view;
 
 pub use clock::SystemClock;
 pub use cluster::{Cluster, ClusterLane, ClusterNode, Takeover};
 pub use directory::Directory;
-pub use handle::{Condition, Handle, Status};
+pub use handle::{Handle, NodeHealth, NodeStatus};
 pub use inbox::InboxLimits;
-pub use mailbox::{Event, Mailbox};
-pub use reading::Unread;
-pub use replicated::{Arrivals, Begin, Driven, Hooks};
-pub use run::{Standalone, start};
+pub use mailbox::{Mailbox, MailboxEvent};
+pub use own_log::{Standalone, start};
+pub use participants_view::{ParticipantInfo, ParticipantsView};
+pub use record_reader::ReadFailure;
 pub use runner::{Node, NodeError, Runner, Turn};
-pub use submission::{Attached, Callback, Refused, Submission, Ticket, unattended};
-pub use view::{Member, View};
+pub use shared_log::{Arrivals, FirstCommands, ReplicatedNode, ReplicatedNodeOptions};
+pub use submission::{
+    Callback, ReplyTo, Submission, SubmissionContext, SubmissionRefused, unattended,
+};

@@ -2,18 +2,18 @@
 
 use ledger::{FinishedDelivery, Notice, NoticeId, Outcome, ParticipantIndex};
 
-use crate::submission::Refused;
+use crate::submission::SubmissionRefused;
 use crate::sync::{Arc, Mutex, PoisonError};
 
 /// One thing an I/O thread is told.
 #[derive(Debug)]
-pub enum Event<M> {
+pub enum MailboxEvent<M> {
     /// A waiter's command is durable and applied, or was refused.
     Reply {
         /// The waiter's number.
         waiter: u32,
         /// The outcome.
-        result: Result<Outcome, Refused>,
+        result: Result<Outcome, SubmissionRefused>,
     },
     /// A notice is owed. The message it is made from comes along when it was part of the batch;
     /// otherwise it is in the log, at the notice's source.
@@ -45,7 +45,7 @@ pub enum Event<M> {
 ///
 /// Bound: what is posted answers work that the bounded inbox let in.
 pub struct Mailbox<M> {
-    events: Mutex<Vec<Event<M>>>,
+    events: Mutex<Vec<MailboxEvent<M>>>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -56,13 +56,13 @@ impl<M> Mailbox<M> {
     }
 
     /// Swaps everything posted into `events`, which must be empty.
-    pub fn take(&self, events: &mut Vec<Event<M>>) {
+    pub fn take(&self, events: &mut Vec<MailboxEvent<M>>) {
         assert!(events.is_empty(), "events are handled before more are taken");
         std::mem::swap(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner), events);
     }
 
     /// Posts all of `events` and wakes the owner.
-    pub fn post(&self, events: &mut Vec<Event<M>>) {
+    pub fn post(&self, events: &mut Vec<MailboxEvent<M>>) {
         if events.is_empty() {
             return;
         }

@@ -20,17 +20,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delivery::{
-    Attempt, AttemptResult, Delivery, Entry, Moment, Policy, Purpose, Report, Verdict, Withdrawal,
+    Attempt, AttemptResult, Delivery, DeliveryReport, MonotonicTime, NoticePriority, Policy,
+    QueuedNotice, Verdict, Withdrawal,
 };
 use ledger::{
     Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, Outcome, ParticipantIndex,
 };
-use ports::Now;
-use record::tried::{Tried, TriedEnd};
+use ports::ClockReading;
+use record::attempts::{AttemptEnd, DeliveryAttempt};
 use sequencer::Durability;
 
-use crate::mailbox::{Event, Mailbox};
-use crate::submission::{Attached, Refused, Submission, Ticket};
+use crate::mailbox::{Mailbox, MailboxEvent};
+use crate::submission::{ReplyTo, Submission, SubmissionContext, SubmissionRefused};
 
 /// How long finished deliveries wait for a record that takes them along.
 pub const RECORD_PATIENCE: Duration = Duration::from_millis(20);
@@ -45,14 +46,14 @@ const RECORD_MAX: usize = 4_096;
 /// its delivery has ended.
 pub trait OutboxHost<M, P> {
     /// The current time.
-    fn now(&self) -> Now;
+    fn now(&self) -> ClockReading;
     /// Hands submissions to the sequencer. Refused ones stay in the vector.
     ///
     /// # Errors
     /// Why they were refused.
-    fn submit(&mut self, submissions: &mut Vec<Submission<M>>) -> Result<(), Refused>;
+    fn submit(&mut self, submissions: &mut Vec<Submission<M>>) -> Result<(), SubmissionRefused>;
     /// Answers a waiting request.
-    fn answer(&mut self, waiter: u32, reply: Result<Outcome, Refused>);
+    fn answer(&mut self, waiter: u32, reply: Result<Outcome, SubmissionRefused>);
     /// Wraps a notice that is owed; also returns the size of its message in memory.
     fn parcel(&mut self, notice: Notice, message: Option<Arc<M>>) -> (P, u32);
     /// Starts an attempt and returns at once. Its one result comes back through
@@ -64,7 +65,7 @@ pub trait OutboxHost<M, P> {
     /// Asks for a call of [`Outbox::record_when_idle`] after [`RECORD_PATIENCE`].
     fn record_later(&mut self);
     /// Asks for a call of [`Outbox::start_due_attempts`] at this moment.
-    fn retry_at(&mut self, due: Moment);
+    fn retry_at(&mut self, due: MonotonicTime);
     /// The register of participants has changed.
     fn register_changed(&mut self) {}
     /// A delivery has ended. Returns whether its end must be recorded.
@@ -78,14 +79,14 @@ pub struct Outbox<M, P> {
     number: usize,
     mailbox: Arc<Mailbox<M>>,
     /// Events being handled; kept for its capacity.
-    events: Vec<Event<M>>,
+    events: Vec<MailboxEvent<M>>,
     submissions: Vec<Submission<M>>,
     policy: Policy,
     delivery: Delivery<P>,
     finished: Vec<FinishedDelivery>,
     /// A synced record is under way because a lane waits for it.
     is_record_forced: bool,
-    /// Attempts may begin before this moment ([`Event::Lease`]).
+    /// Attempts may begin before this moment ([`MailboxEvent::Lease`]).
     lease_us: u64,
     /// Other nodes write to the same log, and send callbacks too.
     is_shared: bool,
@@ -152,34 +153,41 @@ impl<M, P: Clone> Outbox<M, P> {
     }
 
     /// Handles one event from the mailbox.
-    pub fn handle(&mut self, event: Event<M>, host: &mut impl OutboxHost<M, P>) {
+    pub fn handle(&mut self, event: MailboxEvent<M>, host: &mut impl OutboxHost<M, P>) {
         match event {
-            Event::Reply { waiter, result } => host.answer(waiter, result),
-            Event::Notice { notice, message } => {
+            MailboxEvent::Reply { waiter, result } => host.answer(waiter, result),
+            MailboxEvent::Notice { notice, message } => {
                 let Notice { id, recipient, transfer, owed_at, .. } = notice;
-                let purpose = Purpose::of(&notice);
+                let purpose = NoticePriority::of(&notice);
                 let (parcel, bytes) = host.parcel(notice, message);
                 let until = self.policy.until(owed_at, host.now());
                 let message = Some(parcel);
-                let entry =
-                    Entry { notice: id, recipient, transfer, until, purpose, bytes, message };
+                let entry = QueuedNotice {
+                    notice: id,
+                    recipient,
+                    transfer,
+                    until,
+                    purpose,
+                    bytes,
+                    message,
+                };
                 self.delivery.enqueue(entry);
             }
-            Event::Withdraw(notice) => {
+            MailboxEvent::Withdraw(notice) => {
                 if let Withdrawal::Ended(report) = self.delivery.withdraw(notice) {
                     self.finish(&report, host);
                 }
             }
-            Event::Recorded(notices) => {
+            MailboxEvent::Recorded(notices) => {
                 self.is_record_forced = false;
                 self.delivery.recorded(&notices);
             }
-            Event::RegisterChanged => host.register_changed(),
-            Event::Unrecorded(ends) => self.requeue_finished(ends, host),
-            Event::Elsewhere(notices) => self.delivery.delivered_elsewhere(&notices),
-            Event::Left(lanes) => self.delivery.leave(&lanes),
-            Event::Taken(lanes) => self.delivery.take(&lanes),
-            Event::Lease(until_us) => self.lease_us = until_us,
+            MailboxEvent::RegisterChanged => host.register_changed(),
+            MailboxEvent::Unrecorded(ends) => self.requeue_finished(ends, host),
+            MailboxEvent::Elsewhere(notices) => self.delivery.delivered_elsewhere(&notices),
+            MailboxEvent::Left(lanes) => self.delivery.leave(&lanes),
+            MailboxEvent::Taken(lanes) => self.delivery.take(&lanes),
+            MailboxEvent::Lease(until_us) => self.lease_us = until_us,
         }
     }
 
@@ -193,7 +201,7 @@ impl<M, P: Clone> Outbox<M, P> {
         if !self.may_send(now) {
             return;
         }
-        while let Some(attempt) = self.delivery.poll(Moment(now.monotonic_us)) {
+        while let Some(attempt) = self.delivery.poll(MonotonicTime(now.monotonic_us)) {
             host.start_attempt(attempt);
         }
         while let Some(report) = self.delivery.next_lapsed() {
@@ -215,7 +223,8 @@ impl<M, P: Clone> Outbox<M, P> {
         result: AttemptResult,
         host: &mut impl OutboxHost<M, P>,
     ) -> Verdict {
-        let verdict = self.delivery.finished(notice, result, Moment(host.now().monotonic_us));
+        let verdict =
+            self.delivery.finished(notice, result, MonotonicTime(host.now().monotonic_us));
         if let Verdict::Ended(report) = &verdict {
             self.finish(report, host);
         }
@@ -223,13 +232,13 @@ impl<M, P: Clone> Outbox<M, P> {
     }
 
     /// The recipient of an attempt asked for a pause.
-    pub fn pause_asked(&mut self, recipient: ParticipantIndex, micros: u64, now: Now) {
-        self.delivery.pause_asked(recipient, micros, Moment(now.monotonic_us));
+    pub fn pause_asked(&mut self, recipient: ParticipantIndex, micros: u64, now: ClockReading) {
+        self.delivery.pause_asked(recipient, micros, MonotonicTime(now.monotonic_us));
     }
 
     /// A participant has another address.
-    pub fn address_changed(&mut self, recipient: ParticipantIndex, now: Now) {
-        self.delivery.address_changed(recipient, Moment(now.monotonic_us));
+    pub fn address_changed(&mut self, recipient: ParticipantIndex, now: ClockReading) {
+        self.delivery.address_changed(recipient, MonotonicTime(now.monotonic_us));
     }
 
     /// No attempt begins from now on.
@@ -239,14 +248,14 @@ impl<M, P: Clone> Outbox<M, P> {
 
     /// Whether an attempt may begin now: on a shared log only within the lease.
     #[must_use]
-    pub fn may_send(&self, now: Now) -> bool {
+    pub fn may_send(&self, now: ClockReading) -> bool {
         !self.is_stopping && now.monotonic_us < self.lease_us
     }
 
     /// When the next attempt is due. Without the right to send none is: the next lease ends the
     /// wait.
     #[must_use]
-    pub fn next_deadline(&self, now: Now) -> Option<Moment> {
+    pub fn next_deadline(&self, now: ClockReading) -> Option<MonotonicTime> {
         self.delivery.next_deadline().filter(|_| self.may_send(now))
     }
 
@@ -299,8 +308,10 @@ impl<M, P: Clone> Outbox<M, P> {
         tried: Option<&[u8]>,
         durability: Durability,
     ) {
-        let attached =
-            Attached { ticket: Ticket::Deliveries { mailbox: self.number }, message: None };
+        let attached = SubmissionContext {
+            ticket: ReplyTo::Deliveries { mailbox: self.number },
+            message: None,
+        };
         let command = Command::FinishDeliveries(ends);
         let record = sequencer::encode(&command, tried);
         let record = record.expect("a bounded number of deliveries fits a record");
@@ -317,20 +328,25 @@ impl<M, P: Clone> Outbox<M, P> {
             (end.notice, recorded_attempts(self.delivery.tried(end.notice), host.now()))
         };
         let all: Vec<_> = ends.iter().filter(|end| !easy(end)).map(attempts).collect();
-        (!all.is_empty()).then(|| record::tried::write(&all))
+        (!all.is_empty()).then(|| record::attempts::write(&all))
     }
 
     /// The sequencer took no more: a request is refused, a record of deliveries is kept.
-    fn refuse(&mut self, left: Submission<M>, refused: Refused, host: &mut impl OutboxHost<M, P>) {
+    fn refuse(
+        &mut self,
+        left: Submission<M>,
+        refused: SubmissionRefused,
+        host: &mut impl OutboxHost<M, P>,
+    ) {
         match left.attached.ticket {
-            Ticket::Waiter { waiter, .. } => host.answer(waiter, Err(refused)),
-            Ticket::Call(call) => call(Err(refused)),
-            Ticket::Deliveries { .. } => {
+            ReplyTo::Waiter { waiter, .. } => host.answer(waiter, Err(refused)),
+            ReplyTo::Call(call) => call(Err(refused)),
+            ReplyTo::Deliveries { .. } => {
                 if let Command::FinishDeliveries(ends) = left.command {
                     self.requeue_finished(ends, host);
                 }
             }
-            Ticket::None => {}
+            ReplyTo::None => {}
         }
     }
 
@@ -350,7 +366,7 @@ impl<M, P: Clone> Outbox<M, P> {
         self.hand_over(Durability::Synced, host);
     }
 
-    fn finish(&mut self, report: &Report, host: &mut impl OutboxHost<M, P>) {
+    fn finish(&mut self, report: &DeliveryReport, host: &mut impl OutboxHost<M, P>) {
         let end = FinishedDelivery {
             notice: report.notice,
             result: report.result,
@@ -372,24 +388,27 @@ impl<M, P: Clone> Outbox<M, P> {
 
 /// Attempts as they are recorded and shown, by the wall clock of `now`.
 #[must_use]
-pub fn recorded_attempts(tried: &[delivery::Tried], now: Now) -> Vec<Tried> {
-    let recorded = |one: &delivery::Tried| {
+pub fn recorded_attempts(
+    tried: &[delivery::EndedAttempt],
+    now: ClockReading,
+) -> Vec<DeliveryAttempt> {
+    let recorded = |one: &delivery::EndedAttempt| {
         let took_ms = one.ended.0.saturating_sub(one.began.0) / 1_000;
         let end = match one.result {
-            AttemptResult::Status(status) => TriedEnd::Status(status),
-            AttemptResult::TimedOut => TriedEnd::TimedOut,
-            AttemptResult::ConnectFailed => TriedEnd::ConnectFailed,
-            AttemptResult::Broken => TriedEnd::Broken,
+            AttemptResult::Status(status) => AttemptEnd::Status(status),
+            AttemptResult::TimedOut => AttemptEnd::TimedOut,
+            AttemptResult::ConnectFailed => AttemptEnd::ConnectFailed,
+            AttemptResult::Broken => AttemptEnd::Broken,
             AttemptResult::Unsent | AttemptResult::NoAddress => return None,
         };
         let took_ms = u32::try_from(took_ms).unwrap_or(u32::MAX);
-        Some(Tried { began_ms: wall_ms(one.began, now), took_ms, end })
+        Some(DeliveryAttempt { began_ms: wall_ms(one.began, now), took_ms, end })
     };
     tried.iter().filter_map(recorded).collect()
 }
 
 /// Milliseconds since the epoch of a moment of the monotonic clock.
 #[must_use]
-pub fn wall_ms(moment: Moment, now: Now) -> u64 {
+pub fn wall_ms(moment: MonotonicTime, now: ClockReading) -> u64 {
     (now.wall.millis() + moment.0 / 1_000).saturating_sub(now.monotonic_us / 1_000)
 }

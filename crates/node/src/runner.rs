@@ -19,27 +19,27 @@ use ports::{Clock, Log};
 use sequencer::{CommitError, Committed, ReplicaError, Sequencer};
 
 use crate::directory::Directory;
-use crate::handle::{Handle, Shared, Status, Tally};
-use crate::inbox::{Inbox, InboxLimits, Taken};
+use crate::effects::EffectDispatcher;
+use crate::handle::{Handle, NodeGauges, NodeStatus, Shared};
+use crate::inbox::{Inbox, InboxLimits, TakenWork};
+use crate::latency_trace::TracedLog;
 use crate::mailbox::Mailbox;
-use crate::posting::Posting;
-use crate::published::Published;
-use crate::reading::Reading;
-use crate::stages::WatchedLog;
-use crate::submission::{Refused, Submission, unattended};
-use crate::view::View;
+use crate::participants_view::ParticipantsView;
+use crate::record_reader::TrackedReader;
+use crate::shared_value::SharedValue;
+use crate::submission::{Submission, SubmissionRefused, unattended};
 
 /// The sequencer that a kind of log drives.
-pub(crate) type SequencerOf<K, C, M> = Sequencer<WatchedLog<<K as LogKind<C, M>>::Log>>;
+pub(crate) type SequencerOf<K, C, M> = Sequencer<TracedLog<<K as LogKind<C, M>>::Log>>;
 
 /// The sequencer's loop, driven turn by turn. [`Runner::spawn`] gives it a thread.
 pub struct Runner<K, C, M> {
     pub(crate) kind: K,
     pub(crate) clock: C,
     pub(crate) shared: Arc<Shared<M>>,
-    pub(crate) posting: Posting<M>,
+    pub(crate) posting: EffectDispatcher<M>,
     /// Taken from the inbox, and not processed yet.
-    pub(crate) taken: Taken<M>,
+    pub(crate) taken: TakenWork<M>,
 }
 
 /// Result of a turn.
@@ -113,8 +113,8 @@ pub trait LogKind<C, M>: Sized {
 
 impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
     pub(crate) fn of(kind: K, clock: C, shared: Arc<Shared<M>>) -> Self {
-        let posting = Posting::new(Arc::clone(&shared));
-        Self { kind, clock, shared, posting, taken: Taken::default() }
+        let posting = EffectDispatcher::new(Arc::clone(&shared));
+        Self { kind, clock, shared, posting, taken: TakenWork::default() }
     }
 
     /// Access as for other threads.
@@ -188,7 +188,7 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
     /// Evicts final rows.
     pub(crate) fn tend(&mut self) -> Result<(), CommitError> {
         let now = self.clock.now();
-        self.sequencer_mut().tend(now)?;
+        self.sequencer_mut().run_maintenance(now)?;
         self.shared.directory.forget(self.sequencer().stored());
         Ok(())
     }
@@ -196,14 +196,14 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
     /// Closes the inbox and refuses every submission.
     pub(crate) fn refuse_all(&mut self) {
         self.shared.inbox.close();
-        self.posting.refuse(self.kind.undecided().into_iter(), Refused::Stopped);
-        self.refuse_waiting(Refused::Stopped);
+        self.posting.refuse(self.kind.undecided().into_iter(), SubmissionRefused::Stopped);
+        self.refuse_waiting(SubmissionRefused::Stopped);
         self.taken.questions.clear();
         self.posting.publish_status(self.kind.sequencer());
     }
 
     /// Refuses the submissions of which no batch was made.
-    pub(crate) fn refuse_waiting(&mut self, refused: Refused) {
+    pub(crate) fn refuse_waiting(&mut self, refused: SubmissionRefused) {
         self.shared.inbox.take(&mut self.taken, true, Some(Duration::ZERO));
         self.posting.refuse(self.taken.submissions.drain(..), refused);
     }
@@ -233,7 +233,7 @@ where
 
 /// The values that the threads of a node share.
 pub(crate) fn share<L: Log, M>(
-    sequencer: &Sequencer<WatchedLog<L>>,
+    sequencer: &Sequencer<TracedLog<L>>,
     directory: Directory,
     mailboxes: Vec<Arc<Mailbox<M>>>,
     (limits, first_lease_us): (InboxLimits, u64),
@@ -241,12 +241,12 @@ pub(crate) fn share<L: Log, M>(
     assert!(!mailboxes.is_empty(), "somebody delivers notices");
     Arc::new(Shared {
         inbox: Inbox::new(limits),
-        status: Mutex::new(Status::default()),
-        view: Published::new(View::of(sequencer.state())),
+        status: Mutex::new(NodeStatus::default()),
+        view: SharedValue::new(ParticipantsView::of(sequencer.state())),
         directory,
-        reader: Arc::new(Reading::of(sequencer.log().reader())),
+        reader: Arc::new(TrackedReader::of(sequencer.log().reader())),
         stages: sequencer.log().observer().stages(),
-        tally: Tally::behind(sequencer.state().position()),
+        tally: NodeGauges::behind(sequencer.state().log_index()),
         ills: RwLock::default(),
         first_lease_us,
         cluster: Mutex::new(None),

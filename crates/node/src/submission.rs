@@ -7,12 +7,12 @@ use sequencer::Durability;
 
 /// A command on its way to the sequencer. `M` is what the edge keeps of the message, handed back
 /// with every notice that is made from it.
-pub type Submission<M> = sequencer::Submission<Attached<M>>;
+pub type Submission<M> = sequencer::Submission<SubmissionContext<M>>;
 
 /// Data that is returned with a command's outcome.
-pub struct Attached<M> {
+pub struct SubmissionContext<M> {
     /// Who is told the outcome.
-    pub ticket: Ticket,
+    pub ticket: ReplyTo,
     /// The message, for notices made from it.
     pub message: Option<Arc<M>>,
 }
@@ -23,16 +23,16 @@ pub struct Attached<M> {
 /// When it does not fit a record.
 #[must_use]
 pub fn unattended<M>(command: Command) -> Submission<M> {
-    let attached = Attached { ticket: Ticket::None, message: None };
+    let attached = SubmissionContext { ticket: ReplyTo::None, message: None };
     let submission = Submission::without_payload(command, Durability::Synced, attached);
     submission.expect("a command of the node's own is short")
 }
 
 /// A call with the outcome, from the sequencer's thread; it must not block.
-pub type Callback = Box<dyn FnOnce(Result<Outcome, Refused>) + Send>;
+pub type Callback = Box<dyn FnOnce(Result<Outcome, SubmissionRefused>) + Send>;
 
 /// The recipient of a command's outcome.
-pub enum Ticket {
+pub enum ReplyTo {
     /// Nobody.
     None,
     /// A waiter of a mailbox.
@@ -53,7 +53,7 @@ pub enum Ticket {
 
 /// Why work was not taken; nothing of it has happened or will happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum SubmissionRefused {
     /// Too much waits already.
     #[error("too much work is waiting; try again")]
     Full,

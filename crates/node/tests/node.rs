@@ -11,10 +11,10 @@ use ledger::{
     AccountKind, Administer, Change, ChangeParties, Command, CreateHubAccount, CreateParticipant,
     Currency, FspName, Genesis, Outcome, PartyBinding, PartyChangeForm,
 };
-use node::stages::{Stages, WatchedLog};
+use node::latency_trace::{LatencyTrace, TracedLog};
 use node::{
-    Attached, Directory, Event, Handle, InboxLimits, Mailbox, Node, Refused, Submission,
-    SystemClock, Ticket, start, unattended,
+    Directory, Handle, InboxLimits, Mailbox, MailboxEvent, Node, ReplyTo, Submission,
+    SubmissionContext, SubmissionRefused, SystemClock, start, unattended,
 };
 use ports::Clock;
 use record::frame::LogIdentity;
@@ -35,7 +35,7 @@ impl Letters {
         Self { mailbox: Arc::new(Mailbox::new(move || _ = ring.try_send(()))), bell }
     }
 
-    fn next(&self) -> Vec<Event<()>> {
+    fn next(&self) -> Vec<MailboxEvent<()>> {
         self.bell.recv_timeout(PATIENCE).expect("events come");
         let mut events = Vec::new();
         self.mailbox.take(&mut events);
@@ -43,9 +43,9 @@ impl Letters {
     }
 
     /// The one event that comes is the reply to this waiter.
-    fn reply_to(&self, expected: u32) -> Result<Outcome, Refused> {
+    fn reply_to(&self, expected: u32) -> Result<Outcome, SubmissionRefused> {
         match self.next()[..] {
-            [Event::Reply { waiter, result }] if waiter == expected => result,
+            [MailboxEvent::Reply { waiter, result }] if waiter == expected => result,
             ref other => panic!("{other:?}"),
         }
     }
@@ -56,7 +56,7 @@ fn begin(disk: &MemoryDisk, limits: InboxLimits) -> (Node<()>, Letters) {
     let options = Options { room_bytes: 0, ..Options::default() };
     let (log, recovery) = FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), options)
         .expect("a log opens on a good disk");
-    let log = WatchedLog::new(log, Arc::new(Stages::new(1)));
+    let log = TracedLog::new(log, Arc::new(LatencyTrace::new(1)));
     let mut sequencer =
         Sequencer::open(log, 0, clock.now(), &mut |_| ()).expect("a good log replays");
     if recovery.created {
@@ -74,23 +74,23 @@ fn name(text: &str) -> FspName {
     FspName::new(text).expect("a name")
 }
 
-fn submission(command: Command, ticket: Ticket) -> Submission<()> {
-    let attached = Attached { ticket, message: None };
+fn submission(command: Command, ticket: ReplyTo) -> Submission<()> {
+    let attached = SubmissionContext { ticket, message: None };
     Submission::<()>::without_payload(command, Durability::Synced, attached).expect("it fits")
 }
 
 /// Submits a command for which a waiter waits.
 fn submit(handle: &Handle<()>, command: Command, waiter: u32) {
-    let ticket = Ticket::Waiter { mailbox: 0, waiter };
+    let ticket = ReplyTo::Waiter { mailbox: 0, waiter };
     handle.submit(&mut vec![submission(command, ticket)]).expect("there is room");
 }
 
-fn administer(handle: &Handle<()>, change: Change) -> Result<Outcome, Refused> {
+fn administer(handle: &Handle<()>, change: Change) -> Result<Outcome, SubmissionRefused> {
     let (answer, answered) = mpsc::sync_channel(1);
     let call = Box::new(move |result| answer.send(result).expect("the asker waits"));
     let command = Administer { actor: "test".into(), reason: String::new(), change };
     let command = Command::Administer(Box::new(command));
-    handle.submit(&mut vec![submission(command, Ticket::Call(call))])?;
+    handle.submit(&mut vec![submission(command, ReplyTo::Call(call))])?;
     answered.recv_timeout(PATIENCE).expect("every command is answered")
 }
 
@@ -110,7 +110,7 @@ fn a_waiter_hears_after_the_commit_and_a_question_sees_it() {
     submit(&handle, Command::Tick, 42);
     let (answer, answered) = mpsc::sync_channel(1);
     handle
-        .ask(move |state| answer.send(state.position().0).expect("the asker waits"))
+        .ask(move |state| answer.send(state.log_index().0).expect("the asker waits"))
         .expect("there is room");
     assert_eq!(own.reply_to(42), Ok(Outcome::Accepted));
     assert_eq!(answered.recv_timeout(PATIENCE).expect("an answer comes"), 2);
@@ -178,9 +178,9 @@ fn a_full_inbox_leaves_the_rest_with_the_sender() {
         })
         .expect("there is room");
     reaching.recv_timeout(PATIENCE).expect("the question runs");
-    let ticks = || submission(Command::Tick, Ticket::None);
+    let ticks = || submission(Command::Tick, ReplyTo::None);
     let mut five: Vec<_> = std::iter::repeat_with(ticks).take(5).collect();
-    assert_eq!(handle.submit(&mut five), Err(Refused::Full));
+    assert_eq!(handle.submit(&mut five), Err(SubmissionRefused::Full));
     assert_eq!((five.len(), handle.refused_count()), (2, 2));
     hold.send(()).expect("the thread waits");
     node.stop().expect("it stops in order");
@@ -193,7 +193,7 @@ fn a_failed_sync_refuses_everything_and_ends_the_thread() {
     let handle = node.handle();
     disk.fail_sync_at(disk.operations());
     submit(&handle, Command::Tick, 7);
-    assert_eq!(own.reply_to(7), Err(Refused::Stopped));
+    assert_eq!(own.reply_to(7), Err(SubmissionRefused::Stopped));
     let deadline = Instant::now() + PATIENCE;
     while !node.has_ended() {
         assert!(Instant::now() < deadline, "the thread ends within {PATIENCE:?}");
@@ -201,7 +201,7 @@ fn a_failed_sync_refuses_everything_and_ends_the_thread() {
     }
     assert_eq!(
         administer(&handle, hub_account(AccountKind::HubReconciliation)),
-        Err(Refused::Stopped)
+        Err(SubmissionRefused::Stopped)
     );
     assert!(handle.status().stopped.is_some());
     node.stop().expect_err("the log stopped by itself");
@@ -215,7 +215,7 @@ fn a_full_disk_refuses_until_there_is_room() {
     disk.set_capacity(0);
     assert_eq!(
         administer(&handle, hub_account(AccountKind::HubReconciliation)),
-        Err(Refused::DiskFull)
+        Err(SubmissionRefused::DiskFull)
     );
     disk.set_capacity(u64::MAX);
     assert_eq!(
@@ -232,7 +232,7 @@ fn a_record_that_breaks_an_invariant_stops_the_node_before_it_is_acknowledged() 
     let handle = node.handle();
     let second = Command::Genesis(Genesis { seed: [2; 16], hub: name("Hub") });
     submit(&handle, second, 3);
-    assert_eq!(own.reply_to(3), Err(Refused::Stopped));
+    assert_eq!(own.reply_to(3), Err(SubmissionRefused::Stopped));
     let reason = node.stop().expect_err("the node stopped by itself");
     assert!(reason.contains("record 2 broke an invariant"), "{reason}");
     // It is in the log: the next start stops at the same place instead of skipping it.

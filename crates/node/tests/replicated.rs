@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use journal::{FileLog, MemoryDisk, Options};
 use ledger::{Command, FspName, Genesis, Stamp};
-use node::progress::Watch;
-use node::stages::{Stages, WatchedLog};
+use node::latency_trace::{LatencyTrace, TracedLog};
+use node::stall::StallDetector;
 use node::{
-    Arrivals, Attached, Directory, Driven, Hooks, InboxLimits, Mailbox, Submission, Ticket, Turn,
+    Arrivals, Directory, InboxLimits, Mailbox, ReplicatedNode, ReplicatedNodeOptions, ReplyTo,
+    Submission, SubmissionContext, Turn,
 };
-use ports::{Arrival, Clock, Now, Topic};
+use ports::{Arrival, Clock, ClockReading, Topic};
 use record::bundle::Bundle;
 use record::frame::LogIdentity;
-use sequencer::{Durability, Founding, Name, Quarantine, Replica, Sequencer};
+use sequencer::{Durability, GenesisMessage, NodeName, Quarantine, Replica, Sequencer};
 
 const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 const SECOND: u64 = 1_000_000;
@@ -26,9 +27,9 @@ const SECOND: u64 = 1_000_000;
 struct Hand(Arc<AtomicU64>);
 
 impl Clock for Hand {
-    fn now(&self) -> Now {
+    fn now(&self) -> ClockReading {
         let now = self.0.load(Ordering::Relaxed);
-        Now { monotonic_us: now, wall: Stamp(now) }
+        ClockReading { monotonic_us: now, wall: Stamp(now) }
     }
 }
 
@@ -46,7 +47,7 @@ impl Topic for Outward {
 }
 
 struct World {
-    driven: Driven<FileLog<MemoryDisk>, Hand, (), Outward>,
+    driven: ReplicatedNode<FileLog<MemoryDisk>, Hand, (), Outward>,
     arrivals: Arrivals<()>,
     clock: Hand,
     outward: Outward,
@@ -62,12 +63,12 @@ impl World {
         let disk = MemoryDisk::new(1);
         let (log, _) = FileLog::open_or_create(disk, IDENTITY, Options::default())
             .expect("a log opens on a good disk");
-        let log = WatchedLog::new(log.into_copy(), Arc::new(Stages::new(1)));
+        let log = TracedLog::new(log.into_copy(), Arc::new(LatencyTrace::new(1)));
         let sequencer = Sequencer::open(log, 1, clock.now(), &mut |_| ()).expect("it is empty");
-        let name = Name { name: "a".into(), node: 1, instance: 1, ended: 0 };
+        let name = NodeName { name: "a".into(), node: 1, instance: 1, ended: 0 };
         let replica =
             Replica::new(sequencer, name, Quarantine::default(), None).expect("it is empty");
-        let hooks = Hooks {
+        let hooks = ReplicatedNodeOptions {
             message: |_: &[u8]| None,
             begin: Box::new(|_| Ok(Vec::new())),
             note_life: Box::new(|_| Ok(())),
@@ -80,13 +81,14 @@ impl World {
         };
         let of_io = (vec![Arc::new(Mailbox::new(|| {}))], InboxLimits::default());
         let beside = (clock.clone(), Directory::default());
-        let driven = Driven::new(replica, 0, beside, of_io, hooks, connect).expect("it begins");
+        let driven =
+            ReplicatedNode::new(replica, 0, beside, of_io, hooks, connect).expect("it begins");
         let arrivals = arrivals.expect("it was connected");
         let mut world = Self { driven, arrivals, clock, outward, seen: 0, offset: 0 };
         world.arrivals.push(Arrival::End { number: 0, offset: Some(1) });
         world.arrive(founding());
         while world.come_back() {}
-        assert!(world.driven.is_there());
+        assert!(world.driven.is_live());
         world
     }
 
@@ -114,7 +116,7 @@ impl World {
     /// So many records are handed over. Gives the sizes of the bundles that leave.
     fn submit(&mut self, count: usize) -> Vec<u32> {
         let one = || {
-            let attached = Attached { ticket: Ticket::None, message: None };
+            let attached = SubmissionContext { ticket: ReplyTo::None, message: None };
             Submission::without_payload(Command::Tick, Durability::Synced, attached)
                 .expect("the time is short")
         };
@@ -151,7 +153,7 @@ impl World {
 fn founding() -> Vec<u8> {
     let hub = FspName::new("Hub").expect("a name");
     let genesis = Genesis { seed: [1; 16], hub };
-    Founding { identity: IDENTITY, genesis, node: 2, wall: Stamp(100 * SECOND) }.bundle("b")
+    GenesisMessage { identity: IDENTITY, genesis, node: 2, wall: Stamp(100 * SECOND) }.bundle("b")
 }
 
 #[test]
@@ -210,7 +212,7 @@ fn who_asks_hears_in_time_that_the_brokers_are_silent() {
 #[test]
 fn a_node_that_hears_nothing_of_the_topic_says_so() {
     let mut world = World::new();
-    let mut watch = Watch::new(Duration::from_secs(3));
+    let mut watch = StallDetector::new(Duration::from_secs(3));
     let mut look = |world: &World| {
         let now_us = world.clock.now().monotonic_us;
         let stuck = watch.look(now_us, &world.driven.handle().progress(), &[]);

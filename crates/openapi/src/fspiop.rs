@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Body, Operation, Parameter, Place};
 use crate::schema::{self, reference};
-use words::words;
+use descriptions::words;
 
-mod calls;
+mod callbacks;
+mod descriptions;
 mod examples;
-mod words;
 
 const TEXT: &str = "\
 Look-up, quotes and transfers between DFSPs. This document is made from the tables that the hub \
@@ -57,7 +57,7 @@ pub fn api() -> Api {
         operations.extend(resource.routes().iter().map(|row| operation(resource, row)));
     }
     let mut schemas = schema::of_named_rules();
-    schemas.extend(calls::schemas());
+    schemas.extend(callbacks::schemas());
     Api {
         title: "Upesi FSPIOP API",
         text: TEXT.to_owned(),
@@ -120,7 +120,7 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
         parameters,
         body,
         answers: answers(row, &said, rule),
-        calls: calls::of(row.operation, has_sub_id),
+        calls: callbacks::of(row.operation, has_sub_id),
         role: None,
     }
 }
@@ -133,7 +133,11 @@ fn media(resource: &str, version: &str) -> String {
 }
 
 /// Every status, with the codes of each check that a request of this row goes through.
-fn answers(row: &RouteRow, said: &words::Words, rule: Option<&'static Rule>) -> Vec<Answer> {
+fn answers(
+    row: &RouteRow,
+    said: &descriptions::Description,
+    rule: Option<&'static Rule>,
+) -> Vec<Answer> {
     let mut faults = HEADER_CODES.to_vec();
     let mut answers = Vec::new();
     if row.operation.is_served() {
@@ -366,7 +370,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::conform;
+    use crate::validate;
 
     #[test]
     fn every_route_is_one_operation_and_every_operation_a_route() {
@@ -416,12 +420,12 @@ mod tests {
         for operation in api().operations {
             assert!(names.insert(operation.id.clone()), "{} twice", operation.id);
             if let Some(body) = &operation.body {
-                let fault = conform::fault(&document, &body.schema, &body.example);
+                let fault = validate::fault(&document, &body.schema, &body.example);
                 assert_eq!(fault, None, "{}", operation.id);
             }
             for call in &operation.calls {
                 let Some(body) = &call.operation.body else { continue };
-                let fault = conform::fault(&document, &body.schema, &body.example);
+                let fault = validate::fault(&document, &body.schema, &body.example);
                 assert_eq!(fault, None, "{} {}", operation.id, call.name);
             }
         }

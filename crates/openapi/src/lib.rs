@@ -16,10 +16,10 @@
 #![warn(missing_docs)]
 
 mod api;
-pub mod conform;
 pub mod fspiop;
-pub mod page;
-pub mod play;
+pub mod generate;
+pub mod html;
 pub mod schema;
+pub mod validate;
 
 pub use api::{Answer, Api, Body, Call, Operation, Parameter, Place, text};

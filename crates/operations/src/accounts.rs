@@ -5,16 +5,16 @@ use http::StatusCode;
 use ledger::{AccountId, AccountKind, CreateHubAccount, Currency, SetAccountActive};
 use serde_json::json;
 
-use crate::answer::{Answer, Reply};
 use crate::body::{Activity, CURRENCY, Choice, body};
-use crate::call::{self, Call};
-use crate::form::refuse;
+use crate::body_reader::refuse;
 use crate::funds::{Funds, start};
+use crate::outcome_errors;
 use crate::participants::{NAME, show_with};
-use crate::refusals;
+use crate::request::{self, AdminRequest};
+use crate::response::{AdminResponse, HandlerResult};
+use crate::responses::{AccountResponse, ParticipantResponse, PositionResponse};
 use crate::route::{Parameter, routes};
 use crate::schema::{self, OneOrAll};
-use crate::shapes::{AccountShape, ParticipantShape, PositionShape};
 
 /// Types that `POST /participants/{name}/accounts` knows.
 const KINDS: [(&str, AccountKind); 7] = [
@@ -41,20 +41,20 @@ const CURRENCY_OF_ONE: Parameter<Currency> = Parameter::new(
     "currency",
     "Only this currency: one object, empty when there is none.",
     schema::currency,
-    call::ONLY_CURRENCY.read,
+    request::ONLY_CURRENCY.read,
 );
 
 routes! {
     "/participants/{name}/positions" [NAME] {
         read GET listPositions = positions, "What a participant owes" {
             query: [CURRENCY_OF_ONE],
-            answers: [200: OneOrAll<PositionShape> = "Positions."],
+            answers: [200: OneOrAll<PositionResponse> = "Positions."],
             refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX],
         }
     }
     "/participants/{name}/accounts" [NAME] {
         read GET listAccounts = list, "The accounts of a participant" {
-            answers: [200: Vec<AccountShape> = "Accounts with their balances."],
+            answers: [200: Vec<AccountResponse> = "Accounts with their balances."],
             refusals: [400 ID_NOT_FOUND],
         }
         change POST createHubAccount = create(NewAccount), "Add an account of the hub" {
@@ -62,7 +62,7 @@ routes! {
             text: "Only the hub gets its accounts one by one; participants get theirs at once.",
             path_example: ("name" = "Hub"),
             example: {"currency": "XOF", "type": "HUB_RECONCILIATION"},
-            answers: [201: ParticipantShape = "As the hub is now."],
+            answers: [201: ParticipantResponse = "As the hub is now."],
             refusals: [400 GENERIC_CLIENT, 400 ID_NOT_FOUND],
         }
     }
@@ -99,20 +99,20 @@ body! {
 }
 
 /// `GET /participants/{name}/accounts`.
-async fn list(call: &Call<'_>) -> Reply {
+async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     let name = call.path(&NAME)?;
-    Ok(Answer::ok(&call.of_participant(name, AccountShape::all).await?))
+    Ok(AdminResponse::ok(&call.of_participant(name, AccountResponse::all).await?))
 }
 
 /// `POST /participants/{name}/accounts`: only the hub gets its accounts one by one.
-async fn create(call: &Call<'_>, body: NewAccount) -> Reply {
+async fn create(call: &AdminRequest<'_>, body: NewAccount) -> HandlerResult {
     let NewAccount { currency, kind } = body;
     let name = call.path(&NAME)?;
     let is_hub = call.ask(move |state| {
         let known = *state.hub() == name || state.register().find(&name).is_some();
         known.then(|| *state.hub() == name)
     });
-    if !is_hub.await?.ok_or_else(refusals::participant_not_found)? {
+    if !is_hub.await?.ok_or_else(outcome_errors::participant_not_found)? {
         let detail = "only accounts of the Hub are created one by one";
         return Err(Refusal::new(ErrorCode::GENERIC_CLIENT, detail));
     }
@@ -121,29 +121,29 @@ async fn create(call: &Call<'_>, body: NewAccount) -> Reply {
 }
 
 /// `PUT /participants/{name}/accounts/{id}`: switches a POSITION account on or off.
-async fn update(call: &Call<'_>, body: Activity) -> Reply {
+async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerResult {
     let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
     let active = body.is_active;
     call.change(SetAccountActive { name, account, active }).await?;
-    Ok(Answer::empty(StatusCode::OK))
+    Ok(AdminResponse::empty(StatusCode::OK))
 }
 
 /// `GET /participants/{name}/positions`: one object with `currency`, else an array.
-async fn positions(call: &Call<'_>) -> Reply {
+async fn positions(call: &AdminRequest<'_>) -> HandlerResult {
     let wanted = call.query(&CURRENCY_OF_ONE)?;
     let name = call.path(&NAME)?;
     let found = call.of_participant(name, move |state, participant| {
         let holdings = participant.holdings.iter();
         holdings
             .filter(|holding| wanted.is_none_or(|currency| holding.currency == currency))
-            .filter_map(|holding| PositionShape::of(state, holding))
+            .filter_map(|holding| PositionResponse::of(state, holding))
             .collect::<Vec<_>>()
     });
     let found = found.await?;
     match (wanted, found.first()) {
-        (None, _) => Ok(Answer::ok(&found)),
-        (Some(_), Some(position)) => Ok(Answer::ok(position)),
-        (Some(_), None) => Ok(Answer::ok(&serde_json::Map::new())),
+        (None, _) => Ok(AdminResponse::ok(&found)),
+        (Some(_), Some(position)) => Ok(AdminResponse::ok(position)),
+        (Some(_), None) => Ok(AdminResponse::ok(&serde_json::Map::new())),
     }
 }
 

@@ -36,21 +36,21 @@ const REPORT_TIME: Duration = Duration::from_secs(10);
 pub(crate) struct FailedTokens {
     count: AtomicU64,
     held: Semaphore,
-    noted: Mutex<Noted>,
+    noted: Mutex<FailureCount>,
 }
 
 #[derive(Default)]
-struct Noted {
-    addresses: HashMap<IpAddr, Allowance>,
+struct FailureCount {
+    addresses: HashMap<IpAddr, FailureBudget>,
     /// Of all addresses beyond the bound.
-    others: Option<Allowance>,
+    others: Option<FailureBudget>,
     unreported: u64,
     reported: Option<Instant>,
 }
 
 /// Failures that an address may still make at once, as of a moment.
 #[derive(Clone, Copy)]
-struct Allowance {
+struct FailureBudget {
     left: u32,
     since: Instant,
 }
@@ -71,7 +71,7 @@ impl FailedTokens {
         self.count.fetch_add(1, Ordering::Relaxed);
         let (allowed, report) = self.note(network_of(address), Instant::now());
         if let Some(failures) = report {
-            ports::tell(format_args!(
+            ports::log_line(format_args!(
                 "admin API: {failures} requests without a good token, the last from {address}"
             ));
         }
@@ -100,12 +100,12 @@ impl FailedTokens {
     }
 }
 
-impl Noted {
-    fn allowance(&mut self, address: IpAddr, now: Instant) -> &mut Allowance {
+impl FailureCount {
+    fn allowance(&mut self, address: IpAddr, now: Instant) -> &mut FailureBudget {
         if ADDRESSES_MAX <= self.addresses.len() && !self.addresses.contains_key(&address) {
             self.addresses.retain(|_, allowance| !allowance.is_whole(now));
         }
-        let whole = Allowance { left: ALLOWANCE_MAX, since: now };
+        let whole = FailureBudget { left: ALLOWANCE_MAX, since: now };
         match self.addresses.len() < ADDRESSES_MAX || self.addresses.contains_key(&address) {
             true => self.addresses.entry(address).or_insert(whole),
             false => self.others.get_or_insert(whole),
@@ -113,7 +113,7 @@ impl Noted {
     }
 }
 
-impl Allowance {
+impl FailureBudget {
     /// What has been added since it was last looked at.
     fn added(&self, now: Instant) -> u32 {
         let times = (now - self.since).as_millis() / ALLOWANCE_TIME.as_millis();

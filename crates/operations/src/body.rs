@@ -9,7 +9,9 @@ use ledger::{Amount, Currency, PRECISION_MAX, TransferId};
 use openapi::schema::reference;
 use serde_json::Value;
 
-use crate::form::{CURRENCY_FORM, Form, TRANSFER_ID_FORM, VERSION_MAX, known_currency};
+use crate::body_reader::{
+    BodyReader, CURRENCY_FORM, TRANSFER_ID_FORM, VERSION_MAX, known_currency,
+};
 use crate::schema::{self, Component, Extent, NO_CONTROLS, names, one_of};
 
 /// The form of a body.
@@ -25,10 +27,10 @@ pub(crate) trait Body: Sized {
     const TAKEN: Taken;
 
     /// Reads the members.
-    fn take(form: &mut Form<'_>) -> Result<Self, Refusal>;
+    fn take(form: &mut BodyReader<'_>) -> Result<Self, Refusal>;
 
     /// Reads the members, and refuses others where they are not allowed.
-    fn read(mut form: Form<'_>) -> Result<Self, Refusal> {
+    fn read(mut form: BodyReader<'_>) -> Result<Self, Refusal> {
         let body = Self::take(&mut form)?;
         if Self::TAKEN.is_closed {
             form.finish()?;
@@ -63,7 +65,9 @@ macro_rules! body {
                 is_closed: $crate::body::is_closed($crate::schema::Extent::$extent),
             };
 
-            fn take(form: &mut $crate::form::Form<'_>) -> Result<Self, fspiop::Refusal> {
+            fn take(
+                form: &mut $crate::body_reader::BodyReader<'_>,
+            ) -> Result<Self, fspiop::Refusal> {
                 Ok(Self {
                     $($member: form.required(
                         &$crate::schema::json_name(stringify!($member), &[$($given)?]),
@@ -85,7 +89,7 @@ pub(crate) trait Rule {
     type Value;
 
     /// Takes the member out; `None` when it is missing.
-    fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<Self::Value>, Refusal>;
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Self::Value>, Refusal>;
 
     fn schema(&self) -> Value;
 
@@ -100,7 +104,7 @@ pub(crate) struct Optional<R>(pub(crate) R);
 impl<R: Rule> Rule for Optional<R> {
     type Value = Option<R::Value>;
 
-    fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<Self::Value>, Refusal> {
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Self::Value>, Refusal> {
         self.0.take(form, name).map(Some)
     }
 
@@ -119,7 +123,7 @@ pub(crate) struct Described<R>(pub(crate) R, pub(crate) &'static str);
 impl<R: Rule> Rule for Described<R> {
     type Value = R::Value;
 
-    fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<Self::Value>, Refusal> {
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Self::Value>, Refusal> {
         self.0.take(form, name)
     }
 
@@ -130,14 +134,14 @@ impl<R: Rule> Rule for Described<R> {
 
 /// A rule made of two functions.
 pub(crate) struct Custom<T> {
-    pub(crate) take: fn(&mut Form<'_>, &str) -> Result<Option<T>, Refusal>,
+    pub(crate) take: fn(&mut BodyReader<'_>, &str) -> Result<Option<T>, Refusal>,
     pub(crate) schema: fn() -> Value,
 }
 
 impl<T> Rule for Custom<T> {
     type Value = T;
 
-    fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<T>, Refusal> {
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<T>, Refusal> {
         (self.take)(form, name)
     }
 
@@ -213,7 +217,7 @@ pub(crate) enum Decimal {
 impl Rule for Decimal {
     type Value = Amount;
 
-    fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<Amount>, Refusal> {
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Amount>, Refusal> {
         let Some(text) = form.raw(name) else { return Ok(None) };
         let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
         let numeral = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
@@ -250,7 +254,7 @@ pub(crate) struct Text(pub(crate) usize);
 impl Rule for Text {
     type Value = String;
 
-    fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
         form.text(name, 1..=self.0)
     }
 
@@ -274,7 +278,7 @@ pub(crate) const fn line(most: usize) -> Word {
 impl Rule for Word {
     type Value = String;
 
-    fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
         match form.text(name, self.0.clone())? {
             Some(text) if !text.chars().all(self.1) => {
                 Err(form.invalid(name, "contains a character that is not allowed"))
@@ -294,7 +298,7 @@ pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 impl<T: Copy> Rule for Choice<T> {
     type Value = T;
 
-    fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<T>, Refusal> {
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<T>, Refusal> {
         let Some(raw) = form.raw(name) else { return Ok(None) };
         let text = serde_json::from_str::<String>(raw).ok();
         match self.0.iter().find(|(choice, _)| Some(*choice) == text.as_deref()) {
@@ -321,7 +325,7 @@ impl<B: Body> Object<B> {
 impl<B: Body> Rule for Object<B> {
     type Value = B;
 
-    fn take(&self, form: &mut Form<'_>, name: &str) -> Result<Option<B>, Refusal> {
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<B>, Refusal> {
         form.object(name)?.map(B::read).transpose()
     }
 

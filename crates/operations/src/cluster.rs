@@ -1,9 +1,9 @@
 //! `GET /cluster`: the nodes that share the log, as the node that is asked sees them. An addition
 //! to the reference's API.
 
-use crate::answer::{Answer, Reply};
-use crate::call::Call;
 use crate::reports::Cluster;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
 
 routes! {
@@ -19,6 +19,6 @@ routes! {
 }
 
 /// `GET /cluster`.
-async fn show(call: &Call<'_>) -> Reply {
-    Ok(Answer::ok(&call.hub.cluster()))
+async fn show(call: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&call.hub.cluster()))
 }

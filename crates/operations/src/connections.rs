@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fspiop::admission::{self, Admission, Admitted, Bounds, Whole};
+use fspiop::admission::{self, Admission, AdmissionLimits, Admitted, RequestComplete};
 use tokio::sync::Notify;
 
 /// The open connections of a listener.
@@ -16,17 +16,17 @@ pub(crate) struct Connections {
 }
 
 /// A connection's place, until it is dropped.
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     connections: Arc<Connections>,
-    place: admission::Place,
+    place: admission::ConnectionId,
     evicted: Arc<Notify>,
 }
 
 /// A whole request that is being answered, until it is dropped. Its connection keeps its place.
-pub(crate) struct Answering<'a>(&'a Place);
+pub(crate) struct RequestGuard<'a>(&'a ConnectionPermit);
 
 impl Connections {
-    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
+    pub(crate) fn new(bounds: AdmissionLimits) -> Arc<Self> {
         Arc::new(Self {
             places: Mutex::new(Admission::new(bounds)),
             evicted: AtomicU64::new(0),
@@ -36,7 +36,7 @@ impl Connections {
 
     /// A place for one more connection from there; `None` when requests are being answered on
     /// every connection that could make room.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let notify = Arc::new(Notify::new());
         let Ok(Admitted { place, evicted }) = self.lock().admit(address, Arc::clone(&notify))
         else {
@@ -47,7 +47,7 @@ impl Connections {
             self.evicted.fetch_add(1, Ordering::Relaxed);
             evicted.notify_one();
         }
-        Some(Place { connections: Arc::clone(self), place, evicted: notify })
+        Some(ConnectionPermit { connections: Arc::clone(self), place, evicted: notify })
     }
 
     /// Connections that have lost their place to a new one.
@@ -65,28 +65,28 @@ impl Connections {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Waits until another connection takes the place.
     pub(crate) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 
     /// The request has come as a whole.
-    pub(crate) fn answer(&self) -> Answering<'_> {
+    pub(crate) fn answer(&self) -> RequestGuard<'_> {
         self.connections.lock().begin(self.place);
-        Answering(self)
+        RequestGuard(self)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.connections.lock().remove(self.place);
     }
 }
 
-impl Drop for Answering<'_> {
+impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
-        let Place { connections, place, .. } = self.0;
-        connections.lock().end(*place, Whole::Yes);
+        let ConnectionPermit { connections, place, .. } = self.0;
+        connections.lock().end(*place, RequestComplete::Yes);
     }
 }

@@ -8,12 +8,12 @@ use http::StatusCode;
 use ledger::{DeadLetter, NoticeId, Redeliver, State};
 use serde_json::json;
 
-use crate::answer::{Answer, Reply};
-use crate::call::Call;
-use crate::form::refuse;
+use crate::body_reader::refuse;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
+use crate::responses::{DeadLetterResponse, UndeliverableResponse};
 use crate::route::{Parameter, routes};
 use crate::schema;
-use crate::shapes::{DeadLetterShape, UndeliverableShape};
 
 /// Dead letters shown at once.
 const PAGE_MAX: u64 = 1_000;
@@ -44,7 +44,7 @@ routes! {
         read GET listDeadLetters = list, "Notices that were given up" {
             text: "The newest first; `before` with the last id of a page gives the next.",
             query: [LIMIT, BEFORE],
-            answers: [200: Vec<DeadLetterShape> = "Dead letters."],
+            answers: [200: Vec<DeadLetterResponse> = "Dead letters."],
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
         }
     }
@@ -60,42 +60,42 @@ routes! {
             text: "\
                 The hub sends them when their recipient registers an endpoint for them. The \
                 oldest first, at most 1,000; `upesi_notices_without_address` counts all.",
-            answers: [200: Vec<UndeliverableShape> = "Notices."],
+            answers: [200: Vec<UndeliverableResponse> = "Notices."],
         }
     }
 }
 
 /// `GET /deadletters[?limit=1..1000][&before=id]`: the newest first; `before` the last id of
 /// one page gives the next.
-async fn list(call: &Call<'_>) -> Reply {
+async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     let limit = call.query(&LIMIT)?.unwrap_or(PAGE_MAX);
     let before = call.query(&BEFORE)?.unwrap_or(u64::MAX);
     let page = call.ask(move |state| {
         newest_before(state, before, limit as usize)
             .iter()
             .rev()
-            .map(|letter| DeadLetterShape::of(state, letter))
+            .map(|letter| DeadLetterResponse::of(state, letter))
             .collect::<Vec<_>>()
     });
-    Ok(Answer::ok(&page.await?))
+    Ok(AdminResponse::ok(&page.await?))
 }
 
 /// `GET /undeliverable`: notices that wait until their recipient registers an address, the oldest
 /// first, at most [`crate::hub::PARKED_MAX`]. They are sent by themselves when it does.
-async fn undeliverable(call: &Call<'_>) -> Reply {
+async fn undeliverable(call: &AdminRequest<'_>) -> HandlerResult {
     let parked = call.hub.parked().await;
     let shown = call.ask(move |state| {
         let owed = parked.iter().filter_map(|id| state.notice(*id));
-        owed.map(|notice| UndeliverableShape::of(state, notice)).collect::<Vec<_>>()
+        owed.map(|notice| UndeliverableResponse::of(state, notice)).collect::<Vec<_>>()
     });
-    Ok(Answer::ok(&shown.await?))
+    Ok(AdminResponse::ok(&shown.await?))
 }
 
 /// `POST /deadletters/{id}/resend`: owed again, with a fresh set of attempts.
-async fn resend(call: &Call<'_>) -> Reply {
+async fn resend(call: &AdminRequest<'_>) -> HandlerResult {
     let notice = call.path(&LETTER)?;
     call.change(Redeliver { notice }).await?;
-    Ok(Answer::empty(StatusCode::ACCEPTED))
+    Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 
 /// The last `limit` letters below an id, oldest first; walks over all dead letters up to it.

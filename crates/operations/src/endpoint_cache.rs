@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 
-use crate::answer::{Answer, Reply};
-use crate::call::Call;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
 
 routes! {
@@ -15,6 +15,6 @@ routes! {
     }
 }
 
-async fn drop_all(_: &Call<'_>) -> Reply {
-    Ok(Answer::empty(StatusCode::ACCEPTED))
+async fn drop_all(_: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }

@@ -10,9 +10,9 @@ use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Reply};
-use crate::call::{Call, TRANSFER};
-use crate::refusals;
+use crate::outcome_errors;
+use crate::request::{AdminRequest, TRANSFER};
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
 use crate::schema::{self, Extent, Schema};
 
@@ -55,11 +55,11 @@ impl Schema for Explanation {
 }
 
 /// The life of a transfer.
-async fn show(call: &Call<'_>) -> Reply {
+async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     let transfer = call.path(&TRANSFER)?;
     let told: Option<Bytes> =
-        call.hub.explanation(transfer).await.map_err(refusals::of_unavailable)?;
-    told.map(Answer::document).ok_or_else(|| {
+        call.hub.explanation(transfer).await.map_err(outcome_errors::of_unavailable)?;
+    told.map(AdminResponse::document).ok_or_else(|| {
         let refusal =
             Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, "no record is about this transfer");
         Refusal { status: StatusCode::NOT_FOUND, ..refusal }

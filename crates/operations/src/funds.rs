@@ -4,7 +4,7 @@
 //! 202 means recorded and applied; what the account shows afterwards is final. The same request
 //! again, white space apart, moves nothing and is 202 again.
 
-use fspiop::{ErrorCode, Refusal, significant_hash};
+use fspiop::{ErrorCode, Refusal, body_hash};
 use http::StatusCode;
 use ledger::{
     AccountId, Amount, Currency, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds,
@@ -14,13 +14,13 @@ use openapi::schema::reference;
 use serde_json::json;
 
 use crate::accounts::ACCOUNT;
-use crate::answer::{Answer, Reply};
 use crate::body::{
     CURRENCY, Choice, Custom, Decimal, Described, Object, Optional, TRANSFER_ID, Text, body,
 };
-use crate::call::{Call, EXAMPLE_TRANSFER};
-use crate::form::{Form, TRANSFER_ID_FORM, refuse};
+use crate::body_reader::{BodyReader, TRANSFER_ID_FORM, refuse};
 use crate::participants::NAME;
+use crate::request::{AdminRequest, EXAMPLE_TRANSFER};
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{Parameter, routes};
 
 /// Longest external reference, in characters.
@@ -98,7 +98,7 @@ body! {
 /// Funds in, or the reservation of funds out.
 ///
 /// The external reference is recorded with the reason; extensions are checked and let go.
-pub(crate) async fn start(call: &Call<'_>, body: Funds) -> Reply {
+pub(crate) async fn start(call: &AdminRequest<'_>, body: Funds) -> HandlerResult {
     let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
     let hash = request_hash(call, &name, account);
     let Money { amount, currency } = body.amount;
@@ -106,29 +106,29 @@ pub(crate) async fn start(call: &Call<'_>, body: Funds) -> Reply {
     let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
     let reason = format!("{} (externalReference {})", body.reason, body.external_reference);
     call.change_because(reason, funds).await?;
-    Ok(Answer::empty(StatusCode::ACCEPTED))
+    Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 
 /// The end of a reserved outflow.
-async fn end(call: &Call<'_>, body: FundsEnd) -> Reply {
+async fn end(call: &AdminRequest<'_>, body: FundsEnd) -> HandlerResult {
     let id = call.path(&OUTFLOW)?;
     let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
     let hash = request_hash(call, &name, account);
     let end = EndFundsOut { id, name, account, commit: body.action, hash };
     call.change_because(body.reason, end).await?;
-    Ok(Answer::empty(StatusCode::ACCEPTED))
+    Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 
 /// Digest of whose account it is and of the body, by which a resend is recognised.
-fn request_hash(call: &Call<'_>, name: &FspName, account: AccountId) -> Digest {
+fn request_hash(call: &AdminRequest<'_>, name: &FspName, account: AccountId) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&account.0.to_le_bytes());
-    hasher.update(&significant_hash(&call.body));
+    hasher.update(&body_hash(&call.body));
     hasher.update(name.as_str().as_bytes());
     Digest(*hasher.finalize().as_bytes())
 }
 
-fn extensions(form: &mut Form<'_>, name: &str) -> Result<Option<()>, Refusal> {
+fn extensions(form: &mut BodyReader<'_>, name: &str) -> Result<Option<()>, Refusal> {
     match form.array(name)? {
         Some(items) if EXTENSIONS_MAX < items.len() => {
             let what = "must contain at most 16 items";

@@ -11,13 +11,13 @@ use http::StatusCode;
 use jws::{Algorithm, KEY_TEXT_BYTES_MAX, KeyKind, KeyRing, VerificationKey};
 use ledger::{AddKey, Digest, FspName, RemoveKey, Stamp};
 
-use crate::answer::{Answer, Reply};
 use crate::body::{Described, Text, body};
-use crate::call::Call;
 use crate::participants::NAME;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
+use crate::responses::Moment;
 use crate::route::{Parameter, routes};
 use crate::schema::{self, shape};
-use crate::shapes::Moment;
 
 /// The key in a path.
 const KEY: Parameter<String> =
@@ -30,7 +30,7 @@ routes! {
             text: "\
                 Those added here, oldest first, then those of the directory of keys. For the hub \
                 its own, if it signs.",
-            answers: [200: Vec<KeyShape> = "Keys."],
+            answers: [200: Vec<KeyResponse> = "Keys."],
             refusals: [400 ID_NOT_FOUND],
         }
         change POST addKey = add(NewKey), "Add a public key" {
@@ -44,12 +44,12 @@ routes! {
                 "voJIiIn0GUsAQhOijyMVJb0NahMGw72rZrBIhjU8h4gGfjw+TH7IflGM5w==\n",
                 "-----END PUBLIC KEY-----\n",
             )},
-            answers: [201: KeyShape = "The key as it is kept."],
+            answers: [201: KeyResponse = "The key as it is kept."],
         }
     }
     "/participants/{name}/keys/{key}" [NAME, KEY] {
         read GET showKey = show, "One public key" {
-            answers: [200: KeyShape = "The key."],
+            answers: [200: KeyResponse = "The key."],
             refusals: [400 ID_NOT_FOUND],
         }
         change DELETE removeKey = remove, "Remove a public key" {
@@ -63,7 +63,7 @@ routes! {
     "/keyDirectory/reload" {
         order POST reloadKeys = reload, "Read the directory of keys again" {
             text: "As SIGHUP does. Without a directory 3100. Needs no body.",
-            answers: [200: ReloadShape = "What was found there."],
+            answers: [200: ReloadResponse = "What was found there."],
             refusals: [400 VALIDATION],
         }
     }
@@ -80,7 +80,7 @@ body! {
 
 shape! {
     /// A public key as it is shown.
-    struct KeyShape as "Key" {
+    struct KeyResponse as "Key" {
         /// SHA-256 of the key (its `SubjectPublicKeyInfo`), in hexadecimal.
         id: String = schema::hash(),
         kind: &'static str = schema::one_of(&["RSA", "P-256", "other"]),
@@ -95,7 +95,7 @@ shape! {
     }
 }
 
-impl KeyShape {
+impl KeyResponse {
     fn of(key: &VerificationKey, source: &'static str, created: Option<Stamp>) -> Self {
         let (kind, bits) = match key.kind() {
             KeyKind::Rsa { bits } => ("RSA", Some(bits)),
@@ -116,7 +116,7 @@ impl KeyShape {
 }
 
 shape! {
-    struct ReloadShape as "Reload" {
+    struct ReloadResponse as "Reload" {
         participants: usize,
         keys: usize,
         faults: Vec<String>,
@@ -125,23 +125,23 @@ shape! {
 
 /// `GET /participants/{name}/keys`: those of the register, oldest first, then the directory's.
 /// For the hub its own, if it signs.
-async fn list(call: &Call<'_>) -> Reply {
-    Ok(Answer::ok(&all(call, call.path(&NAME)?).await?))
+async fn list(call: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&all(call, call.path(&NAME)?).await?))
 }
 
 /// `GET /participants/{name}/keys/{id}`.
-async fn show(call: &Call<'_>) -> Reply {
+async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     let all = all(call, call.path(&NAME)?).await?;
     let id = call.path(&KEY)?;
     match all.iter().find(|key| key.id == id) {
-        Some(key) => Ok(Answer::ok(key)),
+        Some(key) => Ok(AdminResponse::ok(key)),
         None => Err(not_found()),
     }
 }
 
 /// `POST /participants/{name}/keys` with `{"publicKey": PEM}`: one key more, in force with the
 /// next message. A key that is there already stays as it is.
-async fn add(call: &Call<'_>, body: NewKey) -> Reply {
+async fn add(call: &AdminRequest<'_>, body: NewKey) -> HandlerResult {
     let key = VerificationKey::from_pem(body.public_key.as_bytes())
         .map_err(|error| Refusal::new(ErrorCode::VALIDATION, &format!("\"publicKey\": {error}")))?;
     let name = call.path(&NAME)?;
@@ -154,11 +154,11 @@ async fn add(call: &Call<'_>, body: NewKey) -> Reply {
     let created = call.of_participant(name, move |_, participant| {
         participant.keys.iter().find(|known| known.id == id).map(|known| known.added)
     });
-    Ok(Answer::json(StatusCode::CREATED, &KeyShape::of(&key, "register", created.await?)))
+    Ok(AdminResponse::json(StatusCode::CREATED, &KeyResponse::of(&key, "register", created.await?)))
 }
 
 /// `DELETE /participants/{name}/keys/{id}`: refused with the next message.
-async fn remove(call: &Call<'_>) -> Reply {
+async fn remove(call: &AdminRequest<'_>) -> HandlerResult {
     let name = call.path(&NAME)?;
     let id = parse_id(&call.path(&KEY)?).ok_or_else(not_found)?;
     call.change(RemoveKey { name, id }).await.map_err(|refusal| {
@@ -171,25 +171,25 @@ async fn remove(call: &Call<'_>) -> Reply {
             false => refusal,
         }
     })?;
-    Ok(Answer::empty(StatusCode::NO_CONTENT))
+    Ok(AdminResponse::empty(StatusCode::NO_CONTENT))
 }
 
 /// `POST /keyDirectory/reload`: reads the directory of keys again, like SIGHUP.
-async fn reload(call: &Call<'_>) -> Reply {
+async fn reload(call: &AdminRequest<'_>) -> HandlerResult {
     let Some(directory) = call.keys.directory.as_ref().map(Arc::clone) else {
         let detail = "there is no directory of keys: set jws.keys and start again";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     };
     let reading = tokio::task::spawn_blocking(move || directory.reload());
     let reloaded = reading.await.map_err(|_| Refusal::internal("reading the keys failed"))?;
-    Ok(Answer::ok(&ReloadShape {
+    Ok(AdminResponse::ok(&ReloadResponse {
         participants: reloaded.participants,
         keys: reloaded.keys,
         faults: reloaded.faults.iter().map(ToString::to_string).collect(),
     }))
 }
 
-async fn all(call: &Call<'_>, name: FspName) -> Result<Vec<KeyShape>, Refusal> {
+async fn all(call: &AdminRequest<'_>, name: FspName) -> Result<Vec<KeyResponse>, Refusal> {
     let found = call.of_participant(name, move |state, participant| {
         (participant.keys.clone(), *state.hub() == name)
     });
@@ -198,13 +198,13 @@ async fn all(call: &Call<'_>, name: FspName) -> Result<Vec<KeyShape>, Refusal> {
     for key in keys {
         // What is no key was refused before it was recorded.
         let parsed = VerificationKey::from_der(&key.der).ok();
-        shapes.extend(parsed.map(|it| KeyShape::of(&it, "register", Some(key.added))));
+        shapes.extend(parsed.map(|it| KeyResponse::of(&it, "register", Some(key.added))));
     }
     let directory = call.keys.directory.as_ref();
     let ring: KeyRing = directory.map(|keys| keys.ring()).unwrap_or_default();
-    shapes.extend(ring.of(&name).iter().map(|key| KeyShape::of(key, "directory", None)));
+    shapes.extend(ring.of(&name).iter().map(|key| KeyResponse::of(key, "directory", None)));
     let own = call.keys.hub.as_ref().filter(|_| is_hub);
-    shapes.extend(own.map(|key| KeyShape::of(key, "configuration", None)));
+    shapes.extend(own.map(|key| KeyResponse::of(key, "configuration", None)));
     Ok(shapes)
 }
 

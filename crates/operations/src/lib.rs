@@ -16,38 +16,38 @@
 #![warn(missing_docs)]
 
 mod accounts;
-mod answer;
 mod attempts;
+mod auth;
+mod backend;
 mod body;
-mod call;
-mod caps;
-mod catalogue;
+mod body_reader;
 mod cluster;
 mod connections;
 mod dead_letters;
-pub mod document;
 mod endpoint_cache;
+mod enums;
 mod explanations;
-mod form;
 mod funds;
-mod guard;
-mod hub;
 mod keys;
+mod limits;
 mod metrics;
 mod monitoring;
+pub mod openapi_document;
 mod options;
 mod oracles;
+mod outcome_errors;
 mod participants;
 mod parties;
 mod probes;
-mod refusals;
 mod reports;
+mod request;
+mod response;
+mod responses;
 mod route;
 mod rules;
 mod schema;
 mod server;
 mod settlement_models;
-mod shapes;
 mod snapshots;
 mod storage;
 mod token;
@@ -55,13 +55,13 @@ mod transactions;
 mod waterfall;
 mod wire;
 
-pub use hub::{BoxFuture, Hub, PARKED_MAX, Question, Told, Unavailable};
+pub use backend::{AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, StateQuery, Unavailable};
 pub use metrics::{Family, Kind, Metric, Samples, Value, families, write_metrics};
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use reports::{
-    Cluster, ClusterLane, ClusterNode, Fullness, Health, Noted, OpenBreaker, OpenBreakers,
-    ServiceStatus, SnapshotFile, Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage,
-    Takeover, Task,
+    BackgroundJob, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse, Health, OpenBreaker,
+    OpenBreakers, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes,
+    StuckStage, Takeover, TransferTrace,
 };
 pub use server::{answer, serve, serve_probes};
 pub use token::{Token, load_or_create_token, load_token};

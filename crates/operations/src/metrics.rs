@@ -3,7 +3,7 @@
 //! A metric is declared once, as a row of a table that [`metrics!`](crate::metrics!) makes: its
 //! kind, its name, its help, and the expression that reads its value. The text and the page for
 //! operators follow from the rows. [`TABLE`] has the metrics of this crate; those of the node come
-//! from [`Hub::metrics`](crate::Hub::metrics).
+//! from [`AdminBackend::metrics`](crate::Hub::metrics).
 //!
 //! Each value writes its own samples ([`Value`]). A value without a sample leaves its metric out.
 //! A value with labels, or a histogram, writes several samples in the same way.
@@ -15,9 +15,9 @@ use std::time::Duration;
 use ledger::Stamp;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::answer::{Answer, Reply};
-use crate::call::Call;
-use crate::reports::{Health, Snapshots, Storage};
+use crate::reports::{DiskStatus, Health, Snapshots};
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
 use crate::schema::{self, other};
 
@@ -186,7 +186,7 @@ pub(crate) struct AdminFigures {
 struct Now {
     snapshots: Snapshots,
     admin: AdminFigures,
-    storage: Storage,
+    storage: DiskStatus,
     health: Health,
     processor_time: Duration,
     resident_bytes: Option<u64>,
@@ -194,8 +194,8 @@ struct Now {
 
 /// The metrics of this crate.
 static TABLE: &[Metric<Now>] = metrics! { now: Now;
-    Gauge "upesi_snapshot_position" "Record of the newest snapshot."
-        now.snapshots.files.first().map_or(0, |file| file.position);
+    Gauge "upesi_snapshot_log_index" "Record of the newest snapshot."
+        now.snapshots.files.first().map_or(0, |file| file.log_index);
     Gauge "upesi_snapshot_bytes" "Length of the last one taken." now.snapshots.last_bytes;
     Gauge "upesi_snapshot_milliseconds" "How long that took." now.snapshots.last_millis;
     Counter "upesi_snapshots_taken_total" "Snapshots taken." now.snapshots.taken;
@@ -223,8 +223,8 @@ static TABLE: &[Metric<Now>] = metrics! { now: Now;
         now.storage.archive.as_ref().map(|task| task.failing.is_some());
     Gauge "upesi_backup_failing" "Whether the copy does not go well: 0 or 1."
         now.storage.backup.as_ref().map(|task| task.failing.is_some());
-    Gauge "upesi_backup_position" "The last record that is in the copy."
-        now.storage.backup.as_ref().map(|task| task.position);
+    Gauge "upesi_backup_log_index" "The last record that is in the copy."
+        now.storage.backup.as_ref().map(|task| task.log_index);
 
     Gauge "upesi_parts_down" "Parts that are not well, as /health names them."
         now.health.parts_down();
@@ -242,7 +242,7 @@ pub fn families() -> impl Iterator<Item = Family> {
 }
 
 /// All metrics: those of the node first.
-async fn show(call: &Call<'_>) -> Reply {
+async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     let hub = call.hub;
     let mut text = String::with_capacity(8_192);
     hub.metrics(&mut text);
@@ -255,7 +255,7 @@ async fn show(call: &Call<'_>) -> Reply {
         resident_bytes: resident_bytes(),
     };
     write_metrics(TABLE, &now, &mut text);
-    Ok(Answer::metrics(text))
+    Ok(AdminResponse::metrics(text))
 }
 
 fn processor_time() -> Duration {

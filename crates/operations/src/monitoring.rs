@@ -4,14 +4,14 @@ use http::StatusCode;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::answer::{Answer, Reply};
-use crate::call::Call;
 use crate::reports::{
-    Health, OpenBreakers, STATUSES, ServiceStatus, StalledLanes, Storage, StuckStage,
+    DiskStatus, Health, OpenBreakers, STATUSES, ServiceStatus, StalledLanes, StuckStage,
 };
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
+use crate::responses::Moment;
 use crate::route::routes;
 use crate::schema::{self, shape};
-use crate::shapes::Moment;
 
 routes! {
     "/state" {
@@ -20,26 +20,26 @@ routes! {
                 To be compared with another node's, or with what `upesi verify` prints for the \
                 same position. Not free, about a microsecond for each transfer kept, so that it \
                 needs the token.",
-            answers: [200: StateShape = "As of the position."],
+            answers: [200: StateResponse = "As of the position."],
         }
     }
     "/health" {
         read GET health = show_health, "Whether the hub works" {
             answers: [
-                200: HealthShape = "Every part works.",
-                502: HealthShape = "A part has stopped, or is stuck.",
+                200: HealthResponse = "Every part works.",
+                502: HealthResponse = "A part has stopped, or is stuck.",
             ],
         }
     }
 }
 
 shape! {
-    struct HealthShape<'a> as "Health" {
+    struct HealthResponse<'a> as "Health" {
         status: ServiceStatus,
         uptime: Box<RawValue> = json!({"type": "number", "description": "Seconds."}),
         start_time: Moment,
         version_number: &'static str,
-        services: Vec<ServiceShape<'a>>,
+        services: Vec<ServiceResponse<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         stuck: &'a [StuckStage] = schema::described(
             <Vec<StuckStage>>::schema(),
@@ -60,15 +60,15 @@ shape! {
 }
 
 shape! {
-    struct ServiceShape<'a> {
+    struct ServiceResponse<'a> {
         name: &'a str,
         status: ServiceStatus,
     }
 }
 
 shape! {
-    struct StateShape as "State" {
-        position: u64,
+    struct StateResponse as "State" {
+        log_index: u64,
         stamp: Moment,
         state_hash: String = schema::hash(),
         content_hash: String = schema::hash(),
@@ -80,21 +80,21 @@ shape! {
 /// `upesi verify` prints for the same position. Needs the token, for it is not free: the hashes
 /// are computed on the thread that decides about money, which takes about a microsecond for each
 /// transfer kept.
-async fn state(call: &Call<'_>) -> Reply {
+async fn state(call: &AdminRequest<'_>) -> HandlerResult {
     let shape = call.ask(|state| {
         let hashes = state.hashes();
-        StateShape {
-            position: state.position().0,
+        StateResponse {
+            log_index: state.log_index().0,
             stamp: Moment(state.stamp()),
             state_hash: hashes.state.to_string(),
             content_hash: hashes.content.to_string(),
             outcome_digest: state.digest().to_string(),
         }
     });
-    Ok(Answer::ok(&shape.await?))
+    Ok(AdminResponse::ok(&shape.await?))
 }
 
-async fn show_health(call: &Call<'_>) -> Reply {
+async fn show_health(call: &AdminRequest<'_>) -> HandlerResult {
     health(&call.hub.health(), &call.hub.storage())
 }
 
@@ -103,14 +103,14 @@ async fn show_health(call: &Call<'_>) -> Reply {
 /// `GET /storage`: a disk that fills up, or a record that cannot be read, is no reason to send
 /// messages elsewhere while there is room. Participants that do not answer are listed and change no
 /// status: a restart of the hub would not help them.
-pub(crate) fn health(health: &Health, storage: &Storage) -> Reply {
+pub(crate) fn health(health: &Health, storage: &DiskStatus) -> HandlerResult {
     let whole = if health.is_well() { ServiceStatus::Ok } else { ServiceStatus::Down };
     let services = [("datastore", health.datastore), ("broker", health.broker)].into_iter();
     let stuck = health.stuck.iter().map(|stage| (&*stage.name, ServiceStatus::Down));
-    let services = services.chain(stuck).map(|(name, status)| ServiceShape { name, status });
+    let services = services.chain(stuck).map(|(name, status)| ServiceResponse { name, status });
     let uptime = format!("{}.{:03}", health.uptime.as_secs(), health.uptime.subsec_millis());
     let (lanes, breakers) = (&health.stalled_lanes, &health.open_breakers);
-    let shape = HealthShape {
+    let shape = HealthResponse {
         status: whole,
         uptime: RawValue::from_string(uptime).expect("seconds with decimals are a JSON number"),
         start_time: Moment(health.started),
@@ -125,5 +125,5 @@ pub(crate) fn health(health: &Health, storage: &Storage) -> Reply {
         ServiceStatus::Ok => StatusCode::OK,
         ServiceStatus::Down => StatusCode::BAD_GATEWAY,
     };
-    Ok(Answer::json(status, &shape))
+    Ok(AdminResponse::json(status, &shape))
 }

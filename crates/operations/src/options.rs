@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fspiop::reach::Reach;
+use fspiop::egress_policy::EgressPolicy;
 use jws::{KeyDirectory, VerificationKey};
 
 use crate::token::Token;
@@ -24,7 +24,7 @@ pub struct AdminOptions {
     /// software was seen to compare it.
     pub base_url: String,
     /// Which addresses may be registered as endpoints.
-    pub reach: Arc<Reach>,
+    pub reach: Arc<EgressPolicy>,
     /// Keys of signatures that are not in the register.
     pub keys: AdminKeys,
     /// Bounds on what a client can occupy.

@@ -12,11 +12,11 @@ use ledger::{
 };
 use serde_json::json;
 
-use crate::answer::{Answer, Reply};
 use crate::body::{CURRENCY_OR_NULL, Custom, FLAG, Object, Optional, body, line};
-use crate::call::Call;
-use crate::form::{Form, known_currency, refuse};
-use crate::refusals;
+use crate::body_reader::{BodyReader, known_currency, refuse};
+use crate::outcome_errors;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{Parameter, routes};
 use crate::schema::{self, shape};
 
@@ -59,7 +59,7 @@ routes! {
         read GET listOracles = list, "All oracles" {
             text: "A currency that no oracle has, known or not, finds none.",
             query: [TYPE, ANY_CURRENCY],
-            answers: [200: Vec<OracleShape> = "Oracles, oldest first."],
+            answers: [200: Vec<OracleResponse> = "Oracles, oldest first."],
         }
         change POST createOracle = create(NewOracle), "Add an oracle" {
             records: CreateOracle,
@@ -126,7 +126,7 @@ body! {
 const ID_TYPE: Custom<String> = Custom { take: id_type, schema: || schema::one_of(&ID_TYPES) };
 
 shape! {
-    struct OracleShape as "Oracle" {
+    struct OracleResponse as "Oracle" {
         oracle_id: u32,
         oracle_id_type: String,
         endpoint: EndpointShape,
@@ -144,10 +144,10 @@ shape! {
 }
 
 /// `GET /oracles`: all of them, or those of a type, of a currency.
-async fn list(call: &Call<'_>) -> Reply {
+async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     let (wanted, currency) = (call.query(&TYPE)?, call.query(&ANY_CURRENCY)?);
     if currency == Some(None) {
-        return Ok(Answer::ok(&[(); 0]));
+        return Ok(AdminResponse::ok(&[(); 0]));
     }
     let currency = currency.flatten();
     let found = call.ask(move |state: &State| {
@@ -158,11 +158,11 @@ async fn list(call: &Call<'_>) -> Reply {
         });
         wanted.map(shape).collect::<Vec<_>>()
     });
-    Ok(Answer::ok(&found.await?))
+    Ok(AdminResponse::ok(&found.await?))
 }
 
 /// `POST /oracles`: one per type and currency.
-async fn create(call: &Call<'_>, body: NewOracle) -> Reply {
+async fn create(call: &AdminRequest<'_>, body: NewOracle) -> HandlerResult {
     call.may_call("endpoint.value", &body.endpoint.value)?;
     let oracle = Oracle {
         id_type: body.oracle_id_type,
@@ -171,11 +171,11 @@ async fn create(call: &Call<'_>, body: NewOracle) -> Reply {
         default: body.is_default.unwrap_or(false),
     };
     call.change(CreateOracle { oracle }).await?;
-    Ok(Answer::empty(StatusCode::CREATED))
+    Ok(AdminResponse::empty(StatusCode::CREATED))
 }
 
 /// `PUT /oracles/{id}`: what is absent stays, but the endpoint must be given.
-async fn update(call: &Call<'_>, body: OracleUpdate) -> Reply {
+async fn update(call: &AdminRequest<'_>, body: OracleUpdate) -> HandlerResult {
     call.may_call("endpoint.value", &body.endpoint.value)?;
     let update = ledger::OracleUpdate {
         id_type: body.oracle_id_type,
@@ -183,23 +183,23 @@ async fn update(call: &Call<'_>, body: OracleUpdate) -> Reply {
         currency: body.currency,
         default: body.is_default,
     };
-    let not_found = || refusals::of_outcome(AdminOutcome::OracleNotFound);
+    let not_found = || outcome_errors::of_outcome(AdminOutcome::OracleNotFound);
     let id = call.path(&ID)?.ok_or_else(|| not_found().expect("it is a refusal"))?;
     call.change(UpdateOracle { id, update }).await?;
-    Ok(Answer::empty(StatusCode::NO_CONTENT))
+    Ok(AdminResponse::empty(StatusCode::NO_CONTENT))
 }
 
 /// `DELETE /oracles/{id}`: afterwards there is none with this id, which holds already for one that
 /// never was.
-async fn delete(call: &Call<'_>) -> Reply {
+async fn delete(call: &AdminRequest<'_>) -> HandlerResult {
     if let Some(id) = call.path(&ID)? {
         call.change(DeleteOracle { id }).await?;
     }
-    Ok(Answer::empty(StatusCode::NO_CONTENT))
+    Ok(AdminResponse::empty(StatusCode::NO_CONTENT))
 }
 
-fn shape((id, oracle): &(OracleId, Oracle)) -> OracleShape {
-    OracleShape {
+fn shape((id, oracle): &(OracleId, Oracle)) -> OracleResponse {
+    OracleResponse {
         oracle_id: id.0,
         oracle_id_type: oracle.id_type.clone(),
         endpoint: EndpointShape { value: oracle.endpoint.clone(), endpoint_type: URL },
@@ -208,7 +208,7 @@ fn shape((id, oracle): &(OracleId, Oracle)) -> OracleShape {
     }
 }
 
-fn id_type(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+fn id_type(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
     match form.text(name, 1..=32)? {
         Some(text) if !ID_TYPES.contains(&text.as_str()) => {
             let what = format!("must be one of [{}]", ID_TYPES.join(", "));
@@ -220,7 +220,7 @@ fn id_type(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
 
 /// The only type of endpoint. Nothing calls an oracle yet, but what is kept here must be fit to be
 /// called: the rules are those of participants' endpoints.
-fn endpoint_type(form: &mut Form<'_>, name: &str) -> Result<Option<()>, Refusal> {
+fn endpoint_type(form: &mut BodyReader<'_>, name: &str) -> Result<Option<()>, Refusal> {
     match form.text(name, 1..=32)?.as_deref() {
         None => Ok(None),
         Some(URL) => Ok(Some(())),

@@ -7,13 +7,13 @@ use http::StatusCode;
 use ledger::{CreateParticipant, Currency, FspName, SetEndpoint, SetParticipantActive};
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Reply};
 use crate::body::{Activity, CURRENCY, Custom, FLAG, Optional, Rule, Word, body, line};
-use crate::call::{Call, participant_name};
-use crate::form::{Form, refuse};
+use crate::body_reader::{BodyReader, refuse};
+use crate::request::{AdminRequest, participant_name};
+use crate::response::{AdminResponse, HandlerResult};
+use crate::responses::{EndpointShape, ParticipantResponse};
 use crate::route::{Parameter, routes};
 use crate::schema::{self, OneOrAll};
-use crate::shapes::{EndpointShape, ParticipantShape};
 
 /// Longest value of an endpoint, in characters.
 const ENDPOINT_VALUE_CHARACTERS_MAX: usize = 1_024;
@@ -33,7 +33,7 @@ routes! {
     "/participants" {
         read GET listParticipants = list, "All participants, the hub first" {
             query: [IS_PROXY],
-            answers: [200: Vec<ParticipantShape> = "Participants with their accounts."],
+            answers: [200: Vec<ParticipantResponse> = "Participants with their accounts."],
         }
         change POST createParticipant = create(NewParticipant), "Add a participant or a currency" {
             records: CreateParticipant,
@@ -41,20 +41,20 @@ routes! {
                 Names are told apart by case. A known name gets a further currency. The accounts \
                 stay inactive until limits are set. A proxy is 501.",
             example: {"name": "payerfsp", "currency": "XOF"},
-            answers: [201: ParticipantShape = "As it is now."],
+            answers: [201: ParticipantResponse = "As it is now."],
             refusals: [501 NOT_IMPLEMENTED],
         }
     }
     "/participants/{name}" [NAME] {
         read GET showParticipant = show, "One participant" {
-            answers: [200: ParticipantShape = "With its accounts."],
+            answers: [200: ParticipantResponse = "With its accounts."],
             refusals: [400 ID_NOT_FOUND],
         }
         change PUT switchParticipant = update(Activity), "Switch a participant on or off" {
             records: SetParticipantActive,
             text: "In force with the next message.",
             example: {"isActive": true},
-            answers: [200: ParticipantShape = "As it is now."],
+            answers: [200: ParticipantResponse = "As it is now."],
         }
     }
     "/participants/{name}/endpoints" [NAME] {
@@ -104,23 +104,23 @@ body! {
 
 /// `GET /participants`: all of them, the hub first; with `isProxy=true` none, for the hub knows
 /// no proxies.
-pub(crate) async fn list(call: &Call<'_>) -> Reply {
+pub(crate) async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     if call.query(&IS_PROXY)?.is_some_and(|value| matches!(value.as_str(), "true" | "1")) {
-        return Ok(Answer::ok(&[(); 0]));
+        return Ok(AdminResponse::ok(&[(); 0]));
     }
     let base_url = call.base_url.to_owned();
     let all = call.ask(move |state| {
         let participants = state.register().iter();
         participants
-            .map(|(_, participant)| ParticipantShape::of(state, participant, &base_url))
+            .map(|(_, participant)| ParticipantResponse::of(state, participant, &base_url))
             .collect::<Vec<_>>()
     });
-    Ok(Answer::ok(&all.await?))
+    Ok(AdminResponse::ok(&all.await?))
 }
 
 /// `POST /participants`: a new participant, or a further currency of a known one. Proxies for
 /// other schemes are not served: 501.
-pub(crate) async fn create(call: &Call<'_>, body: NewParticipant) -> Reply {
+pub(crate) async fn create(call: &AdminRequest<'_>, body: NewParticipant) -> HandlerResult {
     let NewParticipant { name, currency, .. } = body;
     let name = participant_name(&name)?;
     call.change(CreateParticipant { name, currency }).await?;
@@ -128,12 +128,12 @@ pub(crate) async fn create(call: &Call<'_>, body: NewParticipant) -> Reply {
 }
 
 /// `GET /participants/{name}`.
-pub(crate) async fn show(call: &Call<'_>) -> Reply {
+pub(crate) async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     show_with(call, call.path(&NAME)?, StatusCode::OK).await
 }
 
 /// `PUT /participants/{name}`: switches it on or off.
-pub(crate) async fn update(call: &Call<'_>, body: Activity) -> Reply {
+pub(crate) async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerResult {
     let name = call.path(&NAME)?;
     let active = body.is_active;
     call.change(SetParticipantActive { name, active }).await?;
@@ -141,38 +141,42 @@ pub(crate) async fn update(call: &Call<'_>, body: Activity) -> Reply {
 }
 
 /// `GET /participants/{name}/endpoints`: one object with `type`, else an array.
-pub(crate) async fn endpoints(call: &Call<'_>) -> Reply {
+pub(crate) async fn endpoints(call: &AdminRequest<'_>) -> HandlerResult {
     let name = call.path(&NAME)?;
     let found = call.of_participant(name, |_, participant| participant.endpoints.clone());
     let mut found = found.await?.into_iter().map(|(kind, value)| EndpointShape { kind, value });
     match call.query(&TYPE)? {
-        None => Ok(Answer::ok(&found.collect::<Vec<_>>())),
+        None => Ok(AdminResponse::ok(&found.collect::<Vec<_>>())),
         Some(wanted) => match found.find(|endpoint| endpoint.kind == wanted) {
-            Some(endpoint) => Ok(Answer::ok(&endpoint)),
-            None => Ok(Answer::ok(&serde_json::Map::new())),
+            Some(endpoint) => Ok(AdminResponse::ok(&endpoint)),
+            None => Ok(AdminResponse::ok(&serde_json::Map::new())),
         },
     }
 }
 
 /// `POST /participants/{name}/endpoints`: sets or overwrites one of the types of hub-semantics
 /// 2.1. What the hub will call must be an address that it can and may call.
-pub(crate) async fn set_endpoint(call: &Call<'_>, body: NewEndpoint) -> Reply {
+pub(crate) async fn set_endpoint(call: &AdminRequest<'_>, body: NewEndpoint) -> HandlerResult {
     let NewEndpoint { kind, value } = body;
     if endpoint::is_called(&kind) {
         call.may_call("value", &value)?;
     }
     let name = call.path(&NAME)?;
     call.change(SetEndpoint { name, endpoint: kind, value }).await?;
-    Ok(Answer::empty(StatusCode::CREATED))
+    Ok(AdminResponse::empty(StatusCode::CREATED))
 }
 
 /// The participant as it is now, after a change or without one.
-pub(crate) async fn show_with(call: &Call<'_>, name: FspName, status: StatusCode) -> Reply {
+pub(crate) async fn show_with(
+    call: &AdminRequest<'_>,
+    name: FspName,
+    status: StatusCode,
+) -> HandlerResult {
     let base_url = call.base_url.to_owned();
     let found = call.of_participant(name, move |state, participant| {
-        ParticipantShape::of(state, participant, &base_url)
+        ParticipantResponse::of(state, participant, &base_url)
     });
-    Ok(Answer::json(status, &found.await?))
+    Ok(AdminResponse::json(status, &found.await?))
 }
 
 /// Names travel in headers and paths: letters, digits and marks that need no escape in either.
@@ -182,7 +186,7 @@ fn is_name_character(character: char) -> bool {
 
 /// A name of the enumeration. It is too long for the text of an error: a refusal says where to
 /// find it.
-fn endpoint_type(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+fn endpoint_type(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
     match form.text(name, 1..=endpoint::NAME_BYTES_MAX)? {
         Some(text) if !endpoint::is_accepted_name(&text) => {
             let what = "must be one of the known types of endpoint; /openapi/admin.json has them";

@@ -12,11 +12,11 @@ use ledger::{ChangeParties, FspName, PartyBinding, PartyChangeForm};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::answer::{Answer, Reply};
 use crate::body::{CURRENCY_OR_NULL, Custom, Rule, body};
-use crate::call::Call;
-use crate::form::{Form, refuse};
-use crate::refusals;
+use crate::body_reader::{BodyReader, refuse};
+use crate::outcome_errors;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{Parameter, routes};
 use crate::schema::{self, shape};
 
@@ -69,7 +69,7 @@ routes! {
         guarded GET findParty = find, "Who serves a party" {
             text: "An empty list when nobody does. Needs the token, for it tells of people.",
             query: [SUB_ID],
-            answers: [200: Vec<PartyShape> = "At most one, as look-ups see it."],
+            answers: [200: Vec<PartyResponse> = "At most one, as look-ups see it."],
         }
     }
 }
@@ -116,7 +116,7 @@ shape! {
 
 shape! {
     /// A party as it is shown.
-    struct PartyShape as "PartyBinding" {
+    struct PartyResponse as "PartyBinding" {
         party_id_type: String = schema::one_of(PartyIdType::NAMES),
         party_identifier: String,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ shape! {
 }
 
 /// `POST /parties`: registers up to [`ROWS_MAX`] parties.
-async fn register(call: &Call<'_>, body: Registrations) -> Reply {
+async fn register(call: &AdminRequest<'_>, body: Registrations) -> HandlerResult {
     let rows = body.parties;
     let named: BTreeSet<FspName> = rows.iter().flatten().map(|party| party.fsp).collect();
     let (hub, known) = call
@@ -152,19 +152,19 @@ async fn register(call: &Call<'_>, body: Registrations) -> Reply {
         let change = ChangeParties { source: hub, form, parties, trace: [0; 16] };
         let told = call.identity.clone();
         let outcome =
-            call.hub.change_parties(change, told).await.map_err(refusals::of_unavailable)?;
-        refusals::of_parties(outcome)?;
+            call.hub.change_parties(change, told).await.map_err(outcome_errors::of_unavailable)?;
+        outcome_errors::of_parties(outcome)?;
     }
-    Ok(Answer::ok(&Registered { registered, refused }))
+    Ok(AdminResponse::ok(&Registered { registered, refused }))
 }
 
 /// `GET /parties/{Type}/{ID}`: who serves the party; with `subId` its part of that name.
-async fn find(call: &Call<'_>) -> Reply {
+async fn find(call: &AdminRequest<'_>) -> HandlerResult {
     let (kind, id, sub_id) = (call.path(&TYPE)?, call.path(&ID)?, call.query(&SUB_ID)?);
     let found = call.hub.find_party(kind.as_str(), &id, sub_id.as_deref());
-    let found = found.map_err(refusals::of_unavailable)?;
-    let found: Vec<_> = found.into_iter().map(PartyShape::of).collect();
-    Ok(Answer::ok(&found))
+    let found = found.map_err(outcome_errors::of_unavailable)?;
+    let found: Vec<_> = found.into_iter().map(PartyResponse::of).collect();
+    Ok(AdminResponse::ok(&found))
 }
 
 impl RefusedRow {
@@ -177,7 +177,7 @@ impl RefusedRow {
     }
 }
 
-impl PartyShape {
+impl PartyResponse {
     fn of(party: PartyBinding) -> Self {
         Self {
             party_id_type: party.id_type,
@@ -190,7 +190,7 @@ impl PartyShape {
 }
 
 fn rows(
-    form: &mut Form<'_>,
+    form: &mut BodyReader<'_>,
     name: &str,
 ) -> Result<Option<Vec<Result<PartyBinding, Refusal>>>, Refusal> {
     let Some(rows) = form.array(name)? else { return Ok(None) };
@@ -206,10 +206,10 @@ fn binding(row: &RawValue) -> Result<Result<PartyBinding, Refusal>, Refusal> {
     if !row.get().starts_with('{') {
         return Err(refuse(ErrorCode::MALFORMED_SYNTAX, "parties", "must have objects as items"));
     }
-    Ok(Form::of(row, "parties", String::new()).and_then(read))
+    Ok(BodyReader::of(row, "parties", String::new()).and_then(read))
 }
 
-fn read(mut form: Form<'_>) -> Result<PartyBinding, Refusal> {
+fn read(mut form: BodyReader<'_>) -> Result<PartyBinding, Refusal> {
     form.drop_null("partySubIdOrType");
     let kind = form.required("partyIdType", |form, name| form.text(name, 1..=32))?;
     let kind = id_type("partyIdType", &kind)?;
@@ -233,7 +233,7 @@ fn id_type(name: &str, text: &str) -> Result<PartyIdType, Refusal> {
 }
 
 /// What a look-up can ask for.
-fn identifier(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+fn identifier(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
     match form.text(name, 1..=IDENTIFIER_CHARS_MAX)? {
         Some(text) if !is_identifier(&text) => {
             let what = "must have no blanks, controls or any of {}<>`\\, and be more than dots";

@@ -8,21 +8,21 @@ use http::StatusCode;
 use http::request::Parts;
 use serde::Serialize;
 
-use crate::answer::{Answer, Reply};
-use crate::guard::is_reading;
-use crate::hub::Hub;
+use crate::auth::is_reading;
+use crate::backend::AdminBackend;
 use crate::monitoring;
+use crate::response::{AdminResponse, HandlerResult};
 
 /// The methods of every probe, as the header `Allow` lists them.
 pub(crate) const METHODS: &str = "GET, HEAD";
 
 #[derive(Serialize)]
-struct StatusShape {
+struct StatusResponse {
     status: &'static str,
 }
 
 /// Answers a request to the listener for probes.
-pub(crate) fn reply(hub: &dyn Hub, head: &Parts) -> Reply {
+pub(crate) fn reply(hub: &dyn AdminBackend, head: &Parts) -> HandlerResult {
     let path = head.uri.path();
     if !matches!(path, "/live" | "/ready" | "/health") {
         return Err(Refusal::unknown_uri());
@@ -40,6 +40,6 @@ pub(crate) fn reply(hub: &dyn Hub, head: &Parts) -> Reply {
     }
 }
 
-fn short(status: StatusCode, word: &'static str) -> Answer {
-    Answer::json(status, &StatusShape { status: word })
+fn short(status: StatusCode, word: &'static str) -> AdminResponse {
+    AdminResponse::json(status, &StatusResponse { status: word })
 }

@@ -7,8 +7,8 @@ use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
+use crate::responses::Moment;
 use crate::schema::{Schema, shape};
-use crate::shapes::Moment;
 
 shape! {
     /// What `GET /snapshots` says.
@@ -39,7 +39,7 @@ shape! {
     #[derive(Clone, PartialEq, Eq)]
     pub struct SnapshotFile {
         /// The last record that counts.
-        pub position: u64,
+        pub log_index: u64,
         /// Its name.
         #[serde(rename = "file")]
         pub name: String,
@@ -49,7 +49,7 @@ shape! {
 shape! {
     /// A span of time in which a part of the hub, or a participant, had a transfer in its hands.
     #[derive(Clone, PartialEq, Eq)]
-    pub struct Stage {
+    pub struct Span {
         /// Start, nanoseconds of the machine's monotonic clock.
         #[serde(rename = "start")]
         pub start_ns: u64,
@@ -63,11 +63,11 @@ shape! {
 
 /// What was noted of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct TransferTrace {
     /// Where somebody worked on it, in order of their starts; empty unless all is still kept.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<Span>,
     /// Where it waited for somebody, in order of their starts.
-    pub waits: Vec<Stage>,
+    pub waits: Vec<Span>,
     /// How far back notes reach, if older ones have made room.
     pub reach: Option<Duration>,
     /// Not all of it has come to its end; what is open is told up to now.
@@ -196,7 +196,7 @@ shape! {
 
 /// How full the disk of the log is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fullness {
+pub enum DiskUse {
     /// There is room.
     #[default]
     Ok,
@@ -208,7 +208,7 @@ pub enum Fullness {
     Full,
 }
 
-impl Fullness {
+impl DiskUse {
     /// Its name in answers.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -228,7 +228,7 @@ shape! {
         /// The node that was asked.
         pub node: String,
         /// The last record that it has applied.
-        pub position: u64,
+        pub log_index: u64,
         /// Messages of the topic that it has not applied, as of its last look.
         pub behind: u64,
         /// How long ago the brokers handed out a message, in milliseconds.
@@ -262,7 +262,7 @@ shape! {
         /// Its life.
         pub epoch: u32,
         /// Up to where it has applied the log, as it said last.
-        pub position: u64,
+        pub log_index: u64,
         /// How long ago it wrote last, in milliseconds.
         #[serde(rename = "silentMilliseconds")]
         pub silent_ms: u64,
@@ -291,7 +291,7 @@ shape! {
     #[derive(Clone, PartialEq, Eq, Deserialize)]
     pub struct Takeover {
         /// The record by which they were.
-        pub position: u64,
+        pub log_index: u64,
         /// When.
         #[serde(rename = "time", serialize_with = "moment", deserialize_with = "read_moment")]
         pub at: Stamp,
@@ -303,10 +303,10 @@ shape! {
 shape! {
     /// What `GET /storage` says.
     #[derive(Clone, Default, PartialEq, Eq)]
-    pub struct Storage {
+    pub struct DiskStatus {
         /// How full the disk is.
         #[serde(skip)]
-        pub fullness: Fullness = Value::Null,
+        pub fullness: DiskUse = Value::Null,
         /// Bytes of the log in its directory, compressed segments as they are.
         pub log_bytes: u64,
         /// Segments in the directory.
@@ -334,23 +334,23 @@ shape! {
         pub failing: Option<String>,
         /// The archive, if there is to be one.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub archive: Option<Task>,
+        pub archive: Option<BackgroundJob>,
         /// The copy, if there is to be one.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub backup: Option<Task>,
+        pub backup: Option<BackgroundJob>,
     }
 }
 
-/// What [`Storage::status`] can be.
+/// What [`DiskStatus::status`] can be.
 pub(crate) const STATUSES: [&str; 5] = ["OK", "LOW", "CRITICAL", "FULL", FAILING];
 const FAILING: &str = "FAILING";
 
-impl Storage {
+impl DiskStatus {
     /// One word for all of it, the same wherever it is shown.
     #[must_use]
     pub fn status(&self) -> &'static str {
         match (self.fullness, &self.failing) {
-            (Fullness::Full, _) | (_, None) => self.fullness.name(),
+            (DiskUse::Full, _) | (_, None) => self.fullness.name(),
             (_, Some(_)) => FAILING,
         }
     }
@@ -359,12 +359,12 @@ impl Storage {
 shape! {
     /// Work beside the log, towards another place.
     #[derive(Clone, Default, PartialEq, Eq)]
-    pub struct Task {
+    pub struct BackgroundJob {
         /// When it went well the last time; `None` if it did not since the start.
         #[serde(skip_serializing_if = "Option::is_none", serialize_with = "moment")]
         pub last_done: Option<Stamp>,
         /// The last record that is there; 0 if it is not known.
-        pub position: u64,
+        pub log_index: u64,
         /// Why it does not go well at the moment.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub failing: Option<String>,

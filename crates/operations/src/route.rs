@@ -13,15 +13,15 @@ use http::Method;
 use ledger::Declaration;
 use serde_json::Value;
 
-use crate::answer::Reply;
+use crate::backend::BoxFuture;
 use crate::body::Taken;
-use crate::call::Call;
-use crate::hub::BoxFuture;
+use crate::request::AdminRequest;
+use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
 use crate::{
-    accounts, caps, catalogue, cluster, dead_letters, document, endpoint_cache, explanations,
-    funds, keys, metrics, monitoring, oracles, participants, parties, rules, settlement_models,
-    snapshots, storage, transactions, waterfall,
+    accounts, cluster, dead_letters, endpoint_cache, enums, explanations, funds, keys, limits,
+    metrics, monitoring, openapi_document, oracles, participants, parties, rules,
+    settlement_models, snapshots, storage, transactions, waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -29,12 +29,12 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("participants", participants::RESOURCES),
     ("parties", parties::RESOURCES),
     ("keys", keys::RESOURCES),
-    ("caps", caps::RESOURCES),
+    ("caps", limits::RESOURCES),
     ("accounts", accounts::RESOURCES),
     ("accounts", funds::RESOURCES),
     ("settlement", settlement_models::RESOURCES),
     ("oracles", oracles::RESOURCES),
-    ("hub", catalogue::RESOURCES),
+    ("hub", enums::RESOURCES),
     ("measurement", waterfall::RESOURCES),
     ("hub", snapshots::RESOURCES),
     ("delivery", dead_letters::RESOURCES),
@@ -46,7 +46,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("hub", storage::RESOURCES),
     ("hub", cluster::RESOURCES),
     ("hub", rules::RESOURCES),
-    ("hub", document::RESOURCES),
+    ("hub", openapi_document::RESOURCES),
 ];
 
 /// Changes that no route records, each with the reason.
@@ -119,7 +119,7 @@ pub(crate) enum Kind {
 
 /// The description of a parameter.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct ParameterInfo {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
     pub(crate) schema: fn() -> Value,
@@ -130,7 +130,7 @@ pub(crate) struct About {
 /// A parameter of a path or of a query, and the type that it is read as.
 #[derive(Debug)]
 pub(crate) struct Parameter<T> {
-    pub(crate) about: About,
+    pub(crate) about: ParameterInfo,
     pub(crate) read: fn(&str) -> Result<T, Refusal>,
 }
 
@@ -141,7 +141,7 @@ impl<T> Parameter<T> {
         schema: fn() -> Value,
         read: fn(&str) -> Result<T, Refusal>,
     ) -> Self {
-        Self { about: About { name, text, schema, example: None }, read }
+        Self { about: ParameterInfo { name, text, schema, example: None }, read }
     }
 
     /// The same with a good value, as JSON.
@@ -165,14 +165,14 @@ impl Parameter<String> {
 
 /// An answer that is not a refusal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shows {
+pub(crate) struct SuccessResponse {
     pub(crate) status: u16,
     pub(crate) text: &'static str,
     pub(crate) content: Content,
 }
 
 /// A handler.
-pub(crate) type Handler = for<'a> fn(&'a Call<'a>) -> BoxFuture<'a, Reply>;
+pub(crate) type Handler = for<'a> fn(&'a AdminRequest<'a>) -> BoxFuture<'a, HandlerResult>;
 
 /// A method on a path; made by [`routes!`].
 #[derive(Clone, Copy)]
@@ -187,7 +187,7 @@ pub(crate) struct Route {
     pub(crate) summary: &'static str,
     /// Rules that a client must know; CommonMark.
     pub(crate) text: &'static str,
-    pub(crate) query: &'static [&'static About],
+    pub(crate) query: &'static [&'static ParameterInfo],
     /// Whether the header `Accept` is demanded.
     pub(crate) needs_accept: bool,
     pub(crate) body: Option<Taken>,
@@ -195,7 +195,7 @@ pub(crate) struct Route {
     pub(crate) example: fn() -> Value,
     /// A parameter of the path, with the example that it has for this method.
     pub(crate) path_example: Option<(&'static str, &'static str)>,
-    pub(crate) answers: &'static [Shows],
+    pub(crate) answers: &'static [SuccessResponse],
     /// The change that it records.
     pub(crate) records: Option<&'static Declaration>,
     /// Refusals other than those of [`Self::records`] and of every route.
@@ -249,8 +249,8 @@ impl Route {
 /// ```
 ///
 /// The kind is `read`, `guarded`, `order` or `change`, as the constructors of [`Route`] say, the
-/// fields are those of [`Route`]. A handler is an async function of the [`Call`], and of the body
-/// where there is one.
+/// fields are those of [`Route`]. A handler is an async function of the [`AdminRequest`], and of
+/// the body where there is one.
 macro_rules! routes {
     ($($path:literal $([$($parameter:ident),*])? {
         $($kind:ident $verb:ident $id:ident = $handler:ident $(($body:ty))?, $summary:literal {
@@ -307,7 +307,7 @@ macro_rules! field {
         Some(($name, $example))
     };
     (answers [$($status:literal: $type:ty = $text:literal),* $(,)?]) => {
-        &[$($crate::route::Shows {
+        &[$($crate::route::SuccessResponse {
             status: $status,
             text: $text,
             content: <$type as $crate::schema::Schema>::CONTENT,
@@ -329,13 +329,13 @@ pub(crate) use field;
 pub(crate) struct Resource {
     /// With `{name}` for each parameter.
     pub(crate) path: &'static str,
-    pub(crate) parameters: &'static [&'static About],
+    pub(crate) parameters: &'static [&'static ParameterInfo],
     pub(crate) routes: &'static [Route],
 }
 
 /// A resource that a path names, with the values of the path's parameters, decoded and otherwise
 /// as the client wrote them.
-pub(crate) struct Found {
+pub(crate) struct MatchedResource {
     pub(crate) resource: &'static Resource,
     pub(crate) values: Vec<(&'static str, String)>,
 }
@@ -345,7 +345,7 @@ impl Resource {
     /// when a route that is not a change has `records`.
     pub(crate) const fn new(
         path: &'static str,
-        parameters: &'static [&'static About],
+        parameters: &'static [&'static ParameterInfo],
         routes: &'static [Route],
     ) -> Self {
         assert!(describes(path, parameters), "the parameters are not those of the path");
@@ -373,7 +373,7 @@ impl Resource {
     }
 
     /// The resource of a path; of two, the one with fewer parameters. `None` when there is none.
-    pub(crate) fn find(path: &str) -> Option<Found> {
+    pub(crate) fn find(path: &str) -> Option<MatchedResource> {
         let segments = path.strip_prefix('/')?.split('/').take(SEGMENTS_MAX + 1).map(decode);
         let segments: Vec<String> = segments.collect::<Option<_>>()?;
         if segments.iter().any(String::is_empty) {
@@ -384,7 +384,7 @@ impl Resource {
         all.min_by_key(|found| found.values.len())
     }
 
-    fn found(&'static self, segments: &[String]) -> Option<Found> {
+    fn found(&'static self, segments: &[String]) -> Option<MatchedResource> {
         let names = self.path.split('/').skip(1);
         if names.clone().count() != segments.len() {
             return None;
@@ -397,7 +397,7 @@ impl Resource {
                 None => return None,
             }
         }
-        Some(Found { resource: self, values })
+        Some(MatchedResource { resource: self, values })
     }
 
     /// The route of a method.
@@ -420,7 +420,7 @@ impl Resource {
 const SEGMENTS_MAX: usize = 6;
 
 /// Whether the parameters of a path are these, in this order.
-const fn describes(path: &str, parameters: &[&About]) -> bool {
+const fn describes(path: &str, parameters: &[&ParameterInfo]) -> bool {
     let path = path.as_bytes();
     let (mut at, mut known) = (0, 0);
     while at < path.len() {

@@ -7,11 +7,11 @@
 use fspiop::{ErrorCode, Refusal};
 use ledger::{Activate, State, rules_known};
 
-use crate::answer::{Answer, Reply};
 use crate::body::{VERSION, body};
-use crate::call::Call;
-use crate::form::refuse;
+use crate::body_reader::refuse;
 use crate::reports::Cluster;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
 use crate::schema::{self, shape};
 
@@ -21,7 +21,7 @@ routes! {
     "/rules" {
         read GET showRules = show, "By which rules the ledger decides" {
             text: "And the newest that the hub knows which is asked.",
-            answers: [200: RulesShape = "As it stands."],
+            answers: [200: RulesResponse = "As it stands."],
         }
         change PUT activateRules = activate(RulesVersion), "Have later rules decide from now on" {
             records: Activate,
@@ -30,7 +30,7 @@ routes! {
                 there does not. It cannot be taken back: an older program does not read the log \
                 any more.",
             example: {"rulesVersion": 1},
-            answers: [200: RulesShape = "They decide."],
+            answers: [200: RulesResponse = "They decide."],
         }
     }
 }
@@ -42,7 +42,7 @@ body! {
 }
 
 shape! {
-    struct RulesShape as "Rules" {
+    struct RulesResponse as "Rules" {
         /// What decides.
         rules_version: u32 = schema::version(),
         /// What could, as far as the hub that is asked knows.
@@ -51,13 +51,13 @@ shape! {
 }
 
 /// `GET /rules`.
-async fn show(call: &Call<'_>) -> Reply {
+async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     let rules_version = call.ask(State::rules_version).await?;
-    Ok(Answer::ok(&RulesShape { rules_version, rules_known: rules_known() }))
+    Ok(AdminResponse::ok(&RulesResponse { rules_version, rules_known: rules_known() }))
 }
 
 /// `PUT /rules`: in force with the next batch, on every node.
-async fn activate(call: &Call<'_>, body: RulesVersion) -> Reply {
+async fn activate(call: &AdminRequest<'_>, body: RulesVersion) -> HandlerResult {
     let RulesVersion { rules_version } = body;
     all_must_know(rules_version, &call.hub.cluster())?;
     call.change(Activate { rules_version }).await?;

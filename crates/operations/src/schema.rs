@@ -324,8 +324,8 @@ schemas! {
     Duration => count();
     Stamp => date_time();
     ServiceStatus => one_of(&["OK", "DOWN"]);
-    crate::shapes::Moment => reference("Moment");
-    crate::shapes::Number => reference("Number");
+    crate::responses::Moment => reference("Moment");
+    crate::responses::Number => reference("Number");
 }
 
 impl Schema for () {
@@ -383,5 +383,5 @@ impl<T: Schema> Schema for Option<T> {
 
 /// A version of the rules.
 pub(crate) fn version() -> Value {
-    json!({"type": "integer", "minimum": 1, "maximum": crate::form::VERSION_MAX})
+    json!({"type": "integer", "minimum": 1, "maximum": crate::body_reader::VERSION_MAX})
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fspiop::admission::Bounds;
+use fspiop::admission::AdmissionLimits;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
@@ -24,16 +24,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::answer::{Answer, Reply};
 use crate::attempts::FailedTokens;
-use crate::call::Call;
-use crate::connections::{Connections, Place};
-use crate::guard::{self, Ends};
-use crate::hub::{Hub, Told};
+use crate::auth::{self, PeerAddresses};
+use crate::backend::{AdminBackend, ChangeAuthor};
+use crate::connections::{ConnectionPermit, Connections};
 use crate::metrics::AdminFigures;
 use crate::options::{AdminOptions, Auth, Limits};
 use crate::probes;
-use crate::route::{Found, Resource};
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
+use crate::route::{MatchedResource, Resource};
 use crate::wire::Wire;
 
 /// Headers of one request.
@@ -48,7 +48,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// one task per connection.
 pub async fn serve(
     listener: TcpListener,
-    hub: Arc<dyn Hub>,
+    hub: Arc<dyn AdminBackend>,
     options: AdminOptions,
     shutdown: impl Future,
 ) {
@@ -57,7 +57,11 @@ pub async fn serve(
 
 /// Serves the probes of supervisors in the same way: `GET /live`, `GET /ready`, `GET /health` and
 /// nothing else, without a token.
-pub async fn serve_probes(listener: TcpListener, hub: Arc<dyn Hub>, shutdown: impl Future) {
+pub async fn serve_probes(
+    listener: TcpListener,
+    hub: Arc<dyn AdminBackend>,
+    shutdown: impl Future,
+) {
     let limits = Limits::of_probes();
     let options = AdminOptions { limits, ..AdminOptions::new(Auth::None) };
     listen(listener, Server::new(hub, options, Surface::Probes), shutdown).await;
@@ -66,12 +70,12 @@ pub async fn serve_probes(listener: TcpListener, hub: Arc<dyn Hub>, shutdown: im
 /// Answers one request that came by no connection: all phases but the parsing of HTTP. `peer` is
 /// who is recorded as having asked. Must run within a tokio runtime with time enabled.
 pub async fn answer(
-    hub: Arc<dyn Hub>,
+    hub: Arc<dyn AdminBackend>,
     options: AdminOptions,
     request: Request<Full<Bytes>>,
     peer: IpAddr,
 ) -> Response<Full<Bytes>> {
-    let ends = Ends { here: Ipv4Addr::LOCALHOST.into(), peer };
+    let ends = PeerAddresses { here: Ipv4Addr::LOCALHOST.into(), peer };
     Server::new(hub, options, Surface::Admin).answer(request, ends, None).await
 }
 
@@ -83,7 +87,7 @@ enum Surface {
 }
 
 struct Server {
-    hub: Arc<dyn Hub>,
+    hub: Arc<dyn AdminBackend>,
     options: AdminOptions,
     surface: Surface,
     connections: Arc<Connections>,
@@ -114,7 +118,8 @@ async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
             // Without an address of its own it is closed already.
             if let Ok(here) = stream.local_addr() {
                 let [here, peer] = [here, peer].map(|address| address.ip().to_canonical());
-                serve_connection(server, stream, Ends { here, peer }, (place, stopped)).await;
+                serve_connection(server, stream, PeerAddresses { here, peer }, (place, stopped))
+                    .await;
             }
         });
         // A connection is looked at before others can take its place.
@@ -130,8 +135,8 @@ async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
 async fn serve_connection(
     server: Arc<Server>,
     stream: TcpStream,
-    ends: Ends,
-    (place, mut stopped): (Place, watch::Receiver<()>),
+    ends: PeerAddresses,
+    (place, mut stopped): (ConnectionPermit, watch::Receiver<()>),
 ) {
     let limits = server.options.limits;
     if SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_time)).is_err() {
@@ -162,27 +167,27 @@ async fn serve_connection(
 }
 
 impl Server {
-    fn new(hub: Arc<dyn Hub>, options: AdminOptions, surface: Surface) -> Self {
+    fn new(hub: Arc<dyn AdminBackend>, options: AdminOptions, surface: Surface) -> Self {
         let Limits { connections: total, connections_per_address: per_address, .. } =
             options.limits;
-        let connections = Connections::new(Bounds { total, per_address });
+        let connections = Connections::new(AdmissionLimits { total, per_address });
         Self { hub, options, surface, connections, failed_tokens: FailedTokens::new() }
     }
 
     async fn answer<B>(
         &self,
         request: Request<B>,
-        ends: Ends,
-        place: Option<&Place>,
+        ends: PeerAddresses,
+        place: Option<&ConnectionPermit>,
     ) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
         let (head, body) = request.into_parts();
         let checked =
-            fspiop::framing::check(&head).and_then(|()| guard::check_singles(&head.headers));
+            fspiop::request_head::check(&head).and_then(|()| auth::check_singles(&head.headers));
         if let Err(refusal) = checked {
-            let mut response = Answer::refusal(&refusal).into_response(None);
+            let mut response = AdminResponse::refusal(&refusal).into_response(None);
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return response;
         }
@@ -190,7 +195,7 @@ impl Server {
             return match probes::reply(&*self.hub, &head) {
                 Ok(answer) => answer.into_response(None),
                 Err(refusal) => {
-                    Answer::refusal(&refusal).into_response(Some(probes::METHODS.to_owned()))
+                    AdminResponse::refusal(&refusal).into_response(Some(probes::METHODS.to_owned()))
                 }
             };
         }
@@ -199,7 +204,7 @@ impl Server {
             Ok(answer) => answer.into_response(None),
             Err(refusal) => {
                 let allow = found.map(|found| found.resource.allow());
-                Answer::refusal(&refusal).into_response(allow)
+                AdminResponse::refusal(&refusal).into_response(allow)
             }
         }
     }
@@ -208,30 +213,29 @@ impl Server {
         &self,
         head: &Parts,
         body: B,
-        (found, place): (Option<&Found>, Option<&Place>),
-        Ends { here, peer }: Ends,
-    ) -> Reply
+        (found, place): (Option<&MatchedResource>, Option<&ConnectionPermit>),
+        PeerAddresses { here, peer }: PeerAddresses,
+    ) -> HandlerResult
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
-        guard::check_origin(&self.options, head, here)?;
+        auth::check_origin(&self.options, head, here)?;
         let route = found.and_then(|found| found.resource.route(&head.method));
-        let open =
-            guard::is_reading(&head.method) && route.is_none_or(|route| route.role.is_none());
+        let open = auth::is_reading(&head.method) && route.is_none_or(|route| route.role.is_none());
         let identity = match open {
-            true => Told::default(),
+            true => ChangeAuthor::default(),
             false => self.identify(head, peer).await?,
         };
         let found = found.ok_or_else(Refusal::unknown_uri)?;
         let route = route.ok_or_else(Refusal::method_not_allowed)?;
         fspiop::headers::check_content_encoding(&head.headers)?;
-        let body = match guard::is_reading(&head.method) {
+        let body = match auth::is_reading(&head.method) {
             true => Bytes::new(),
             false => read_body(head, body, self.options.limits).await?,
         };
         // From here on the client waits for the hub, and keeps its place.
-        let _answering = place.map(Place::answer);
-        let call = Call {
+        let _answering = place.map(ConnectionPermit::answer);
+        let call = AdminRequest {
             hub: &*self.hub,
             base_url: &self.options.base_url,
             reach: &self.options.reach,
@@ -252,8 +256,8 @@ impl Server {
     }
 
     /// Who asks; a failure is noted, and answered when it is time to.
-    async fn identify(&self, head: &Parts, peer: IpAddr) -> Result<Told, Refusal> {
-        match guard::identify(&self.options, head, peer).await {
+    async fn identify(&self, head: &Parts, peer: IpAddr) -> Result<ChangeAuthor, Refusal> {
+        match auth::identify(&self.options, head, peer).await {
             Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
                 Err(self.failed_tokens.refuse(peer, refusal).await)
             }

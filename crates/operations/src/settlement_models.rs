@@ -7,13 +7,13 @@ use ledger::{
     SettlementModel,
 };
 
-use crate::answer::{Answer, Reply};
 use crate::body::{Activity, CURRENCY, Choice, Custom, FLAG, Optional, Rule, Word, body};
-use crate::call::Call;
-use crate::refusals;
+use crate::outcome_errors;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
+use crate::responses::SettlementModelResponse;
 use crate::route::{Parameter, routes};
 use crate::schema;
-use crate::shapes::SettlementModelShape;
 
 pub(crate) const GRANULARITIES: [(&str, bool); 2] = [("GROSS", false), ("NET", true)];
 pub(crate) const INTERCHANGES: [(&str, bool); 2] = [("BILATERAL", false), ("MULTILATERAL", true)];
@@ -32,7 +32,7 @@ const NAME: Parameter<String> =
 routes! {
     "/settlementModels" {
         read GET listSettlementModels = list, "All settlement models" {
-            answers: [200: Vec<SettlementModelShape> = "Models, oldest first."],
+            answers: [200: Vec<SettlementModelResponse> = "Models, oldest first."],
         }
         change POST createSettlementModel = create(NewSettlementModel), "Add a settlement model" {
             records: CreateSettlementModel,
@@ -55,14 +55,14 @@ routes! {
     }
     "/settlementModels/{name}" [NAME] {
         read GET showSettlementModel = show, "One settlement model" {
-            answers: [200: SettlementModelShape = "The model."],
+            answers: [200: SettlementModelResponse = "The model."],
             refusals: [400 ID_NOT_FOUND],
         }
         change PUT switchSettlementModel = update(Activity), "Switch a settlement model on or off" {
             records: SetSettlementModelActive,
             text: "Decides whether participants created from now on get its accounts.",
             example: {"isActive": true},
-            answers: [200: SettlementModelShape = "As it is now."],
+            answers: [200: SettlementModelResponse = "As it is now."],
         }
     }
 }
@@ -92,12 +92,12 @@ body! {
 }
 
 /// `GET /settlementModels`.
-async fn list(call: &Call<'_>) -> Reply {
-    Ok(Answer::ok(&call.ask(SettlementModelShape::all).await?))
+async fn list(call: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&call.ask(SettlementModelResponse::all).await?))
 }
 
 /// `POST /settlementModels`: 201 and nothing more.
-async fn create(call: &Call<'_>, body: NewSettlementModel) -> Reply {
+async fn create(call: &AdminRequest<'_>, body: NewSettlementModel) -> HandlerResult {
     let model = SettlementModel {
         name: body.name,
         net: body.settlement_granularity,
@@ -115,20 +115,20 @@ async fn create(call: &Call<'_>, body: NewSettlementModel) -> Reply {
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     }
     call.change(CreateSettlementModel { model }).await?;
-    Ok(Answer::empty(StatusCode::CREATED))
+    Ok(AdminResponse::empty(StatusCode::CREATED))
 }
 
 /// `GET /settlementModels/{name}`.
-async fn show(call: &Call<'_>) -> Reply {
+async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     let name = call.path(&NAME)?;
-    match call.ask(move |state| SettlementModelShape::find(state, &name)).await? {
-        Some(model) => Ok(Answer::ok(&model)),
+    match call.ask(move |state| SettlementModelResponse::find(state, &name)).await? {
+        Some(model) => Ok(AdminResponse::ok(&model)),
         None => Err(not_found()),
     }
 }
 
 /// `PUT /settlementModels/{name}`: whether participants created from now on get its accounts.
-async fn update(call: &Call<'_>, body: Activity) -> Reply {
+async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerResult {
     let name = call.path(&NAME)?;
     if !is_name_length(&name) {
         return Err(not_found());
@@ -151,6 +151,6 @@ const fn is_name_length(name: &str) -> bool {
 }
 
 fn not_found() -> Refusal {
-    refusals::of_outcome(AdminOutcome::SettlementModelNotFound)
+    outcome_errors::of_outcome(AdminOutcome::SettlementModelNotFound)
         .expect("a missing settlement model is a refusal")
 }

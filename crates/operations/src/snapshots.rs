@@ -3,9 +3,9 @@
 
 use http::StatusCode;
 
-use crate::answer::{Answer, Reply};
-use crate::call::Call;
 use crate::reports::Snapshots;
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
 
 routes! {
@@ -25,13 +25,13 @@ routes! {
 }
 
 /// `GET /snapshots`.
-async fn list(call: &Call<'_>) -> Reply {
-    Ok(Answer::ok(&call.hub.snapshots()))
+async fn list(call: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&call.hub.snapshots()))
 }
 
 /// `POST /snapshots`: 202 at once; it is taken on a thread of its own. Not recorded in the log: it
 /// changes nothing about money.
-async fn take(call: &Call<'_>) -> Reply {
+async fn take(call: &AdminRequest<'_>) -> HandlerResult {
     call.hub.take_snapshot();
-    Ok(Answer::json(StatusCode::ACCEPTED, &call.hub.snapshots()))
+    Ok(AdminResponse::json(StatusCode::ACCEPTED, &call.hub.snapshots()))
 }

@@ -1,8 +1,8 @@
 //! `GET /storage`: what log and store take, what is free, and until when it lasts.
 
-use crate::answer::{Answer, Reply};
-use crate::call::Call;
-use crate::reports::{STATUSES, Storage};
+use crate::reports::{DiskStatus, STATUSES};
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
 use crate::schema::{self, shape};
 
@@ -15,21 +15,21 @@ routes! {
                 with 503 for want of room, and FAILING while log or store cannot be written or \
                 read; `failing` gives the reason, here and for an archive or a copy. `/health` \
                 shows the same status.",
-            answers: [200: Shape = "As of the last ten seconds."],
+            answers: [200: StorageResponse = "As of the last ten seconds."],
         }
     }
 }
 
 shape! {
-    struct Shape<'a> as "Storage" {
+    struct StorageResponse<'a> as "Storage" {
         status: &'static str = schema::one_of(&STATUSES),
         #[serde(flatten)]
-        storage: &'a Storage,
+        storage: &'a DiskStatus,
     }
 }
 
 /// `GET /storage`.
-async fn show(call: &Call<'_>) -> Reply {
+async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     let storage = &call.hub.storage();
-    Ok(Answer::ok(&Shape { status: storage.status(), storage }))
+    Ok(AdminResponse::ok(&StorageResponse { status: storage.status(), storage }))
 }

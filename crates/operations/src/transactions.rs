@@ -13,9 +13,9 @@ use openapi::schema::reference;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::answer::{Answer, Reply};
-use crate::call::{Call, EXAMPLE_TRANSFER};
-use crate::refusals;
+use crate::outcome_errors;
+use crate::request::{AdminRequest, EXAMPLE_TRANSFER};
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{Parameter, routes};
 use crate::schema::AnyObject;
 
@@ -61,12 +61,12 @@ struct PrepareBody {
 }
 
 /// The transaction object of a transfer.
-async fn show(call: &Call<'_>) -> Reply {
+async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     let id = call.path(&ID)?;
-    let body = call.hub.prepare_body(id).await.map_err(refusals::of_unavailable)?;
+    let body = call.hub.prepare_body(id).await.map_err(outcome_errors::of_unavailable)?;
     let body = body.ok_or_else(not_found)?;
     match transaction_object(&body) {
-        Some(transaction) => Ok(Answer::ok(&transaction)),
+        Some(transaction) => Ok(AdminResponse::ok(&transaction)),
         None => {
             let detail = "the ILP packet holds no transaction object";
             Err(Refusal::new(ErrorCode::ID_NOT_FOUND, detail))

@@ -4,10 +4,10 @@
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 
-use crate::answer::{Answer, Reply};
 use crate::body::{FLAG, body};
-use crate::call::{Call, TRANSFER};
-use crate::reports::{Noted, Stage};
+use crate::reports::{Span, TransferTrace};
+use crate::request::{AdminRequest, TRANSFER};
+use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
 use crate::schema::{self, shape};
 
@@ -55,28 +55,28 @@ shape! {
         /// Not all of it has come to its end: what is open ends now.
         under_way: bool,
         /// Where somebody worked on it.
-        events: Vec<Stage>,
+        events: Vec<Span>,
         /// Where it waited for the batch, or to be sent on: no work, and not counted as such.
-        waits: Vec<Stage>,
+        waits: Vec<Span>,
     }
 }
 
 /// `GET /waterfall`.
-async fn show(call: &Call<'_>) -> Reply {
-    Ok(Answer::ok(&Watching { enabled: call.hub.is_watching() }))
+async fn show(call: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&Watching { enabled: call.hub.is_watching() }))
 }
 
 /// `PUT /waterfall` with `{"enabled": true}`: the memory of some seconds of transfers; off again
 /// forgets them. Not recorded in the log: it changes nothing about money.
-async fn switch(call: &Call<'_>, Watch { enabled }: Watch) -> Reply {
+async fn switch(call: &AdminRequest<'_>, Watch { enabled }: Watch) -> HandlerResult {
     call.hub.watch(enabled);
-    Ok(Answer::json(StatusCode::OK, &Watching { enabled }))
+    Ok(AdminResponse::json(StatusCode::OK, &Watching { enabled }))
 }
 
 /// `GET /waterfall/{transferId}`: 404 when not all that was noted of it is kept (any more).
-async fn of_transfer(call: &Call<'_>) -> Reply {
+async fn of_transfer(call: &AdminRequest<'_>) -> HandlerResult {
     let transfer = call.path(&TRANSFER)?;
-    let Noted { stages, waits, reach, under_way } = call.hub.stages(&transfer);
+    let TransferTrace { stages, waits, reach, under_way } = call.hub.stages(&transfer);
     if stages.is_empty() {
         let detail: String = match (call.hub.is_watching(), reach) {
             (false, _) => "stages are noted only after PUT /waterfall {\"enabled\": true}".into(),
@@ -91,7 +91,7 @@ async fn of_transfer(call: &Call<'_>) -> Reply {
         let refusal = Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, &detail);
         return Err(Refusal { status: StatusCode::NOT_FOUND, ..refusal });
     }
-    Ok(Answer::ok(&Waterfall {
+    Ok(AdminResponse::ok(&Waterfall {
         transfer_id: transfer.to_string(),
         unit: "ns",
         under_way,

@@ -18,7 +18,7 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::answer::BARE_HEADERS;
+use crate::response::BARE_HEADERS;
 
 /// Bytes that one read takes at most.
 const READ_BYTES: usize = 8 * 1024;

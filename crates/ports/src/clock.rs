@@ -4,7 +4,7 @@ use ledger::Stamp;
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
+pub struct ClockReading {
     /// Microseconds of a clock that never goes back and runs while the process does; its origin
     /// means nothing, so only differences within one process do.
     pub monotonic_us: u64,
@@ -14,9 +14,10 @@ pub struct Now {
 
 /// The two clocks of a machine.
 ///
-/// Only drivers hold a clock. State machines take a [`Now`] so that a run can be repeated exactly.
+/// Only drivers hold a clock. State machines take a [`ClockReading`] so that a run can be repeated
+/// exactly.
 pub trait Clock: Send + Sync {
-    /// Reads both clocks. [`Now::monotonic_us`] is never less than in an earlier reading, from
-    /// whatever thread.
-    fn now(&self) -> Now;
+    /// Reads both clocks. [`ClockReading::monotonic_us`] is never less than in an earlier reading,
+    /// from whatever thread.
+    fn now(&self) -> ClockReading;
 }

@@ -1,6 +1,6 @@
 //! Files in one directory, with what survives a crash spelled out.
 
-use ledger::Position;
+use ledger::LogIndex;
 use record::frame::Tail;
 
 /// A directory of files owned by one process.
@@ -114,7 +114,7 @@ pub trait DiskFile: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`DiskError::Damaged`], [`DiskError::Failed`].
-    fn frame_starts(&self) -> Result<Vec<(Position, u64)>, DiskError> {
+    fn frame_starts(&self) -> Result<Vec<(LogIndex, u64)>, DiskError> {
         Ok(Vec::new())
     }
 

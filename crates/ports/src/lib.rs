@@ -8,17 +8,20 @@ mod clock;
 pub mod contract;
 mod disk;
 mod log;
+mod log_line;
 mod observed_log;
 mod store;
-mod told;
 mod topic;
 
-pub use clock::{Clock, Now};
+pub use clock::{Clock, ClockReading};
 pub use disk::{Disk, DiskError, DiskFile, byte_of};
-pub use log::{Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, Stop, Visitor};
+pub use log::{
+    Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, StopReading, Visitor,
+};
+pub use log_line::{log_line, print_line};
 pub use observed_log::{LogObserver, ObservedLog};
 pub use store::{
-    Cold, ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion, StoreError, Until,
+    ColdReader, ColdStore, PartyChange, PartyEffect, PartyRow, StoreError, StoreMark, WaitFor,
+    WriteBatch,
 };
-pub use told::{tell, tell_on_output};
 pub use topic::{Arrival, Topic};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ledger::{Digest, Position, Stamp};
-use record::frame::{Discontinuity, Frame, FrameError, Payload, Record, Tail};
+use ledger::{Digest, LogIndex, Stamp};
+use record::frame::{Frame, FrameError, Payload, Record, SequenceGap, Tail};
 
 /// An append-only sequence of frames (see [`record::frame`]) with one writer.
 ///
@@ -31,12 +31,12 @@ pub trait Log {
     fn tail(&self) -> Tail;
 
     /// Position of the last record appended; 0 when there is none.
-    fn end(&self) -> Position {
+    fn end(&self) -> LogIndex {
         self.tail().end
     }
 
     /// Position of the last record known durable.
-    fn durable_end(&self) -> Position {
+    fn durable_end(&self) -> LogIndex {
         self.tail().durable
     }
 
@@ -73,18 +73,18 @@ pub trait Log {
     ///
     /// # Errors
     /// [`LogError::Damaged`] where a frame is not as it was written, before it is visited.
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError>;
+    fn replay(&mut self, from: LogIndex, visit: &mut Visitor<'_>) -> Result<(), LogError>;
 
     /// A reader for other threads, good for as long as it is kept.
     fn reader(&self) -> Arc<dyn RecordReader>;
 }
 
 /// Sees the frames of a replay.
-pub type Visitor<'a> = dyn FnMut(&Frame<'_>) -> Result<(), Stop> + 'a;
+pub type Visitor<'a> = dyn FnMut(&Frame<'_>) -> Result<(), StopReading> + 'a;
 
 /// Ends a replay early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stop;
+pub struct StopReading;
 
 /// Reads single records beside the writer, for redelivery and for questions about the past.
 pub trait RecordReader: Send + Sync {
@@ -93,14 +93,14 @@ pub trait RecordReader: Send + Sync {
     /// # Errors
     /// [`LogError::Damaged`] when what is stored there is not as it was written;
     /// [`LogError::Storage`] when it cannot be read.
-    fn read(&self, position: Position) -> Result<Option<OwnedRecord>, LogError>;
+    fn read(&self, log_index: LogIndex) -> Result<Option<OwnedRecord>, LogError>;
 }
 
 /// A record read from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRecord {
     /// Its position in the log.
-    pub position: Position,
+    pub log_index: LogIndex,
     /// The stamp of its batch.
     pub stamp: Stamp,
     /// What the record is.
@@ -120,7 +120,7 @@ impl OwnedRecord {
     #[must_use]
     pub fn copy(record: &Record<'_>, stamp: Stamp) -> Self {
         Self {
-            position: record.position,
+            log_index: record.log_index,
             stamp,
             kind: record.kind,
             version: record.version,
@@ -179,13 +179,13 @@ pub enum Rejection {
     Frame(#[from] FrameError),
     /// It belongs elsewhere.
     #[error(transparent)]
-    Order(#[from] Discontinuity),
+    Order(#[from] SequenceGap),
     /// It claims as durable what is not known to be.
     #[error("the frame takes position {} for durable, the log only {}", .claimed.0, .known.0)]
     Durable {
         /// What the frame says.
-        claimed: Position,
+        claimed: LogIndex,
         /// What the log knows.
-        known: Position,
+        known: LogIndex,
     },
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ledger::Position;
+use ledger::LogIndex;
 use record::frame::Tail;
 
 use crate::{Log, LogError, RecordReader, Visitor};
@@ -67,7 +67,7 @@ impl<L: Log, O: LogObserver> Log for ObservedLog<L, O> {
         self.log.close()
     }
 
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
+    fn replay(&mut self, from: LogIndex, visit: &mut Visitor<'_>) -> Result<(), LogError> {
         self.log.replay(from, visit)
     }
 

@@ -2,14 +2,14 @@
 
 use std::fmt::Debug;
 
-use ledger::{Currency, Decided, Digest, Ended, FspName, NoticeId, Position, TransferId};
-use record::told::Telling;
+use ledger::{Currency, Decision, Digest, FinalTransfer, FspName, LogIndex, NoticeId, TransferId};
+use record::decision::DecisionWriter;
 
 /// What a switch keeps for years and looks at seldom, by key.
 ///
 /// # Contract
-/// 1. **Never the truth.** The store holds what a log adds up to, up to a [`Mark`]. Whoever is in
-///    doubt empties it and fills it again from the log.
+/// 1. **Never the truth.** The store holds what a log adds up to, up to a [`StoreMark`]. Whoever is
+/// in    doubt empties it and fills it again from the log.
 /// 2. **A portion is taken whole or not at all**, its mark included, also by a crash. Nothing is
 ///    synced but by [`ColdStore::sync`]: a crash may take newer portions away, and only those.
 ///    They are given again after that, all of them and in order; giving them twice is giving them
@@ -27,13 +27,13 @@ use record::told::Telling;
 ///    [`StoreError::Damaged`] the store is empty when it is opened next.
 pub trait ColdStore: Debug + Send + Sync {
     /// Up to where the store is complete.
-    fn mark(&self) -> Mark;
+    fn mark(&self) -> StoreMark;
 
     /// The row of a transfer, as of a record.
     ///
     /// # Errors
     /// [`StoreError`]; whoever decides by it must stop.
-    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError>;
+    fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError>;
 
     /// Takes out of `ids` those that certainly have no row, many at once; in what order the others
     /// are is left open. A row that was shown before stays.
@@ -54,20 +54,20 @@ pub trait ColdStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`].
-    fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError>;
+    fn tale(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError>;
 
     /// The records that say how deliveries of a notice ended, in order.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError>;
+    fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError>;
 
     /// Takes a portion.
     ///
     /// # Errors
     /// [`StoreError`]: nothing of the portion is visible, and the store takes no more, before
     /// [`ColdStore::mend`] has gone well.
-    fn write(&self, portion: &Portion) -> Result<(), StoreError>;
+    fn write(&self, portion: &WriteBatch) -> Result<(), StoreError>;
 
     /// After [`ColdStore::write`] or [`ColdStore::sync`] failed: makes the store take portions
     /// again, if the cause has passed. All that was visible still is.
@@ -91,7 +91,7 @@ pub trait ColdStore: Debug + Send + Sync {
 
     /// When nothing is to be written: lets go of what is not needed any more. Whether there will be
     /// more of that soon.
-    fn settle(&self) -> bool {
+    fn release_memory(&self) -> bool {
         false
     }
 
@@ -107,27 +107,27 @@ pub trait ColdStore: Debug + Send + Sync {
 
 /// Up to where a store is complete, and in which log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct StoreMark {
     /// Everything that the records up to here changed is in the store; 0 for an empty one.
-    pub position: Position,
+    pub log_index: LogIndex,
     /// The log's chain head after that record, by which another log is recognised.
     pub chain: Digest,
 }
 
 /// What some batches changed, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Portion {
+pub struct WriteBatch {
     /// Rows of transfers that ended, or changed after that.
-    pub rows: Vec<Ended>,
+    pub rows: Vec<FinalTransfer>,
     /// Entries of the party directory.
     pub parties: Vec<PartyChange>,
     /// What is told of the decisions.
-    pub told: Telling,
+    pub told: DecisionWriter,
     /// With these the store is complete up to here.
-    pub mark: Mark,
+    pub mark: StoreMark,
 }
 
-impl Portion {
+impl WriteBatch {
     /// How many rows, entries and decisions it has.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -221,12 +221,12 @@ pub enum StoreError {
 }
 
 /// The cold side as the sequencer sees it: reads at once, writes behind its back.
-pub trait Cold: Debug + Send {
+pub trait ColdReader: Debug + Send {
     /// [`ColdStore::read`].
     ///
     /// # Errors
     /// [`StoreError`]: whoever decides by it must stop.
-    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError>;
+    fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError>;
 
     /// [`ColdStore::drop_absent`].
     ///
@@ -237,23 +237,23 @@ pub trait Cold: Debug + Send {
     }
 
     /// Everything that the records up to here changed is readable. Never goes back.
-    fn visible(&self) -> Position;
+    fn visible(&self) -> LogIndex;
 
     /// Takes what is in the portion, which follows those before it, to be written soon. False when
     /// too much waits already, or nothing can be written: then the portion is as it was.
-    fn offer(&mut self, portion: &mut Portion) -> bool;
+    fn offer(&mut self, portion: &mut WriteBatch) -> bool;
 
     /// Waits for what `until` says.
     ///
     /// # Errors
     /// [`StoreError::Failed`] while nothing can be written: that is tried again until it goes well.
     /// [`StoreError::Damaged`] when no portion will be taken any more.
-    fn wait(&mut self, until: Until) -> Result<(), StoreError>;
+    fn wait(&mut self, until: WaitFor) -> Result<(), StoreError>;
 }
 
 /// What to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum WaitFor {
     /// Room for another portion.
     Room,
     /// Everything offered is readable.

@@ -32,7 +32,7 @@
 
 use alloc::vec::Vec;
 
-use ledger::{Digest, Position, Stamp};
+use ledger::{Digest, LogIndex, Stamp};
 
 use crate::checksum::crc32c;
 use crate::fixed::{array_at, u16_at, u32_at, u64_at};
@@ -58,9 +58,9 @@ const FLAG_FOUNDING: u16 = 1;
 
 /// What a node has applied, and what came of it: held against what the others have there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Claim {
+pub struct StateClaim {
     /// The last record applied.
-    pub position: Position,
+    pub log_index: LogIndex,
     /// Digest of all outcomes up to there.
     pub digest: Digest,
     /// Chain head there.
@@ -85,7 +85,7 @@ pub struct BundleHeader<'a> {
     /// Tells two programs of one name from each other.
     pub instance: u64,
     /// What the node had applied.
-    pub claim: Claim,
+    pub claim: StateClaim,
     /// The newest rules that the node knows.
     pub rules: u32,
     /// The node's name.
@@ -135,7 +135,7 @@ pub fn write(header: &BundleHeader<'_>, count: u32, records: &[u8], out: &mut Ve
     out.extend_from_slice(&header.sequence.to_le_bytes());
     out.extend_from_slice(&header.wall.0.to_le_bytes());
     out.extend_from_slice(&header.instance.to_le_bytes());
-    out.extend_from_slice(&header.claim.position.0.to_le_bytes());
+    out.extend_from_slice(&header.claim.log_index.0.to_le_bytes());
     out.extend_from_slice(&header.claim.digest.0);
     out.extend_from_slice(&header.claim.chain.0);
     out.extend_from_slice(&header.node.to_le_bytes());
@@ -193,7 +193,7 @@ impl<'a> Bundle<'a> {
 
     /// The records in order, as they stand when the first one is at `first`.
     #[must_use]
-    pub fn records_from(&self, first: Position) -> Records<'a> {
+    pub fn records_from(&self, first: LogIndex) -> Records<'a> {
         Records::new(first, self.records)
     }
 
@@ -210,8 +210,8 @@ impl<'a> Bundle<'a> {
             sequence: u64_at(head, 32),
             wall: Stamp(u64_at(head, 40)),
             instance: u64_at(head, 48),
-            claim: Claim {
-                position: Position(u64_at(head, 56)),
+            claim: StateClaim {
+                log_index: LogIndex(u64_at(head, 56)),
                 digest: Digest(array_at(head, 64)),
                 chain: Digest(array_at(head, 96)),
             },
@@ -255,8 +255,8 @@ pub(crate) mod tests {
             sequence: 41,
             wall: Stamp(1_000_000),
             instance: 99,
-            claim: Claim {
-                position: Position(40),
+            claim: StateClaim {
+                log_index: LogIndex(40),
                 digest: Digest([1; 32]),
                 chain: Digest([2; 32]),
             },
@@ -270,8 +270,8 @@ pub(crate) mod tests {
         let bytes = sample();
         let bundle = Bundle::parse(&bytes).expect("it is a bundle");
         assert_eq!((bundle.header, bundle.count), (header(), 2));
-        let records: Vec<_> = bundle.records_from(Position(9)).collect();
-        let seen: Vec<_> = records.iter().map(|record| (record.position.0, record.kind)).collect();
+        let records: Vec<_> = bundle.records_from(LogIndex(9)).collect();
+        let seen: Vec<_> = records.iter().map(|record| (record.log_index.0, record.kind)).collect();
         assert_eq!(seen, [(9, 1), (10, 2)]);
     }
 

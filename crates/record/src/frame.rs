@@ -50,10 +50,10 @@
 //! merely look like a frame (inside a payload, left from another log) from being taken for one;
 //! it is random and never shown to a participant.
 //!
-//! Version 1 has zeros at 6 and 92: it does not say which zeros are its own ([`Zeros`]), so that a
-//! whole frame that ends in them and is then damaged looks like one that a crash cut short. It is
-//! still written where several nodes share a log: the chain covers the version, and programs of
-//! different age must make the same frame. What such a node has on its disk is a copy.
+//! Version 1 has zeros at 6 and 92: it does not say which zeros are its own ([`TrailingZeros`]), so
+//! that a whole frame that ends in them and is then damaged looks like one that a crash cut short.
+//! It is still written where several nodes share a log: the chain covers the version, and programs
+//! of different age must make the same frame. What such a node has on its disk is a copy.
 //!
 //! # Chain
 //! `chain after = BLAKE3(chain before || header bytes 0..8 and 12..128 || for each record its
@@ -68,11 +68,11 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use arrayvec::ArrayVec;
-use ledger::{Digest, Position, Stamp};
+use ledger::{Digest, LogIndex, Stamp};
 
 use crate::checksum::crc32c;
 use crate::fixed::{array_at, u16_at, u32_at, u64_at};
-pub use crate::zeros::{SECTOR_BYTES, Zeros};
+pub use crate::torn_write::{SECTOR_BYTES, TrailingZeros};
 
 /// Longest record, in bytes: fields, payload and everything around them.
 pub const RECORD_BYTES_MAX: usize = 6 << 20;
@@ -160,9 +160,9 @@ pub struct Tail {
     /// The log's identity.
     pub identity: LogIdentity,
     /// Position of the last record; 0 when there is none.
-    pub end: Position,
+    pub end: LogIndex,
     /// Position of the last record known durable; at most `end`.
-    pub durable: Position,
+    pub durable: LogIndex,
     /// Stamp of the last frame; 0 when there is none.
     pub stamp: Stamp,
     /// Chain head after the last frame.
@@ -178,13 +178,13 @@ impl Tail {
         hasher.update(b"upesi log, version 1");
         hasher.update(&identity.0);
         let chain = Digest(*hasher.finalize().as_bytes());
-        Self { identity, end: Position(0), durable: Position(0), stamp: Stamp(0), chain }
+        Self { identity, end: LogIndex(0), durable: LogIndex(0), stamp: Stamp(0), chain }
     }
 
     /// Position of the next record to be appended.
     #[must_use]
-    pub const fn next(&self) -> Position {
-        Position(self.end.0 + 1)
+    pub const fn next(&self) -> LogIndex {
+        LogIndex(self.end.0 + 1)
     }
 }
 
@@ -204,7 +204,7 @@ pub struct BatchHeader {
     /// The rules by which the batch is to be decided.
     pub rules_version: u32,
     /// Last record applied when the batch was made: what `outcome_digest` speaks of.
-    pub applied: Position,
+    pub applied: LogIndex,
     /// Digest of the outcomes of the batch that ended at `applied`.
     pub outcome_digest: Digest,
 }
@@ -219,15 +219,15 @@ pub struct FrameHeader {
     /// The log that the frame belongs to.
     pub identity: LogIdentity,
     /// Position of the first record.
-    pub first: Position,
+    pub first: LogIndex,
     /// Position known durable when the frame was sealed: below `first`.
-    pub durable: Position,
+    pub durable: LogIndex,
     /// What the sequencer said.
     pub batch: BatchHeader,
     /// Chain head after this frame.
     pub chain: Digest,
     /// Zeros that the records were sealed with; frames of version 1 do not say.
-    pub zeros: Option<Zeros>,
+    pub zeros: Option<TrailingZeros>,
 }
 
 impl FrameHeader {
@@ -252,8 +252,8 @@ impl FrameHeader {
 
     /// Position of the last record.
     #[must_use]
-    pub const fn last(&self) -> Position {
-        Position(self.first.0 + self.count as u64 - 1)
+    pub const fn last(&self) -> LogIndex {
+        LogIndex(self.first.0 + self.count as u64 - 1)
     }
 
     /// Checks that the frame may follow `tail`, all but the chain's hash, and gives the log's
@@ -261,29 +261,30 @@ impl FrameHeader {
     ///
     /// # Errors
     /// The first of the log's rules that the frame breaks.
-    pub fn follows(&self, tail: &Tail) -> Result<Tail, Discontinuity> {
+    pub fn follows(&self, tail: &Tail) -> Result<Tail, SequenceGap> {
         if self.identity != tail.identity {
-            return Err(Discontinuity::Identity { expected: tail.identity, found: self.identity });
+            return Err(SequenceGap::Identity { expected: tail.identity, found: self.identity });
         }
         if self.first != tail.next() {
-            return Err(Discontinuity::Position { expected: tail.next(), found: self.first });
+            return Err(SequenceGap::Position { expected: tail.next(), found: self.first });
         }
         if self.batch.stamp < tail.stamp {
             let found = self.batch.stamp;
-            return Err(Discontinuity::Stamp { before: tail.stamp, found });
+            return Err(SequenceGap::Stamp { before: tail.stamp, found });
         }
         Ok(Tail { end: self.last(), stamp: self.batch.stamp, chain: self.chain, ..*tail })
     }
 
     fn read(header: &[u8; FRAME_HEADER_BYTES]) -> Self {
-        let zeros = Zeros { ending: u16_at(header, AT_ENDING), inside: u32_at(header, AT_INSIDE) };
+        let zeros =
+            TrailingZeros { ending: u16_at(header, AT_ENDING), inside: u32_at(header, AT_INSIDE) };
         let says = u16_at(header, AT_VERSION) != FRAME_VERSION_SHARED;
         Self {
             length: u32_at(header, AT_LENGTH),
             count: u32_at(header, AT_COUNT),
             identity: LogIdentity(array_at(header, AT_IDENTITY)),
-            first: Position(u64_at(header, AT_FIRST)),
-            durable: Position(u64_at(header, AT_DURABLE)),
+            first: LogIndex(u64_at(header, AT_FIRST)),
+            durable: LogIndex(u64_at(header, AT_DURABLE)),
             batch: BatchHeader {
                 stamp: Stamp(u64_at(header, AT_STAMP)),
                 wall: Stamp(u64_at(header, AT_WALL)),
@@ -291,7 +292,7 @@ impl FrameHeader {
                 epoch: u32_at(header, AT_EPOCH),
                 sequence: u64_at(header, AT_SEQUENCE),
                 rules_version: u32_at(header, AT_RULES),
-                applied: Position(u64_at(header, AT_APPLIED)),
+                applied: LogIndex(u64_at(header, AT_APPLIED)),
                 outcome_digest: Digest(array_at(header, AT_OUTCOME)),
             },
             chain: Digest(array_at(header, AT_CHAIN)),
@@ -370,7 +371,7 @@ pub enum FrameError {
 
 /// Why a sound frame cannot stand where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Discontinuity {
+pub enum SequenceGap {
     /// The frame belongs to another log.
     #[error("the frame is of log {found}, this is log {expected}")]
     Identity {
@@ -383,9 +384,9 @@ pub enum Discontinuity {
     #[error("the frame starts at position {}, not at {}", found.0, expected.0)]
     Position {
         /// Position after the last record.
-        expected: Position,
+        expected: LogIndex,
         /// First position of the frame.
-        found: Position,
+        found: LogIndex,
     },
     /// The frame's stamp is less than that of the frame before.
     #[error("the frame's stamp {} is before {}", found.0, before.0)]
@@ -564,7 +565,7 @@ impl FrameBuilder {
     /// # Panics
     /// Without records, or if `batch` breaks a rule of the log: a stamp below the last one, or
     /// something applied that is not in the log.
-    pub fn seal(&mut self, tail: &Tail, batch: &BatchHeader) -> Sealed<'_> {
+    pub fn seal(&mut self, tail: &Tail, batch: &BatchHeader) -> SealedFrame<'_> {
         assert!(tail.durable <= tail.end, "what is durable has been appended");
         let mut header = FrameHeader {
             length: self.bytes.len() as u32,
@@ -574,7 +575,7 @@ impl FrameBuilder {
             durable: tail.durable,
             batch: *batch,
             chain: Digest::default(),
-            zeros: (batch.node == NODE_ALONE).then(|| Zeros::of(self.records())),
+            zeros: (batch.node == NODE_ALONE).then(|| TrailingZeros::of(self.records())),
         };
         let sound = header.check();
         assert!(sound.is_ok(), "a batch is sealed in order: {sound:?}");
@@ -584,13 +585,13 @@ impl FrameBuilder {
         write_checksums(&mut self.bytes);
         let after = header.follows(tail).expect("a batch has a stamp at or after the last one");
         debug_assert!(Frame::parse(&self.bytes).is_ok(), "a sealed frame is readable");
-        Sealed { bytes: &self.bytes, tail: after }
+        SealedFrame { bytes: &self.bytes, tail: after }
     }
 }
 
 /// A sealed frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Sealed<'a> {
+pub struct SealedFrame<'a> {
     /// The frame, for [`Frame::parse`] and the log.
     pub bytes: &'a [u8],
     /// The log's end once the frame is appended; what is durable has not changed.
@@ -655,8 +656,8 @@ impl<'a> Frame<'a> {
 
     /// The record at `position`, if it is in this frame. Walks over the records before it.
     #[must_use]
-    pub fn record(&self, position: Position) -> Option<Record<'a>> {
-        let skip = position.0.checked_sub(self.header.first.0)?;
+    pub fn record(&self, log_index: LogIndex) -> Option<Record<'a>> {
+        let skip = log_index.0.checked_sub(self.header.first.0)?;
         self.records().nth(usize::try_from(skip).ok()?)
     }
 
@@ -671,9 +672,9 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     /// The first of the log's rules that the frame breaks.
-    pub fn follows(&self, tail: &Tail) -> Result<Tail, Discontinuity> {
+    pub fn follows(&self, tail: &Tail) -> Result<Tail, SequenceGap> {
         let after = self.header.follows(tail)?;
-        if self.verify_chain(&tail.chain) { Ok(after) } else { Err(Discontinuity::Chain) }
+        if self.verify_chain(&tail.chain) { Ok(after) } else { Err(SequenceGap::Chain) }
     }
 
     /// Appends to `out` the same frame without the payloads that `erase` says yes to: the chain
@@ -724,13 +725,13 @@ impl OwnedFrame {
 /// The records of a frame in order.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
-    next: Position,
+    next: LogIndex,
     rest: &'a [u8],
 }
 
 impl<'a> Records<'a> {
     /// Sound records, the first of which is at `next`.
-    pub(crate) const fn new(next: Position, rest: &'a [u8]) -> Self {
+    pub(crate) const fn new(next: LogIndex, rest: &'a [u8]) -> Self {
         Self { next, rest }
     }
 }
@@ -743,10 +744,10 @@ impl<'a> Iterator for Records<'a> {
             return None;
         }
         let (raw, rest) = RawRecord::split(self.rest).expect("a parsed frame is sound");
-        let position = self.next;
-        self.next = Position(position.0 + 1);
+        let log_index = self.next;
+        self.next = LogIndex(log_index.0 + 1);
         self.rest = rest;
-        Some(raw.view(position))
+        Some(raw.view(log_index))
     }
 }
 
@@ -754,7 +755,7 @@ impl<'a> Iterator for Records<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its position in the log.
-    pub position: Position,
+    pub log_index: LogIndex,
     /// What the record is.
     pub kind: u16,
     /// Version of the form of `fields`.
@@ -784,7 +785,7 @@ impl Record<'_> {
     #[must_use]
     pub fn digest(&self) -> Digest {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.position.0.to_le_bytes());
+        hasher.update(&self.log_index.0.to_le_bytes());
         hasher.update(&self.kind.to_le_bytes());
         hasher.update(&self.version.to_le_bytes());
         hasher.update(&(self.fields.len() as u64).to_le_bytes());
@@ -826,10 +827,10 @@ pub fn damaged_records(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     let header = FrameHeader::parse(bytes).ok();
     let body = header.and_then(|header| bytes.get(FRAME_HEADER_BYTES..header.length as usize));
     let mut rest = body.unwrap_or_default();
-    (header.map_or(0, |header| header.first.0)..).map_while(move |position| {
+    (header.map_or(0, |header| header.first.0)..).map_while(move |log_index| {
         let (raw, after) = RawRecord::split(rest).ok()?;
         rest = after;
-        Some(raw.view(Position(position)))
+        Some(raw.view(LogIndex(log_index)))
     })
 }
 
@@ -896,11 +897,11 @@ impl<'a> RawRecord<'a> {
         &self.bytes[RECORD_AT_KIND..RECORD_OVERHEAD_BYTES + self.fields_length]
     }
 
-    fn view(&self, position: Position) -> Record<'a> {
+    fn view(&self, log_index: LogIndex) -> Record<'a> {
         let (head, payload) = self.bytes.split_at(RECORD_OVERHEAD_BYTES + self.fields_length);
         let fields_end = RECORD_AT_FIELDS + self.fields_length;
         Record {
-            position,
+            log_index,
             kind: u16_at(head, RECORD_AT_KIND),
             version: u16_at(head, RECORD_AT_VERSION),
             fields: &head[RECORD_AT_FIELDS..fields_end],
@@ -931,7 +932,7 @@ fn chain_after(before: &Digest, bytes: &[u8]) -> Digest {
 }
 
 fn chain_through<const N: usize>(before: &Digest, bytes: &[u8]) -> Digest {
-    let mut gather = Gather::<N>::default();
+    let mut gather = BufferedHasher::<N>::default();
     gather.add(&before.0);
     gather.add(&bytes[..AT_LENGTH]);
     gather.add(&bytes[AT_COUNT..AT_CHAIN]);
@@ -948,12 +949,12 @@ fn chain_through<const N: usize>(before: &Digest, bytes: &[u8]) -> Digest {
 /// that a hasher is made of and moved with. The buffer is not cleared first, which would cost as
 /// much as to hash a small frame.
 #[derive(Default)]
-struct Gather<const N: usize> {
+struct BufferedHasher<const N: usize> {
     hasher: Option<blake3::Hasher>,
     buffer: ArrayVec<u8, N>,
 }
 
-impl<const N: usize> Gather<N> {
+impl<const N: usize> BufferedHasher<N> {
     fn add(&mut self, piece: &[u8]) {
         let room = self.buffer.remaining_capacity();
         if piece.len() <= room {

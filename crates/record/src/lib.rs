@@ -6,16 +6,16 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod attempts;
 pub mod bundle;
 pub mod checksum;
-pub mod cold;
+pub mod cold_rows;
 pub mod command;
+pub mod decision;
 mod fixed;
 pub mod frame;
-pub mod message;
 pub mod snapshot;
-pub mod told;
-pub mod tried;
-mod zeros;
+pub mod topic_message;
+mod torn_write;
 
 pub use ledger::field::FieldError;

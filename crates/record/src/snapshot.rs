@@ -44,7 +44,9 @@
 use alloc::vec::Vec;
 
 use ledger::field::{Field, FieldError, Reader, Row};
-use ledger::snapshot::{Builder, Head, Inconsistent, Parts, RowError, Table, TableVisitor};
+use ledger::snapshot::{
+    InvalidState, RowError, StateBuilder, StateHeader, StateTables, Table, TableVisitor,
+};
 use ledger::{Digest, State};
 
 use crate::checksum::crc32c;
@@ -95,7 +97,7 @@ pub enum SnapshotError {
     Row(#[from] FieldError),
     /// The rows do not fit together.
     #[error("the rows do not fit together: {0}")]
-    State(#[from] Inconsistent),
+    State(#[from] InvalidState),
     /// The digest at the end is not that of what stands before it.
     #[error("the digest is not that of the content")]
     Digest,
@@ -115,7 +117,7 @@ impl From<RowError> for SnapshotError {
 
 /// What a snapshot came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct SnapshotSummary {
     /// Length, in bytes.
     pub bytes: u64,
     /// BLAKE3 of everything but the last block.
@@ -162,7 +164,7 @@ impl<'a, E> SnapshotWriter<'a, E> {
     ///
     /// # Errors
     /// Those of whoever stores.
-    pub fn state(&mut self, parts: Parts<'_>) -> Result<(), E> {
+    pub fn state(&mut self, parts: StateTables<'_>) -> Result<(), E> {
         self.row(kind::HEAD, |out| parts.head().write(out))?;
         parts.tables(self)
     }
@@ -171,12 +173,12 @@ impl<'a, E> SnapshotWriter<'a, E> {
     ///
     /// # Errors
     /// Those of whoever stores.
-    pub fn finish(mut self) -> Result<Summary, E> {
+    pub fn finish(mut self) -> Result<SnapshotSummary, E> {
         self.close()?;
         let digest = Digest(*self.hasher.finalize().as_bytes());
         self.row(kind::END, |out| digest.write(out))?;
         self.close()?;
-        Ok(Summary { bytes: self.bytes, digest })
+        Ok(SnapshotSummary { bytes: self.bytes, digest })
     }
 
     fn row(&mut self, kind: u16, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), E> {
@@ -291,19 +293,19 @@ pub struct Snapshot {
     /// What it added up to.
     pub state: State,
     /// Length and digest.
-    pub summary: Summary,
+    pub summary: SnapshotSummary,
 }
 
 /// Reads a snapshot, block by block.
 #[derive(Debug, Default)]
 pub struct SnapshotReader {
     tail: Option<Tail>,
-    builder: Option<Builder>,
+    builder: Option<StateBuilder>,
     kind: u16,
     number: u32,
     bytes: u64,
     hasher: blake3::Hasher,
-    end: Option<Summary>,
+    end: Option<SnapshotSummary>,
 }
 
 impl SnapshotReader {
@@ -360,8 +362,8 @@ impl SnapshotReader {
             return Err(SnapshotError::Unfinished);
         };
         let state = builder.finish()?;
-        if state.position() != tail.end || state.stamp() != tail.stamp {
-            return Err(Inconsistent("the state is not that of the log's position").into());
+        if state.log_index() != tail.end || state.stamp() != tail.stamp {
+            return Err(InvalidState("the state is not that of the log's position").into());
         }
         Ok(Snapshot { tail, state, summary })
     }
@@ -373,14 +375,14 @@ impl SnapshotReader {
                     self.tail = Some(read_origin(&mut reader)?);
                 }
                 (kind::HEAD, None) => {
-                    self.builder = Some(Builder::new(reader.value::<Head>()?)?);
+                    self.builder = Some(StateBuilder::new(reader.value::<StateHeader>()?)?);
                 }
                 (kind::END, _) if self.end.is_none() => {
                     let digest = Digest(*self.hasher.finalize().as_bytes());
                     if reader.value::<Digest>()? != digest {
                         return Err(SnapshotError::Digest);
                     }
-                    self.end = Some(Summary { bytes: self.bytes, digest });
+                    self.end = Some(SnapshotSummary { bytes: self.bytes, digest });
                 }
                 (kind, Some(builder)) => {
                     let table = Table::from_number(kind).ok_or(FieldError::Value)?;

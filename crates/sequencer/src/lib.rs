@@ -19,12 +19,12 @@
 //! of such records whose stamp meets a transfer's deadline is synced: it ends the transfer.
 #![warn(missing_docs)]
 
-mod arrival;
-mod cold;
-mod filter;
-mod founding;
-mod lanes;
-mod members;
+mod bloom;
+mod broker_clock;
+mod cold_tier;
+mod genesis_message;
+mod lane_assignment;
+mod membership;
 mod replay;
 mod replica;
 mod stamp;
@@ -33,24 +33,24 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
 use ledger::planted::{Bug, is_planted};
-use ledger::{Command, Effects, Outcome, Position, Stamp, State, TransferId};
-use ports::{Log, LogError, Mark, Now, StoreError};
+use ledger::{Command, Effects, LogIndex, Outcome, Stamp, State, TransferId};
+use ports::{ClockReading, Log, LogError, StoreError, StoreMark};
 use record::frame::{
     BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, Frame, FrameBuilder, NewRecord, RecordTooLarge,
 };
 
-pub use arrival::{AGREEMENT_US, JUMP_US, LastMessage, Timekeeper};
-pub use cold::{ColdCounts, ColdSide, PENDING_MAX, is_of_log, party_changes};
-pub use founding::Founding;
-pub use lanes::{Lanes, Moves};
-pub use members::{
-    HEARTBEAT_US, LAST_WORD, LEASE_US, Member, Members, PASS_MAX_US, SESSION_US, owner,
+pub use broker_clock::{AGREEMENT_US, BrokerClock, JUMP_US, LastMessage};
+pub use cold_tier::{ColdCounts, ColdTier, PENDING_MAX, is_of_log, party_changes};
+pub use genesis_message::GenesisMessage;
+pub use lane_assignment::{LaneAssignment, LaneTransfers};
+pub use membership::{
+    HEARTBEAT_US, LAST_WORD, LEASE_US, LiveNode, Membership, PASS_MAX_US, SESSION_US, owner,
 };
-pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
-pub use replica::{Delivered, Name, Passed, Replica, ReplicaError};
+pub use replay::{AppliedCommand, Quarantine, Replay, ReplayError, ReplayResult, replay};
+pub use replica::{AppliedMessage, NodeName, RejectedMessage, Replica, ReplicaError};
 pub use stamp::{SLEW_DIVISOR, StampClock};
 
-use cold::{Pace, Pause};
+use cold_tier::{MaintenancePause, WriteThrottle};
 use replay::ApplyError;
 
 /// When so many deadlines are due, the next batch is stamped with the last one of them.
@@ -112,11 +112,11 @@ pub fn encode(command: &Command, payload: Option<&[u8]>) -> Result<EncodedRecord
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// Position of its first record.
-    pub first: Position,
+    pub first: LogIndex,
     /// Its moment.
     pub stamp: Stamp,
     /// Everything up to here is durable.
-    pub durable: Position,
+    pub durable: LogIndex,
 }
 
 /// Why a batch was not committed.
@@ -131,7 +131,7 @@ pub enum CommitError {
     Stopped(LogError),
     /// A record broke an invariant of the kernel: this node must stop (DESIGN contract 7).
     #[error("record {} broke an invariant, so nothing of its batch was acknowledged", .0.0)]
-    Poison(Position),
+    Poison(LogIndex),
     /// What lives beside the kernel cannot be read or written: this node must stop. What is in the
     /// log stands.
     #[error(transparent)]
@@ -141,7 +141,7 @@ pub enum CommitError {
 impl From<ApplyError> for CommitError {
     fn from(error: ApplyError) -> Self {
         match error {
-            ApplyError::Poison(position) => Self::Poison(position),
+            ApplyError::Poison(log_index) => Self::Poison(log_index),
             ApplyError::Store(error) => Self::Store(error),
         }
     }
@@ -165,15 +165,15 @@ pub struct Sequencer<L> {
     builder: FrameBuilder,
     records_max: u32,
     effects: Effects,
-    cold: Option<ColdSide>,
+    cold: Option<ColdTier>,
     writer: Writer,
     sequence: u64,
-    counts: Counts,
+    counts: WriteCounts,
 }
 
 /// What was written since this sequencer was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct WriteCounts {
     /// Batches appended.
     pub batches: u64,
     /// Records appended.
@@ -186,7 +186,7 @@ pub struct Counts {
 
 /// What a replay goes on from.
 #[derive(Debug)]
-pub struct Start {
+pub struct ReplayStart {
     /// The state right after a batch; only what follows is replayed and observed. The caller has
     /// made sure that the log went through it; the digest in the first frame replayed tells if not.
     pub state: State,
@@ -194,7 +194,7 @@ pub struct Start {
     pub quarantine: Quarantine,
     /// What rows of ended transfers leave for, in the replay and after. The store is empty or made
     /// from this log ([`is_of_log`]), and at least as far as the state.
-    pub cold: Option<ColdSide>,
+    pub cold: Option<ColdTier>,
 }
 
 impl<L: Log> Sequencer<L> {
@@ -206,10 +206,11 @@ impl<L: Log> Sequencer<L> {
     pub fn open(
         log: L,
         node: u32,
-        now: Now,
-        observe: &mut dyn FnMut(&Applied<'_>),
+        now: ClockReading,
+        observe: &mut dyn FnMut(&AppliedCommand<'_>),
     ) -> Result<Self, ReplayError> {
-        let start = Start { state: State::new(), quarantine: Quarantine::default(), cold: None };
+        let start =
+            ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold: None };
         Self::open_from(log, start, (node, now), observe).map_err(|failed| failed.1)
     }
 
@@ -220,9 +221,9 @@ impl<L: Log> Sequencer<L> {
     /// As [`Sequencer::open`], and [`ReplayError::Store`].
     pub fn open_from(
         mut log: L,
-        start: Start,
-        (node, now): (u32, Now),
-        observe: &mut dyn FnMut(&Applied<'_>),
+        start: ReplayStart,
+        (node, now): (u32, ClockReading),
+        observe: &mut dyn FnMut(&AppliedCommand<'_>),
     ) -> Result<Self, Box<(L, ReplayError)>> {
         let (replayed, cold) = match replay::replay_from(&mut log, start, observe) {
             Ok(replayed) => replayed,
@@ -241,7 +242,7 @@ impl<L: Log> Sequencer<L> {
             cold,
             writer,
             sequence: 1,
-            counts: Counts::default(),
+            counts: WriteCounts::default(),
         })
     }
 
@@ -260,15 +261,16 @@ impl<L: Log> Sequencer<L> {
         &mut self,
         waiting: &mut VecDeque<Submission<T>>,
         batch: &mut Vec<Submission<T>>,
-        now: Now,
+        now: ClockReading,
     ) -> Result<Committed, CommitError> {
         assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of who waits");
         self.fill(waiting, batch);
-        if self.cold.as_ref().is_some_and(ColdSide::is_stalled) {
+        if self.cold.as_ref().is_some_and(ColdTier::is_stalled) {
             return Err(CommitError::Full);
         }
         let stamp = self.stamp(now);
-        let origin = Origin { writer: self.writer, sequence: self.sequence, stamp, wall: now.wall };
+        let origin =
+            BatchOrigin { writer: self.writer, sequence: self.sequence, stamp, wall: now.wall };
         let first = self.append(&origin)?;
         self.make_durable(stamp, batch.iter().map(|one| one.durability))?;
         let committed = self.decide(first, &origin, batch.iter().map(|one| &one.command))?;
@@ -282,10 +284,10 @@ impl<L: Log> Sequencer<L> {
     ///
     /// # Errors
     /// [`CommitError::Store`]: this node must stop.
-    pub fn tend(&mut self, now: Now) -> Result<(), CommitError> {
+    pub fn run_maintenance(&mut self, now: ClockReading) -> Result<(), CommitError> {
         let Some(cold) = &mut self.cold else { return Ok(()) };
-        let at = Pause { durable: self.log.durable_end(), stamp: self.clock.at(now) };
-        Ok(cold.tend(&mut self.state, at, Pace::Live)?)
+        let at = MaintenancePause { durable: self.log.durable_end(), stamp: self.clock.at(now) };
+        Ok(cold.run_maintenance(&mut self.state, at, WriteThrottle::Live)?)
     }
 
     /// Makes everything durable, and tells the store that it is: for whoever sets the state aside
@@ -293,44 +295,44 @@ impl<L: Log> Sequencer<L> {
     ///
     /// # Errors
     /// [`CommitError::Stopped`], [`CommitError::Store`]: this node must stop.
-    pub fn settle(&mut self, now: Now) -> Result<(), CommitError> {
+    pub fn flush(&mut self, now: ClockReading) -> Result<(), CommitError> {
         let tail = self.log.tail();
         if tail.durable < tail.end {
             self.sync()?;
         }
-        self.tend(now)
+        self.run_maintenance(now)
     }
 
     /// Microseconds until [`Sequencer::tend`] has something to do though nobody brings work: while
     /// something has ended and is in memory. `None` when it can wait for the next batch.
-    pub fn rest_us(&self, now: Now) -> Option<u64> {
+    pub fn next_maintenance_us(&self, now: ClockReading) -> Option<u64> {
         let cold = self.cold.as_ref()?;
         let wait = |due| self.clock.wait_us(now, due);
-        cold.rest_us(&self.state, self.log.durable_end(), &wait)
+        cold.next_maintenance_us(&self.state, self.log.durable_end(), &wait)
     }
 
     /// Makes sure that the state knows a transfer as far as anybody does, for a question about it.
     ///
     /// # Errors
     /// [`CommitError::Store`]: this node must stop.
-    pub fn warm(&mut self, id: &TransferId) -> Result<(), CommitError> {
+    pub fn prefetch(&mut self, id: &TransferId) -> Result<(), CommitError> {
         let Some(cold) = &mut self.cold else { return Ok(()) };
-        Ok(cold.warm(&mut self.state, [id].into_iter())?)
+        Ok(cold.prefetch(&mut self.state, [id].into_iter())?)
     }
 
     /// Everything up to here is in the store; 0 where there is none.
-    pub fn stored(&self) -> Position {
-        self.cold.as_ref().map_or(Position(0), ColdSide::visible)
+    pub fn stored(&self) -> LogIndex {
+        self.cold.as_ref().map_or(LogIndex(0), ColdTier::visible)
     }
 
     /// The store was given everything up to here; 0 where there is none.
-    pub fn offered_to_store(&self) -> Position {
-        self.cold.as_ref().map_or(Position(0), ColdSide::offered)
+    pub fn offered_to_store(&self) -> LogIndex {
+        self.cold.as_ref().map_or(LogIndex(0), ColdTier::offered)
     }
 
     /// How often the store was asked.
     pub fn cold_counts(&self) -> ColdCounts {
-        self.cold.as_ref().map(ColdSide::counts).unwrap_or_default()
+        self.cold.as_ref().map(ColdTier::counts).unwrap_or_default()
     }
 
     /// Closes the log, for nothing will be appended for long.
@@ -345,7 +347,7 @@ impl<L: Log> Sequencer<L> {
     ///
     /// # Errors
     /// [`CommitError::Stopped`] when the sync failed.
-    pub fn sync(&mut self) -> Result<Position, CommitError> {
+    pub fn sync(&mut self) -> Result<LogIndex, CommitError> {
         self.log.sync().map_err(CommitError::Stopped)?;
         self.counts.syncs += 1;
         Ok(self.log.tail().durable)
@@ -377,19 +379,19 @@ impl<L: Log> Sequencer<L> {
     }
 
     /// What was written since the start.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> WriteCounts {
         self.counts
     }
 
     /// Microseconds until the earliest deadline is due, if any transfer is in flight.
-    pub fn wait_us(&self, now: Now) -> Option<u64> {
+    pub fn wait_us(&self, now: ClockReading) -> Option<u64> {
         self.state.next_deadline().map(|due| self.clock.wait_us(now, due))
     }
 
     /// The stamp of the next batch: now, or as much earlier that few deadlines fall due in one
     /// batch, so that who sent something in it need not wait for all of them. They do in the
     /// batches that follow at once ([`Sequencer::wait_us`]); time catches up meanwhile.
-    fn stamp(&mut self, now: Now) -> Stamp {
+    fn stamp(&mut self, now: ClockReading) -> Stamp {
         let now = self.clock.stamp(now);
         if self.state.next_deadline().is_none_or(|due| now < due) {
             return now;
@@ -413,7 +415,7 @@ impl<L: Log> Sequencer<L> {
     }
 
     /// Seals what the builder holds as the frame after the log's end, and appends it.
-    fn append(&mut self, origin: &Origin) -> Result<Position, CommitError> {
+    fn append(&mut self, origin: &BatchOrigin) -> Result<LogIndex, CommitError> {
         let tail = self.log.tail();
         let header = BatchHeader {
             stamp: origin.stamp,
@@ -422,7 +424,7 @@ impl<L: Log> Sequencer<L> {
             epoch: origin.writer.epoch,
             sequence: origin.sequence,
             rules_version: self.state.rules_version(),
-            applied: self.state.position(),
+            applied: self.state.log_index(),
             outcome_digest: *self.state.digest(),
         };
         let frame = self.builder.seal(&tail, &header);
@@ -459,8 +461,8 @@ impl<L: Log> Sequencer<L> {
     /// Applies what was appended last.
     fn decide<'a>(
         &mut self,
-        first: Position,
-        origin: &Origin,
+        first: LogIndex,
+        origin: &BatchOrigin,
         commands: impl ExactSizeIterator<Item = &'a Command> + Clone,
     ) -> Result<Committed, CommitError> {
         self.effects.clear();
@@ -475,14 +477,14 @@ impl<L: Log> Sequencer<L> {
         replay::apply(&mut self.state, &header, commands.clone(), beside)?;
         assert_eq!(self.effects.outcomes.len(), commands.len(), "each command has an outcome");
         if let Some(cold) = &mut self.cold {
-            let mark = Mark { position: self.state.position(), chain: self.log.chain() };
+            let mark = StoreMark { log_index: self.state.log_index(), chain: self.log.chain() };
             cold.gather(commands, &self.effects, mark);
         }
         Ok(Committed { first, stamp: origin.stamp, durable: self.log.tail().durable })
     }
 }
 
-impl Counts {
+impl WriteCounts {
     fn note(&mut self, records: u64, bytes: usize) {
         self.batches += 1;
         self.records += records;
@@ -499,7 +501,7 @@ fn append(log: &mut impl Log, frame: &[u8]) -> Result<(), CommitError> {
 
 /// Where a batch comes from, and when.
 #[derive(Clone, Copy, Debug)]
-struct Origin {
+struct BatchOrigin {
     writer: Writer,
     sequence: u64,
     stamp: Stamp,

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ledger::{
-    Batch, Command, Digest, Effects, Moment, Outcome, Position, Stamp, State, rules_known,
+    ApplyStep, Batch, Command, Digest, Effects, LogIndex, Outcome, Stamp, State, rules_known,
 };
-use ports::{Log, LogError, Mark, StoreError};
+use ports::{Log, LogError, StoreError, StoreMark};
 use record::FieldError;
 use record::frame::{Frame, Record};
 
-use crate::Start;
-use crate::cold::{self, ColdSide, Pace};
+use crate::ReplayStart;
+use crate::cold_tier::{self, ColdTier, WriteThrottle};
 
 /// One command as it was decided in a replay.
 #[derive(Clone, Copy, Debug)]
-pub struct Applied<'a> {
+pub struct AppliedCommand<'a> {
     /// The stored record.
     pub record: &'a Record<'a>,
     /// What it asked.
@@ -30,12 +30,12 @@ pub struct Applied<'a> {
 /// Records that operators have set aside: each broke an invariant, and stands in the log for
 /// nothing but the passing of time (DESIGN contract 7).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Quarantine(BTreeMap<Position, Digest>);
+pub struct Quarantine(BTreeMap<LogIndex, Digest>);
 
 impl Quarantine {
     /// The records at these positions, which have these digests ([`Record::digest`]).
     #[must_use]
-    pub fn of(records: impl IntoIterator<Item = (Position, Digest)>) -> Self {
+    pub fn of(records: impl IntoIterator<Item = (LogIndex, Digest)>) -> Self {
         Self(records.into_iter().collect())
     }
 
@@ -44,17 +44,17 @@ impl Quarantine {
     /// # Errors
     /// [`ReplayError::NotTheQuarantined`] when another one stands at its position.
     pub(crate) fn holds(&self, record: &Record<'_>) -> Result<bool, ReplayError> {
-        match self.0.get(&record.position) {
+        match self.0.get(&record.log_index) {
             None => Ok(false),
             Some(digest) if *digest == record.digest() => Ok(true),
-            Some(_) => Err(ReplayError::NotTheQuarantined { position: record.position }),
+            Some(_) => Err(ReplayError::NotTheQuarantined { log_index: record.log_index }),
         }
     }
 }
 
 /// What a replay arrived at.
 #[derive(Debug)]
-pub struct Replayed {
+pub struct ReplayResult {
     /// The state after the last record.
     pub state: State,
     /// Batches replayed.
@@ -70,10 +70,10 @@ pub enum ReplayError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// A record is not what this version can read.
-    #[error("record {}: {error}; was it written by a newer version?", .position.0)]
+    #[error("record {}: {error}; was it written by a newer version?", .log_index.0)]
     Unreadable {
         /// The record.
-        position: Position,
+        log_index: LogIndex,
         /// What is wrong with it.
         error: FieldError,
     },
@@ -81,30 +81,30 @@ pub enum ReplayError {
     #[error(
         "record {} needs rules version {version}, and this program knows up to {}: start the newer \
          program that the log was written with, which cannot be taken back",
-        .position.0,
+        .log_index.0,
         rules_known()
     )]
     UnknownRules {
         /// First record of the batch.
-        position: Position,
+        log_index: LogIndex,
         /// The rules it names.
         version: u32,
     },
     /// A record breaks an invariant of the kernel, as it did when it was written.
-    #[error("record {} breaks an invariant; the message above says which", .position.0)]
+    #[error("record {} breaks an invariant; the message above says which", .log_index.0)]
     Poison {
         /// The record.
-        position: Position,
+        log_index: LogIndex,
     },
     /// The quarantine names a record, and another stands in its place.
     #[error(
         "record {} is not the one that was quarantined: quarantine.json was changed, or is of \
          another log; put back the one that belongs here",
-        .position.0
+        .log_index.0
     )]
     NotTheQuarantined {
         /// The record.
-        position: Position,
+        log_index: LogIndex,
     },
     /// What lives beside the kernel cannot be read or written.
     #[error(transparent)]
@@ -113,24 +113,24 @@ pub enum ReplayError {
     #[error(
         "replay differs from what was decided live: the batch that ends at record {} had another \
          outcome",
-        .position.0
+        .log_index.0
     )]
     Diverged {
         /// Last record of the batch that differs.
-        position: Position,
+        log_index: LogIndex,
     },
     /// A frame does not say what was decided before it.
     #[error(
         "the frame behind record {} gives the outcomes up to record {}, and not those up to where \
          it stands: nothing confirms what was decided live",
-        .position.0,
+        .log_index.0,
         .applied.0
     )]
     Unconfirmed {
         /// Last record before the frame.
-        position: Position,
+        log_index: LogIndex,
         /// The record that it speaks of.
-        applied: Position,
+        applied: LogIndex,
     },
 }
 
@@ -140,25 +140,25 @@ pub enum ReplayError {
 /// [`ReplayError`] at the first record that cannot be read or was decided differently.
 pub fn replay(
     log: &mut impl Log,
-    observe: &mut dyn FnMut(&Applied<'_>),
-) -> Result<Replayed, ReplayError> {
-    let start = Start { state: State::new(), quarantine: Quarantine::default(), cold: None };
+    observe: &mut dyn FnMut(&AppliedCommand<'_>),
+) -> Result<ReplayResult, ReplayError> {
+    let start = ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold: None };
     replay_from(log, start, observe).map(|(replayed, _)| replayed)
 }
 
 pub(crate) fn replay_from(
     log: &mut impl Log,
-    start: Start,
-    observe: &mut dyn FnMut(&Applied<'_>),
-) -> Result<(Replayed, Option<ColdSide>), ReplayError> {
+    start: ReplayStart,
+    observe: &mut dyn FnMut(&AppliedCommand<'_>),
+) -> Result<(ReplayResult, Option<ColdTier>), ReplayError> {
     let mut replay = Replay::from(start);
-    let first = Position(replay.state().position().0 + 1);
+    let first = LogIndex(replay.state().log_index().0 + 1);
     let mut failed = None;
     log.replay(first, &mut |frame| {
         let step = replay.apply(frame, &mut |_, _, _| {});
         step.map_err(|error| {
             failed = Some(error);
-            ports::Stop
+            ports::StopReading
         })?;
         replay.observe(frame, observe);
         Ok(())
@@ -172,12 +172,12 @@ pub(crate) fn replay_from(
 
 /// What a frame has where it says nothing of what was decided before: no switch writes that, but
 /// tools that append to a log by hand may.
-const SAYS_NOTHING: (Position, Digest) = (Position(0), Digest([0; 32]));
+const SAYS_NOTHING: (LogIndex, Digest) = (LogIndex(0), Digest([0; 32]));
 
 /// A replay that is fed frame by frame, for whoever wants to look between two, or into one.
 #[derive(Debug)]
 pub struct Replay {
-    replayed: Replayed,
+    replayed: ReplayResult,
     /// Batches whose digest the next frame has confirmed.
     confirmed: u64,
     /// Whether the last frame said nothing of what was decided before it.
@@ -185,7 +185,7 @@ pub struct Replay {
     commands: Vec<Command>,
     effects: Effects,
     quarantine: Quarantine,
-    cold: Option<ColdSide>,
+    cold: Option<ColdTier>,
 }
 
 impl Default for Replay {
@@ -204,17 +204,17 @@ impl Replay {
     /// A replay in which quarantined records decide nothing.
     #[must_use]
     pub fn without(quarantine: Quarantine) -> Self {
-        Self::from(Start { state: State::new(), quarantine, cold: None })
+        Self::from(ReplayStart { state: State::new(), quarantine, cold: None })
     }
 
     /// A replay that goes on from somewhere.
     #[must_use]
-    pub fn from(start: Start) -> Self {
-        let Start { state, quarantine, mut cold } = start;
-        if state.position() == Position(0) {
-            cold.iter_mut().for_each(ColdSide::begin_replay);
+    pub fn from(start: ReplayStart) -> Self {
+        let ReplayStart { state, quarantine, mut cold } = start;
+        if state.log_index() == LogIndex(0) {
+            cold.iter_mut().for_each(ColdTier::begin_replay);
         }
-        let replayed = Replayed { state, batches: 0, records: 0 };
+        let replayed = ReplayResult { state, batches: 0, records: 0 };
         let (commands, effects) = (Vec::new(), Effects::default());
         Self { replayed, confirmed: 0, is_silent: false, commands, effects, quarantine, cold }
     }
@@ -226,7 +226,7 @@ impl Replay {
     pub fn apply(
         &mut self,
         frame: &Frame<'_>,
-        watch: &mut impl FnMut(Moment<'_>, &State, &Effects),
+        watch: &mut impl FnMut(ApplyStep<'_>, &State, &Effects),
     ) -> Result<(), ReplayError> {
         self.apply_until(frame, frame.header().last(), watch)
     }
@@ -239,19 +239,19 @@ impl Replay {
     pub fn apply_until(
         &mut self,
         frame: &Frame<'_>,
-        last: Position,
-        watch: &mut impl FnMut(Moment<'_>, &State, &Effects),
+        last: LogIndex,
+        watch: &mut impl FnMut(ApplyStep<'_>, &State, &Effects),
     ) -> Result<(), ReplayError> {
         let header = frame.header();
         let state = &mut self.replayed.state;
         if rules_known() < header.batch.rules_version {
             let version = header.batch.rules_version;
-            return Err(ReplayError::UnknownRules { position: header.first, version });
+            return Err(ReplayError::UnknownRules { log_index: header.first, version });
         }
         let said = (header.batch.applied, header.batch.outcome_digest);
-        let is_said = is_said_of(state, said)?;
+        let is_said = check_digest(state, said)?;
         self.is_silent = !is_said;
-        self.confirmed += u64::from(is_said && 0 < state.position().0);
+        self.confirmed += u64::from(is_said && 0 < state.log_index().0);
         self.commands.clear();
         let wanted = last.0.saturating_sub(header.first.0).saturating_add(1);
         for record in frame.records().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
@@ -270,10 +270,11 @@ impl Replay {
         self.effects.clear();
         apply_watched(state, &batch, &self.commands, (&mut self.effects, &mut self.cold), watch)?;
         if let Some(cold) = &mut self.cold {
-            let mark = Mark { position: header.last(), chain: frame.chain() };
+            let mark = StoreMark { log_index: header.last(), chain: frame.chain() };
             cold.gather(self.commands.iter(), &self.effects, mark);
-            let at = cold::Pause { durable: mark.position, stamp: header.batch.stamp };
-            cold.tend(state, at, Pace::Replay)?;
+            let at =
+                cold_tier::MaintenancePause { durable: mark.log_index, stamp: header.batch.stamp };
+            cold.run_maintenance(state, at, WriteThrottle::Replay)?;
         }
         self.replayed.batches += 1;
         self.replayed.records += self.commands.len() as u64;
@@ -286,7 +287,7 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::Store`].
     pub fn close(&mut self) -> Result<(), ReplayError> {
-        Ok(self.cold.iter_mut().try_for_each(ColdSide::end_replay)?)
+        Ok(self.cold.iter_mut().try_for_each(ColdTier::end_replay)?)
     }
 
     /// Lets every row go that the store beside the kernel shows: what is left of the state is what
@@ -299,11 +300,11 @@ impl Replay {
 
     /// Shows the commands of the last frame applied, which is given once more, with what came of
     /// each.
-    pub fn observe(&self, frame: &Frame<'_>, observe: &mut dyn FnMut(&Applied<'_>)) {
+    pub fn observe(&self, frame: &Frame<'_>, observe: &mut dyn FnMut(&AppliedCommand<'_>)) {
         let stamp = frame.header().batch.stamp;
         let decided = self.commands.iter().zip(&self.effects.outcomes);
         for (record, (command, outcome)) in frame.records().zip(decided) {
-            observe(&Applied { record: &record, command, outcome: *outcome, stamp });
+            observe(&AppliedCommand { record: &record, command, outcome: *outcome, stamp });
         }
     }
 
@@ -347,13 +348,13 @@ impl Replay {
 }
 
 /// Whether a frame says what was decided before it, rather than nothing.
-fn is_said_of(state: &State, said: (Position, Digest)) -> Result<bool, ReplayError> {
-    let position = state.position();
+fn check_digest(state: &State, said: (LogIndex, Digest)) -> Result<bool, ReplayError> {
+    let log_index = state.log_index();
     match said {
-        (applied, digest) if (applied, digest) == (position, *state.digest()) => Ok(true),
-        (applied, _) if applied == position => Err(ReplayError::Diverged { position }),
+        (applied, digest) if (applied, digest) == (log_index, *state.digest()) => Ok(true),
+        (applied, _) if applied == log_index => Err(ReplayError::Diverged { log_index }),
         SAYS_NOTHING => Ok(false),
-        (applied, _) => Err(ReplayError::Unconfirmed { position, applied }),
+        (applied, _) => Err(ReplayError::Unconfirmed { log_index, applied }),
     }
 }
 
@@ -361,7 +362,7 @@ fn is_said_of(state: &State, said: (Position, Digest)) -> Result<bool, ReplayErr
 #[derive(Debug)]
 pub(crate) enum ApplyError {
     /// This record broke an invariant.
-    Poison(Position),
+    Poison(LogIndex),
     /// What the batch asks for cannot be read.
     Store(StoreError),
 }
@@ -369,7 +370,7 @@ pub(crate) enum ApplyError {
 impl From<ApplyError> for ReplayError {
     fn from(error: ApplyError) -> Self {
         match error {
-            ApplyError::Poison(position) => Self::Poison { position },
+            ApplyError::Poison(log_index) => Self::Poison { log_index },
             ApplyError::Store(error) => Self::Store(error),
         }
     }
@@ -381,7 +382,7 @@ pub(crate) fn apply<'a>(
     state: &mut State,
     batch: &Batch,
     commands: impl IntoIterator<Item = &'a Command> + Clone,
-    beside: (&mut Effects, &mut Option<ColdSide>),
+    beside: (&mut Effects, &mut Option<ColdTier>),
 ) -> Result<(), ApplyError> {
     apply_watched(state, batch, commands, beside, &mut |_, _, _| {})
 }
@@ -390,14 +391,14 @@ fn apply_watched<'a>(
     state: &mut State,
     batch: &Batch,
     commands: impl IntoIterator<Item = &'a Command> + Clone,
-    (effects, cold): (&mut Effects, &mut Option<ColdSide>),
-    watch: &mut impl FnMut(Moment<'_>, &State, &Effects),
+    (effects, cold): (&mut Effects, &mut Option<ColdTier>),
+    watch: &mut impl FnMut(ApplyStep<'_>, &State, &Effects),
 ) -> Result<(), ApplyError> {
     if let Some(cold) = cold {
         let ids = commands.clone().into_iter().flat_map(Command::rows);
-        cold.warm(state, ids).map_err(ApplyError::Store)?;
+        cold.prefetch(state, ids).map_err(ApplyError::Store)?;
     }
-    let mut listening = cold.as_mut().filter(|cold| cold.listens(state.position()));
+    let mut listening = cold.as_mut().filter(|cold| cold.listens(state.log_index()));
     let applied = catch_unwind(AssertUnwindSafe(|| {
         state.apply_watched(batch, commands, effects, &mut |moment, state, effects| {
             if let Some(cold) = &mut listening {
@@ -406,10 +407,11 @@ fn apply_watched<'a>(
             watch(moment, state, effects);
         });
     }));
-    applied.map_err(|_| ApplyError::Poison(Position(state.position().0.max(batch.first.0 - 1) + 1)))
+    applied
+        .map_err(|_| ApplyError::Poison(LogIndex(state.log_index().0.max(batch.first.0 - 1) + 1)))
 }
 
 pub(crate) fn read_command(record: &Record<'_>) -> Result<Command, ReplayError> {
     record::command::read_fields(record.kind, record.version, record.fields)
-        .map_err(|error| ReplayError::Unreadable { position: record.position, error })
+        .map_err(|error| ReplayError::Unreadable { log_index: record.log_index, error })
 }

@@ -3,7 +3,7 @@
 //! [`Replica::propose`] makes a bundle of who waits; whoever drives it sends that to a topic.
 //! [`Replica::deliver`] takes the messages of the topic in their order and makes of each, as every
 //! other node does, the same frame or nothing:
-//! - position and chain follow from the frame before, the stamp from [`Timekeeper`];
+//! - position and chain follow from the frame before, the stamp from [`BrokerClock`];
 //! - nothing comes of a bundle of another log, of one that a later one of its node has overtaken
 //!   (by epoch, then sequence), or of one that would begin a log that has begun.
 //!
@@ -19,18 +19,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ledger::snapshot::Frozen;
-use ledger::{Activate, Change, Command, Digest, Position, Stamp, rules_known};
+use ledger::snapshot::StateSnapshot;
+use ledger::{Activate, Change, Command, Digest, LogIndex, Stamp, rules_known};
 use ports::{Log, LogError};
-use record::bundle::{self, Bundle, BundleHeader, Claim};
+use record::bundle::{self, Bundle, BundleHeader, StateClaim};
 use record::frame::{BatchHeader, Frame, FrameHeader, Records};
-use record::message::{End, Stated};
+use record::topic_message::{LogEnd, StateAttestation};
 
-use crate::arrival::{LastMessage, Timekeeper};
-use crate::members::{LAST_WORD, Members};
+use crate::broker_clock::{BrokerClock, LastMessage};
+use crate::membership::{LAST_WORD, Membership};
 use crate::replay::read_command;
 use crate::{
-    CommitError, Committed, Origin, Quarantine, ReplayError, Sequencer, Submission, Writer,
+    BatchOrigin, CommitError, Committed, Quarantine, ReplayError, Sequencer, Submission, Writer,
 };
 
 /// Ends of batches that claims can be held against.
@@ -42,7 +42,7 @@ const STATES_MAX: usize = 8;
 
 /// Who a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct NodeName {
     /// For people.
     pub name: String,
     /// In the log; never 0.
@@ -57,46 +57,46 @@ pub struct Name {
 #[derive(Debug)]
 pub struct Replica<L> {
     sequencer: Sequencer<L>,
-    name: Name,
+    name: NodeName,
     quarantine: Quarantine,
-    keeper: Timekeeper,
+    keeper: BrokerClock,
     /// What was moved here is not known to be whole.
     is_partial: bool,
-    members: Members,
+    members: Membership,
     names: BTreeMap<u32, String>,
-    claims: BTreeMap<u32, Claimed>,
-    history: VecDeque<Claim>,
-    contradicting: BTreeMap<u32, Position>,
-    comparison: Comparison,
+    claims: BTreeMap<u32, LastClaim>,
+    history: VecDeque<StateClaim>,
+    contradicting: BTreeMap<u32, LogIndex>,
+    comparison: StateComparison,
     commands: Vec<Command>,
 }
 
 /// What is known of whole states.
 #[derive(Debug, Default)]
-struct Comparison {
+struct StateComparison {
     /// The state as it is now is one to be compared.
     is_due: bool,
     /// Hashes of this node.
-    own: BTreeMap<Position, Digest>,
+    own: BTreeMap<LogIndex, Digest>,
     /// What each other node said last.
-    stated: BTreeMap<u32, Stated>,
+    stated: BTreeMap<u32, StateAttestation>,
     /// The nodes that said something else, and where.
-    differing: BTreeMap<u32, Position>,
+    differing: BTreeMap<u32, LogIndex>,
     /// The last record after which another node had the same.
-    agreed: Option<Position>,
+    agreed: Option<LogIndex>,
 }
 
 /// What a node said of itself last.
 #[derive(Clone, Copy, Debug)]
-struct Claimed {
+struct LastClaim {
     epoch: u32,
-    position: Position,
+    log_index: LogIndex,
     rules: u32,
 }
 
 /// What came of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivered {
+pub enum AppliedMessage {
     /// It is a frame of the log, applied.
     Framed {
         /// The batch.
@@ -105,12 +105,12 @@ pub enum Delivered {
         members_changed: bool,
     },
     /// It is no part of the log.
-    Passed(Passed),
+    Passed(RejectedMessage),
 }
 
 /// Why a message is no part of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passed {
+pub enum RejectedMessage {
     /// It belongs to another log.
     AnotherLog,
     /// It would begin a log that has begun, or continue one that has not, or that is not whole.
@@ -135,11 +135,11 @@ pub enum ReplicaError {
         "this node has decided otherwise than {others}, or holds another state, by record {}, or \
          before: it must not go on. Compare its data directory with that of another node (`upesi \
          verify --data DIR`), and start it with an empty one",
-        .position.0
+        .log_index.0
     )]
     Diverged {
         /// Where that was seen first.
-        position: Position,
+        log_index: LogIndex,
         /// Who has decided otherwise.
         others: String,
     },
@@ -153,29 +153,29 @@ impl<L: Log> Replica<L> {
     /// [`LogError`] when the log's end cannot be read.
     pub fn new(
         mut sequencer: Sequencer<L>,
-        name: Name,
+        name: NodeName,
         quarantine: Quarantine,
         last: Option<LastMessage>,
     ) -> Result<Self, LogError> {
         assert_ne!(name.node, 0, "number 0 is that of a node that has its log alone");
         sequencer.writer = Writer { node: name.node, epoch: 0 };
-        let members = match sequencer.state.position() {
-            Position(0) => Members::default(),
-            _ => Members::recall(&mut sequencer.log)?,
+        let members = match sequencer.state.log_index() {
+            LogIndex(0) => Membership::default(),
+            _ => Membership::recall(&mut sequencer.log)?,
         };
-        let is_partial = last.is_none() && sequencer.state.position() != Position(0);
+        let is_partial = last.is_none() && sequencer.state.log_index() != LogIndex(0);
         let mut replica = Self {
             sequencer,
             name,
             quarantine,
             is_partial,
-            keeper: Timekeeper::after(last),
+            keeper: BrokerClock::after(last),
             members,
             names: BTreeMap::new(),
             claims: BTreeMap::new(),
             history: VecDeque::new(),
             contradicting: BTreeMap::new(),
-            comparison: Comparison::default(),
+            comparison: StateComparison::default(),
             commands: Vec::new(),
         };
         replica.remember();
@@ -183,7 +183,7 @@ impl<L: Log> Replica<L> {
     }
 
     /// Begins a new life, above every one that the log and this program know.
-    pub fn begin_life(&mut self) {
+    pub fn begin_epoch(&mut self) {
         let Sequencer { writer, state, .. } = &mut self.sequencer;
         let epoch = state.epoch_of(self.name.node).max(writer.epoch) + 1;
         *writer = Writer { node: self.name.node, epoch };
@@ -245,16 +245,20 @@ impl<L: Log> Replica<L> {
     /// # Errors
     /// [`ReplicaError`]: this node must stop. Only a record that cannot be read has left the log
     /// as it was.
-    pub fn deliver(&mut self, bundle: &Bundle<'_>, at: Stamp) -> Result<Delivered, ReplicaError> {
+    pub fn deliver(
+        &mut self,
+        bundle: &Bundle<'_>,
+        at: Stamp,
+    ) -> Result<AppliedMessage, ReplicaError> {
         if let Some(passed) = self.passes(&bundle.header) {
-            return Ok(Delivered::Passed(passed));
+            return Ok(AppliedMessage::Passed(passed));
         }
         self.read(bundle.records_from(self.sequencer.log.tail().next()))?;
         let BundleHeader { node, epoch, sequence, wall, .. } = bundle.header;
         let message = LastMessage { at, node, wall };
         let before = self.sequencer.state.stamp();
         let stamp = self.keeper.stamp(before, message, self.members.is_alone(node));
-        let origin = Origin { writer: Writer { node, epoch }, sequence, stamp, wall };
+        let origin = BatchOrigin { writer: Writer { node, epoch }, sequence, stamp, wall };
         self.sequencer.builder.hold(bundle.records, bundle.count);
         let first = self.sequencer.append(&origin)?;
         let committed = self.sequencer.decide(first, &origin, self.commands.iter())?;
@@ -263,36 +267,36 @@ impl<L: Log> Replica<L> {
             !bundle.header.founding && self.members.see(origin.writer, sequence, stamp);
         self.remember();
         self.hear(&bundle.header)?;
-        Ok(Delivered::Framed { committed, members_changed })
+        Ok(AppliedMessage::Framed { committed, members_changed })
     }
 
     /// Takes the next frame of a log that was moved to the topic.
     ///
     /// # Errors
     /// As [`Replica::deliver`].
-    pub fn restore(&mut self, frame: &Frame<'_>) -> Result<Delivered, ReplicaError> {
+    pub fn restore(&mut self, frame: &Frame<'_>) -> Result<AppliedMessage, ReplicaError> {
         if let Some(passed) = self.passes_moved(frame) {
-            return Ok(Delivered::Passed(passed));
+            return Ok(AppliedMessage::Passed(passed));
         }
         let header = frame.header();
         self.check_decided(header)?;
         self.read(frame.records())?;
         let BatchHeader { node, epoch, sequence, stamp, wall, .. } = header.batch;
-        let origin = Origin { writer: Writer { node, epoch }, sequence, stamp, wall };
+        let origin = BatchOrigin { writer: Writer { node, epoch }, sequence, stamp, wall };
         self.sequencer.take(frame)?;
         let committed = self.sequencer.decide(header.first, &origin, self.commands.iter())?;
         self.is_partial = true;
         // As they are recalled: whoever began the log did so before he was there.
-        let is_later = Position(1) < header.first;
+        let is_later = LogIndex(1) < header.first;
         let members_changed = is_later && self.members.see(origin.writer, sequence, stamp);
         self.remember();
-        Ok(Delivered::Framed { committed, members_changed })
+        Ok(AppliedMessage::Framed { committed, members_changed })
     }
 
     /// Takes the word that all of a log was moved to the topic. False when this is not all of it.
-    pub fn note_whole(&mut self, end: &End) -> bool {
+    pub fn note_whole(&mut self, end: &LogEnd) -> bool {
         let tail = self.sequencer.log.tail();
-        let here = End { identity: tail.identity, position: tail.end, chain: tail.chain };
+        let here = LogEnd { identity: tail.identity, log_index: tail.end, chain: tail.chain };
         self.is_partial &= here != *end;
         here == *end
     }
@@ -303,17 +307,17 @@ impl<L: Log> Replica<L> {
     }
 
     /// Why nothing comes of a frame that was moved here, if so.
-    fn passes_moved(&self, frame: &Frame<'_>) -> Option<Passed> {
+    fn passes_moved(&self, frame: &Frame<'_>) -> Option<RejectedMessage> {
         let tail = self.sequencer.log.tail();
         let header = frame.header();
         if header.identity != tail.identity {
-            return Some(Passed::AnotherLog);
+            return Some(RejectedMessage::AnotherLog);
         }
         if header.last() <= tail.end {
-            return Some(Passed::Repeat);
+            return Some(RejectedMessage::Repeat);
         }
-        let may_follow = self.is_partial || tail.end == Position(0);
-        (!may_follow || frame.follows(&tail).is_err()).then_some(Passed::OutOfPlace)
+        let may_follow = self.is_partial || tail.end == LogIndex(0);
+        (!may_follow || frame.follows(&tail).is_err()).then_some(RejectedMessage::OutOfPlace)
     }
 
     /// Holds what a frame says of its rules, and of what came of the records before it, against
@@ -322,30 +326,34 @@ impl<L: Log> Replica<L> {
         let (batch, state) = (&header.batch, &self.sequencer.state);
         if rules_known() < batch.rules_version {
             let version = batch.rules_version;
-            return Err(ReplayError::UnknownRules { position: header.first, version });
+            return Err(ReplayError::UnknownRules { log_index: header.first, version });
         }
-        if batch.applied == state.position() && batch.outcome_digest != *state.digest() {
-            return Err(ReplayError::Diverged { position: state.position() });
+        if batch.applied == state.log_index() && batch.outcome_digest != *state.digest() {
+            return Err(ReplayError::Diverged { log_index: state.log_index() });
         }
         Ok(())
     }
 
     /// Why nothing comes of a bundle, if so.
-    fn passes(&self, header: &BundleHeader<'_>) -> Option<Passed> {
+    fn passes(&self, header: &BundleHeader<'_>) -> Option<RejectedMessage> {
         let state = &self.sequencer.state;
         if header.identity != self.sequencer.log.tail().identity {
             // Nodes that find no log at the same moment all begin one: the first did.
-            let is_late = header.founding && state.position() != Position(0);
-            return Some(if is_late { Passed::OutOfPlace } else { Passed::AnotherLog });
+            let is_late = header.founding && state.log_index() != LogIndex(0);
+            return Some(if is_late {
+                RejectedMessage::OutOfPlace
+            } else {
+                RejectedMessage::AnotherLog
+            });
         }
-        if self.is_partial || header.founding != (state.position() == Position(0)) {
-            return Some(Passed::OutOfPlace);
+        if self.is_partial || header.founding != (state.log_index() == LogIndex(0)) {
+            return Some(RejectedMessage::OutOfPlace);
         }
         match state.tail_of(header.node) {
             None if state.has_room_for_a_node() => None,
-            None => Some(Passed::NoRoom),
+            None => Some(RejectedMessage::NoRoom),
             Some(tail) => ((header.epoch, header.sequence) <= (tail.epoch, tail.sequence))
-                .then_some(Passed::Repeat),
+                .then_some(RejectedMessage::Repeat),
         }
     }
 
@@ -356,7 +364,7 @@ impl<L: Log> Replica<L> {
                 true => Command::Tick,
                 false => read_command(&record)?,
             };
-            must_be_known(record.position, &command)?;
+            must_be_known(record.log_index, &command)?;
             self.commands.push(command);
         }
         Ok(())
@@ -368,8 +376,8 @@ impl<L: Log> Replica<L> {
             self.history.pop_front();
         }
         let state = &self.sequencer.state;
-        self.history.push_back(Claim {
-            position: state.position(),
+        self.history.push_back(StateClaim {
+            log_index: state.log_index(),
             digest: *state.digest(),
             chain: self.sequencer.log.chain(),
         });
@@ -381,20 +389,20 @@ impl<L: Log> Replica<L> {
         if self.names.get(&node).is_none_or(|name| name != header.name) {
             self.names.insert(node, header.name.to_owned());
         }
-        let (epoch, position, rules) = (header.epoch, claim.position, header.rules);
-        self.claims.insert(node, Claimed { epoch, position, rules });
+        let (epoch, log_index, rules) = (header.epoch, claim.log_index, header.rules);
+        self.claims.insert(node, LastClaim { epoch, log_index, rules });
         if header.instance == self.name.instance || header.founding {
             return Ok(());
         }
-        let at = self.history.partition_point(|own| own.position < claim.position);
-        let Some(own) = self.history.get(at).filter(|own| own.position == claim.position) else {
+        let at = self.history.partition_point(|own| own.log_index < claim.log_index);
+        let Some(own) = self.history.get(at).filter(|own| own.log_index == claim.log_index) else {
             return Ok(());
         };
         if own == claim {
             self.contradicting.remove(&node);
             return Ok(());
         }
-        self.contradicting.entry(node).or_insert(claim.position);
+        self.contradicting.entry(node).or_insert(claim.log_index);
         self.outvoted()
     }
 
@@ -402,19 +410,19 @@ impl<L: Log> Replica<L> {
     fn outvoted(&self) -> Result<(), ReplicaError> {
         let is_there = |node: u32| self.members.get(node).is_some();
         let against: Vec<_> = self.contradicting().filter(|(node, _)| is_there(*node)).collect();
-        let Some(position) = against.iter().map(|(_, position)| *position).min() else {
+        let Some(log_index) = against.iter().map(|(_, log_index)| *log_index).min() else {
             return Ok(());
         };
         if 2 * against.len() < self.members.iter().count() {
             return Ok(());
         }
         let names: Vec<_> = against.iter().map(|(node, _)| self.name_of(*node)).collect();
-        Err(ReplicaError::Diverged { position, others: names.join(", ") })
+        Err(ReplicaError::Diverged { log_index, others: names.join(", ") })
     }
 
     /// The state after the frame that was delivered last, if it is one that all nodes compare: the
     /// first of a minute. Every node that hashes it says so ([`Replica::note_state`]).
-    pub fn state_to_compare(&mut self) -> Option<Frozen> {
+    pub fn state_to_compare(&mut self) -> Option<StateSnapshot> {
         std::mem::take(&mut self.comparison.is_due).then(|| self.sequencer.state.freeze())
     }
 
@@ -424,17 +432,23 @@ impl<L: Log> Replica<L> {
     /// [`ReplicaError::Diverged`].
     pub fn note_state(
         &mut self,
-        (position, hash): (Position, Digest),
-    ) -> Result<Stated, ReplicaError> {
+        (log_index, hash): (LogIndex, Digest),
+    ) -> Result<StateAttestation, ReplicaError> {
         let own = &mut self.comparison.own;
-        own.insert(position, hash);
+        own.insert(log_index, hash);
         if STATES_MAX < own.len() {
             own.pop_first();
         }
         let nodes: Vec<_> = self.comparison.stated.keys().copied().collect();
         nodes.into_iter().try_for_each(|node| self.compare(node))?;
         let Writer { node, epoch } = self.sequencer.writer;
-        Ok(Stated { identity: self.sequencer.log.tail().identity, node, epoch, position, hash })
+        Ok(StateAttestation {
+            identity: self.sequencer.log.tail().identity,
+            node,
+            epoch,
+            log_index,
+            hash,
+        })
     }
 
     /// Takes what a node says of its state, and holds it against this one's, now or when that is
@@ -442,8 +456,8 @@ impl<L: Log> Replica<L> {
     ///
     /// # Errors
     /// [`ReplicaError::Diverged`].
-    pub fn hear_state(&mut self, stated: &Stated) -> Result<(), ReplicaError> {
-        let Stated { node, epoch, .. } = *stated;
+    pub fn hear_state(&mut self, stated: &StateAttestation) -> Result<(), ReplicaError> {
+        let StateAttestation { node, epoch, .. } = *stated;
         let is_there = self.members.get(node).is_some_and(|member| member.epoch == epoch);
         if node == self.name.node || !is_there {
             return Ok(());
@@ -453,24 +467,24 @@ impl<L: Log> Replica<L> {
     }
 
     fn compare(&mut self, node: u32) -> Result<(), ReplicaError> {
-        let Comparison { own, stated, differing, agreed, .. } = &mut self.comparison;
+        let StateComparison { own, stated, differing, agreed, .. } = &mut self.comparison;
         let Some(stated) = stated.get(&node) else { return Ok(()) };
-        match own.get(&stated.position) {
+        match own.get(&stated.log_index) {
             None => Ok(()),
             Some(hash) if *hash == stated.hash => {
                 differing.remove(&node);
-                *agreed = (*agreed).max(Some(stated.position));
+                *agreed = (*agreed).max(Some(stated.log_index));
                 Ok(())
             }
             Some(_) => {
-                differing.entry(node).or_insert(stated.position);
+                differing.entry(node).or_insert(stated.log_index);
                 self.outvoted()
             }
         }
     }
 
     /// The last record after which another node said to have the same state.
-    pub const fn agreed(&self) -> Option<Position> {
+    pub const fn agreed(&self) -> Option<LogIndex> {
         self.comparison.agreed
     }
 
@@ -485,12 +499,12 @@ impl<L: Log> Replica<L> {
     }
 
     /// Who this node is.
-    pub const fn name(&self) -> &Name {
+    pub const fn name(&self) -> &NodeName {
         &self.name
     }
 
     /// Who is there.
-    pub const fn members(&self) -> &Members {
+    pub const fn members(&self) -> &Membership {
         &self.members
     }
 
@@ -506,8 +520,8 @@ impl<L: Log> Replica<L> {
     }
 
     /// Up to where a node that is there says that it has applied the log.
-    pub fn claimed(&self, node: u32) -> Option<Position> {
-        Some(self.said(node)?.position)
+    pub fn claimed(&self, node: u32) -> Option<LogIndex> {
+        Some(self.said(node)?.log_index)
     }
 
     /// The newest rules that a node that is there knows, as it says.
@@ -516,21 +530,21 @@ impl<L: Log> Replica<L> {
     }
 
     /// What a node that is there said of itself last.
-    fn said(&self, node: u32) -> Option<&Claimed> {
+    fn said(&self, node: u32) -> Option<&LastClaim> {
         let said = self.claims.get(&node)?;
         (self.members.get(node)?.epoch == said.epoch).then_some(said)
     }
 
     /// The nodes that have decided otherwise than this one, or have another state.
-    pub fn contradicting(&self) -> impl Iterator<Item = (u32, Position)> {
+    pub fn contradicting(&self) -> impl Iterator<Item = (u32, LogIndex)> {
         let mut all = self.contradicting.clone();
-        let Comparison { differing, stated, .. } = &self.comparison;
+        let StateComparison { differing, stated, .. } = &self.comparison;
         let is_of_this_life = |node: &u32| {
             let said = stated.get(node).map(|stated| stated.epoch);
             said.is_some() && said == self.members.get(*node).map(|member| member.epoch)
         };
-        for (node, position) in differing.iter().filter(|(node, _)| is_of_this_life(node)) {
-            all.entry(*node).and_modify(|at| *at = (*at).min(*position)).or_insert(*position);
+        for (node, log_index) in differing.iter().filter(|(node, _)| is_of_this_life(node)) {
+            all.entry(*node).and_modify(|at| *at = (*at).min(*log_index)).or_insert(*log_index);
         }
         all.into_iter()
     }
@@ -552,13 +566,13 @@ impl<L: Log> Replica<L> {
 
 /// Rules that others may decide by from here on must be known here: what this program would make of
 /// the command is not what they do.
-fn must_be_known(position: Position, command: &Command) -> Result<(), ReplayError> {
+fn must_be_known(log_index: LogIndex, command: &Command) -> Result<(), ReplayError> {
     let Some(Change::Activate(Activate { rules_version: version })) = command.change() else {
         return Ok(());
     };
     let version = *version;
     if rules_known() < version {
-        return Err(ReplayError::UnknownRules { position, version });
+        return Err(ReplayError::UnknownRules { log_index, version });
     }
     Ok(())
 }

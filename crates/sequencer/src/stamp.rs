@@ -3,7 +3,7 @@
 //! clock neither expires transfers at once nor keeps them for ever.
 
 use ledger::Stamp;
-use ports::Now;
+use ports::ClockReading;
 
 /// The stamp gains or loses at most one part in this many against the monotonic clock.
 pub const SLEW_DIVISOR: u64 = 20;
@@ -19,12 +19,12 @@ pub struct StampClock {
 impl StampClock {
     /// Begins at wall time, or at the last stamp in the log if that is later.
     #[must_use]
-    pub fn new(now: Now, last_in_log: Stamp) -> Self {
+    pub fn new(now: ClockReading, last_in_log: Stamp) -> Self {
         Self { last: now.wall.max(last_in_log), at: now.monotonic_us }
     }
 
     /// The stamp of a batch sealed now; never before an earlier one.
-    pub fn stamp(&mut self, now: Now) -> Stamp {
+    pub fn stamp(&mut self, now: ClockReading) -> Stamp {
         let elapsed = now.monotonic_us.saturating_sub(self.at);
         let straight = self.last.0.saturating_add(elapsed);
         let slew = elapsed / SLEW_DIVISOR;
@@ -37,14 +37,14 @@ impl StampClock {
 
     /// The stamp that a batch would have now.
     #[must_use]
-    pub fn at(&self, now: Now) -> Stamp {
+    pub fn at(&self, now: ClockReading) -> Stamp {
         let mut clock = *self;
         clock.stamp(now)
     }
 
     /// Microseconds from `now` until stamps reach `due`, at the slowest rate of the slew.
     #[must_use]
-    pub fn wait_us(&self, now: Now, due: Stamp) -> u64 {
+    pub fn wait_us(&self, now: ClockReading, due: Stamp) -> u64 {
         let elapsed = now.monotonic_us.saturating_sub(self.at);
         let remaining = due.0.saturating_sub(self.last.0.saturating_add(elapsed));
         remaining.saturating_add(remaining / (SLEW_DIVISOR - 1))
@@ -55,8 +55,8 @@ impl StampClock {
 mod tests {
     use super::*;
 
-    fn now(monotonic_us: u64, wall: u64) -> Now {
-        Now { monotonic_us, wall: Stamp(wall) }
+    fn now(monotonic_us: u64, wall: u64) -> ClockReading {
+        ClockReading { monotonic_us, wall: Stamp(wall) }
     }
 
     #[test]

@@ -12,8 +12,8 @@ use ledger::{
     Redeliver, State,
 };
 
-use crate::examiner::Examiner;
-use crate::script::{Cast, GHOST};
+use crate::transfers::{Actors, GHOST};
+use crate::workload_outcomes::OutcomeWorkload;
 
 /// Why runs do not reach an outcome that they could reach.
 const UNAIMED: &str =
@@ -47,8 +47,8 @@ pub(crate) trait Reach {
 
 /// The situation in which the examiner asks.
 pub(crate) struct Situation<'a> {
-    pub(crate) examiner: &'a mut Examiner,
-    pub(crate) cast: &'a Cast,
+    pub(crate) examiner: &'a mut OutcomeWorkload,
+    pub(crate) cast: &'a Actors,
     /// The state of the hub, while it is up.
     pub(crate) state: Option<&'a State>,
     /// A participant, drawn.

@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journal::{
-    ArchiveError, Destination, Marker, MemoryDisk, Place, PlaceError, Retention, Tiered, Upload,
-    claim_for, due, hand_over,
+    ArchiveError, BlobError, BlobStore, Destination, DurableMarkWriter, MemoryDisk, Retention,
+    TieredDisk, Upload, archive_segment, claim_for, due,
 };
 use ledger::Stamp;
-use ports::{DiskError, Stop};
+use ports::{DiskError, StopReading};
 
 use crate::event::Event;
 use crate::random::{Random, mix};
-use crate::world::World;
+use crate::simulation_run::SimulationRun;
 
 /// The disk of the hub with what has left it.
-pub(crate) type HubDisk = Tiered<MemoryDisk>;
+pub(crate) type HubDisk = TieredDisk<MemoryDisk>;
 
 /// What sets its dice apart.
 const DICE: u64 = 0x6172_6368_6976;
@@ -37,7 +37,7 @@ const URL: &str = "memory://vault";
 pub(crate) struct Archiver {
     random: Random,
     is_there: bool,
-    vault: Vault,
+    vault: MemoryBlobs,
 }
 
 impl Archiver {
@@ -45,19 +45,19 @@ impl Archiver {
     pub(crate) fn new(seed: u64) -> Self {
         let random = Random::new(mix(seed ^ DICE));
         let inner = Inner { random: Random::new(mix(seed ^ DICE ^ 1)), objects: BTreeMap::new() };
-        let vault = Vault { inner: Arc::new(Mutex::new(inner)) };
+        let vault = MemoryBlobs { inner: Arc::new(Mutex::new(inner)) };
         Self { random, is_there: matches!(seed % 8, 1 | 4), vault }
     }
 
     /// A disk, with the place that its catalogue may name.
     pub(crate) fn tiers(&self, disk: &MemoryDisk) -> Result<HubDisk, DiskError> {
-        let tiered = Tiered::open(disk.clone())?;
+        let tiered = TieredDisk::open(disk.clone())?;
         tiered.mount(Arc::new(self.vault.clone()));
         Ok(tiered)
     }
 }
 
-impl World {
+impl SimulationRun {
     /// The archiver begins, if the run has one.
     pub(crate) fn seat_archiver(&mut self) {
         if self.archiver.is_there && !self.desk.calm {
@@ -73,7 +73,7 @@ impl World {
         // How far the log is durable is noted at that rate, too. What a recovery finds must never
         // be less; a note that fails is as good as none.
         let frames = hub.sequencer().log().inner().frames();
-        let _noted = Marker::new(disk.clone(), frames).note();
+        let _noted = DurableMarkWriter::new(disk.clone(), frames).note();
         let closer = hub.sequencer().log().inner().closer();
         let random = &mut self.archiver.random;
         let keep_segments = random.below(3) as usize;
@@ -89,8 +89,8 @@ impl World {
                 if let Destination::Place(place) = destination {
                     claim_for(disk, place)?;
                 }
-                let mut watch = |_| if random.chance(20) { Err(Stop) } else { Ok(()) };
-                let segment = hand_over(disk, due, destination, &mut watch)?;
+                let mut watch = |_| if random.chance(20) { Err(StopReading) } else { Ok(()) };
+                let segment = archive_segment(disk, due, destination, &mut watch)?;
                 closer(segment.first);
                 handed.push(segment.first.0);
             }
@@ -114,7 +114,7 @@ impl World {
 
 /// Objects in memory. Clones are the same place.
 #[derive(Clone, Debug)]
-struct Vault {
+struct MemoryBlobs {
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -126,22 +126,22 @@ struct Inner {
 
 /// An object on its way in.
 struct Parcel {
-    vault: Vault,
+    vault: MemoryBlobs,
     name: String,
     bytes: Vec<u8>,
 }
 
-impl Vault {
+impl MemoryBlobs {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Now and then a write does not reach it.
-    fn reach(&self, what: &str) -> Result<MutexGuard<'_, Inner>, PlaceError> {
+    fn reach(&self, what: &str) -> Result<MutexGuard<'_, Inner>, BlobError> {
         let mut inner = self.lock();
         match inner.random.chance(UNREACHABLE_PER_MILLE) {
             false => Ok(inner),
-            true => Err(PlaceError::Failed {
+            true => Err(BlobError::Failed {
                 url: URL.into(),
                 what: what.into(),
                 error: "it does not answer".into(),
@@ -150,24 +150,24 @@ impl Vault {
     }
 }
 
-impl Place for Vault {
+impl BlobStore for MemoryBlobs {
     fn url(&self) -> &str {
         URL
     }
 
-    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, PlaceError> {
+    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, BlobError> {
         drop(self.reach(name)?);
         let (name, bytes) = (name.to_owned(), Vec::new());
         Ok(Box::new(Parcel { vault: self.clone(), name, bytes }))
     }
 
-    fn length(&self, name: &str) -> Result<Option<u64>, PlaceError> {
+    fn length(&self, name: &str) -> Result<Option<u64>, BlobError> {
         Ok(self.lock().objects.get(name).map(|bytes| bytes.len() as u64))
     }
 
-    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, PlaceError> {
+    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, BlobError> {
         let inner = self.lock();
-        let missing = || PlaceError::NotFound { url: URL.into(), name: name.into() };
+        let missing = || BlobError::NotFound { url: URL.into(), name: name.into() };
         let bytes = inner.objects.get(name).ok_or_else(missing)?;
         let rest = bytes.get(offset as usize..).unwrap_or_default();
         let length = rest.len().min(buffer.len());
@@ -175,25 +175,25 @@ impl Place for Vault {
         Ok(length)
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<String>, PlaceError> {
+    fn list(&self, prefix: &str) -> Result<Vec<String>, BlobError> {
         let inner = self.lock();
         Ok(inner.objects.keys().filter(|name| name.starts_with(prefix)).cloned().collect())
     }
 
-    fn remove(&self, name: &str) -> Result<(), PlaceError> {
+    fn remove(&self, name: &str) -> Result<(), BlobError> {
         self.reach("remove")?.objects.remove(name);
         Ok(())
     }
 }
 
 impl Upload for Parcel {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), PlaceError> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
         drop(self.vault.reach(&self.name)?);
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<(), PlaceError> {
+    fn finish(self: Box<Self>) -> Result<(), BlobError> {
         let Self { vault, name, bytes } = *self;
         vault.reach(&name)?.objects.insert(name, bytes);
         Ok(())

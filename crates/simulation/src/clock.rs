@@ -4,25 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ledger::Stamp;
-use ports::{Clock, Now};
+use ports::{Clock, ClockReading};
 
-use crate::plan::EPOCH_US;
+use crate::parameters::EPOCH_US;
 
 /// Clones show the same time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimClock(Arc<(AtomicU64, AtomicU64)>);
 
 impl SimClock {
-    pub(crate) fn set(&self, now: Now) {
+    pub(crate) fn set(&self, now: ClockReading) {
         self.0.0.store(now.monotonic_us, Ordering::Relaxed);
         self.0.1.store(now.wall.0, Ordering::Relaxed);
     }
 }
 
 impl Clock for SimClock {
-    fn now(&self) -> Now {
+    fn now(&self) -> ClockReading {
         let wall = Stamp(self.0.1.load(Ordering::Relaxed));
-        Now { monotonic_us: self.0.0.load(Ordering::Relaxed), wall }
+        ClockReading { monotonic_us: self.0.0.load(Ordering::Relaxed), wall }
     }
 }
 

@@ -22,9 +22,9 @@
 
 mod brokers;
 mod faults;
+mod invariants;
 mod node;
-mod people;
-mod proof;
+mod workload;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,26 +32,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use ledger::{Change, Digest, FspName, Genesis, Notice, Outcome, Stamp};
-use ports::{Arrival, Clock, Log, Now};
+use ports::{Arrival, Clock, ClockReading, Log};
 use record::frame::LogIdentity;
-use sequencer::Founding;
+use sequencer::GenesisMessage;
 
 use crate::clock::{SimClock, wall};
 use crate::event::Queue;
 use crate::io::{Act, Host, Parcel};
-use crate::operator::Operator;
-use crate::plan::{Plan, SECOND};
+use crate::parameters::{Parameters, SECOND};
 use crate::random::{Random, mix, spread16};
-use crate::script::{Cast, Request, Script};
+use crate::transfers::{Actors, Request, TransferPlan};
+use crate::workload_operator::OperatorWorkload;
 use crate::{BROKEN, words_of};
 use ::node::Turn;
 use ::node::outbox::{Outbox, RECORD_PATIENCE};
-use brokers::{Again, BROKERS, Brokers};
+use brokers::{BROKERS, Brokers, Duplicates};
 use delivery::AttemptResult;
+use invariants::{NodeRun, Proof};
 use journal::MemoryDisk;
-use node::{Said, Unsent, Up, open_copy};
-use people::key_of;
-use proof::{Life, Proof};
+use node::{PendingMessage, RunningNode, TopicRequest, open_copy};
+use workload::key_of;
 
 const NODES: usize = 3;
 /// How long a message may take to be acknowledged before it is given up.
@@ -169,7 +169,7 @@ pub fn run_cluster(seed: u64, transfers: u32, verbose: bool) -> ClusterReport {
 /// A machine with a node on it, or none just now.
 struct Machine {
     disk: MemoryDisk,
-    up: Option<Up>,
+    up: Option<RunningNode>,
     lives: u32,
     clock: SimClock,
     /// How much its wall clock is wrong.
@@ -191,9 +191,9 @@ struct World {
     now: u64,
     queue: Queue<Event>,
     random: Random,
-    plan: Plan,
-    cast: Cast,
-    scripts: Vec<Script>,
+    plan: Parameters,
+    cast: Actors,
+    scripts: Vec<TransferPlan>,
     changes: Vec<Change>,
     funded: bool,
     answered: u32,
@@ -216,12 +216,12 @@ struct World {
 impl World {
     fn new(seed: u64, transfers: u32, verbose: bool) -> Self {
         let mut random = Random::new(mix(seed ^ 0x6b61_666b_6120));
-        let mut plan = Plan::draw(&mut random, transfers);
+        let mut plan = Parameters::draw(&mut random, transfers);
         plan.interval_us = random.pick(&[50_000, 200_000, 600_000]);
         plan.network_us = random.pick(&[(100, 1_000), (200, 5_000), (300, 40_000)]);
         plan.lifetime_ms = random.pick(&[(2_000, 8_000), (5_000, 20_000)]);
-        let cast = Cast::new(random.next(), &plan);
-        let changes = Operator::new(&cast).changes().to_vec();
+        let cast = Actors::new(random.next(), &plan);
+        let changes = OperatorWorkload::new(&cast).changes().to_vec();
         let machine = |number: usize| Machine {
             disk: MemoryDisk::new(seed ^ number as u64),
             up: None,
@@ -286,7 +286,7 @@ impl World {
             let (now, event) = self.queue.pop().expect("a run ends by looking around");
             self.now = now;
             for Machine { clock, skew_us, .. } in &self.machines {
-                clock.set(Now { wall: wall(now, *skew_us), monotonic_us: now + 1 });
+                clock.set(ClockReading { wall: wall(now, *skew_us), monotonic_us: now + 1 });
             }
             if self.verbose {
                 println!("{now:>12} {event:?}");
@@ -299,9 +299,10 @@ impl World {
     fn found(&mut self) {
         let hub = FspName::new("Hub").expect("a short name");
         let genesis = Genesis { seed: spread16(self.seed ^ 1), hub };
-        let founding = Founding { identity: self.identity(), genesis, node: 1, wall: Stamp(0) };
+        let founding =
+            GenesisMessage { identity: self.identity(), genesis, node: 1, wall: Stamp(0) };
         let bytes = founding.bundle("founder");
-        self.brokers.append(0, (u64::MAX, 0), &bytes, Again::No);
+        self.brokers.append(0, (u64::MAX, 0), &bytes, Duplicates::No);
         (0..BROKERS).for_each(|broker| _ = self.brokers.replicate(broker));
     }
 
@@ -360,7 +361,7 @@ impl World {
         }
     }
 
-    fn up(&mut self, at: usize) -> &mut Up {
+    fn up(&mut self, at: usize) -> &mut RunningNode {
         self.machines[at].up.as_mut().expect("events of the dead are dropped")
     }
 
@@ -386,7 +387,7 @@ impl World {
         machine.lives += 1;
         let life = (at, machine.lives);
         let about = (machine.clock.clone(), self.plan.policy.clone(), seed);
-        machine.up = Some(Up::start(life, copy, &topic, about));
+        machine.up = Some(RunningNode::start(life, copy, &topic, about));
         (machine.is_leaving, machine.is_told, machine.paused_until) = (false, false, 0);
         (machine.turn_at, machine.mail_at) = (u64::MAX, u64::MAX);
         self.turn_soon(at, 1);
@@ -430,14 +431,14 @@ impl World {
         let said = up.said();
         for one in said {
             match one {
-                Said::Send { tag, bytes } => {
+                TopicRequest::Send { tag, bytes } => {
                     let up = self.up(at);
                     let number = up.sent;
                     up.sent += 1;
-                    up.unsent.push_back(Unsent { number, tag, bytes, since: now });
+                    up.unsent.push_back(PendingMessage { number, tag, bytes, since: now });
                     self.produce_soon(at);
                 }
-                Said::AskEnd(number) => {
+                TopicRequest::AskEnd(number) => {
                     let (wait, life) = (self.net(), self.life(at));
                     self.after(wait, Event::End(at, life, number));
                 }
@@ -485,7 +486,7 @@ impl World {
         }
     }
 
-    fn follow(&mut self, (at, life): (usize, Life), now_us: u64, act: Act) {
+    fn follow(&mut self, (at, life): (usize, NodeRun), now_us: u64, act: Act) {
         match act {
             Act::Answer(request, _, outcome) => {
                 if let Some(outcome) = outcome {
@@ -547,13 +548,13 @@ impl World {
         let mut has_taken = false;
         for unsent in &up.unsent {
             let again = match self.random.chance(3) {
-                true => Again::Yes,
-                false => Again::No,
+                true => Duplicates::Yes,
+                false => Duplicates::No,
             };
             let source = (producer, unsent.number);
             let is_taken = self.brokers.append(self.now, source, &unsent.bytes, again);
             has_taken |= is_taken;
-            self.tally.taken_twice += u64::from(is_taken && again == Again::Yes);
+            self.tally.taken_twice += u64::from(is_taken && again == Duplicates::Yes);
             if !is_taken {
                 break;
             }
@@ -694,10 +695,10 @@ impl World {
             let state = replica.sequencer().state();
             let is_quiet = state.transfers_in_flight() == 0 && state.notices_owed_count() == 0;
             let all_there = replica.members().iter().count() == NODES;
-            if !is_quiet || !all_there || !up.is_idle() || !up.driven.is_there() {
+            if !is_quiet || !all_there || !up.is_idle() || !up.driven.is_live() {
                 return false;
             }
-            hashes.insert((state.position(), state.hash().0));
+            hashes.insert((state.log_index(), state.hash().0));
         }
         is_all_made && self.waiting.is_empty() && hashes.len() == 1
     }
@@ -710,8 +711,8 @@ impl World {
                 let state = replica.sequencer().state();
                 format!(
                     "at {}, there {}, members {}, {} in flight, {} owed, idle {}",
-                    state.position().0,
-                    up.driven.is_there(),
+                    state.log_index().0,
+                    up.driven.is_live(),
                     replica.members().iter().count(),
                     state.transfers_in_flight(),
                     state.notices_owed_count(),

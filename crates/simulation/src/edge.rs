@@ -11,12 +11,12 @@ use ledger::{
 use node::outbox::{Outbox, RECORD_PATIENCE};
 use ports::{Log, LogError, OwnedPayload};
 
-use crate::desk::{Attempting, Desk};
+use crate::env::{Attempting, SimEnv};
 use crate::event::{Callback, HubEvent};
+use crate::external_view::ExternalView;
 use crate::hub::{Hub, Stopped};
 use crate::io::{Act, Host, Io, Parcel};
-use crate::script::Request;
-use crate::witness::Witness;
+use crate::transfers::Request;
 
 /// Records, in a thousand, that are read from the log though nobody needs them.
 const CHECKED_PER_MILLE: u32 = 20;
@@ -45,7 +45,7 @@ impl Edge {
 
 impl Hub {
     /// A request whose command is to be committed.
-    pub(crate) fn request(&mut self, desk: &mut Desk, request: Request, command: Command) {
+    pub(crate) fn request(&mut self, desk: &mut SimEnv, request: Request, command: Command) {
         let edge = desk.random.below(self.edges.len() as u64) as u8;
         self.edge(edge).io.request(request, command);
         self.flush_soon(desk, edge);
@@ -54,8 +54,8 @@ impl Hub {
     /// Something happens within the process.
     pub(crate) fn handle(
         &mut self,
-        desk: &mut Desk,
-        witness: &mut Witness,
+        desk: &mut SimEnv,
+        witness: &mut ExternalView,
         event: HubEvent,
     ) -> Result<(), Stopped> {
         match event {
@@ -102,7 +102,7 @@ impl Hub {
     /// An attempt to deliver a notice ended.
     fn attempted(
         &mut self,
-        (desk, witness): (&mut Desk, &mut Witness),
+        (desk, witness): (&mut SimEnv, &mut ExternalView),
         edge: u8,
         (notice, result): (NoticeId, AttemptResult),
     ) {
@@ -142,7 +142,7 @@ impl Hub {
     /// An I/O thread works; what follows from it is on its way.
     fn work(
         &mut self,
-        (desk, witness): (&mut Desk, &mut Witness),
+        (desk, witness): (&mut SimEnv, &mut ExternalView),
         edge: u8,
         work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>),
     ) {
@@ -152,12 +152,12 @@ impl Hub {
         }
     }
 
-    fn follow(&mut self, (desk, witness): (&mut Desk, &mut Witness), edge: u8, act: Act) {
+    fn follow(&mut self, (desk, witness): (&mut SimEnv, &mut ExternalView), edge: u8, act: Act) {
         match act {
-            Act::Answer(request, position, outcome) => {
+            Act::Answer(request, log_index, outcome) => {
                 if let Some(outcome) = outcome {
                     assert_ne!(outcome, Outcome::Repeated, "no record is applied twice");
-                    witness.promise(position.expect("an answered request was decided"));
+                    witness.promise(log_index.expect("an answered request was decided"));
                 }
                 desk.answer(request, outcome);
             }
@@ -194,21 +194,21 @@ impl Hub {
         }
     }
 
-    fn flush_soon(&mut self, desk: &mut Desk, edge: u8) {
+    fn flush_soon(&mut self, desk: &mut SimEnv, edge: u8) {
         if !std::mem::replace(&mut self.edge(edge).flushing, true) {
             let wait = desk.random.below(20);
             desk.hub_after(wait, self.life, HubEvent::Flush(edge));
         }
     }
 
-    fn judge(&self, desk: &mut Desk, edge: u8, end: &FinishedDelivery) {
+    fn judge(&self, desk: &mut SimEnv, edge: u8, end: &FinishedDelivery) {
         let delivery = self.edges[usize::from(edge)].io.outbox.delivery();
         desk.judge_end(self.life, (&self.notice(end.notice), end), delivery.tried(end.notice));
     }
 
     fn carry_out(
         &self,
-        (desk, witness): (&mut Desk, &mut Witness),
+        (desk, witness): (&mut SimEnv, &mut ExternalView),
         edge: u8,
         attempt: Attempt<Parcel>,
     ) {
@@ -245,7 +245,7 @@ impl Hub {
     }
 
     /// The message that a notice is made from, out of the log; an error when the disk is gone.
-    fn load(&self, desk: &mut Desk, notice: &Notice) -> Result<Option<Request>, LogError> {
+    fn load(&self, desk: &mut SimEnv, notice: &Notice) -> Result<Option<Request>, LogError> {
         desk.tally.reloads += 1;
         let record = self.reader.read(notice.source)?;
         let record = record.expect("the record of a notice is durable");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use delivery::AttemptResult;
 use ledger::{Notice, NoticeId, Outcome};
 
-use crate::script::Request;
+use crate::transfers::Request;
 
 /// Something that happens at a moment.
 #[derive(Clone, Debug)]

@@ -2,10 +2,10 @@
 
 use ports::{Disk, DiskFile};
 
-use crate::desk::{CLASSES, Manners};
+use crate::env::{CLASSES, CallbackBehaviour};
 use crate::event::{Event, Fault, HubEvent};
-use crate::plan::SECOND;
-use crate::world::World;
+use crate::parameters::SECOND;
+use crate::simulation_run::SimulationRun;
 
 /// Largest jump of the wall clock, in microseconds.
 pub(crate) const SKEW_MAX_US: i64 = 5_000_000;
@@ -21,12 +21,12 @@ const BUDGET: [u32; 6] = [10, 10, 10, 10, 60, 20];
 
 /// What is left of the budget, and which kinds have their next fault drawn already.
 #[derive(Debug, Default)]
-pub(crate) struct Fuses {
+pub(crate) struct FaultSchedule {
     left: [u32; 6],
     armed: [bool; 6],
 }
 
-impl World {
+impl SimulationRun {
     /// The first fault of each kind is drawn, the budgets are full.
     pub(crate) fn arm_faults(&mut self) {
         self.fuses.left = BUDGET;
@@ -76,7 +76,7 @@ impl World {
         self.disk.crash_at(NEVER);
         self.disk.fail_sync_at(NEVER);
         for fsp in 0..self.desk.manners.len() {
-            self.set_manners(fsp, Manners::Fine);
+            self.set_manners(fsp, CallbackBehaviour::Fine);
         }
         self.desk.slow_until = 0;
     }
@@ -172,22 +172,22 @@ impl World {
             .pick(&[202, 302, 400, 401, 404, 408, 409, 429, 429, 500, 501, 503, 503, 100]);
         let class = self.desk.random.below(CLASSES) as u8;
         let manners = self.desk.random.pick(&[
-            Manners::Fine,
-            Manners::Fine,
-            Manners::Slow(slow),
-            Manners::Down,
-            Manners::Silent,
-            Manners::Breaking,
-            Manners::Answering(status),
-            Manners::Unaddressed(class),
+            CallbackBehaviour::Fine,
+            CallbackBehaviour::Fine,
+            CallbackBehaviour::Slow(slow),
+            CallbackBehaviour::Down,
+            CallbackBehaviour::Silent,
+            CallbackBehaviour::Breaking,
+            CallbackBehaviour::Answering(status),
+            CallbackBehaviour::Unaddressed(class),
         ]);
         self.set_manners(fsp, manners);
     }
 
     /// An FSP that had no address for some requests registers one.
-    fn set_manners(&mut self, fsp: usize, manners: Manners) {
+    fn set_manners(&mut self, fsp: usize, manners: CallbackBehaviour) {
         let before = std::mem::replace(&mut self.desk.manners[fsp], manners);
-        if let (Manners::Unaddressed(_), Some(hub)) = (before, &self.hub) {
+        if let (CallbackBehaviour::Unaddressed(_), Some(hub)) = (before, &self.hub) {
             self.desk.hub_after(1, hub.life, HubEvent::Addressed(fsp as u8));
         }
     }

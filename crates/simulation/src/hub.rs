@@ -6,29 +6,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use journal::FileLog;
-use ledger::{Command, Position};
-use node::stages::WatchedLog;
-use node::{Directory, InboxLimits, Mailbox, NodeError, Standalone, Submission, Ticket, Turn};
-use ports::{Clock, Log, Now, RecordReader};
+use ledger::{Command, LogIndex};
+use node::latency_trace::TracedLog;
+use node::{Directory, InboxLimits, Mailbox, NodeError, ReplyTo, Standalone, Submission, Turn};
+use ports::{Clock, ClockReading, Log, RecordReader};
 use sequencer::{CommitError, Committed, Sequencer};
-use snapshots::{Aside, SnapshotFile};
+use snapshots::{FrozenState, SnapshotFile};
 
 use crate::archive::HubDisk;
 use crate::clock::SimClock;
-use crate::desk::Desk;
+use crate::clock_check::ClockCheck;
 use crate::edge::Edge;
+use crate::env::SimEnv;
 use crate::event::HubEvent;
+use crate::external_view::ExternalView;
 use crate::io::Io;
-use crate::pace::Pace;
-use crate::plan::SECOND;
-use crate::script::Request;
-use crate::witness::Witness;
+use crate::parameters::SECOND;
+use crate::transfers::Request;
 
 /// After it found the disk full, the sequencer's thread may miss deadlines for this long.
 const FULL_PAUSE_US: u64 = 100_000;
 
 /// The sequencer of a hub.
-pub(crate) type HubSequencer = Sequencer<WatchedLog<FileLog<HubDisk>>>;
+pub(crate) type HubSequencer = Sequencer<TracedLog<FileLog<HubDisk>>>;
 
 /// The log stopped; the process ends.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Hub {
     pub(crate) node: Standalone<FileLog<HubDisk>, SimClock, Request>,
     clock: SimClock,
     /// A state to be stored as a snapshot.
-    pub(crate) aside: Option<Aside>,
+    pub(crate) aside: Option<FrozenState>,
     /// The last snapshot of this life.
     pub(crate) stored: Option<SnapshotFile>,
     pub(crate) reader: Arc<dyn RecordReader>,
@@ -49,14 +49,14 @@ pub(crate) struct Hub {
     sleeps: u64,
     /// The disk was full: deadlines may be missed before this moment.
     full_until: u64,
-    pace: Pace,
+    pace: ClockCheck,
 }
 
 impl Hub {
     /// A process that has just recovered its log. What is owed is posted at once.
-    pub(crate) fn new(desk: &mut Desk, life: u32, born_us: u64, sequencer: HubSequencer) -> Self {
+    pub(crate) fn new(desk: &mut SimEnv, life: u32, born_us: u64, sequencer: HubSequencer) -> Self {
         let now = desk.clock(born_us);
-        let (pace, reader) = (Pace::new(sequencer.state(), now), sequencer.log().reader());
+        let (pace, reader) = (ClockCheck::new(sequencer.state(), now), sequencer.log().reader());
         let clock = SimClock::default();
         clock.set(now);
         let rings = (0..desk.plan.edges).map(|_| Arc::new(AtomicBool::new(false)));
@@ -102,7 +102,7 @@ impl Hub {
     }
 
     /// The time that the process sees is now.
-    pub(crate) fn tell_time(&self, desk: &Desk) -> Now {
+    pub(crate) fn tell_time(&self, desk: &SimEnv) -> ClockReading {
         self.clock.set(desk.clock(self.born_us));
         self.clock.now()
     }
@@ -110,8 +110,8 @@ impl Hub {
     /// The sequencer's thread has slept; a wake-up of an earlier sleep is passed over.
     pub(crate) fn wake(
         &mut self,
-        desk: &mut Desk,
-        witness: &mut Witness,
+        desk: &mut SimEnv,
+        witness: &mut ExternalView,
         sleep: u64,
     ) -> Result<(), Stopped> {
         if self.awake || sleep != self.sleeps {
@@ -125,16 +125,20 @@ impl Hub {
     }
 
     /// One turn of the sequencer's thread, which then works on or goes to sleep.
-    pub(crate) fn step(&mut self, desk: &mut Desk, witness: &mut Witness) -> Result<(), Stopped> {
+    pub(crate) fn step(
+        &mut self,
+        desk: &mut SimEnv,
+        witness: &mut ExternalView,
+    ) -> Result<(), Stopped> {
         let now = self.tell_time(desk);
         let Self { node, edges, pace, .. } = self;
         let found = node.sequencer().cold_counts().found;
         let turn = node.turn(Some(Duration::ZERO), &mut |sequencer, committed, batch| {
             pace.decided(sequencer.state(), now);
             observe(desk, witness, (sequencer, committed, batch));
-            for (submission, position) in batch.iter().zip(committed.first.0..) {
-                if let Ticket::Waiter { mailbox, waiter } = submission.attached.ticket {
-                    edges[mailbox].io.note_decided(waiter, position);
+            for (submission, log_index) in batch.iter().zip(committed.first.0..) {
+                if let ReplyTo::Waiter { mailbox, waiter } = submission.attached.ticket {
+                    edges[mailbox].io.note_decided(waiter, log_index);
                 }
             }
         });
@@ -144,7 +148,7 @@ impl Hub {
                 desk.random.between(ends) + desk.drag()
             }
             // As a switch ends whose log cannot be begun.
-            Ok(Turn::Full) if self.sequencer().state().position() == Position(0) => {
+            Ok(Turn::Full) if self.sequencer().state().log_index() == LogIndex(0) => {
                 return Err(Stopped);
             }
             Ok(Turn::Full) => {
@@ -174,7 +178,7 @@ impl Hub {
         !self.awake && self.edges.iter().all(Edge::is_idle)
     }
 
-    fn sleep(&mut self, desk: &mut Desk) {
+    fn sleep(&mut self, desk: &mut SimEnv) {
         self.awake = false;
         self.sleeps += 1;
         if let Some(wait) = self.node.patience() {
@@ -184,7 +188,7 @@ impl Hub {
     }
 
     /// The I/O threads that have mail read it after `wait_us`.
-    fn ring(&mut self, desk: &mut Desk, wait_us: u64) {
+    fn ring(&mut self, desk: &mut SimEnv, wait_us: u64) {
         for (number, edge) in self.edges.iter().enumerate() {
             if edge.has_mail() {
                 desk.hub_after(wait_us, self.life, HubEvent::Mail(number as u8));
@@ -201,8 +205,8 @@ fn mailbox(rung: &Arc<AtomicBool>) -> Arc<Mailbox<Request>> {
 
 /// A batch was committed: its effects are about to be posted.
 fn observe(
-    desk: &mut Desk,
-    witness: &mut Witness,
+    desk: &mut SimEnv,
+    witness: &mut ExternalView,
     (sequencer, committed, batch): (&HubSequencer, &Committed, &[Submission<Request>]),
 ) {
     let (state, effects) = (sequencer.state(), sequencer.effects());

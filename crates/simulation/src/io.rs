@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use delivery::{Attempt, Delivery, Moment, Policy};
+use delivery::{Attempt, Delivery, MonotonicTime, Policy};
 use ledger::{Command, FinishedDelivery, Notice, Outcome};
 use node::outbox::{Outbox, OutboxHost};
-use node::{Attached, Handle, Mailbox, Refused, Submission, Ticket};
-use ports::Now;
+use node::{Handle, Mailbox, ReplyTo, Submission, SubmissionContext, SubmissionRefused};
+use ports::ClockReading;
 use sequencer::Durability;
 
-use crate::script::Request;
+use crate::transfers::Request;
 
 /// A notice on its way out, with its message when that is still in memory.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(crate) enum Act {
     /// It wants to record the ends of deliveries.
     Record,
     /// It wants to try something at this moment.
-    Retry(Moment),
+    Retry(MonotonicTime),
 }
 
 pub(crate) struct Io {
@@ -52,7 +52,7 @@ pub(crate) struct Io {
 
 /// The thread as its outbox sees it.
 pub(crate) struct Host<'a> {
-    pub(crate) now: Now,
+    pub(crate) now: ClockReading,
     handle: &'a Handle<Request>,
     waiters: &'a mut BTreeMap<u32, (Request, Option<u64>)>,
     acts: Vec<Act>,
@@ -74,24 +74,24 @@ impl Io {
         let waiter = self.next_waiter;
         self.next_waiter += 1;
         self.waiters.insert(waiter, (request, None));
-        let ticket = Ticket::Waiter { mailbox: self.number, waiter };
+        let ticket = ReplyTo::Waiter { mailbox: self.number, waiter };
         self.outbox.submit(Submission {
             command,
             record: record.expect("a request fits a record"),
             durability: Durability::Synced,
-            attached: Attached { ticket, message: Some(Arc::new(request)) },
+            attached: SubmissionContext { ticket, message: Some(Arc::new(request)) },
         });
     }
 
     /// The command of a waiting request was decided as the record at `position`.
-    pub(crate) fn note_decided(&mut self, waiter: u32, position: u64) {
-        self.waiters.get_mut(&waiter).expect("the request waits").1 = Some(position);
+    pub(crate) fn note_decided(&mut self, waiter: u32, log_index: u64) {
+        self.waiters.get_mut(&waiter).expect("the request waits").1 = Some(log_index);
     }
 
     /// Lets the thread work; gives what it did.
     pub(crate) fn work(
         &mut self,
-        now: Now,
+        now: ClockReading,
         work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>),
     ) -> Vec<Act> {
         let Self { handle, outbox, waiters, .. } = self;
@@ -106,20 +106,23 @@ impl Io {
 }
 
 impl OutboxHost<Request, Parcel> for Host<'_> {
-    fn now(&self) -> Now {
+    fn now(&self) -> ClockReading {
         self.now
     }
 
-    fn submit(&mut self, submissions: &mut Vec<Submission<Request>>) -> Result<(), Refused> {
+    fn submit(
+        &mut self,
+        submissions: &mut Vec<Submission<Request>>,
+    ) -> Result<(), SubmissionRefused> {
         let taken = self.handle.submit(submissions);
         self.acts.push(Act::Submit(submissions.len()));
         taken
     }
 
-    fn answer(&mut self, waiter: u32, reply: Result<Outcome, Refused>) {
+    fn answer(&mut self, waiter: u32, reply: Result<Outcome, SubmissionRefused>) {
         let waiting = self.waiters.remove(&waiter);
-        let (request, position) = waiting.expect("a request is answered once");
-        self.acts.push(Act::Answer(request, position, reply.ok()));
+        let (request, log_index) = waiting.expect("a request is answered once");
+        self.acts.push(Act::Answer(request, log_index, reply.ok()));
     }
 
     fn parcel(&mut self, notice: Notice, message: Option<Arc<Request>>) -> (Parcel, u32) {
@@ -141,7 +144,7 @@ impl OutboxHost<Request, Parcel> for Host<'_> {
         self.acts.push(Act::Record);
     }
 
-    fn retry_at(&mut self, due: Moment) {
+    fn retry_at(&mut self, due: MonotonicTime) {
         self.acts.push(Act::Retry(due));
     }
 

@@ -43,32 +43,32 @@
 
 mod aim;
 mod archive;
-mod clerk;
 mod clock;
+mod clock_check;
 mod cluster;
-mod damage;
-mod desk;
-mod echo;
+mod corruption;
+mod duplicate_batch;
 mod edge;
+mod env;
 mod event;
-mod examiner;
+mod external_view;
 mod faults;
+mod faulty_store;
 mod hub;
 mod io;
-mod operator;
-mod pace;
-mod party;
-mod plan;
+mod parameters;
 mod random;
+mod reduction;
 mod regression;
 mod report;
-mod script;
-mod shelf;
 mod shrink;
-mod treasurer;
-mod without;
-mod witness;
-mod world;
+mod simulation_run;
+mod transfers;
+mod workload_currencies;
+mod workload_fsp;
+mod workload_operator;
+mod workload_outcomes;
+mod workload_registry;
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -79,12 +79,12 @@ use ledger::{Counters, Outcome};
 
 pub use aim::reachable;
 pub use cluster::{ClusterReport, ClusterTally, run_cluster};
+pub use reduction::{Kind, Reduction};
 pub use regression::Regression;
 pub use report::{Report, Tally};
-pub use shrink::{Shrunk, shrink};
-pub use without::{Kind, Without};
+pub use shrink::{ReducedRun, shrink};
 
-use world::World;
+use simulation_run::SimulationRun;
 
 /// How a run is made, beside its seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,12 +94,12 @@ pub struct Options {
     /// Whether every event is printed.
     pub verbose: bool,
     /// What it is made without.
-    pub without: Without,
+    pub without: Reduction,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { transfers: 300, verbose: false, without: Without::default() }
+        Self { transfers: 300, verbose: false, without: Reduction::default() }
     }
 }
 
@@ -108,7 +108,7 @@ impl Default for Options {
 #[must_use]
 pub fn run(seed: u64, options: &Options) -> Report {
     watch_panics();
-    let mut world = World::new(seed, options);
+    let mut world = SimulationRun::new(seed, options);
     BROKEN.set(Some(String::new()));
     let failure = catch_unwind(AssertUnwindSafe(|| world.run())).err();
     let place = BROKEN.take().unwrap_or_default();

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use ledger::Outcome;
-use simulation::{Options, Regression, Report, Without, run, run_cluster, shrink};
+use simulation::{Options, Reduction, Regression, Report, run, run_cluster, shrink};
 
 /// The switch's own; a run is a great many small allocations.
 #[global_allocator]
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
     if arguments.cluster {
         return run_clusters(&arguments);
     }
-    let without = Without::default();
+    let without = Reduction::default();
     let mut options =
         Options { transfers: arguments.transfers, verbose: arguments.verbose, without };
     let mut seed = arguments.seed;

@@ -41,12 +41,12 @@ impl Random {
 
 /// When somebody acts who comes in some of the runs only.
 #[derive(Debug)]
-pub(crate) struct Visits {
+pub(crate) struct Arrivals {
     /// Time between two acts, on average.
     every_us: Option<u64>,
 }
 
-impl Visits {
+impl Arrivals {
     /// So many times in a thousand there is somebody, who acts between so many times and so many.
     pub(crate) fn draw(
         random: &mut Random,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Options, Without};
+use crate::{Options, Reduction};
 
 /// A run to be played again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl FromStr for Regression {
 
     /// Reads such a text.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut without = Without::default();
+        let mut without = Reduction::default();
         let (mut found, mut seed, mut transfers) = (Vec::new(), None, None);
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let wrong = |what: &dyn fmt::Display| format!("line {line:?}: {what}");

@@ -7,12 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::without::{Kind, Without};
+use crate::reduction::{Kind, Reduction};
 use crate::{Options, Report, run};
 
 /// A failing run made small.
 #[derive(Clone, Debug)]
-pub struct Shrunk {
+pub struct ReducedRun {
     /// How it is made.
     pub options: Options,
     /// What came of it.
@@ -29,8 +29,8 @@ pub fn shrink(
     report: Report,
     runs_max: u32,
     wanted: &dyn Fn(&Report) -> bool,
-) -> Shrunk {
-    let shrunk = Shrunk { options: options.clone(), report, runs: 0 };
+) -> ReducedRun {
+    let shrunk = ReducedRun { options: options.clone(), report, runs: 0 };
     let mut search = Search { shrunk, wanted, runs_max };
     let made = search.shrunk.report.tally.transfers as u32;
     search.drop_numbers(made..options.transfers, |without| &mut without.transfers);
@@ -48,10 +48,10 @@ pub fn shrink(
     }
 }
 
-type Numbers = fn(&mut Without) -> &mut BTreeSet<u32>;
+type Numbers = fn(&mut Reduction) -> &mut BTreeSet<u32>;
 
 struct Search<'a> {
-    shrunk: Shrunk,
+    shrunk: ReducedRun,
     wanted: &'a dyn Fn(&Report) -> bool,
     runs_max: u32,
 }
@@ -80,7 +80,7 @@ impl Search<'_> {
     }
 
     /// Keeps a change that leaves the run as wanted.
-    fn attempt(&mut self, change: impl FnOnce(&mut Without)) {
+    fn attempt(&mut self, change: impl FnOnce(&mut Reduction)) {
         let mut options = self.shrunk.options.clone();
         change(&mut options.without);
         if options == self.shrunk.options || self.is_over() {

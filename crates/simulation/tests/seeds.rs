@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ledger::Outcome;
-use simulation::{Options, Regression, Report, Shrunk, reachable, run, shrink};
+use simulation::{Options, ReducedRun, Regression, Report, reachable, run, shrink};
 
 /// Real time for fresh seeds, unless `UPESI_PROOF_SECONDS` gives another.
 const FRESH_SECONDS: u64 = 60;
@@ -52,8 +52,9 @@ fn a_run_is_made_small_as_long_as_it_is_wanted() {
     };
     let options = Options { transfers: 60, ..Options::default() };
     let found = (1..).map(|seed| run(seed, &options)).filter(wanted);
-    let left =
-        |small: &Shrunk| small.options.transfers as usize - small.options.without.transfers.len();
+    let left = |small: &ReducedRun| {
+        small.options.transfers as usize - small.options.without.transfers.len()
+    };
     // Of some seeds little can be left out: all of a run hangs together.
     let small = found.take(4).map(|first| shrink(&options, first, 300, &wanted));
     let small = small.min_by_key(left).expect("seeds are many");

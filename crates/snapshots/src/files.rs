@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-use ledger::Position;
-use ledger::snapshot::Parts;
-use ports::{Disk, DiskError, DiskFile, Stop};
+use ledger::LogIndex;
+use ledger::snapshot::StateTables;
+use ports::{Disk, DiskError, DiskFile, StopReading};
 use record::frame::Tail;
 use record::snapshot::{
-    BLOCK_HEADER_BYTES, BlockHeader, Snapshot, SnapshotError, SnapshotReader, SnapshotWriter,
-    Summary,
+    BLOCK_HEADER_BYTES, BlockHeader, Snapshot, SnapshotError, SnapshotReader, SnapshotSummary,
+    SnapshotWriter,
 };
 
 use crate::Pace;
-use crate::taking::TakeError;
+use crate::writer::WriteError;
 
 /// Good snapshots that are kept.
 pub const KEPT: usize = 2;
@@ -28,7 +28,7 @@ const NEW_FILE: &str = "snapshot.new";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotFile {
     /// The last record that counts, by the file's name.
-    pub position: Position,
+    pub log_index: LogIndex,
     /// The file's name.
     pub name: String,
 }
@@ -36,18 +36,18 @@ pub struct SnapshotFile {
 /// Where and why a file is no good snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {place}: {reason}", place = Place(*.offset))]
-pub struct Fault {
+pub struct InvalidFile {
     /// The file's name.
     pub name: String,
     /// Where the block starts that shows it; `None` when it is the file as a whole.
     pub offset: Option<u64>,
     /// What is wrong.
-    pub reason: FaultReason,
+    pub reason: InvalidFileReason,
 }
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FaultReason {
+pub enum InvalidFileReason {
     /// Its content.
     #[error(transparent)]
     Content(#[from] SnapshotError),
@@ -56,7 +56,7 @@ pub enum FaultReason {
     Disk(#[from] DiskError),
     /// It is of another place in the log than its name says.
     #[error("it is of record {}, which is not what it is called", .0.0)]
-    Misnamed(Position),
+    Misnamed(LogIndex),
     /// Nobody wanted to know any more.
     #[error("reading it was stopped")]
     Stopped,
@@ -80,17 +80,17 @@ impl fmt::Display for Place {
 pub fn list(disk: &impl Disk) -> Result<Vec<SnapshotFile>, DiskError> {
     let names = disk.list()?.into_iter();
     let mut found: Vec<_> = names
-        .filter_map(|name| Some(SnapshotFile { position: position_of(&name)?, name }))
+        .filter_map(|name| Some(SnapshotFile { log_index: log_index_of(&name)?, name }))
         .collect();
-    found.sort_by_key(|file| std::cmp::Reverse(file.position));
+    found.sort_by_key(|file| std::cmp::Reverse(file.log_index));
     Ok(found)
 }
 
 /// Where the log stood when a snapshot was taken; no more than its first block is read.
 ///
 /// # Errors
-/// [`Fault`].
-pub fn origin(disk: &impl Disk, file: &SnapshotFile) -> Result<Tail, Fault> {
+/// [`InvalidFile`].
+pub fn origin(disk: &impl Disk, file: &SnapshotFile) -> Result<Tail, InvalidFile> {
     let mut reading = Reading::open(disk, file)?;
     reading.block()?;
     let tail = reading.reader.tail().copied();
@@ -102,19 +102,23 @@ pub fn origin(disk: &impl Disk, file: &SnapshotFile) -> Result<Tail, Fault> {
 /// Reads and checks all of a snapshot.
 ///
 /// # Errors
-/// [`Fault`].
-pub fn load(disk: &impl Disk, file: &SnapshotFile, pace: &mut Pace<'_>) -> Result<Snapshot, Fault> {
+/// [`InvalidFile`].
+pub fn load(
+    disk: &impl Disk,
+    file: &SnapshotFile,
+    pace: &mut Pace<'_>,
+) -> Result<Snapshot, InvalidFile> {
     let mut reading = Reading::open(disk, file)?;
     while reading.offset < reading.length {
         reading.block()?;
-        pace().map_err(|Stop| reading.fault(FaultReason::Stopped))?;
+        pace().map_err(|StopReading| reading.fault(InvalidFileReason::Stopped))?;
     }
-    let whole = |reason| Fault { name: file.name.clone(), offset: None, reason };
+    let whole = |reason| InvalidFile { name: file.name.clone(), offset: None, reason };
     let Reading { reader, .. } = reading;
     let snapshot = reader.finish().map_err(|error| whole(error.into()))?;
-    match snapshot.tail.end == file.position {
+    match snapshot.tail.end == file.log_index {
         true => Ok(snapshot),
-        false => Err(whole(FaultReason::Misnamed(snapshot.tail.end))),
+        false => Err(whole(InvalidFileReason::Misnamed(snapshot.tail.end))),
     }
 }
 
@@ -122,12 +126,12 @@ pub fn load(disk: &impl Disk, file: &SnapshotFile, pace: &mut Pace<'_>) -> Resul
 /// they are.
 pub(crate) fn store(
     disk: &impl Disk,
-    (tail, state): (&Tail, Parts<'_>),
+    (tail, state): (&Tail, StateTables<'_>),
     pace: &mut Pace<'_>,
-) -> Result<(SnapshotFile, Summary), TakeError> {
+) -> Result<(SnapshotFile, SnapshotSummary), WriteError> {
     remove_if_there(disk, NEW_FILE)?;
     let written = write(disk, (tail, state), pace).and_then(|summary| {
-        let file = SnapshotFile { position: tail.end, name: name_of(tail.end) };
+        let file = SnapshotFile { log_index: tail.end, name: name_of(tail.end) };
         disk.rename(NEW_FILE, &file.name)?;
         disk.sync_directory()?;
         Ok((file, summary))
@@ -151,9 +155,9 @@ pub(crate) fn keep_only(disk: &impl Disk, kept: &[&str]) -> Result<(), DiskError
 
 fn write(
     disk: &impl Disk,
-    (tail, state): (&Tail, Parts<'_>),
+    (tail, state): (&Tail, StateTables<'_>),
     pace: &mut Pace<'_>,
-) -> Result<Summary, TakeError> {
+) -> Result<SnapshotSummary, WriteError> {
     let file = disk.create(NEW_FILE)?;
     let (mut length, mut synced) = (0u64, 0u64);
     let mut store = |block: &[u8]| {
@@ -164,7 +168,7 @@ fn write(
             file.release(synced, length);
             synced = length;
         }
-        pace().map_err(|Stop| TakeError::Stopped)
+        pace().map_err(|StopReading| WriteError::Stopped)
     };
     let mut writer = SnapshotWriter::new(tail, &mut store)?;
     writer.state(state)?;
@@ -177,7 +181,7 @@ fn write(
 /// A file being read.
 struct Reading<F> {
     name: String,
-    position: Position,
+    log_index: LogIndex,
     file: F,
     length: u64,
     offset: u64,
@@ -186,16 +190,16 @@ struct Reading<F> {
 }
 
 impl<F: DiskFile> Reading<F> {
-    fn open<D: Disk<File = F>>(disk: &D, found: &SnapshotFile) -> Result<Self, Fault> {
+    fn open<D: Disk<File = F>>(disk: &D, found: &SnapshotFile) -> Result<Self, InvalidFile> {
         let fault = |error: DiskError| {
             let (name, reason) = (found.name.clone(), error.into());
-            Fault { name, offset: None, reason }
+            InvalidFile { name, offset: None, reason }
         };
         let file = disk.open(&found.name).map_err(fault)?;
         let length = file.length().map_err(fault)?;
         Ok(Self {
             name: found.name.clone(),
-            position: found.position,
+            log_index: found.log_index,
             file,
             length,
             offset: 0,
@@ -205,12 +209,12 @@ impl<F: DiskFile> Reading<F> {
     }
 
     /// Reads the next block.
-    fn block(&mut self) -> Result<(), Fault> {
+    fn block(&mut self) -> Result<(), InvalidFile> {
         let result = self.try_block();
         result.map_err(|reason| self.fault(reason))
     }
 
-    fn try_block(&mut self) -> Result<(), FaultReason> {
+    fn try_block(&mut self) -> Result<(), InvalidFileReason> {
         let mut header = [0; BLOCK_HEADER_BYTES];
         let read = self.file.read_at(self.offset, &mut header)?;
         let length = BlockHeader::parse(&header[..read])?.block_bytes();
@@ -221,15 +225,15 @@ impl<F: DiskFile> Reading<F> {
         Ok(())
     }
 
-    fn check_name(&self, tail: &Tail) -> Result<(), Fault> {
-        match tail.end == self.position {
+    fn check_name(&self, tail: &Tail) -> Result<(), InvalidFile> {
+        match tail.end == self.log_index {
             true => Ok(()),
-            false => Err(self.fault(FaultReason::Misnamed(tail.end))),
+            false => Err(self.fault(InvalidFileReason::Misnamed(tail.end))),
         }
     }
 
-    fn fault(&self, reason: FaultReason) -> Fault {
-        Fault { name: self.name.clone(), offset: Some(self.offset), reason }
+    fn fault(&self, reason: InvalidFileReason) -> InvalidFile {
+        InvalidFile { name: self.name.clone(), offset: Some(self.offset), reason }
     }
 }
 
@@ -240,12 +244,12 @@ fn remove_if_there(disk: &impl Disk, name: &str) -> Result<(), DiskError> {
     }
 }
 
-fn name_of(position: Position) -> String {
-    format!("{:020}{SUFFIX}", position.0)
+fn name_of(log_index: LogIndex) -> String {
+    format!("{:020}{SUFFIX}", log_index.0)
 }
 
-fn position_of(name: &str) -> Option<Position> {
+fn log_index_of(name: &str) -> Option<LogIndex> {
     let digits = name.strip_suffix(SUFFIX)?;
     let plain = digits.len() == NAME_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| digits.parse().ok().map(Position)).flatten()
+    plain.then(|| digits.parse().ok().map(LogIndex)).flatten()
 }

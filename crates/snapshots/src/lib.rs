@@ -33,23 +33,28 @@
 #![warn(missing_docs)]
 
 mod files;
-mod follower;
 mod recovery;
-mod taking;
+mod snapshotter;
+mod writer;
 
-pub use files::{Fault, FaultReason, KEPT, SYNC_BYTES, SnapshotFile, list, load, origin};
-pub use follower::{Due, Followed, Follower, FollowerHandle, News, Status, follow};
-pub use recovery::{Newest, Start, newest};
-pub use taking::{Aside, Beside, Source, TakeError, Taken, keep, put, take};
+pub use files::{
+    InvalidFile, InvalidFileReason, KEPT, SYNC_BYTES, SnapshotFile, list, load, origin,
+};
+pub use recovery::{NewestSnapshot, SnapshotStart, newest};
+pub use snapshotter::{
+    SnapshotEvent, SnapshotSchedule, SnapshotSource, SnapshotStatus, Snapshotter,
+    SnapshotterHandle, follow,
+};
+pub use writer::{FrozenState, ReplayStore, Source, WriteError, WrittenSnapshot, keep, put, take};
 
 /// Called between two small pieces of work, many times a second. Waits if the work is ahead of its
 /// time; `Err(Stop)` ends the work.
-pub type Pace<'a> = dyn FnMut() -> Result<(), ports::Stop> + 'a;
+pub type Pace<'a> = dyn FnMut() -> Result<(), ports::StopReading> + 'a;
 
 /// As fast as possible, to the end.
 ///
 /// # Errors
 /// None.
-pub const fn unpaced() -> Result<(), ports::Stop> {
+pub const fn unpaced() -> Result<(), ports::StopReading> {
     Ok(())
 }

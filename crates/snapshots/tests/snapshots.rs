@@ -6,12 +6,14 @@ use std::collections::VecDeque;
 use journal::{DurableFrames, FileLog, MemoryDisk, Options};
 use ledger::{
     AccountKind, Administer, Change, ChangeParties, Command, CreateHubAccount, Currency, Digest,
-    FspName, Genesis, Position, Stamp,
+    FspName, Genesis, LogIndex, Stamp,
 };
-use ports::{Disk, DiskError, Now};
+use ports::{ClockReading, Disk, DiskError};
 use record::frame::LogIdentity;
-use sequencer::{Durability, Quarantine, Sequencer, Start, Submission};
-use snapshots::{KEPT, Newest, Pace, Source, TakeError, Taken, list, newest, take, unpaced};
+use sequencer::{Durability, Quarantine, ReplayStart, Sequencer, Submission};
+use snapshots::{
+    KEPT, NewestSnapshot, Pace, Source, WriteError, WrittenSnapshot, list, newest, take, unpaced,
+};
 
 type Subject = Sequencer<FileLog<MemoryDisk>>;
 
@@ -20,7 +22,7 @@ const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 const OPTIONS: Options = Options {
     segment_bytes: 4_000,
     verify: journal::Verify::LastSegment,
-    damaged_end: journal::DamagedEnd::Refuse,
+    damaged_end: journal::TailPolicy::Refuse,
     room_bytes: 700,
 };
 
@@ -31,7 +33,7 @@ fn a_start_goes_on_from_the_newest_snapshot() {
     for round in 0..4 {
         work(&mut subject, 10);
         let taken = taken(&disk, &frames).expect("something was written");
-        assert_eq!(taken.file.position, subject.state().position());
+        assert_eq!(taken.file.log_index, subject.state().log_index());
         assert_eq!(taken.records, if round == 0 { 11 } else { 10 });
         assert!(taken.passed_over.is_empty(), "{:?}", taken.passed_over);
     }
@@ -47,12 +49,12 @@ fn a_start_goes_on_from_the_newest_snapshot() {
 /// without snapshots too.
 fn reopened(disk: &MemoryDisk) -> (u64, u64, Digest) {
     let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
-    let found: Newest =
+    let found: NewestSnapshot =
         newest(disk, &log.frames(), None, &mut unpaced).expect("the directory is read");
     let start = found.start.map(|start| start.state).unwrap_or_default();
-    let before = start.position().0;
+    let before = start.log_index().0;
     let mut replayed = 0;
-    let again = Start { state: start, quarantine: Quarantine::default(), cold: None };
+    let again = ReplayStart { state: start, quarantine: Quarantine::default(), cold: None };
     let subject = Sequencer::open_from(log, again, (0, now()), &mut |_| replayed += 1);
     let hash = subject.map_err(|failed| failed.1).expect("a good log replays").state().hash();
     let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
@@ -86,8 +88,8 @@ fn a_crash_at_any_operation_leaves_a_good_start() {
         // And the next attempt succeeds.
         let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
         let next = attempt(&disk, &log.frames(), &mut unpaced);
-        let next = next.expect("a sound disk").map(|taken| taken.file.position);
-        assert_eq!(next, (before == 11).then_some(Position(16)));
+        let next = next.expect("a sound disk").map(|taken| taken.file.log_index);
+        assert_eq!(next, (before == 11).then_some(LogIndex(16)));
     }
     assert!(5 < crashed, "a snapshot takes some operations: {crashed}");
 }
@@ -102,12 +104,12 @@ fn a_full_disk_and_a_failed_sync_leave_the_others() {
     let before = disk.list().expect("a list");
     disk.set_capacity(10);
     let full = attempt(&disk, &frames, &mut unpaced);
-    assert!(matches!(full, Err(TakeError::Disk(DiskError::Full))), "{full:?}");
+    assert!(matches!(full, Err(WriteError::Disk(DiskError::Full))), "{full:?}");
     assert_eq!(disk.list().expect("a list"), before);
     disk.set_capacity(u64::MAX);
     disk.fail_sync_at(disk.operations());
     let failed = attempt(&disk, &frames, &mut unpaced);
-    assert!(matches!(failed, Err(TakeError::Disk(DiskError::Failed { .. }))), "{failed:?}");
+    assert!(matches!(failed, Err(WriteError::Disk(DiskError::Failed { .. }))), "{failed:?}");
     assert_eq!(disk.list().expect("a list"), before);
     taken(&disk, &frames).expect("the disk has recovered");
     work(&mut subject, 1);
@@ -124,10 +126,10 @@ fn whoever_is_not_wanted_any_more_stops() {
         let mut left = breaths;
         let mut pace = || {
             left -= 1;
-            if left < 0 { Err(ports::Stop) } else { Ok(()) }
+            if left < 0 { Err(ports::StopReading) } else { Ok(()) }
         };
         let stopped = attempt(&disk, &frames, &mut pace);
-        assert!(matches!(stopped, Err(TakeError::Stopped)), "{stopped:?}");
+        assert!(matches!(stopped, Err(WriteError::Stopped)), "{stopped:?}");
         assert_eq!(disk.list().expect("a list"), before);
     }
 }
@@ -185,10 +187,10 @@ fn the_frames_followed_are_those_that_are_durable() {
     let (mut subject, frames) = begin(&disk, IDENTITY);
     work(&mut subject, 30);
     let end = frames.end();
-    assert_eq!(end, Position(31));
+    assert_eq!(end, LogIndex(31));
     for from in 1..=32 {
         let mut seen = Vec::new();
-        let visited = frames.replay(Position(from), &mut |frame| {
+        let visited = frames.replay(LogIndex(from), &mut |frame| {
             seen.push(frame.header().first.0);
             Ok(())
         });
@@ -196,30 +198,31 @@ fn the_frames_followed_are_those_that_are_durable() {
         assert_eq!(seen, (from..=31).collect::<Vec<_>>());
     }
     for at in 1..=31 {
-        let tail = frames.tail_at(Position(at)).expect("a good log is read").expect("a frame");
+        let tail = frames.tail_at(LogIndex(at)).expect("a good log is read").expect("a frame");
         assert_eq!((tail.end.0, tail.identity), (at, IDENTITY));
     }
-    assert_eq!(frames.tail_at(Position(32)).expect("a good log is read"), None);
-    assert_eq!(frames.tail_at(Position(0)).expect("a good log is read"), None);
+    assert_eq!(frames.tail_at(LogIndex(32)).expect("a good log is read"), None);
+    assert_eq!(frames.tail_at(LogIndex(0)).expect("a good log is read"), None);
 }
 
 fn check_passed(
     disk: &MemoryDisk,
     frames: &DurableFrames<MemoryDisk>,
-    position: u64,
+    log_index: u64,
     expected: &[&str],
 ) {
-    let found: Newest = newest(disk, frames, None, &mut unpaced).expect("the directory is read");
-    let start = found.start.map_or(0, |start| start.state.position().0);
+    let found: NewestSnapshot =
+        newest(disk, frames, None, &mut unpaced).expect("the directory is read");
+    let start = found.start.map_or(0, |start| start.state.log_index().0);
     let passed = &found.passed_over;
-    assert_eq!(start, position, "{passed:?}");
+    assert_eq!(start, log_index, "{passed:?}");
     assert_eq!(passed.len(), expected.len(), "{passed:?}");
     for (line, expected) in passed.iter().zip(expected) {
         assert!(line.contains(expected), "{line}");
     }
 }
 
-fn taken(disk: &MemoryDisk, frames: &DurableFrames<MemoryDisk>) -> Option<Taken> {
+fn taken(disk: &MemoryDisk, frames: &DurableFrames<MemoryDisk>) -> Option<WrittenSnapshot> {
     attempt(disk, frames, &mut unpaced).expect("a sound disk")
 }
 
@@ -227,7 +230,7 @@ fn attempt(
     disk: &MemoryDisk,
     frames: &DurableFrames<MemoryDisk>,
     pace: &mut Pace<'_>,
-) -> Result<Option<Taken>, TakeError> {
+) -> Result<Option<WrittenSnapshot>, WriteError> {
     take(disk, (Source { frames, quarantine: &Quarantine::default() }, None), pace)
 }
 
@@ -261,7 +264,7 @@ fn frames(disk: &MemoryDisk) -> DurableFrames<MemoryDisk> {
 /// So many batches of one record each.
 fn work(subject: &mut Subject, records: usize) {
     for _ in 0..records {
-        let number = subject.state().position().0;
+        let number = subject.state().log_index().0;
         commit(subject, command(number));
     }
 }
@@ -292,6 +295,6 @@ fn commit(subject: &mut Subject, command: Command) {
     subject.commit(&mut waiting, &mut Vec::new(), now()).expect("a sound disk");
 }
 
-fn now() -> Now {
-    Now { monotonic_us: 1, wall: Stamp(1_000_000) }
+fn now() -> ClockReading {
+    ClockReading { monotonic_us: 1, wall: Stamp(1_000_000) }
 }

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ledger::{Ended, FspName, Position, TransferId};
-use ports::{ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion};
-use record::cold::party_key;
+use ledger::{FinalTransfer, FspName, LogIndex, TransferId};
+use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreMark, WriteBatch};
+use record::cold_rows::party_key;
 use record::frame::LogIdentity;
 use store::contract::sample_row;
 use store::{Disk, Options};
@@ -45,7 +45,7 @@ fn main() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-fn measure(path: &Path, count: u64, make: fn(u64, u64) -> Portion) {
+fn measure(path: &Path, count: u64, make: fn(u64, u64) -> WriteBatch) {
     let before = resident();
     let store = Disk::begin(path, LogIdentity([1; 16]), Options::default()).unwrap();
     let (mut writing, mut slowest, mut most) = (Duration::ZERO, Duration::ZERO, 0);
@@ -89,7 +89,7 @@ fn measure(path: &Path, count: u64, make: fn(u64, u64) -> Portion) {
     println!("closed         in {:.1?}", started.elapsed());
     let (started, before) = (Instant::now(), resident());
     let (store, reason) = Disk::open(path, LogIdentity([1; 16]), Options::default()).unwrap();
-    assert_eq!((reason, store.mark().position), (None, Position(count)));
+    assert_eq!((reason, store.mark().log_index), (None, LogIndex(count)));
     let opened = started.elapsed();
     self::reads(&store, count, make);
     let after = resident().saturating_sub(before) as f64 / 1e6;
@@ -101,7 +101,7 @@ fn ask_until(
     store: &Disk,
     shown: &AtomicU64,
     count: u64,
-    make: fn(u64, u64) -> Portion,
+    make: fn(u64, u64) -> WriteBatch,
 ) -> [Vec<Duration>; 2] {
     let mut times = [Vec::new(), Vec::new()];
     for number in 0.. {
@@ -123,10 +123,10 @@ fn ask_until(
 }
 
 /// How long it takes to read the one thing that a portion has.
-fn read(store: &Disk, portion: &Portion, is_there: bool) -> Duration {
+fn read(store: &Disk, portion: &WriteBatch, is_there: bool) -> Duration {
     let started = Instant::now();
     let found = match (portion.rows.first(), portion.parties.first()) {
-        (Some(row), _) => store.read(&row.id, Position(u64::MAX)).unwrap().is_some(),
+        (Some(row), _) => store.read(&row.id, LogIndex(u64::MAX)).unwrap().is_some(),
         (_, Some(party)) => store.party(&party.key).unwrap().is_some(),
         _ => unreachable!("a portion of one has one"),
     };
@@ -140,7 +140,7 @@ fn per_mille(sorted: &[Duration], of: usize) -> Duration {
 }
 
 /// Half-way and 99th percentile of reads of what is there, and of what is not.
-fn reads(store: &Disk, count: u64, make: fn(u64, u64) -> Portion) -> [(Duration, Duration); 2] {
+fn reads(store: &Disk, count: u64, make: fn(u64, u64) -> WriteBatch) -> [(Duration, Duration); 2] {
     [0, count].map(|offset| {
         let mut times: Vec<_> = (0..READS)
             .map(|number| {
@@ -153,28 +153,32 @@ fn reads(store: &Disk, count: u64, make: fn(u64, u64) -> Portion) -> [(Duration,
     })
 }
 
-fn transfers(from: u64, to: u64) -> Portion {
+fn transfers(from: u64, to: u64) -> WriteBatch {
     let row = |number: u64| {
         let mut bytes = [0; 17];
         bytes[1..9].copy_from_slice(&mix(number).to_be_bytes());
         bytes[9..].copy_from_slice(&mix(!number).to_be_bytes());
         let id = TransferId::from_bytes(bytes).unwrap();
-        Ended { id, ..sample_row(number as u32 | 8, number + 1) }
+        FinalTransfer { id, ..sample_row(number as u32 | 8, number + 1) }
     };
-    Portion { rows: (from..to).map(row).collect(), mark: mark(to), ..Portion::default() }
+    WriteBatch { rows: (from..to).map(row).collect(), mark: mark(to), ..WriteBatch::default() }
 }
 
-fn parties(from: u64, to: u64) -> Portion {
+fn parties(from: u64, to: u64) -> WriteBatch {
     let fsp = FspName::new("payeefsp").unwrap();
     let change = |number: u64| PartyChange {
         key: party_key("MSISDN", &(254_700_000_000 + number).to_string(), None),
         effect: PartyEffect::Bind(PartyRow { currency: None, fsp }),
     };
-    Portion { parties: (from..to).map(change).collect(), mark: mark(to), ..Portion::default() }
+    WriteBatch {
+        parties: (from..to).map(change).collect(),
+        mark: mark(to),
+        ..WriteBatch::default()
+    }
 }
 
-fn mark(position: u64) -> Mark {
-    Mark { position: Position(position), ..Mark::default() }
+fn mark(log_index: u64) -> StoreMark {
+    StoreMark { log_index: LogIndex(log_index), ..StoreMark::default() }
 }
 
 /// A number without visible order (splitmix64).

@@ -3,14 +3,15 @@
 //! A store joins with a [`Subject`]: how to make one, and how to end its process and open it anew.
 
 use ledger::Outcome::{
-    AnswerExpired, Committed, Expired, PrepareModified, PrepareResentCommitted, PrepareReserved,
+    Committed, Expired, PrepareModified, PrepareResentCommitted, PrepareReserved,
+    ResponseAfterExpiry,
 };
 use ledger::{
-    Amount, Answer, AnswerKind, Currency, Decided, Digest, Ended, FspName, Listener, NoticeId,
-    NoticeKind, Outcome, Owed, ParticipantIndex, Position, Stamp, TransferId,
+    Amount, Answer, AnswerKind, Currency, Decision, DecisionSink, Digest, FinalTransfer, FspName,
+    LogIndex, NoticeId, NoticeKind, Outcome, OwedNotice, ParticipantIndex, Stamp, TransferId,
 };
-use ports::{ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion};
-use record::cold::party_key;
+use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreMark, WriteBatch};
+use record::cold_rows::party_key;
 
 /// A store under test.
 pub trait Subject {
@@ -39,33 +40,33 @@ pub fn check(subject: &mut impl Subject) {
 
 /// A row made from its numbers, so that every one is different; the first version of it.
 #[must_use]
-pub fn sample_row(number: u32, changed: u64) -> Ended {
+pub fn sample_row(number: u32, changed: u64) -> FinalTransfer {
     let is = |bit: u32| number >> bit & 1 == 1;
     let (kind, outcome) = match is(0) {
         true => (AnswerKind::Abort, Outcome::Aborted),
         false => (AnswerKind::Fulfil, Outcome::Committed),
     };
-    let answer = Answer { kind, hash: hash(changed), position: Position(changed) };
-    Ended {
+    let answer = Answer { kind, hash: hash(changed), log_index: LogIndex(changed) };
+    FinalTransfer {
         id: sample_id(number),
         payer: (!is(1)).then_some(ParticipantIndex(number)),
         payee: (!is(2)).then_some(ParticipantIndex(u32::MAX - number)),
         amount: Amount::from_units(1 << (number % 70)),
         currency: Currency::parse("KES").expect("a currency"),
         hash: hash(u64::from(number)),
-        prepare: Position(changed - 1),
+        prepare: LogIndex(changed - 1),
         answer: is(3).then_some(answer),
         outcome: if is(3) { outcome } else { Outcome::Expired },
         completed: Stamp(changed * 1_000),
-        changed: Position(changed),
+        changed: LogIndex(changed),
     }
 }
 
 /// The second version of a row that expired: its answer came too late.
-fn answered(row: &Ended, changed: u64) -> Ended {
-    let (hash, position) = (hash(changed), Position(changed));
-    let answer = Some(Answer { kind: AnswerKind::Fulfil, hash, position });
-    Ended { answer, outcome: Outcome::Expired, changed: position, ..row.clone() }
+fn answered(row: &FinalTransfer, changed: u64) -> FinalTransfer {
+    let (hash, log_index) = (hash(changed), LogIndex(changed));
+    let answer = Some(Answer { kind: AnswerKind::Fulfil, hash, log_index });
+    FinalTransfer { answer, outcome: Outcome::Expired, changed: log_index, ..row.clone() }
 }
 
 /// The id of the row with this number.
@@ -79,12 +80,12 @@ pub fn sample_id(number: u32) -> TransferId {
 
 /// A portion that makes a store complete up to `position`.
 #[must_use]
-pub fn portion(rows: Vec<Ended>, position: u64) -> Portion {
-    Portion { rows, mark: mark(position), ..Portion::default() }
+pub fn portion(rows: Vec<FinalTransfer>, log_index: u64) -> WriteBatch {
+    WriteBatch { rows, mark: mark(log_index), ..WriteBatch::default() }
 }
 
-fn mark(position: u64) -> Mark {
-    Mark { position: Position(position), chain: hash(position) }
+fn mark(log_index: u64) -> StoreMark {
+    StoreMark { log_index: LogIndex(log_index), chain: hash(log_index) }
 }
 
 fn hash(number: u64) -> Digest {
@@ -96,12 +97,12 @@ fn hash(number: u64) -> Digest {
 fn check_empty(subject: &mut impl Subject) {
     let store = subject.make();
     for _ in 0..2 {
-        assert_eq!(store.mark(), Mark::default());
-        assert_eq!(store.read(&sample_id(1), Position(u64::MAX)), Ok(None));
+        assert_eq!(store.mark(), StoreMark::default());
+        assert_eq!(store.read(&sample_id(1), LogIndex(u64::MAX)), Ok(None));
         assert_eq!(store.party(&party_key("MSISDN", "1", None)), Ok(None));
     }
     let store = subject.reopen(store);
-    assert_eq!(store.mark(), Mark::default());
+    assert_eq!(store.mark(), StoreMark::default());
 }
 
 /// A read sees the newest version that is not above its position.
@@ -121,10 +122,10 @@ fn check_versions(subject: &mut impl Subject) {
             (30, Some(&second)),
             (u64::MAX, Some(&second)),
         ] {
-            let found = store.read(&sample_id(7), Position(at)).expect("it reads");
+            let found = store.read(&sample_id(7), LogIndex(at)).expect("it reads");
             assert_eq!(found.as_ref(), expected, "at {at}");
         }
-        assert_eq!(store.read(&sample_id(6), Position(u64::MAX)), Ok(None));
+        assert_eq!(store.read(&sample_id(6), LogIndex(u64::MAX)), Ok(None));
         store = subject.reopen(store);
     }
 }
@@ -140,14 +141,14 @@ fn check_repeats(subject: &mut impl Subject) {
         store.write(&portion(rows.to_vec(), 40)).expect("it takes them");
     }
     for (at, expected) in [(19, None), (20, Some(&first)), (21, Some(&second))] {
-        let found = store.read(&sample_id(7), Position(at)).expect("it reads");
+        let found = store.read(&sample_id(7), LogIndex(at)).expect("it reads");
         assert_eq!(found.as_ref(), expected, "at {at}");
     }
     // Two decisions of one record, such as an expiry and the answer right behind it: the second
     // one stands.
     let at_once = answered(&sample_row(7, 21), 21);
     store.write(&portion(vec![sample_row(7, 21), at_once.clone()], 41)).expect("it takes them");
-    assert_eq!(store.read(&sample_id(7), Position(21)), Ok(Some(at_once)));
+    assert_eq!(store.read(&sample_id(7), LogIndex(21)), Ok(Some(at_once)));
 }
 
 fn check_directory(subject: &mut impl Subject) {
@@ -171,8 +172,8 @@ fn check_directory(subject: &mut impl Subject) {
     ] {
         let change = |(key, effect): (&Vec<u8>, _)| PartyChange { key: key.clone(), effect };
         let parties: Vec<_> = changes.into_iter().map(change).collect();
-        let position = store.mark().position.0 + 1;
-        let portion = Portion { parties, mark: mark(position), ..Portion::default() };
+        let log_index = store.mark().log_index.0 + 1;
+        let portion = WriteBatch { parties, mark: mark(log_index), ..WriteBatch::default() };
         // Giving the last portion twice is giving it once.
         for _ in 0..2 {
             store.write(&portion).expect("it takes changes of the directory");
@@ -187,15 +188,15 @@ fn check_directory(subject: &mut impl Subject) {
 /// or a later one, or nothing. Telling twice is telling once.
 fn check_tales(subject: &mut impl Subject) {
     let mut store = subject.make();
-    let told = |number, position, outcome| told(sample_id(number), position, outcome);
-    let row = Ended { prepare: Position(10), ..sample_row(1, 14) };
-    let late = answered(&Ended { prepare: Position(12), ..sample_row(2, 13) }, 16);
+    let told = |number, log_index, outcome| told(sample_id(number), log_index, outcome);
+    let row = FinalTransfer { prepare: LogIndex(10), ..sample_row(1, 14) };
+    let late = answered(&FinalTransfer { prepare: LogIndex(12), ..sample_row(2, 13) }, 16);
     let mut portions = [
         // In flight when its prepare is written; another expires and is answered at one record.
         (vec![], vec![told(1, 10, PrepareReserved), told(2, 12, PrepareReserved)], 12),
         (
             vec![late],
-            vec![told(2, 13, Expired), told(1, 14, Committed), told(2, 16, AnswerExpired)],
+            vec![told(2, 13, Expired), told(1, 14, Committed), told(2, 16, ResponseAfterExpiry)],
             16,
         ),
         // A resend, after the row was written; and many at one record.
@@ -203,14 +204,14 @@ fn check_tales(subject: &mut impl Subject) {
         (vec![], (0..400).map(|number| told(number + 50, 19, Expired)).collect(), 19),
         (vec![], vec![told(1, 20, PrepareModified), told(3, 20, PrepareReserved)], 20),
     ]
-    .map(|(rows, all, position)| {
-        let mut portion = portion(rows, position);
+    .map(|(rows, all, log_index)| {
+        let mut portion = portion(rows, log_index);
         all.iter().for_each(|decided| portion.told.decided(decided));
-        portion.told.delivered(NoticeId(255), Position(position));
-        portion.told.delivered(NoticeId(256 + position), Position(position));
+        portion.told.delivered(NoticeId(255), LogIndex(log_index));
+        portion.told.delivered(NoticeId(256 + log_index), LogIndex(log_index));
         portion
     });
-    portions[1].told.delivered(NoticeId(255), Position(3));
+    portions[1].told.delivered(NoticeId(255), LogIndex(3));
     for portion in portions.iter().chain(&portions[3..]) {
         store.write(portion).expect("it takes what is told");
     }
@@ -225,7 +226,7 @@ fn check_tales(subject: &mut impl Subject) {
                     (20, PrepareModified),
                 ],
             ),
-            (2, vec![(12, PrepareReserved), (13, Expired), (16, AnswerExpired)]),
+            (2, vec![(12, PrepareReserved), (13, Expired), (16, ResponseAfterExpiry)]),
             (3, vec![(20, PrepareReserved)]),
             (449, vec![(19, Expired)]),
             (4, vec![]),
@@ -237,7 +238,7 @@ fn check_tales(subject: &mut impl Subject) {
         for (notice, expected) in
             [(255, vec![3, 12, 16, 18, 19, 20]), (256 + 16, vec![16]), (256, vec![])]
         {
-            let expected = expected.into_iter().map(Position).collect();
+            let expected = expected.into_iter().map(LogIndex).collect();
             assert_eq!(store.ends(NoticeId(notice)), Ok(expected), "{notice}");
         }
         store = subject.reopen(store);
@@ -245,11 +246,12 @@ fn check_tales(subject: &mut impl Subject) {
 }
 
 /// A decision without numbers, which made a notice owed.
-fn told(transfer: TransferId, position: u64, outcome: Outcome) -> Decided {
+fn told(transfer: TransferId, log_index: u64, outcome: Outcome) -> Decision {
     let recipient = FspName::new("dfsp1").expect("a name");
-    let owed = Owed { notice: NoticeId(position), recipient, kind: NoticeKind::Error, outcome };
-    let position = Position(position);
-    Decided { transfer, position, outcome, numbers: None, owed: vec![owed] }
+    let owed =
+        OwedNotice { notice: NoticeId(log_index), recipient, kind: NoticeKind::Error, outcome };
+    let log_index = LogIndex(log_index);
+    Decision { transfer, log_index, outcome, numbers: None, owed: vec![owed] }
 }
 
 /// Enough for several portions, and read by other threads while they are written.
@@ -264,14 +266,14 @@ fn check_many(subject: &mut impl Subject) {
         std::thread::scope(|scope| {
             let (store, rows) = (&store, &rows);
             scope.spawn(move || {
-                let known = store.mark().position;
+                let known = store.mark().log_index;
                 let shown: Vec<_> = (0..begin).map(sample_id).collect();
                 let mut left = shown.clone();
                 store.drop_absent(&mut left).expect("it looks");
                 left.sort_unstable();
                 assert_eq!(left, shown, "what was written is not absent");
                 for row in rows.iter().chain(&[sample_row(begin / 2, u64::from(begin / 2) + 10)]) {
-                    let found = store.read(&row.id, Position(u64::MAX)).expect("it reads");
+                    let found = store.read(&row.id, LogIndex(u64::MAX)).expect("it reads");
                     assert!(found.is_some() || known < row.changed, "what was written stays");
                     assert!(found.is_none_or(|found| found == *row), "a row is whole");
                 }

@@ -24,17 +24,17 @@ use std::sync::{PoisonError, RwLock};
 
 use fjall::config::PinningPolicy;
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, LsmError, OwnedWriteBatch};
-use ledger::{Decided, Digest, Ended, NoticeId, Position, TransferId};
-use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
-use record::cold;
+use ledger::{Decision, Digest, FinalTransfer, LogIndex, NoticeId, TransferId};
+use ports::{ColdStore, PartyRow, StoreError, StoreMark, WriteBatch};
+use record::cold_rows;
 use record::frame::LogIdentity;
 
-use crate::background::behind;
-use crate::buffered::{Buffered, Library, Look, Writing};
-use crate::closing::{Journals, flush};
+use crate::decisions::DecisionKeyspaces;
+use crate::low_priority::behind;
 use crate::memory::{damaged, entries_after, party_row, party_value};
-use crate::tables::{self, Tables};
-use crate::told::Tales;
+use crate::memtable_filter::{Library, Look, MemtableFilter, Writing};
+use crate::shutdown::{Journals, flush};
+use crate::sstables::{self, Tables};
 
 /// The database, within the store's directory.
 const DATABASE: &str = "rows";
@@ -85,7 +85,7 @@ pub struct Disk {
     path: PathBuf,
     identity: LogIdentity,
     options: Options,
-    mark: RwLock<Mark>,
+    mark: RwLock<StoreMark>,
     /// Whether the last write failed.
     failing: AtomicBool,
     /// `None` once it could not be opened again.
@@ -96,13 +96,13 @@ pub struct Disk {
 struct Opened {
     /// Which transfers may be in write buffers, and tables with the others. Before the database:
     /// tables that were merged go with the last who has them, and must not outlive its lock.
-    buffered: Buffered<Tables>,
+    buffered: MemtableFilter<Tables>,
     path: PathBuf,
     database: Database,
     transfers: Keyspace,
     parties: Keyspace,
     about: Keyspace,
-    tales: Tales,
+    tales: DecisionKeyspaces,
     /// Whether something was written to it.
     written: AtomicBool,
     /// Whether that failed, for which there may be no more than no room.
@@ -185,7 +185,7 @@ impl Disk {
             .map_err(|error| at(path, &error))?;
         let opened = Opened::open(path, options).map_err(|error| at(path, &error))?;
         opened.name(identity).map_err(|error| at(path, &error))?;
-        Ok(Self::of(opened, (identity, options), Mark::default()))
+        Ok(Self::of(opened, (identity, options), StoreMark::default()))
     }
 
     /// The store that is there, or why it cannot be used.
@@ -195,7 +195,7 @@ impl Disk {
         Ok(Self::of(opened, (identity, options), mark))
     }
 
-    fn of(opened: Opened, (identity, options): (LogIdentity, Options), mark: Mark) -> Self {
+    fn of(opened: Opened, (identity, options): (LogIdentity, Options), mark: StoreMark) -> Self {
         Self {
             path: opened.path.clone(),
             identity,
@@ -237,9 +237,9 @@ impl Disk {
         drop(opened.take());
         let (again, mark) = Opened::open_existing(&self.path, self.identity, self.options)
             .map_err(StoreError::Damaged)?;
-        let shown = self.mark().position;
-        if mark.position < shown {
-            let lost = format!("it was at record {} and is at {}", shown.0, mark.position.0);
+        let shown = self.mark().log_index;
+        if mark.log_index < shown {
+            let lost = format!("it was at record {} and is at {}", shown.0, mark.log_index.0);
             return Err(again.condemn(StoreError::Damaged(lost)));
         }
         *self.mark.write().unwrap_or_else(PoisonError::into_inner) = mark;
@@ -249,11 +249,11 @@ impl Disk {
 }
 
 impl ColdStore for Disk {
-    fn mark(&self) -> Mark {
+    fn mark(&self) -> StoreMark {
         *self.mark.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
+    fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
         self.ask(|opened| opened.read(id, at))
     }
 
@@ -265,15 +265,15 @@ impl ColdStore for Disk {
         self.ask(|opened| opened.party(key))
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError> {
+    fn tale(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
         self.ask(|opened| opened.tale(id))
     }
 
-    fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError> {
+    fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
         self.ask(|opened| opened.ends(notice))
     }
 
-    fn write(&self, portion: &Portion) -> Result<(), StoreError> {
+    fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
         let written = self.ask(|opened| opened.write(portion));
         self.failing.store(written.is_err(), Ordering::Relaxed);
         written?;
@@ -297,7 +297,7 @@ impl ColdStore for Disk {
         })
     }
 
-    fn settle(&self) -> bool {
+    fn release_memory(&self) -> bool {
         self.ask(|opened| Ok(opened.settle())).unwrap_or(false)
     }
 
@@ -335,13 +335,13 @@ impl Opened {
         path: &Path,
         identity: LogIdentity,
         options: Options,
-    ) -> Result<(Self, Mark), String> {
+    ) -> Result<(Self, StoreMark), String> {
         if path.join(DAMAGED).exists() {
             return Err("it was found damaged".into());
         }
-        tables::check_lists(&path.join(DATABASE))?;
+        sstables::check_lists(&path.join(DATABASE))?;
         // The library's own words name no file.
-        let broken = |why: String| match tables::first_broken(&path.join(DATABASE)) {
+        let broken = |why: String| match sstables::first_broken(&path.join(DATABASE)) {
             Some(broken) => format!("it cannot be opened: {broken}"),
             None => format!("it cannot be opened{why}"),
         };
@@ -358,7 +358,7 @@ impl Opened {
         }
         let mark = match store.about.get(MARK_KEY).map_err(told_why)? {
             Some(stored) => read_mark(&stored).ok_or("its mark is not what was written")?,
-            None => Mark::default(),
+            None => StoreMark::default(),
         };
         store.check_names(identity, told_why)?;
         Ok((store, mark))
@@ -403,7 +403,7 @@ impl Opened {
 
     /// Whether what money is decided by is what was written.
     fn check_tables(&self) -> Result<(), String> {
-        [&self.transfers, &self.parties, &self.about].into_iter().try_for_each(tables::check)
+        [&self.transfers, &self.parties, &self.about].into_iter().try_for_each(sstables::check)
     }
 
     fn open(path: &Path, options: Options) -> Result<Self, fjall::Error> {
@@ -420,7 +420,7 @@ impl Opened {
         let transfers = database.keyspace("transfers", absent)?;
         let parties = database.keyspace("parties", present)?;
         let about = database.keyspace("about", || buffering(OTHER_BUFFER))?;
-        let tales = Tales::open(&database)?;
+        let tales = DecisionKeyspaces::open(&database)?;
         Ok(Self {
             buffered: beside(&transfers),
             path: path.to_owned(),
@@ -455,7 +455,7 @@ impl Opened {
     /// in order goes into the database faster.
     fn insert_rows(
         &self,
-        rows: &[Ended],
+        rows: &[FinalTransfer],
         (batch, writing): (&mut OwnedWriteBatch, &mut Writing<'_, Tables>),
     ) -> Result<(), StoreError> {
         let mut order: Vec<_> = rows.iter().map(|row| row.id.to_bytes()).zip(0_usize..).collect();
@@ -464,29 +464,29 @@ impl Opened {
         for versions in order.chunk_by(|one, next| one.0 == next.0) {
             let (key, first) = &versions[0];
             value.clear();
-            if !cold::is_first(&rows[*first]) {
+            if !cold_rows::is_first(&rows[*first]) {
                 let stored = self.get(&self.transfers, key)?;
                 value.extend_from_slice(stored.as_deref().unwrap_or_default());
             }
             for (_, at) in versions {
-                let added = cold::add_version(&value, &rows[*at], &mut longer);
+                let added = cold_rows::add_version(&value, &rows[*at], &mut longer);
                 added.map_err(|error| self.condemn(damaged(error)))?;
                 std::mem::swap(&mut value, &mut longer);
             }
-            writing.add(tables::hash(key));
+            writing.add(sstables::hash(key));
             batch.insert(&self.transfers, &key[..], &value[..]);
         }
         Ok(())
     }
 
-    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
+    fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
         let seen = self.find(&self.buffered.look(), id)?;
         let stored = match seen {
             Seen::Nowhere => None,
             Seen::InTable(stored) => Some(stored),
             Seen::PerhapsBuffered => self.get(&self.transfers, &id.to_bytes())?,
         };
-        let found = stored.map(|stored| cold::version_at(id, &stored, at)).transpose();
+        let found = stored.map(|stored| cold_rows::version_at(id, &stored, at)).transpose();
         found.map(Option::flatten).map_err(|error| self.condemn(damaged(error)))
     }
 
@@ -506,7 +506,7 @@ impl Opened {
     /// What can be said of a transfer without the library's locks.
     fn find(&self, look: &Look<'_, Tables>, id: &TransferId) -> Result<Seen, StoreError> {
         let key = id.to_bytes();
-        let hash = tables::hash(&key);
+        let hash = sstables::hash(&key);
         if look.may_be_buffered(hash) {
             return Ok(Seen::PerhapsBuffered);
         }
@@ -521,18 +521,18 @@ impl Opened {
         row.map_err(|error| self.condemn(error))
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError> {
+    fn tale(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
         let row = self.get(&self.transfers, &id.to_bytes())?;
-        let named = row.map_or(Ok(Vec::new()), |row| cold::records_of(id, &row));
+        let named = row.map_or(Ok(Vec::new()), |row| cold_rows::records_of(id, &row));
         let named = named.map_err(|error| self.condemn(damaged(error)))?;
         self.tales.of(id, named).map_err(|error| self.condemn(error))
     }
 
-    fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError> {
+    fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
         self.tales.ends(notice).map_err(|error| self.condemn(error))
     }
 
-    fn write(&self, portion: &Portion) -> Result<(), StoreError> {
+    fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
         self.written.store(true, Ordering::Relaxed);
         let mut batch = self.database.batch();
         let mut writing = self.buffered.begin(self.transfers.newest());
@@ -601,10 +601,10 @@ impl Library<Tables> for Keyspace {
 }
 
 /// Filters and tables of a keyspace that was just opened, to which nobody writes yet.
-fn beside(keyspace: &Keyspace) -> Buffered<Tables> {
+fn beside(keyspace: &Keyspace) -> MemtableFilter<Tables> {
     let newest = keyspace.tree.active_memtable();
     let is_empty = newest.is_empty() && keyspace.sealed_memtable_count() == 0;
-    Buffered::beside(Tables::of(keyspace), (!is_empty).then(|| newest.id()))
+    MemtableFilter::beside(Tables::of(keyspace), (!is_empty).then(|| newest.id()))
 }
 
 /// How a store says to which log it belongs, and in which format.
@@ -618,17 +618,17 @@ fn name_row(identity: LogIdentity, name: &str) -> Vec<u8> {
     [&identity.0, name.as_bytes()].concat()
 }
 
-fn write_mark(mark: &Mark) -> [u8; 40] {
+fn write_mark(mark: &StoreMark) -> [u8; 40] {
     let mut bytes = [0; 40];
-    bytes[..8].copy_from_slice(&mark.position.0.to_le_bytes());
+    bytes[..8].copy_from_slice(&mark.log_index.0.to_le_bytes());
     bytes[8..].copy_from_slice(&mark.chain.0);
     bytes
 }
 
-fn read_mark(stored: &[u8]) -> Option<Mark> {
-    let (position, chain) = stored.split_first_chunk()?;
-    let position = Position(u64::from_le_bytes(*position));
-    Some(Mark { position, chain: Digest(chain.try_into().ok()?) })
+fn read_mark(stored: &[u8]) -> Option<StoreMark> {
+    let (log_index, chain) = stored.split_first_chunk()?;
+    let log_index = LogIndex(u64::from_le_bytes(*log_index));
+    Some(StoreMark { log_index, chain: Digest(chain.try_into().ok()?) })
 }
 
 /// What a keyspace is made with; one that is there keeps what it was made with.

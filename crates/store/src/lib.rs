@@ -2,11 +2,11 @@
 //!
 //! [`Disk`] keeps it in a log-structured merge tree (fjall; why is said in
 //! docs/decisions/0020-cold-store.md), [`Memory`] in memory for tests and the simulator; both pass
-//! one contract ([`contract`]). [`Behind`] writes to either behind the sequencer's back, on a
+//! one contract ([`contract`]). [`WriteBehind`] writes to either behind the sequencer's back, on a
 //! thread of its own.
 //!
-//! Phases of a row: it ends, and is hot in the kernel; it waits in the queue of [`Behind`], with
-//! others of its time; it is written in one batch with some of them, without a sync;
+//! Phases of a row: it ends, and is hot in the kernel; it waits in the queue of [`WriteBehind`],
+//! with others of its time; it is written in one batch with some of them, without a sync;
 //! it is visible, and the kernel may let it go. Nothing here is the truth: what a crash takes away
 //! comes again from the log, and a store that is in doubt is emptied and filled anew.
 //!
@@ -18,19 +18,19 @@
 //! [`QUEUE_MAX`] rows that wait.
 #![warn(missing_docs)]
 
-mod background;
-mod behind;
-mod buffered;
-mod closing;
 pub mod contract;
+mod decisions;
 mod disk;
 #[cfg(all(test, feature = "shuttle"))]
 mod handovers;
+mod low_priority;
 mod memory;
+mod memtable_filter;
+mod shutdown;
+mod sstables;
 mod sync;
-mod tables;
-mod told;
+mod write_behind;
 
-pub use behind::{Behind, QUEUE_MAX};
 pub use disk::{Disk, JOURNAL, Options, bytes_below};
 pub use memory::Memory;
+pub use write_behind::{QUEUE_MAX, WriteBehind};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ledger::{Decided, Ended, NoticeId, Position, TransferId};
-use ports::{ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion, StoreError};
-use record::cold;
-use record::told::{self, Telling};
+use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
+use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreError, StoreMark, WriteBatch};
+use record::cold_rows;
+use record::decision::{self, DecisionWriter};
 
 /// About what a version of a row takes, in bytes.
 const ROW_BYTES: usize = 160;
@@ -22,8 +22,8 @@ struct Tables {
     transfers: BTreeMap<[u8; 17], Vec<u8>>,
     parties: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Whole portions, by the first record that they tell of: nobody asks often.
-    told: BTreeMap<Position, Arc<Telling>>,
-    mark: Mark,
+    told: BTreeMap<LogIndex, Arc<DecisionWriter>>,
+    mark: StoreMark,
 }
 
 impl Clone for Memory {
@@ -39,14 +39,14 @@ impl Memory {
 }
 
 impl ColdStore for Memory {
-    fn mark(&self) -> Mark {
+    fn mark(&self) -> StoreMark {
         self.tables().mark
     }
 
-    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
+    fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
         match self.tables().transfers.get(&id.to_bytes()) {
             None => Ok(None),
-            Some(stored) => cold::version_at(id, stored, at).map_err(damaged),
+            Some(stored) => cold_rows::version_at(id, stored, at).map_err(damaged),
         }
     }
 
@@ -60,33 +60,33 @@ impl ColdStore for Memory {
         self.tables().parties.get(key).map(|stored| party_row(stored)).transpose()
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError> {
+    fn tale(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
         let mut tale = Vec::new();
         for telling in self.tables().told.values() {
             let own = telling.decisions().filter(|(transfer, _, _)| transfer == id);
             for (_, _, bytes) in own {
-                tale.push(told::read_one(bytes).map_err(damaged)?);
+                tale.push(decision::read_one(bytes).map_err(damaged)?);
             }
         }
         // A portion that was given again may have been divided in another way.
-        tale.sort_by_key(|told| told.position);
+        tale.sort_by_key(|told| told.log_index);
         tale.dedup();
         Ok(tale)
     }
 
-    fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError> {
+    fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
         let tables = self.tables();
         let all = tables.told.values().flat_map(|telling| &telling.ends);
         let own: BTreeSet<_> = all.filter(|(of, _)| *of == notice).map(|(_, at)| *at).collect();
         Ok(own.into_iter().collect())
     }
 
-    fn write(&self, portion: &Portion) -> Result<(), StoreError> {
+    fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         for row in &portion.rows {
             let stored = tables.transfers.entry(row.id.to_bytes()).or_default();
             let mut value = Vec::with_capacity(stored.len() + ROW_BYTES);
-            cold::add_version(stored, row, &mut value).map_err(damaged)?;
+            cold_rows::add_version(stored, row, &mut value).map_err(damaged)?;
             *stored = value;
         }
         let stored = |key: &[u8]| tables.parties.get(key).map(|it| party_row(it)).transpose();
@@ -96,8 +96,8 @@ impl ColdStore for Memory {
                 None => tables.parties.remove(key),
             };
         }
-        let first = portion.told.decisions().next().map(|(_, position, _)| position);
-        if let Some(first) = first.or(portion.told.ends.first().map(|(_, position)| *position)) {
+        let first = portion.told.decisions().next().map(|(_, log_index, _)| log_index);
+        if let Some(first) = first.or(portion.told.ends.first().map(|(_, log_index)| *log_index)) {
             tables.told.insert(first, Arc::new(portion.told.clone()));
         }
         tables.mark = portion.mark;
@@ -146,12 +146,12 @@ pub(crate) fn entries_after(
 pub(crate) fn party_value(row: Option<&PartyRow>) -> Option<Vec<u8>> {
     let row = row?;
     let mut value = Vec::new();
-    cold::write_party(row.currency, &row.fsp, &mut value);
+    cold_rows::write_party(row.currency, &row.fsp, &mut value);
     Some(value)
 }
 
 pub(crate) fn party_row(stored: &[u8]) -> Result<PartyRow, StoreError> {
-    let (currency, fsp) = cold::read_party(stored).map_err(damaged)?;
+    let (currency, fsp) = cold_rows::read_party(stored).map_err(damaged)?;
     Ok(PartyRow { currency, fsp })
 }
 

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ledger::{Decided, Ended, NoticeId, Position, TransferId};
-use ports::{Cold, ColdStore, Mark, PartyRow, Portion, StoreError, Until};
+use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
+use ports::{ColdReader, ColdStore, PartyRow, StoreError, StoreMark, WaitFor, WriteBatch};
 use record::frame::LogIdentity;
 use store::contract::{portion, sample_id, sample_row};
-use store::{Behind, Disk, Memory, Options};
+use store::{Disk, Memory, Options, WriteBehind};
 use tempfile::TempDir;
 
 const IDENTITY: LogIdentity = LogIdentity([3; 16]);
@@ -39,8 +39,8 @@ fn check_harm(harm: impl FnOnce(&Path), identity: LogIdentity, word: &str) {
     let (store, reason) = open(&path, identity);
     let reason = reason.expect("there is a reason");
     assert!(reason.contains(word), "{reason}");
-    assert_eq!(store.mark(), Mark::default());
-    assert_eq!(store.read(&sample_id(1), Position(u64::MAX)), Ok(None));
+    assert_eq!(store.mark(), StoreMark::default());
+    assert_eq!(store.read(&sample_id(1), LogIndex(u64::MAX)), Ok(None));
     store.write(&portion(vec![sample_row(1, 10)], 10)).expect("it works again");
     drop(store);
     assert_eq!(open(&path, identity).1, None, "and stays sound");
@@ -52,13 +52,13 @@ fn a_sound_store_is_private_and_kept() {
     let mode = fs::metadata(&path).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     let (store, reason) = open(&path, IDENTITY);
-    assert_eq!((reason, store.mark().position), (None, Position(10)));
-    assert_eq!(store.read(&sample_id(7), Position(10)), Ok(Some(sample_row(7, 10))));
+    assert_eq!((reason, store.mark().log_index), (None, LogIndex(10)));
+    assert_eq!(store.read(&sample_id(7), LogIndex(10)), Ok(Some(sample_row(7, 10))));
     assert!(0 < store.bytes());
 }
 
-/// Whoever wrote leaves tables and no journal, so that the next to open it has nothing to replay; who
-/// only asks leaves what is there.
+/// Whoever wrote leaves tables and no journal, so that the next to open it has nothing to replay;
+/// who only asks leaves what is there.
 #[test]
 fn what_was_written_is_in_tables_when_the_store_is_closed() {
     let (_above, path) = written();
@@ -71,10 +71,10 @@ fn what_was_written_is_in_tables_when_the_store_is_closed() {
     for _ in 0..2 {
         assert_eq!(journals(&path), [0]);
         let asked = Disk::open_for_questions(&path, IDENTITY).expect("it opens");
-        assert_eq!(asked.mark().position, Position(20));
+        assert_eq!(asked.mark().log_index, LogIndex(20));
         for number in [0, 999, 1_000, 1_999] {
             let at = if number < 1_000 { 10 } else { 20 };
-            let row = asked.read(&sample_id(number), Position(u64::MAX));
+            let row = asked.read(&sample_id(number), LogIndex(u64::MAX));
             assert_eq!(row, Ok(Some(sample_row(number, at))));
         }
     }
@@ -91,8 +91,8 @@ fn a_store_that_was_never_closed_is_whole() {
     drop(store);
     assert!(0 < journals(&copy)[0]);
     let (store, reason) = open(&copy, IDENTITY);
-    assert_eq!((reason, store.mark().position), (None, Position(20)));
-    let row = store.read(&sample_id(1_000), Position(u64::MAX));
+    assert_eq!((reason, store.mark().log_index), (None, LogIndex(20)));
+    let row = store.read(&sample_id(1_000), LogIndex(u64::MAX));
     assert_eq!(row, Ok(Some(sample_row(1_000, 20))));
 }
 
@@ -150,7 +150,8 @@ fn a_store_that_does_not_open_is_emptied() {
     check_harm(harm, IDENTITY, "cannot be opened");
 }
 
-/// The directory of a keyspace: transfers, parties, about, decisions, deliveries, traces, from 1 on.
+/// The directory of a keyspace: transfers, parties, about, decisions, deliveries, traces, from 1
+/// on.
 fn keyspace(path: &Path, number: usize) -> PathBuf {
     path.join("rows/keyspaces").join(number.to_string())
 }
@@ -254,9 +255,9 @@ fn a_store_that_goes_by_another_list_of_tables_is_emptied() {
     let (_above, path) = written();
     for round in 1..4 {
         let store = open(&path, IDENTITY).0;
-        let (first, position) = (1_000 * round, 10 + u64::from(round));
-        let rows = (first..first + 1_000).map(|number| sample_row(number, position)).collect();
-        store.write(&portion(rows, position)).expect("it writes");
+        let (first, log_index) = (1_000 * round, 10 + u64::from(round));
+        let rows = (first..first + 1_000).map(|number| sample_row(number, log_index)).collect();
+        store.write(&portion(rows, log_index)).expect("it writes");
     }
     let noted = fs::read(keyspace(&path, 1).join("current")).expect("it is read");
     let mut emptied = 0;
@@ -331,9 +332,9 @@ fn a_journal_that_was_cut_to_nothing_takes_the_newest_rows_and_no_others() {
         fs::write(journal, b"").expect("it is cut");
     }
     let (store, reason) = open(&copy, IDENTITY);
-    assert_eq!((reason, store.mark().position), (None, Position(10)));
-    assert_eq!(store.read(&sample_id(999), Position(30)), Ok(Some(sample_row(999, 10))));
-    assert_eq!(store.read(&sample_id(7_000), Position(30)), Ok(None));
+    assert_eq!((reason, store.mark().log_index), (None, LogIndex(10)));
+    assert_eq!(store.read(&sample_id(999), LogIndex(30)), Ok(Some(sample_row(999, 10))));
+    assert_eq!(store.read(&sample_id(7_000), LogIndex(30)), Ok(None));
 }
 
 fn copy_all(from: &Path, to: &Path) {
@@ -351,32 +352,32 @@ fn copy_all(from: &Path, to: &Path) {
 #[test]
 fn what_was_offered_becomes_visible_in_order() {
     let store = Arc::new(Memory::default());
-    let mut behind = Behind::start(Arc::clone(&store) as _).expect("a thread starts");
+    let mut behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread starts");
     for number in 1..=300u32 {
         let changed = u64::from(number);
         let mut one = portion(vec![sample_row(number, changed)], changed);
         while !behind.offer(&mut one) {
-            behind.wait(Until::Room).expect("it writes");
+            behind.wait(WaitFor::Room).expect("it writes");
         }
         assert!(one.rows.is_empty(), "what was taken is gone");
         let visible = behind.visible();
-        assert!(visible <= Position(changed));
+        assert!(visible <= LogIndex(changed));
         for known in 1..=u32::try_from(visible.0).expect("a small number") {
             let found = behind.read(&sample_id(known), visible).expect("it reads");
             assert_eq!(found, Some(sample_row(known, u64::from(known))));
         }
     }
-    behind.wait(Until::Visible).expect("it writes");
-    assert_eq!((behind.visible(), store.mark().position), (Position(300), Position(300)));
+    behind.wait(WaitFor::Visible).expect("it writes");
+    assert_eq!((behind.visible(), store.mark().log_index), (LogIndex(300), LogIndex(300)));
 }
 
 #[test]
 fn what_was_offered_is_written_before_the_end() {
     let store = Arc::new(Memory::default());
-    let mut behind = Behind::start(Arc::clone(&store) as _).expect("a thread starts");
+    let mut behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread starts");
     assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
     drop(behind);
-    assert_eq!(store.mark().position, Position(7));
+    assert_eq!(store.mark().log_index, LogIndex(7));
 }
 
 /// A store that refuses from the second portion on, with this error, until it is mended.
@@ -390,11 +391,11 @@ impl Failing {
 }
 
 impl ColdStore for Failing {
-    fn mark(&self) -> Mark {
+    fn mark(&self) -> StoreMark {
         self.0.mark()
     }
 
-    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
+    fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
         self.0.read(id, at)
     }
 
@@ -402,17 +403,17 @@ impl ColdStore for Failing {
         self.0.party(key)
     }
 
-    fn tale(&self, _: &TransferId) -> Result<Vec<Decided>, StoreError> {
+    fn tale(&self, _: &TransferId) -> Result<Vec<Decision>, StoreError> {
         Ok(Vec::new())
     }
 
-    fn ends(&self, _: NoticeId) -> Result<Vec<Position>, StoreError> {
+    fn ends(&self, _: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
         Ok(Vec::new())
     }
 
-    fn write(&self, portion: &Portion) -> Result<(), StoreError> {
-        match self.mark().position {
-            Position(0) => self.0.write(portion),
+    fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
+        match self.mark().log_index {
+            LogIndex(0) => self.0.write(portion),
             _ if self.2.load(Ordering::Relaxed) => self.0.write(portion),
             _ => Err(self.1.clone()),
         }
@@ -438,38 +439,38 @@ impl ColdStore for Failing {
 fn after_damage_nothing_is_taken_and_whoever_waits_hears_it() {
     let error = StoreError::Damaged("rot".into());
     let store = Failing::with(error.clone());
-    let mut behind = Behind::start(Arc::new(store)).expect("a thread starts");
+    let mut behind = WriteBehind::start(Arc::new(store)).expect("a thread starts");
     assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
-    behind.wait(Until::Visible).expect("the first is written");
+    behind.wait(WaitFor::Visible).expect("the first is written");
     assert!(behind.offer(&mut portion(vec![sample_row(2, 8)], 8)));
     let heard = Err(error);
-    assert_eq!(behind.wait(Until::Visible), heard);
+    assert_eq!(behind.wait(WaitFor::Visible), heard);
     let mut third = portion(vec![sample_row(3, 9)], 9);
     assert!(!behind.offer(&mut third));
-    assert_eq!((third.rows.len(), behind.wait(Until::Room)), (1, heard));
-    assert_eq!(behind.visible(), Position(7));
-    assert_eq!(behind.read(&sample_id(1), Position(9)), Ok(Some(sample_row(1, 5))));
+    assert_eq!((third.rows.len(), behind.wait(WaitFor::Room)), (1, heard));
+    assert_eq!(behind.visible(), LogIndex(7));
+    assert_eq!(behind.read(&sample_id(1), LogIndex(9)), Ok(Some(sample_row(1, 5))));
 }
 
 #[test]
 fn what_could_not_be_written_is_written_once_it_can() {
     let error = StoreError::Failed("no room".into());
     let store = Arc::new(Failing::with(error.clone()));
-    let mut behind = Behind::start(Arc::clone(&store) as _).expect("a thread starts");
+    let mut behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread starts");
     assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
-    behind.wait(Until::Visible).expect("the first is written");
+    behind.wait(WaitFor::Visible).expect("the first is written");
     assert!(behind.offer(&mut portion(vec![sample_row(2, 8)], 8)));
-    assert_eq!(behind.wait(Until::Visible), Err(error));
+    assert_eq!(behind.wait(WaitFor::Visible), Err(error));
     assert!(behind.offer(&mut portion(vec![sample_row(3, 9)], 9)), "there is room in the queue");
-    assert_eq!(behind.visible(), Position(7));
+    assert_eq!(behind.visible(), LogIndex(7));
 
     store.2.store(true, Ordering::Relaxed);
-    behind.wait(Until::Mended).expect("it is tried again");
-    behind.wait(Until::Visible).expect("it writes");
-    assert_eq!((behind.visible(), store.mark().position), (Position(9), Position(9)));
+    behind.wait(WaitFor::Mended).expect("it is tried again");
+    behind.wait(WaitFor::Visible).expect("it writes");
+    assert_eq!((behind.visible(), store.mark().log_index), (LogIndex(9), LogIndex(9)));
     for (number, changed) in [(2, 8), (3, 9)] {
         let row = sample_row(number, changed);
-        assert_eq!(behind.read(&sample_id(number), Position(9)), Ok(Some(row)));
+        assert_eq!(behind.read(&sample_id(number), LogIndex(9)), Ok(Some(row)));
     }
 }
 

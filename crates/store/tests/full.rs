@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ledger::Position;
+use ledger::LogIndex;
 use ports::{ColdStore, StoreError};
 use record::frame::LogIdentity;
 use store::contract::{portion, sample_id, sample_row};
@@ -59,8 +59,8 @@ fn fill(place: &Path, room: u64) {
     let store = Disk::begin(&path, IDENTITY, Options::default()).expect("there is room for it");
     let full = (1..TOO_MANY).find_map(|number| write(&store, number).err());
     assert!(matches!(full, Some(StoreError::Failed(_))), "{room} MiB: {full:?}");
-    let mark = store.mark().position;
-    assert!(Position(0) < mark, "{room} MiB hold a portion");
+    let mark = store.mark().log_index;
+    assert!(LogIndex(0) < mark, "{room} MiB hold a portion");
     check(&store, mark);
     let mended = store.mend();
     assert!(matches!(mended, Err(StoreError::Failed(_))), "{room} MiB: {mended:?}");
@@ -68,33 +68,33 @@ fn fill(place: &Path, room: u64) {
     assert!(store.is_failing() && !store.is_damaged(), "{room} MiB: it is only full");
     fs::remove_file(&ballast).expect("it is there");
     go_on(&store, (mark, room));
-    let mark = store.mark().position;
+    let mark = store.mark().log_index;
     drop(store);
 
     let (store, reason) = Disk::open(&path, IDENTITY, Options::default()).expect("there is room");
-    let kept = store.mark().position;
+    let kept = store.mark().log_index;
     // With a reason it is empty; without one nothing that it showed is missing.
     assert_eq!(kept < mark, reason.is_some(), "{room} MiB: {kept:?} of {mark:?}, {reason:?}");
     check(&store, kept);
     let next = kept.0 as u32 + 1;
     (next..next + 3).for_each(|number| write(&store, number).expect("there is room again"));
-    check(&store, Position(kept.0 + 3));
+    check(&store, LogIndex(kept.0 + 3));
     drop(store);
     fs::remove_dir_all(&path).expect("it is there");
 }
 
 /// There is room again: the same store takes what it refused, if there is enough of it.
-fn go_on(store: &Disk, (mark, room): (Position, u64)) {
+fn go_on(store: &Disk, (mark, room): (LogIndex, u64)) {
     let mended = store.mend();
     if DISK - 16 < room {
         assert!(matches!(mended, Err(StoreError::Failed(_))), "{room} MiB: {mended:?}");
         return;
     }
     assert_eq!(mended, Ok(()), "{room} MiB");
-    assert_eq!(store.mark().position, mark, "{room} MiB");
+    assert_eq!(store.mark().log_index, mark, "{room} MiB");
     let next = mark.0 as u32 + 1;
     write(store, next).expect("there is room again");
-    check(store, Position(mark.0 + 1));
+    check(store, LogIndex(mark.0 + 1));
 }
 
 fn write(store: &Disk, number: u32) -> Result<(), StoreError> {
@@ -109,11 +109,11 @@ fn scattered(number: u32) -> u32 {
 }
 
 /// One row of each portion up to the mark, and none of a later one.
-fn check(store: &Disk, mark: Position) {
+fn check(store: &Disk, mark: LogIndex) {
     for number in 1..=mark.0 as u32 + 1 {
         let row = scattered(number * ROWS + number % ROWS);
         let expected = (u64::from(number) <= mark.0).then(|| sample_row(row, number.into()));
-        let found = store.read(&sample_id(row), Position(u64::MAX)).expect("it reads");
+        let found = store.read(&sample_id(row), LogIndex(u64::MAX)).expect("it reads");
         assert_eq!(found, expected, "portion {number} of {}", mark.0);
     }
 }

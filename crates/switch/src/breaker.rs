@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use delivery::Moment;
+use delivery::MonotonicTime;
 use ledger::{PARTICIPANTS_MAX, ParticipantIndex};
 
 /// Attempts in a row without an HTTP answer after which a breaker opens.
@@ -47,22 +47,22 @@ enum Admission {
 struct Breaker {
     /// Attempts in a row without an HTTP answer.
     failures: u32,
-    open: Option<Open>,
+    open: Option<OpenState>,
 }
 
 /// How it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Open {
-    since: Moment,
+struct OpenState {
+    since: MonotonicTime,
     /// When the next probe may be sent.
-    next: Moment,
+    next: MonotonicTime,
     pause_micros: u64,
     /// A probe is under way.
     probing: bool,
 }
 
 impl Breaker {
-    fn admit(&mut self, now: Moment) -> Admission {
+    fn admit(&mut self, now: MonotonicTime) -> Admission {
         match &mut self.open {
             None => Admission::Pass,
             Some(open) if open.probing || now < open.next => Admission::Refused,
@@ -74,13 +74,13 @@ impl Breaker {
     }
 
     /// Takes an attempt that ended without an HTTP answer; true when that opens the breaker.
-    fn failed(&mut self, admission: Admission, now: Moment) -> bool {
+    fn failed(&mut self, admission: Admission, now: MonotonicTime) -> bool {
         self.failures = self.failures.saturating_add(1);
         match &mut self.open {
             Some(open) if admission == Admission::Probe => {
                 let pause_micros = (open.pause_micros * 2).min(PAUSE_MAX_MICROS);
                 let next = now.after_micros(pause_micros);
-                *open = Open { next, pause_micros, probing: false, ..*open };
+                *open = OpenState { next, pause_micros, probing: false, ..*open };
                 false
             }
             // An attempt from before the breaker opened.
@@ -89,7 +89,7 @@ impl Breaker {
             None => {
                 let pause_micros = PAUSE_FIRST_MICROS;
                 let next = now.after_micros(pause_micros);
-                self.open = Some(Open { since: now, next, pause_micros, probing: false });
+                self.open = Some(OpenState { since: now, next, pause_micros, probing: false });
                 true
             }
         }
@@ -116,7 +116,7 @@ pub struct OpenBreaker {
 
 /// Whether a breaker opened or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum BreakerChange {
     Opened,
     Closed,
     None,
@@ -142,7 +142,11 @@ impl Default for Breakers {
 
 impl Breakers {
     /// Whether a forward may be sent; `None` when it must fail at once.
-    pub(crate) fn admit(&self, participant: ParticipantIndex, now: Moment) -> Option<Passage<'_>> {
+    pub(crate) fn admit(
+        &self,
+        participant: ParticipantIndex,
+        now: MonotonicTime,
+    ) -> Option<BreakerPermit<'_>> {
         let mark = self.mark(participant);
         let admission = match mark & TROUBLED {
             0 => Admission::Pass,
@@ -151,20 +155,21 @@ impl Breakers {
                 Some(breaker) => breaker.admit(now),
             },
         };
-        let passage = Passage { breakers: self, participant, epoch: mark & !TROUBLED, admission };
+        let passage =
+            BreakerPermit { breakers: self, participant, epoch: mark & !TROUBLED, admission };
         (admission != Admission::Refused).then_some(passage)
     }
 
     /// Takes an HTTP answer of the participant.
-    pub(crate) fn answered(&self, participant: ParticipantIndex) -> Change {
+    pub(crate) fn answered(&self, participant: ParticipantIndex) -> BreakerChange {
         match self.mark(participant) & TROUBLED {
-            0 => Change::None,
+            0 => BreakerChange::None,
             _ => self.close(participant, 0),
         }
     }
 
     /// The participant has other addresses: nothing is known about them.
-    pub(crate) fn address_changed(&self, participant: ParticipantIndex) -> Change {
+    pub(crate) fn address_changed(&self, participant: ParticipantIndex) -> BreakerChange {
         self.close(participant, TROUBLED + 1)
     }
 
@@ -185,30 +190,32 @@ impl Breakers {
         open
     }
 
-    fn failed(&self, passage: &Passage<'_>, now: Moment) -> Change {
+    fn failed(&self, passage: &BreakerPermit<'_>, now: MonotonicTime) -> BreakerChange {
         let mut troubled = self.lock();
-        let Some(mark) = self.marks.get(passage.participant.at()) else { return Change::None };
+        let Some(mark) = self.marks.get(passage.participant.at()) else {
+            return BreakerChange::None;
+        };
         let epoch = mark.load(Ordering::Relaxed) & !TROUBLED;
         if epoch != passage.epoch {
-            return Change::None;
+            return BreakerChange::None;
         }
         mark.store(epoch | TROUBLED, Ordering::Relaxed);
         let breaker = troubled.entry(passage.participant).or_default();
         match breaker.failed(passage.admission, now) {
-            true => Change::Opened,
-            false => Change::None,
+            true => BreakerChange::Opened,
+            false => BreakerChange::None,
         }
     }
 
     /// Forgets a participant's failures and adds to its mark.
-    fn close(&self, participant: ParticipantIndex, added: u32) -> Change {
+    fn close(&self, participant: ParticipantIndex, added: u32) -> BreakerChange {
         let mut troubled = self.lock();
-        let Some(mark) = self.marks.get(participant.at()) else { return Change::None };
+        let Some(mark) = self.marks.get(participant.at()) else { return BreakerChange::None };
         let epoch = mark.load(Ordering::Relaxed) & !TROUBLED;
         mark.store(epoch.wrapping_add(added), Ordering::Relaxed);
         match troubled.remove(&participant).and_then(|breaker| breaker.open) {
-            Some(_) => Change::Closed,
-            None => Change::None,
+            Some(_) => BreakerChange::Closed,
+            None => BreakerChange::None,
         }
     }
 
@@ -223,7 +230,7 @@ impl Breakers {
 
 /// The right to make one attempt. Dropped without a result, it counts as not made.
 #[derive(Debug)]
-pub(crate) struct Passage<'a> {
+pub(crate) struct BreakerPermit<'a> {
     breakers: &'a Breakers,
     participant: ParticipantIndex,
     /// The mark's upper bits when the attempt began.
@@ -231,18 +238,18 @@ pub(crate) struct Passage<'a> {
     admission: Admission,
 }
 
-impl Passage<'_> {
+impl BreakerPermit<'_> {
     pub(crate) fn is_probe(&self) -> bool {
         self.admission == Admission::Probe
     }
 
     /// The attempt ended without an HTTP answer.
-    pub(crate) fn failed(self, now: Moment) -> Change {
+    pub(crate) fn failed(self, now: MonotonicTime) -> BreakerChange {
         self.breakers.failed(&self, now)
     }
 }
 
-impl Drop for Passage<'_> {
+impl Drop for BreakerPermit<'_> {
     fn drop(&mut self) {
         if self.is_probe()
             && let Some(breaker) = self.breakers.lock().get_mut(&self.participant)
@@ -260,11 +267,11 @@ mod tests {
     const SILENT: ParticipantIndex = ParticipantIndex(3);
     const OTHER: ParticipantIndex = ParticipantIndex(4);
 
-    const fn seconds(seconds: u64) -> Moment {
-        Moment(seconds * 1_000_000)
+    const fn seconds(seconds: u64) -> MonotonicTime {
+        MonotonicTime(seconds * 1_000_000)
     }
 
-    fn fail(breakers: &Breakers, now: Moment) -> Change {
+    fn fail(breakers: &Breakers, now: MonotonicTime) -> BreakerChange {
         breakers.admit(SILENT, now).expect("it may be sent").failed(now)
     }
 
@@ -272,10 +279,10 @@ mod tests {
     fn opened() -> Breakers {
         let breakers = Breakers::default();
         for _ in 1..FAILURES_MAX {
-            assert_eq!(fail(&breakers, seconds(100)), Change::None);
+            assert_eq!(fail(&breakers, seconds(100)), BreakerChange::None);
         }
         assert!(!breakers.is_open(SILENT));
-        assert_eq!(fail(&breakers, seconds(100)), Change::Opened);
+        assert_eq!(fail(&breakers, seconds(100)), BreakerChange::Opened);
         assert!(breakers.is_open(SILENT));
         breakers
     }
@@ -296,9 +303,9 @@ mod tests {
         let breakers = Breakers::default();
         for _ in 0..10 {
             for _ in 1..FAILURES_MAX {
-                assert_eq!(fail(&breakers, seconds(1)), Change::None);
+                assert_eq!(fail(&breakers, seconds(1)), BreakerChange::None);
             }
-            assert_eq!(breakers.answered(SILENT), Change::None);
+            assert_eq!(breakers.answered(SILENT), BreakerChange::None);
         }
         assert_eq!(breakers.open(), []);
     }
@@ -308,23 +315,23 @@ mod tests {
         let breakers = opened();
         let mut now = seconds(100);
         for pause in [1, 2, 4, 8, 10, 10, 10] {
-            let due = Moment(now.0 + pause * 1_000_000);
-            assert!(breakers.admit(SILENT, Moment(due.0 - 1)).is_none(), "{pause} s");
+            let due = MonotonicTime(now.0 + pause * 1_000_000);
+            assert!(breakers.admit(SILENT, MonotonicTime(due.0 - 1)).is_none(), "{pause} s");
             let probe = breakers.admit(SILENT, due).expect("a probe");
             assert!(probe.is_probe());
             assert!(breakers.admit(SILENT, seconds(10_000)).is_none(), "one at a time");
             // A probe may take its time; the pause begins with its end.
-            now = Moment(due.0 + 20_000_000);
-            assert_eq!(probe.failed(now), Change::None);
+            now = MonotonicTime(due.0 + 20_000_000);
+            assert_eq!(probe.failed(now), BreakerChange::None);
         }
     }
 
     #[test]
     fn any_answer_closes_it() {
         let breakers = opened();
-        assert_eq!(breakers.answered(OTHER), Change::None);
-        assert_eq!(breakers.answered(SILENT), Change::Closed);
-        assert_eq!(breakers.answered(SILENT), Change::None);
+        assert_eq!(breakers.answered(OTHER), BreakerChange::None);
+        assert_eq!(breakers.answered(SILENT), BreakerChange::Closed);
+        assert_eq!(breakers.answered(SILENT), BreakerChange::None);
         let passage = breakers.admit(SILENT, seconds(100)).expect("it may be sent");
         assert!(!passage.is_probe());
         assert_eq!(breakers.open(), []);
@@ -343,7 +350,7 @@ mod tests {
         let early: Vec<_> =
             (0..20).map(|_| breakers.admit(SILENT, seconds(1)).expect("closed")).collect();
         let changes = early.into_iter().map(|passage| passage.failed(seconds(21)));
-        let opened = changes.filter(|change| matches!(change, Change::Opened));
+        let opened = changes.filter(|change| matches!(change, BreakerChange::Opened));
         assert_eq!(opened.count(), 1);
         assert!(breakers.admit(SILENT, seconds(22)).expect("after one pause").is_probe());
     }
@@ -352,17 +359,18 @@ mod tests {
     fn another_address_closes_it_and_results_of_the_old_one_are_ignored() {
         let breakers = opened();
         let probe = breakers.admit(SILENT, seconds(101)).expect("a probe");
-        assert_eq!(breakers.address_changed(SILENT), Change::Closed);
-        assert_eq!(probe.failed(seconds(102)), Change::None);
+        assert_eq!(breakers.address_changed(SILENT), BreakerChange::Closed);
+        assert_eq!(probe.failed(seconds(102)), BreakerChange::None);
         for _ in 1..FAILURES_MAX {
-            assert_eq!(fail(&breakers, seconds(103)), Change::None);
+            assert_eq!(fail(&breakers, seconds(103)), BreakerChange::None);
         }
         assert!(!breakers.is_open(SILENT));
-        assert_eq!(fail(&breakers, seconds(103)), Change::Opened);
+        assert_eq!(fail(&breakers, seconds(103)), BreakerChange::Opened);
         // The old probe is not that of the breaker that opened since.
         let early = breakers.admit(SILENT, seconds(104)).expect("a probe");
-        assert_eq!(breakers.address_changed(SILENT), Change::Closed);
-        (0..FAILURES_MAX).for_each(|_| assert_ne!(fail(&breakers, seconds(105)), Change::Closed));
+        assert_eq!(breakers.address_changed(SILENT), BreakerChange::Closed);
+        (0..FAILURES_MAX)
+            .for_each(|_| assert_ne!(fail(&breakers, seconds(105)), BreakerChange::Closed));
         let probe = breakers.admit(SILENT, seconds(106)).expect("a probe");
         drop(early);
         assert!(breakers.admit(SILENT, seconds(107)).is_none(), "one at a time");
@@ -375,9 +383,9 @@ mod tests {
         let nobody = ParticipantIndex(u32::MAX);
         for _ in 0..20 {
             let passage = breakers.admit(nobody, seconds(1)).expect("it may be sent");
-            assert_eq!(passage.failed(seconds(1)), Change::None);
+            assert_eq!(passage.failed(seconds(1)), BreakerChange::None);
         }
-        assert_eq!(breakers.answered(nobody), Change::None);
-        assert_eq!(breakers.address_changed(nobody), Change::None);
+        assert_eq!(breakers.answered(nobody), BreakerChange::None);
+        assert_eq!(breakers.address_changed(nobody), BreakerChange::None);
     }
 }

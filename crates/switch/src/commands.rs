@@ -6,10 +6,10 @@ use fspiop::body::{
     BatchParty, BatchRegistration, ErrorInformation, Fulfil, ParticipantRegistration,
     ParticipantUpdate, Prepare, TransferState,
 };
-use fspiop::forward::{Forwarding, rewrite, strip};
+use fspiop::forwarded_headers::{Forwarding, rewrite, strip};
 use fspiop::{
-    Accepted, ErrorCode, PartyPath, Refusal, Route, TraceContext, Version, is_identifier, payload,
-    significant_hash,
+    Accepted, ErrorCode, PartyPath, Refusal, Route, TraceContext, Version, body_hash,
+    is_identifier, stored_message,
 };
 use http::header::DATE;
 use http::{HeaderMap, Method, Uri};
@@ -18,7 +18,7 @@ use ledger::{
     TransferId,
 };
 
-use crate::inbound::{Envelope, Inbound, Stored};
+use crate::inbound::{Envelope, Inbound, RecordedMessage};
 use crate::message::Message;
 use crate::trace::RequestTrace;
 
@@ -61,7 +61,7 @@ pub fn recorded(
     strip(&mut headers);
     let stages = RequestTrace::default();
     let inbound = Inbound { envelope, method, uri, headers, body, stages };
-    let Stored { payload, .. } = store(&command, inbound, span, || 0);
+    let RecordedMessage { payload, .. } = store(&command, inbound, span, || 0);
     Ok(Some(Recorded { command, payload }))
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn store(
     inbound: Inbound,
     span: u64,
     now_ms: impl FnOnce() -> u64,
-) -> Stored {
+) -> RecordedMessage {
     let Inbound { envelope, method, uri, mut headers, body, stages } = inbound;
     if !matches!(command, Command::ChangeParties(_)) {
         let (path, destination) = if let Command::Prepare(prepare) = command {
@@ -86,8 +86,8 @@ pub(crate) fn store(
         rewrite(&mut headers, &with);
     }
     let mut payload = Vec::new();
-    payload::encode(&headers, &body, &mut payload);
-    Stored { message: Message { headers, body }, payload, stages }
+    stored_message::encode(&headers, &body, &mut payload);
+    RecordedMessage { message: Message { headers, body }, payload, stages }
 }
 
 /// The command that a message becomes; `None` for the messages that are not recorded. `now_ms` is
@@ -160,7 +160,7 @@ fn prepare(envelope: &Envelope, prepare: &Prepare, body: &[u8]) -> Command {
         amount: prepare.amount.amount,
         condition: prepare.condition,
         expiration_ms: prepare.expiration_ms,
-        hash: Digest(significant_hash(body)),
+        hash: Digest(body_hash(body)),
         trace: envelope.trace.trace_id,
     }))
 }
@@ -176,7 +176,7 @@ fn fulfil(envelope: &Envelope, id: TransferId, fulfil: &Fulfil<'_>, body: &[u8])
             None => ledger::Fulfilment::Absent,
             Some(preimage) => ledger::Fulfilment::Present(preimage),
         },
-        hash: Digest(significant_hash(body)),
+        hash: Digest(body_hash(body)),
         trace: envelope.trace.trace_id,
     }))
 }
@@ -193,7 +193,7 @@ fn abort(
         source: envelope.source,
         destination: envelope.destination,
         code_is_known: error.code.is_accepted(),
-        hash: Digest(significant_hash(body)),
+        hash: Digest(body_hash(body)),
         trace: envelope.trace.trace_id,
     }))
 }

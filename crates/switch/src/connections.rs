@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use fspiop::admission::{self, Admission, Admitted, Bounds, Whole};
+use fspiop::admission::{self, Admission, AdmissionLimits, Admitted, RequestComplete};
 
 use crate::pool::SWEEP;
 use crate::trace::Tracer;
@@ -48,16 +48,16 @@ impl Default for ConnectionLimits {
 pub(crate) struct Connections {
     limits: ConnectionLimits,
     tracer: Tracer,
-    places: RefCell<Admission<Rc<Line>>>,
+    places: RefCell<Admission<Rc<ClientConnection>>>,
     /// Sweeps so far: the clock by which connections age.
     sweeps: Rc<Cell<u64>>,
 }
 
 /// One connection, as its socket, its requests and the sweep see it.
-pub(crate) struct Line {
+pub(crate) struct ClientConnection {
     /// The table with its place; both are set when it has one.
     connections: Weak<Connections>,
-    place: Cell<Option<admission::Place>>,
+    place: Cell<Option<admission::ConnectionId>>,
     sweeps: Rc<Cell<u64>>,
     tracer: Tracer,
     /// When something was last read, by the clock of [`node::stages`]; 0 when nobody watched.
@@ -85,21 +85,21 @@ pub(crate) struct Line {
 }
 
 /// A connection's place among the open ones, until it is dropped.
-pub(crate) struct Place {
-    pub(crate) line: Rc<Line>,
+pub(crate) struct ConnectionPermit {
+    pub(crate) line: Rc<ClientConnection>,
     /// Whether another connection lost its place to it.
     pub(crate) has_evicted: bool,
 }
 
 /// A request being served, until it is dropped.
-pub(crate) struct Serving {
-    pub(crate) line: Rc<Line>,
+pub(crate) struct RequestGuard {
+    pub(crate) line: Rc<ClientConnection>,
     whole: Cell<bool>,
 }
 
 impl Connections {
     pub(crate) fn new(limits: ConnectionLimits, tracer: Tracer) -> Rc<Self> {
-        let bounds = Bounds { total: limits.total, per_address: limits.per_address };
+        let bounds = AdmissionLimits { total: limits.total, per_address: limits.per_address };
         let places = RefCell::new(Admission::new(bounds));
         Rc::new(Self { limits, tracer, places, sweeps: Rc::default() })
     }
@@ -111,16 +111,16 @@ impl Connections {
 
     /// A place for one more connection from there; `None` when requests are being served on every
     /// connection that could make room.
-    pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
+    pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let sweeps = Rc::clone(&self.sweeps);
-        let line = Rc::new(Line::new(Rc::downgrade(self), sweeps, self.tracer.clone()));
+        let line = Rc::new(ClientConnection::new(Rc::downgrade(self), sweeps, self.tracer.clone()));
         let admitted = self.places.borrow_mut().admit(address, Rc::clone(&line));
         let Admitted { place, evicted } = admitted.ok()?;
         line.place.set(Some(place));
         if let Some(evicted) = &evicted {
             evicted.evict();
         }
-        Some(Place { line, has_evicted: evicted.is_some() })
+        Some(ConnectionPermit { line, has_evicted: evicted.is_some() })
     }
 
     /// Ends the connections that have kept the hub waiting too long.
@@ -132,7 +132,7 @@ impl Connections {
     }
 }
 
-impl Line {
+impl ClientConnection {
     fn new(connections: Weak<Connections>, sweeps: Rc<Cell<u64>>, tracer: Tracer) -> Self {
         Self {
             connections,
@@ -170,9 +170,9 @@ impl Line {
         self.since.set(self.sweeps.get());
     }
 
-    pub(crate) fn serve(self: &Rc<Self>) -> Serving {
+    pub(crate) fn serve(self: &Rc<Self>) -> RequestGuard {
         self.serving.set(self.serving.get() + 1);
-        Serving { line: Rc::clone(self), whole: Cell::new(false) }
+        RequestGuard { line: Rc::clone(self), whole: Cell::new(false) }
     }
 
     /// Whether the client has sent a part of a request and was not yet heard to its end.
@@ -189,7 +189,7 @@ impl Line {
     }
 
     /// Changes the place in the table; nothing happens once the connection has none.
-    fn with_place(&self, change: impl FnOnce(&mut Admission<Rc<Self>>, admission::Place)) {
+    fn with_place(&self, change: impl FnOnce(&mut Admission<Rc<Self>>, admission::ConnectionId)) {
         if let (Some(connections), Some(place)) = (self.connections.upgrade(), self.place.get()) {
             change(&mut connections.places.borrow_mut(), place);
         }
@@ -222,7 +222,7 @@ impl Line {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut removed = None;
         self.line.with_place(|places, place| removed = places.remove(place));
@@ -231,7 +231,7 @@ impl Drop for Place {
     }
 }
 
-impl Serving {
+impl RequestGuard {
     /// The request has come as a whole: from here on the connection waits for the hub.
     pub(crate) fn mark_whole(&self) {
         if !self.whole.replace(true) {
@@ -240,13 +240,13 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let line = &self.line;
         line.serving.set(line.serving.get() - 1);
         line.begun.set(false);
         line.since.set(line.sweeps.get());
-        let whole = if self.whole.get() { Whole::Yes } else { Whole::No };
+        let whole = if self.whole.get() { RequestComplete::Yes } else { RequestComplete::No };
         line.with_place(|places, place| places.end(place, whole));
     }
 }
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     fn unwatched() -> Tracer {
-        Tracer::new(&std::sync::Arc::new(node::stages::Stages::new(1)), 0)
+        Tracer::new(&std::sync::Arc::new(node::latency_trace::LatencyTrace::new(1)), 0)
     }
 
     fn limits() -> ConnectionLimits {

@@ -5,15 +5,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fspiop::Refusal;
+use fspiop::egress_policy::CallTarget;
 use fspiop::endpoint::EndpointType;
-use fspiop::reach::Target;
 use ledger::{FspName, ParticipantIndex};
-use node::{Handle, View};
+use node::{Handle, ParticipantsView};
 use ports::PartyRow;
 use tokio::sync::{Notify, oneshot};
 
-use crate::address::AddressBook;
 use crate::counters::Counters;
+use crate::endpoint_cache::EndpointCache;
 use crate::message::Message;
 
 /// A view of the register that is as new as any answer of this node's admin API.
@@ -22,9 +22,9 @@ pub(crate) struct Directory {
     counters: Arc<Counters>,
     /// Other nodes write to the same log.
     is_shared: bool,
-    view: RefCell<Arc<View>>,
+    view: RefCell<Arc<ParticipantsView>>,
     generation: Cell<u64>,
-    addresses: RefCell<AddressBook>,
+    addresses: RefCell<EndpointCache>,
     /// Participants whose address changed and whose lanes have not heard of it.
     moved: RefCell<Vec<ParticipantIndex>>,
     /// Notified when there are such.
@@ -52,7 +52,7 @@ impl Directory {
     }
 
     /// The register as of the last change.
-    pub(crate) fn view(&self) -> Arc<View> {
+    pub(crate) fn view(&self) -> Arc<ParticipantsView> {
         let mut generation = self.generation.get();
         if let Some(view) = self.handle.view_since(&mut generation) {
             self.generation.set(generation);
@@ -118,12 +118,12 @@ impl Directory {
         Ok(found.filter(|binding| binding.serves(path.currency)))
     }
 
-    /// Address of a participant: see [`AddressBook::find`].
+    /// Address of a participant: see [`EndpointCache::find`].
     pub(crate) fn target(
         &self,
         participant: ParticipantIndex,
         endpoint: EndpointType,
-    ) -> Option<Option<Rc<Target>>> {
+    ) -> Option<Option<Rc<CallTarget>>> {
         let view = self.view();
         self.addresses.borrow_mut().find(&view, participant, endpoint)
     }

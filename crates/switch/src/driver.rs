@@ -16,24 +16,24 @@ use std::time::Duration;
 
 use delivery::{Attempt, AttemptResult, Delivery};
 use ledger::{FinishedDelivery, Notice, Outcome};
+use node::latency_trace::TracePoint;
 use node::outbox::{OutboxHost, RECORD_PATIENCE};
-use node::stages::Moment;
-use node::{Handle, Refused};
-use ports::Now;
+use node::{Handle, SubmissionRefused};
+use ports::ClockReading;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use crate::connections::Connections;
-use crate::failure::{Failure, Undelivered};
-use crate::message::{Message, Parcel};
-use crate::notices::{Answered, Notices};
-use crate::null;
+use crate::failure::{Failure, SendError};
+use crate::message::{Message, OutgoingNotice};
+use crate::notice_messages::{NoticeResponse, Notices};
 use crate::outbox::Outbox;
+use crate::passthrough;
 use crate::pool::SWEEP;
 use crate::progress::LaneWatch;
 use crate::submitter::Submitter;
 use crate::thread::Thread;
-use crate::traffic::Shown;
+use crate::traffic::ThreadStatus;
 
 /// The parts of an I/O thread that its tasks use.
 pub(crate) struct Driver {
@@ -42,16 +42,16 @@ pub(crate) struct Driver {
     pub(crate) notices: Notices,
     pub(crate) submitter: Rc<Submitter>,
     pub(crate) connections: Rc<Connections>,
-    pub(crate) shown: Arc<Shown>,
+    pub(crate) shown: Arc<ThreadStatus>,
     /// Notified when the mailbox has mail.
     pub(crate) mail: Arc<Notify>,
     /// A part that is stopped on purpose.
-    pub(crate) wedge: Option<Wedge>,
+    pub(crate) wedge: Option<InjectedStall>,
 }
 
 /// A part of the edge that is stopped on purpose, for a test of the watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wedge {
+pub enum InjectedStall {
     /// The last I/O thread, from its first sweep on.
     Thread,
     /// Every lane: what is due is not attempted.
@@ -66,7 +66,7 @@ impl Driver {
     /// Stops the last thread if that was asked for.
     fn stop_if_wedged(&self) {
         let is_last = self.handle.mailboxes() == self.thread().number + 1;
-        while is_last && self.wedge == Some(Wedge::Thread) {
+        while is_last && self.wedge == Some(InjectedStall::Thread) {
             std::thread::park();
         }
     }
@@ -84,26 +84,33 @@ pub(crate) fn spawn(driver: &Rc<Driver>, lanes: LaneWatch) {
 /// The I/O thread as the outbox sees it. Each attempt is a task of this thread.
 struct Host<'a>(&'a Rc<Driver>);
 
-impl OutboxHost<Message, Rc<Parcel>> for Host<'_> {
-    fn now(&self) -> Now {
+impl OutboxHost<Message, Rc<OutgoingNotice>> for Host<'_> {
+    fn now(&self) -> ClockReading {
         self.0.thread().now()
     }
 
-    fn submit(&mut self, submissions: &mut Vec<node::Submission<Message>>) -> Result<(), Refused> {
+    fn submit(
+        &mut self,
+        submissions: &mut Vec<node::Submission<Message>>,
+    ) -> Result<(), SubmissionRefused> {
         self.0.handle.submit(submissions)
     }
 
-    fn answer(&mut self, waiter: u32, reply: Result<Outcome, Refused>) {
+    fn answer(&mut self, waiter: u32, reply: Result<Outcome, SubmissionRefused>) {
         self.0.submitter.waiters.answer(waiter, reply);
     }
 
-    fn parcel(&mut self, notice: Notice, message: Option<Arc<Message>>) -> (Rc<Parcel>, u32) {
-        self.0.thread().tracer.notice(&notice, Moment::Owed);
+    fn parcel(
+        &mut self,
+        notice: Notice,
+        message: Option<Arc<Message>>,
+    ) -> (Rc<OutgoingNotice>, u32) {
+        self.0.thread().tracer.notice(&notice, TracePoint::Owed);
         let bytes = message.as_ref().map_or(0, |message| message.body.len() as u32);
-        (Parcel::new(notice, message), bytes)
+        (OutgoingNotice::new(notice, message), bytes)
     }
 
-    fn start_attempt(&mut self, attempt: Attempt<Rc<Parcel>>) {
+    fn start_attempt(&mut self, attempt: Attempt<Rc<OutgoingNotice>>) {
         self.0.thread().counters.attempts.add(1);
         spawn_local(make_attempt(Rc::clone(self.0), attempt));
     }
@@ -116,7 +123,7 @@ impl OutboxHost<Message, Rc<Parcel>> for Host<'_> {
         self.0.outbox.record.notify_one();
     }
 
-    fn retry_at(&mut self, _due: delivery::Moment) {
+    fn retry_at(&mut self, _due: delivery::MonotonicTime) {
         self.0.outbox.retry.notify_one();
     }
 
@@ -125,8 +132,8 @@ impl OutboxHost<Message, Rc<Parcel>> for Host<'_> {
         drop(self.0.notices.egress.directory.view());
     }
 
-    fn must_record(&mut self, end: &FinishedDelivery, _: &Delivery<Rc<Parcel>>) -> bool {
-        !null::made(end.notice)
+    fn must_record(&mut self, end: &FinishedDelivery, _: &Delivery<Rc<OutgoingNotice>>) -> bool {
+        !passthrough::made(end.notice)
     }
 }
 
@@ -152,16 +159,16 @@ async fn read_mail(driver: Rc<Driver>) {
 }
 
 fn start_due_attempts(driver: &Rc<Driver>) {
-    if driver.wedge != Some(Wedge::Lanes) {
+    if driver.wedge != Some(InjectedStall::Lanes) {
         driver.outbox.state.borrow_mut().start_due_attempts(&mut Host(driver));
     }
 }
 
-async fn make_attempt(driver: Rc<Driver>, attempt: Attempt<Rc<Parcel>>) {
+async fn make_attempt(driver: Rc<Driver>, attempt: Attempt<Rc<OutgoingNotice>>) {
     let Attempt { notice, recipient, .. } = attempt;
     let answered = driver.notices.send(attempt).await;
     let mut outbox = driver.outbox.state.borrow_mut();
-    if let Ok(Answered { pause_micros: Some(micros), .. }) = answered {
+    if let Ok(NoticeResponse { pause_micros: Some(micros), .. }) = answered {
         outbox.pause_asked(recipient, micros, driver.thread().now());
     }
     outbox.attempted(notice, result_of(answered), &mut Host(&driver));
@@ -169,11 +176,11 @@ async fn make_attempt(driver: Rc<Driver>, attempt: Attempt<Rc<Parcel>>) {
     start_due_attempts(&driver);
 }
 
-fn result_of(answered: Result<Answered, Undelivered>) -> AttemptResult {
+fn result_of(answered: Result<NoticeResponse, SendError>) -> AttemptResult {
     match answered {
-        Ok(Answered { status, .. }) => AttemptResult::Status(status.as_u16()),
-        Err(Undelivered::NoEndpoint | Undelivered::Unusable) => AttemptResult::NoAddress,
-        Err(Undelivered::Failed(failure)) => match failure {
+        Ok(NoticeResponse { status, .. }) => AttemptResult::Status(status.as_u16()),
+        Err(SendError::NoEndpoint | SendError::Unusable) => AttemptResult::NoAddress,
+        Err(SendError::Failed(failure)) => match failure {
             Failure::Connect | Failure::Denied => AttemptResult::ConnectFailed,
             Failure::TimedOut => AttemptResult::TimedOut,
             Failure::Broken | Failure::Unanswered => AttemptResult::Broken,

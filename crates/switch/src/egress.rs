@@ -16,24 +16,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fspiop::body::ErrorInformation;
-use fspiop::callback::{self, HubMessage};
+use fspiop::egress_policy::CallTarget;
 use fspiop::endpoint::EndpointType;
-use fspiop::forward::{Forwarding, rewrite};
-use fspiop::reach::Target;
+use fspiop::forwarded_headers::{Forwarding, rewrite};
+use fspiop::hub_messages::{self, HubMessage};
 use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use ledger::{FspName, ParticipantIndex};
 use tokio::task::spawn_local;
 
-use crate::breaker::{Breakers, Change};
+use crate::breaker::{BreakerChange, Breakers};
 use crate::directory::Directory;
-use crate::failure::{Failure, Undelivered};
+use crate::failure::{Failure, SendError};
 use crate::inbound::{Inbound, Trace};
-use crate::pool::{Answer, Letter, Pools, Use};
+use crate::pool::{OutboundRequest, PeerResponse, Pools, RequestClass};
 use crate::share::Shares;
-use crate::signatures::Seals;
-use crate::submitter::Answering;
+use crate::signatures::ThreadSignatures;
+use crate::submitter::AcceptStatus;
 use crate::thread::Thread;
 
 /// One participant may have this part of all places for messages on their way.
@@ -54,7 +54,7 @@ pub(crate) struct Destination {
 }
 
 /// The error callback that a sender gets when its message is refused or could not be delivered.
-pub(crate) struct Complaint {
+pub(crate) struct FailureCallback {
     pub(crate) to: Destination,
     pub(crate) resource: Resource,
     pub(crate) trace: Trace,
@@ -62,11 +62,11 @@ pub(crate) struct Complaint {
     pub(crate) no_endpoint: ErrorCode,
 }
 
-impl Complaint {
+impl FailureCallback {
     /// The callback with its reason.
     fn with(self, code: ErrorCode, description: &str) -> OwnMessage {
         let Self { to, resource, trace, .. } = self;
-        OwnMessage { to, resource, trace, body: callback::error(code, description, &[]) }
+        OwnMessage { to, resource, trace, body: hub_messages::error(code, description, &[]) }
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct OwnMessage {
 pub(crate) struct Egress {
     pub(crate) thread: Rc<Thread>,
     pub(crate) directory: Rc<Directory>,
-    seals: Rc<Seals>,
+    seals: Rc<ThreadSignatures>,
     pools: Pools,
     /// Those of all threads.
     breakers: Arc<Breakers>,
@@ -93,7 +93,7 @@ pub(crate) struct Egress {
 impl Egress {
     pub(crate) fn new(
         directory: &Rc<Directory>,
-        seals: &Rc<Seals>,
+        seals: &Rc<ThreadSignatures>,
         pools: Pools,
         breakers: Arc<Breakers>,
         (thread, forwards_max): (&Rc<Thread>, usize),
@@ -119,12 +119,12 @@ impl Egress {
         inbound: Inbound,
         to: &Destination,
         named: Option<&FspName>,
-        on_failure: Complaint,
-    ) -> Result<Answering, Refusal> {
+        on_failure: FailureCallback,
+    ) -> Result<AcceptStatus, Refusal> {
         let accepted = inbound.accepted();
         let Inbound { mut headers, body, envelope, .. } = inbound;
         self.rewrite_headers(&mut headers, (&to.method, &to.path), envelope.trace, named);
-        let place = Place::take(self, to.participant, Some(&on_failure))?;
+        let place = ForwardPermit::take(self, to.participant, Some(&on_failure))?;
         let (call, on_failure) = (self.call(to, headers, body), Box::new(on_failure));
         spawn_local(async move {
             let result = place.egress.once(call).await;
@@ -142,9 +142,9 @@ impl Egress {
     pub(crate) fn refuse(
         self: &Rc<Self>,
         inbound: &Inbound,
-        sender: Complaint,
+        sender: FailureCallback,
         (code, description): (ErrorCode, String),
-    ) -> Result<Answering, Refusal> {
+    ) -> Result<AcceptStatus, Refusal> {
         self.start_callback(sender.with(code, &description))?;
         Ok(inbound.accepted().into())
     }
@@ -154,7 +154,7 @@ impl Egress {
     /// # Errors
     /// 503 when too many messages are on their way already.
     pub(crate) fn start_callback(self: &Rc<Self>, own: OwnMessage) -> Result<(), Refusal> {
-        let place = Place::take(self, own.to.participant, None)?;
+        let place = ForwardPermit::take(self, own.to.participant, None)?;
         spawn_local(async move {
             if place.egress.tell(own).await.is_none() {
                 place.egress.thread.counters.forwards_failed.add(1);
@@ -171,9 +171,9 @@ impl Egress {
     pub(crate) fn start_replacement(
         self: &Rc<Self>,
         own: OwnMessage,
-        on_failure: Complaint,
+        on_failure: FailureCallback,
     ) -> Result<(), Refusal> {
-        let place = Place::take(self, own.to.participant, Some(&on_failure))?;
+        let place = ForwardPermit::take(self, own.to.participant, Some(&on_failure))?;
         spawn_local(async move {
             if let Some(result) = place.egress.speak(own).await
                 && is_failure(&result)
@@ -217,7 +217,7 @@ impl Egress {
         let view = self.directory.view();
         let recipient = view.get(to.participant).map_or(view.hub, |member| member.name);
         let path = self.signed_path(to);
-        callback::hub_headers(&HubMessage {
+        hub_messages::hub_headers(&HubMessage {
             resource,
             method: &to.method,
             path: &path,
@@ -265,23 +265,27 @@ impl Egress {
         to: &Destination,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Call, Undelivered> {
+    ) -> Result<AddressedMessage, SendError> {
         let target = self.directory.target(to.participant, to.endpoint);
-        let target = target.ok_or(Undelivered::NoEndpoint)?;
-        let target = target.ok_or(Undelivered::Unusable)?;
+        let target = target.ok_or(SendError::NoEndpoint)?;
+        let target = target.ok_or(SendError::Unusable)?;
         let mut path = address(&target, to);
         if !path.starts_with('/') {
             path.insert(0, '/');
         }
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = to.method.clone();
-        *request.uri_mut() = Uri::try_from(path).map_err(|_| Undelivered::Unusable)?;
+        *request.uri_mut() = Uri::try_from(path).map_err(|_| SendError::Unusable)?;
         *request.headers_mut() = headers;
-        Ok(Call { to: to.participant, target, letter: Letter::new(request) })
+        Ok(AddressedMessage { to: to.participant, target, letter: OutboundRequest::new(request) })
     }
 
     /// One attempt. Any HTTP answer shows that the participant answers.
-    pub(crate) async fn make(&self, call: &mut Call, usage: Use) -> Result<Answer, Failure> {
+    pub(crate) async fn make(
+        &self,
+        call: &mut AddressedMessage,
+        usage: RequestClass,
+    ) -> Result<PeerResponse, Failure> {
         let to = (call.to, &*call.target.authority);
         let answer = self.pools.send(to, usage, &mut call.letter).await?;
         self.report(call.to, self.breakers.answered(call.to));
@@ -290,17 +294,20 @@ impl Egress {
 
     /// The only attempt, so a connection that the peer is just closing must not cost it. While the
     /// recipient's breaker is open there is none.
-    async fn once(&self, call: Result<Call, Undelivered>) -> Result<Answer, Undelivered> {
+    async fn once(
+        &self,
+        call: Result<AddressedMessage, SendError>,
+    ) -> Result<PeerResponse, SendError> {
         let mut call = call?;
         let passage = self.breakers.admit(call.to, self.thread.moment());
-        let passage = passage.ok_or(Undelivered::Failed(Failure::NotAnswering))?;
+        let passage = passage.ok_or(SendError::Failed(Failure::NotAnswering))?;
         call.letter.keep_spare();
-        let usage = if passage.is_probe() { Use::Probe } else { Use::Forward };
+        let usage = if passage.is_probe() { RequestClass::Probe } else { RequestClass::Forward };
         let result = self.make(&mut call, usage).await;
         if result.as_ref().is_err_and(|failure| failure.is_silence()) {
             self.report(call.to, passage.failed(self.thread.moment()));
         }
-        result.map_err(Undelivered::Failed)
+        result.map_err(SendError::Failed)
     }
 
     /// One attempt to deliver a message of the hub's own; `None` when it failed.
@@ -311,48 +318,48 @@ impl Egress {
 
     /// One attempt to deliver a message of the hub's own, signed if such are; `None` when it could
     /// not be signed.
-    async fn speak(&self, own: OwnMessage) -> Option<Result<Answer, Undelivered>> {
+    async fn speak(&self, own: OwnMessage) -> Option<Result<PeerResponse, SendError>> {
         let OwnMessage { to, resource, trace, body } = own;
         let (headers, body) = self.sealed(&to, resource, &trace, body).await?;
         Some(self.once(self.call(&to, headers, body)).await)
     }
 
     /// Informs the operator that a circuit breaker has opened or closed.
-    fn report(&self, participant: ParticipantIndex, change: Change) {
+    fn report(&self, participant: ParticipantIndex, change: BreakerChange) {
         let happened = match change {
-            Change::None => return,
-            Change::Opened => "opened: no HTTP answer to several forwards in a row",
-            Change::Closed => "closed",
+            BreakerChange::None => return,
+            BreakerChange::Opened => "opened: no HTTP answer to several forwards in a row",
+            BreakerChange::Closed => "closed",
         };
         let view = self.directory.view();
         let name = view.get(participant).map_or("?", |member| member.name.as_str());
-        ports::tell(format_args!("forwards to {name}: circuit breaker {happened}"));
+        ports::log_line(format_args!("forwards to {name}: circuit breaker {happened}"));
     }
 }
 
-fn address(target: &Target, to: &Destination) -> String {
+fn address(target: &CallTarget, to: &Destination) -> String {
     let variables: Vec<(&str, &str)> =
         to.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     to.endpoint.address(&target.path, &variables, &to.path)
 }
 
 /// A message with its address, ready to be sent.
-pub(crate) struct Call {
+pub(crate) struct AddressedMessage {
     to: ParticipantIndex,
-    target: Rc<Target>,
-    letter: Letter,
+    target: Rc<CallTarget>,
+    letter: OutboundRequest,
 }
 
-fn is_failure(result: &Result<Answer, Undelivered>) -> bool {
+fn is_failure(result: &Result<PeerResponse, SendError>) -> bool {
     !result.as_ref().is_ok_and(|answer| answer.status.is_success())
 }
 
 /// Counts a message that was not delivered, and sends its sender the error callback, which takes
 /// the message's place.
 async fn complain(
-    mut place: Place,
-    result: Result<Answer, Undelivered>,
-    complaint: Box<Complaint>,
+    mut place: ForwardPermit,
+    result: Result<PeerResponse, SendError>,
+    complaint: Box<FailureCallback>,
 ) {
     place.egress.thread.counters.forwards_failed.add(1);
     let (code, description) = explain(&result, &complaint);
@@ -362,17 +369,17 @@ async fn complain(
 }
 
 /// A place among the messages on their way, until it is dropped.
-struct Place {
+struct ForwardPermit {
     egress: Rc<Egress>,
     to: ParticipantIndex,
 }
 
-impl Place {
+impl ForwardPermit {
     /// Takes a place of the recipient. The sender must have room too, for the error callback.
     fn take(
         egress: &Rc<Egress>,
         to: ParticipantIndex,
-        on_failure: Option<&Complaint>,
+        on_failure: Option<&FailureCallback>,
     ) -> Result<Self, Refusal> {
         let sender = on_failure.map(|complaint| complaint.to.participant);
         if !egress.forwards.borrow_mut().begin(egress.shares, to, sender) {
@@ -389,7 +396,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ForwardPermit {
     fn drop(&mut self) {
         self.egress.forwards.borrow_mut().end(self.to);
     }
@@ -446,7 +453,10 @@ impl Forwards {
 
 /// The error a sender hears: the one the peer answered with, or one for the way it failed
 /// (hub-semantics 2.1).
-fn explain(result: &Result<Answer, Undelivered>, complaint: &Complaint) -> (ErrorCode, String) {
+fn explain(
+    result: &Result<PeerResponse, SendError>,
+    complaint: &FailureCallback,
+) -> (ErrorCode, String) {
     let is_not_found = result.as_ref().is_ok_and(|it| it.status == StatusCode::NOT_FOUND);
     if is_not_found && complaint.resource == Resource::Quotes {
         // As the reference, whatever the body says (Rulings of 2026-11-25).
@@ -459,15 +469,17 @@ fn explain(result: &Result<Answer, Undelivered>, complaint: &Complaint) -> (Erro
         return (code, description.into_owned());
     }
     let (code, detail) = match result {
-        Err(Undelivered::NoEndpoint) => {
+        Err(SendError::NoEndpoint) => {
             (complaint.no_endpoint, "no endpoint is registered for this message")
         }
         Ok(_) if is_not_found => (ErrorCode::ID_NOT_FOUND, ""),
-        Ok(Answer { status, .. }) if status.is_client_error() => (ErrorCode::GENERIC_CLIENT, ""),
-        Err(Undelivered::Failed(Failure::NotAnswering)) => {
+        Ok(PeerResponse { status, .. }) if status.is_client_error() => {
+            (ErrorCode::GENERIC_CLIENT, "")
+        }
+        Err(SendError::Failed(Failure::NotAnswering)) => {
             (ErrorCode::DESTINATION_COMMUNICATION, "The recipient is not answering")
         }
-        Ok(_) | Err(Undelivered::Failed(_) | Undelivered::Unusable) => {
+        Ok(_) | Err(SendError::Failed(_) | SendError::Unusable) => {
             (ErrorCode::DESTINATION_COMMUNICATION, "Failed to send HTTP request to host")
         }
     };

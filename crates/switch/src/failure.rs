@@ -34,7 +34,7 @@ impl Failure {
 
 /// Why a message was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undelivered {
+pub(crate) enum SendError {
     /// The recipient has not registered an endpoint of this type.
     NoEndpoint,
     /// It has registered one that cannot be called.

@@ -35,7 +35,7 @@ pub(crate) struct Inbound {
 }
 
 /// A message as it is recorded.
-pub(crate) struct Stored {
+pub(crate) struct RecordedMessage {
     pub(crate) message: Message,
     /// Headers and body in their stored form.
     pub(crate) payload: Vec<u8>,

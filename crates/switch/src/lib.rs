@@ -33,28 +33,31 @@
 //! `parts` assembles them. No module imports itself through others.
 #![warn(missing_docs)]
 
-mod address;
 mod breaker;
 mod commands;
 mod connections;
+mod counted_stream;
 mod counters;
+mod delivery_status;
 mod directory;
 mod driver;
 mod egress;
+mod endpoint_cache;
 mod failure;
+mod http2;
 mod inbound;
-mod inquiry;
+mod io_thread;
 mod message;
-mod multiplexed;
 mod names;
-mod notices;
-mod null;
+mod notice_messages;
 mod options;
 mod outbox;
+mod outcome_errors;
 mod participants;
 mod parties;
-mod parts;
 mod party_names;
+mod passthrough;
+mod pending_requests;
 mod pool;
 mod progress;
 mod quotes;
@@ -72,9 +75,6 @@ mod thread;
 mod trace;
 mod traffic;
 mod transfers;
-mod waiters;
-mod watched;
-mod wording;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -93,12 +93,12 @@ pub use breaker::OpenBreaker;
 pub use commands::{Recorded, command_of, recorded};
 pub use connections::ConnectionLimits;
 pub use counters::Totals;
-pub use driver::Wedge;
+pub use delivery_status::DeliveryStatus;
+pub use driver::InjectedStall;
 pub use inbound::Envelope;
-pub use inquiry::Underway;
 pub use message::Message;
-pub use null::Decisions;
 pub use options::Options;
+pub use passthrough::TransferMode;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
 pub use records::{message_of_payload, stored_message};
 pub use signatures::Signatures;
@@ -107,8 +107,8 @@ pub use stalled::{StalledLane, StalledLanes, described};
 pub use traffic::Traffic;
 
 use counters::Counters;
-use parts::{Parts, Seat};
-use traffic::Shown;
+use io_thread::{IoThread, IoThreadParams};
+use traffic::ThreadStatus;
 
 /// Connections the kernel may hold before they are accepted.
 const BACKLOG: i32 = 4_096;
@@ -155,7 +155,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// The I/O threads before they start.
 pub struct Ports {
     options: Options,
-    seats: Vec<(Seat, TcpListener)>,
+    seats: Vec<(IoThreadParams, TcpListener)>,
     traffic: Arc<Traffic>,
 }
 
@@ -177,13 +177,23 @@ pub fn prepare(
         let mailbox = Arc::new(Mailbox::new(move || waking.notify_one()));
         let counters = Arc::new(Counters::default());
         traffic.counters.push(Arc::clone(&counters));
-        let shown = Arc::new(Shown::default());
+        let shown = Arc::new(ThreadStatus::default());
         traffic.threads.push(Arc::clone(&shown));
         traffic.mail.push(Arc::clone(&mail));
         mailboxes.push(Arc::clone(&mailbox));
         let seed = seed.wrapping_add((number as u64) << 32);
         let breakers = Arc::clone(&traffic.breakers);
-        let seat = Seat { number, clock, started, mailbox, mail, counters, shown, breakers, seed };
+        let seat = IoThreadParams {
+            number,
+            clock,
+            started,
+            mailbox,
+            mail,
+            counters,
+            shown,
+            breakers,
+            seed,
+        };
         seats.push((seat, listener));
     }
     (Ports { options, seats, traffic: Arc::new(traffic) }, mailboxes)
@@ -238,7 +248,7 @@ impl Running {
 }
 
 fn run(
-    seat: Seat,
+    seat: IoThreadParams,
     listener: TcpListener,
     handle: Handle<Message>,
     options: Options,
@@ -249,7 +259,7 @@ fn run(
         .build_local(LocalOptions::default())
         .expect("the machine has what a runtime needs: an epoll instance and an eventfd");
     runtime.block_on(async move {
-        let parts = Parts::new(seat, handle, options);
+        let parts = IoThread::new(seat, handle, options);
         driver::spawn(&parts.driver, parts.lanes());
         let listener = tokio::net::TcpListener::from_std(listener)
             .expect("a listening socket can be registered with the runtime");

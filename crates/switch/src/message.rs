@@ -21,12 +21,12 @@ pub struct Message {
 /// attempt that passes the message on takes it, so that nothing is copied; a later one reads it
 /// from the log.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct OutgoingNotice {
     pub(crate) notice: Notice,
     pub(crate) message: RefCell<Option<Arc<Message>>>,
 }
 
-impl Parcel {
+impl OutgoingNotice {
     pub(crate) fn new(notice: Notice, message: Option<Arc<Message>>) -> Rc<Self> {
         Rc::new(Self { notice, message: RefCell::new(message) })
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fspiop::reach::{Network, Reach};
+use fspiop::egress_policy::{EgressPolicy, Network};
 
 use crate::connections::ConnectionLimits;
-use crate::driver::Wedge;
-use crate::null::Decisions;
+use crate::driver::InjectedStall;
+use crate::passthrough::TransferMode;
 use crate::pool::PoolLimits;
 use crate::signatures::Signatures;
 
@@ -19,7 +19,7 @@ pub struct Options {
     /// Bounds of the connections to participants.
     pub pool: PoolLimits,
     /// Which addresses of participants may be called.
-    pub reach: Arc<Reach>,
+    pub reach: Arc<EgressPolicy>,
     /// Bounds of the connections from clients.
     pub connections: ConnectionLimits,
     /// Where gateways connect from: `X-Client-Id` is ignored from any other address. Empty
@@ -30,13 +30,13 @@ pub struct Options {
     /// How far ahead a transfer may expire; `None` for no limit.
     pub expiration_max: Option<Duration>,
     /// Whether transfers are decided.
-    pub decisions: Decisions,
+    pub decisions: TransferMode,
     /// Signatures that are demanded and made.
     pub signatures: Signatures,
     /// How long a lane may have work and do none of it before it is called stuck.
     pub patience: Duration,
     /// What is broken on purpose.
-    pub wedge: Option<Wedge>,
+    pub wedge: Option<InjectedStall>,
 }
 
 impl Default for Options {
@@ -49,7 +49,7 @@ impl Default for Options {
             gateways: Arc::default(),
             forwards_max: 8_192,
             expiration_max: None,
-            decisions: Decisions::Real,
+            decisions: TransferMode::Real,
             signatures: Signatures::default(),
             patience: Duration::from_secs(10),
             wedge: None,

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use node::{Handle, Mailbox};
 use tokio::sync::Notify;
 
-use crate::message::{Message, Parcel};
+use crate::message::{Message, OutgoingNotice};
 use crate::thread::Thread;
 
 /// Submissions on their way to the sequencer, and callbacks on their way to participants.
 pub(crate) struct Outbox {
-    pub(crate) state: RefCell<node::outbox::Outbox<Message, Rc<Parcel>>>,
+    pub(crate) state: RefCell<node::outbox::Outbox<Message, Rc<OutgoingNotice>>>,
     pub(crate) flush: Notify,
     pub(crate) record: Notify,
     pub(crate) retry: Rc<Notify>,

@@ -9,17 +9,17 @@ use http::{Method, StatusCode};
 use ledger::{Command, ParticipantIndex};
 
 use crate::commands;
-use crate::egress::{Complaint, Egress, OwnMessage};
+use crate::egress::{Egress, FailureCallback, OwnMessage};
 use crate::inbound::{Inbound, Trace};
-use crate::party_names::{Answer, PartyNames, braces, said};
-use crate::submitter::{Answering, Submitter};
+use crate::party_names::{PartyNames, RegistrationCallback, braces, said};
+use crate::submitter::{AcceptStatus, Submitter};
 
 /// `POST`, `PUT` and `DELETE /participants/{Type}/{ID}[/{SubId}]`.
 pub(crate) fn change(
     (submitter, egress): (&Submitter, &Rc<Egress>),
     (route, path): (&Route<'_>, &PartyPath<'_>),
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let command = commands::command_of(route, &inbound.envelope, &inbound.body, || None)?;
     let accepted = inbound.accepted();
     let registrar = match known_source(egress, &inbound) {
@@ -40,7 +40,7 @@ pub(crate) fn change(
         let code = ErrorCode::ADD_PARTY;
         return egress.refuse(&inbound, sender, (code, code.describe("fspId is no participant")));
     }
-    Ok(Answering::Decided(submitter.submit(command, inbound)?, accepted))
+    Ok(AcceptStatus::Decided(submitter.submit(command, inbound)?, accepted))
 }
 
 /// Whether every party of the command has an FSP of the scheme.
@@ -55,12 +55,12 @@ pub(crate) fn post_batch(
     (submitter, egress): (&Submitter, &Rc<Egress>),
     route: &Route<'_>,
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let command = commands::command_of(route, &inbound.envelope, &inbound.body, || None)?;
     known_source(egress, &inbound)?;
     match command {
         Some(command) => {
-            Ok(Answering::Decided(submitter.submit(command, inbound)?, StatusCode::OK))
+            Ok(AcceptStatus::Decided(submitter.submit(command, inbound)?, StatusCode::OK))
         }
         None => Ok(StatusCode::OK.into()),
     }
@@ -72,7 +72,7 @@ pub(crate) fn get(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
     inbound: &Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let asker = known_source(egress, inbound)?;
     let names = PartyNames::of(path);
     let sender = complaint(&names, asker, inbound);
@@ -82,8 +82,11 @@ pub(crate) fn get(
     let Some(binding) = egress.directory.find_party(path)? else {
         return egress.refuse(inbound, sender, said(ErrorCode::PARTY_NOT_FOUND));
     };
-    let (to, body) = (names.to(asker, Answer::Put), fspiop::callback::participant(&binding.fsp));
-    let Complaint { resource, trace, .. } = sender;
+    let (to, body) = (
+        names.to(asker, RegistrationCallback::Put),
+        fspiop::hub_messages::participant(&binding.fsp),
+    );
+    let FailureCallback { resource, trace, .. } = sender;
     egress.start_callback(OwnMessage { to, resource, trace, body })?;
     Ok(StatusCode::ACCEPTED.into())
 }
@@ -93,7 +96,7 @@ pub(crate) fn put_error(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     ErrorInformation::parse(&inbound.body)?;
     let view = egress.directory.view();
     let names = PartyNames::of(path);
@@ -109,12 +112,12 @@ pub(crate) fn put_error(
     let Some(recipient) = recipient.map(|member| member.index) else {
         return egress.refuse(&inbound, sender, said(ErrorCode::DESTINATION_FSP));
     };
-    egress.forward(inbound, &names.to(recipient, Answer::Error), None, sender)
+    egress.forward(inbound, &names.to(recipient, RegistrationCallback::Error), None, sender)
 }
 
-fn complaint(names: &PartyNames, sender: ParticipantIndex, inbound: &Inbound) -> Complaint {
-    Complaint {
-        to: names.to(sender, Answer::Error),
+fn complaint(names: &PartyNames, sender: ParticipantIndex, inbound: &Inbound) -> FailureCallback {
+    FailureCallback {
+        to: names.to(sender, RegistrationCallback::Error),
         resource: Resource::Participants,
         trace: Trace::of(inbound),
         no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,

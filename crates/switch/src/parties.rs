@@ -7,10 +7,10 @@ use fspiop::{ErrorCode, PartyPath, Refusal, Resource, body};
 use http::Method;
 use ledger::ParticipantIndex;
 
-use crate::egress::{Complaint, Destination, Egress};
+use crate::egress::{Destination, Egress, FailureCallback};
 use crate::inbound::{Inbound, Trace};
 use crate::party_names::{PartyNames, braces, said};
-use crate::submitter::Answering;
+use crate::submitter::AcceptStatus;
 
 /// `GET /parties/{Type}/{ID}[/{SubId}]`: to the destination, or without one to the FSP that the
 /// directory names, unless that is in another currency than the query's. The query is forwarded. A
@@ -20,7 +20,7 @@ pub(crate) fn get(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();
     let envelope = inbound.envelope;
     let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
@@ -50,7 +50,7 @@ pub(crate) fn put(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     body::check_party(&inbound.body)?;
     pass_on(egress, path, inbound, Call::Put)
 }
@@ -60,7 +60,7 @@ pub(crate) fn put_error(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     body::ErrorInformation::parse(&inbound.body)?;
     pass_on(egress, path, inbound, Call::Error)
 }
@@ -70,7 +70,7 @@ fn pass_on(
     path: &PartyPath<'_>,
     inbound: Inbound,
     call: Call,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();
     let envelope = inbound.envelope;
     let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
@@ -108,8 +108,8 @@ fn to(names: &PartyNames, participant: ParticipantIndex, call: Call) -> Destinat
     names.call(participant, (method, endpoint), ("/parties", suffix))
 }
 
-fn complaint(names: &PartyNames, sender: ParticipantIndex, inbound: &Inbound) -> Complaint {
-    Complaint {
+fn complaint(names: &PartyNames, sender: ParticipantIndex, inbound: &Inbound) -> FailureCallback {
+    FailureCallback {
         to: to(names, sender, Call::Error),
         resource: Resource::Parties,
         trace: Trace::of(inbound),

@@ -27,7 +27,7 @@ pub(crate) struct PartyNames {
 
 /// Which callback.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum RegistrationCallback {
     Put,
     Error,
 }
@@ -42,14 +42,18 @@ impl PartyNames {
     }
 
     /// An answer about the registration of the party.
-    pub(crate) fn to(&self, participant: ParticipantIndex, answer: Answer) -> Destination {
+    pub(crate) fn to(
+        &self,
+        participant: ParticipantIndex,
+        answer: RegistrationCallback,
+    ) -> Destination {
         let endpoint = match (answer, self.sub_id.is_some()) {
-            (Answer::Put, false) => EndpointType::ParticipantPut,
-            (Answer::Put, true) => EndpointType::ParticipantSubIdPut,
-            (Answer::Error, false) => EndpointType::ParticipantPutError,
-            (Answer::Error, true) => EndpointType::ParticipantSubIdPutError,
+            (RegistrationCallback::Put, false) => EndpointType::ParticipantPut,
+            (RegistrationCallback::Put, true) => EndpointType::ParticipantSubIdPut,
+            (RegistrationCallback::Error, false) => EndpointType::ParticipantPutError,
+            (RegistrationCallback::Error, true) => EndpointType::ParticipantSubIdPutError,
         };
-        let suffix = if answer == Answer::Error { "/error" } else { "" };
+        let suffix = if answer == RegistrationCallback::Error { "/error" } else { "" };
         self.call(participant, (Method::PUT, endpoint), ("/participants", suffix))
     }
 

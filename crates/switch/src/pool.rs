@@ -27,7 +27,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fspiop::reach::Reach;
+use fspiop::egress_policy::EgressPolicy;
 use http::header::{HOST, RETRY_AFTER};
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -39,12 +39,12 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use crate::breaker::Breakers;
+use crate::counted_stream::{CountedStream, WrittenAt};
 use crate::failure::Failure;
 use crate::names::{Name, Names};
 use crate::share::Shares;
 use crate::thread::Thread;
 use crate::trace::CallTimes;
-use crate::watched::{Watched, WrittenAt};
 
 /// Between two sweeps for requests whose time is over.
 pub const SWEEP: Duration = Duration::from_millis(250);
@@ -87,7 +87,7 @@ impl Default for PoolLimits {
 
 /// What a request is, by which its share of the connections is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum RequestClass {
     Notice,
     Forward,
     /// A forward by which an open breaker finds out whether the participant answers.
@@ -103,7 +103,7 @@ const fn forwards_limit(limit: usize) -> usize {
 }
 
 /// A request to be sent, its URI in origin form.
-pub(crate) struct Letter {
+pub(crate) struct OutboundRequest {
     /// Taken when it is written.
     request: Option<Request<Full<Bytes>>>,
     /// The same once more, for a connection that the peer was about to close. Without one, whoever
@@ -111,7 +111,7 @@ pub(crate) struct Letter {
     spare: Option<Request<Full<Bytes>>>,
 }
 
-impl Letter {
+impl OutboundRequest {
     pub(crate) fn new(request: Request<Full<Bytes>>) -> Self {
         Self { request: Some(request), spare: None }
     }
@@ -123,7 +123,7 @@ impl Letter {
 
 /// What a peer answered.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct PeerResponse {
     pub(crate) status: StatusCode,
     /// The body of a failure, as far as it was read; empty for a success.
     pub(crate) body: Bytes,
@@ -135,7 +135,7 @@ pub(crate) struct Answer {
 /// The pools of one thread.
 pub(crate) struct Pools {
     limits: PoolLimits,
-    reach: Arc<Reach>,
+    reach: Arc<EgressPolicy>,
     thread: Rc<Thread>,
     breakers: Arc<Breakers>,
     names: Names,
@@ -157,7 +157,7 @@ struct Totals {
 }
 
 /// What one participant has of the connections.
-struct Account {
+struct ParticipantConnections {
     participant: ParticipantIndex,
     /// Requests with a connection, or with the right to open one.
     in_use: Cell<usize>,
@@ -177,21 +177,21 @@ struct Account {
 
 /// One participant at one `host:port`.
 struct Peer {
-    account: Rc<Account>,
+    account: Rc<ParticipantConnections>,
     name: Rc<Name>,
     idle: RefCell<Vec<Rc<Connection>>>,
     busy: RefCell<Vec<Rc<Connection>>>,
 }
 
 /// What reads and writes one connection.
-type Wire = http1::Connection<TokioIo<Watched<TcpStream>>, Full<Bytes>>;
+type ConnectionIo = http1::Connection<TokioIo<CountedStream<TcpStream>>, Full<Bytes>>;
 
 /// A connection has no task of its own: the exchange that uses it drives it, so that a request is
 /// made and written in one go, and its answer read and taken in another.
 struct Connection {
     sender: RefCell<SendRequest<Full<Bytes>>>,
     /// `None` once it has ended.
-    wire: RefCell<Option<Wire>>,
+    wire: RefCell<Option<ConnectionIo>>,
     busy_since: Cell<u64>,
     place: Cell<usize>,
     timed_out: Cell<bool>,
@@ -201,7 +201,7 @@ struct Connection {
 impl Pools {
     pub(crate) fn new(
         limits: PoolLimits,
-        reach: Arc<Reach>,
+        reach: Arc<EgressPolicy>,
         thread: Rc<Thread>,
         breakers: Arc<Breakers>,
     ) -> Self {
@@ -216,7 +216,7 @@ impl Pools {
     fn deny(&self, name: &Name) -> Failure {
         self.thread.counters.calls_denied.add(1);
         if !name.denied.replace(true) {
-            ports::tell(format_args!(
+            ports::log_line(format_args!(
                 "{} is not called: endpoints.networks and endpoints.ports in the \
                  configuration do not allow it",
                 name.authority
@@ -229,14 +229,14 @@ impl Pools {
     pub(crate) async fn send(
         &self,
         (to, authority): (ParticipantIndex, &str),
-        usage: Use,
-        letter: &mut Letter,
-    ) -> Result<Answer, Failure> {
+        usage: RequestClass,
+        letter: &mut OutboundRequest,
+    ) -> Result<PeerResponse, Failure> {
         let peer = self.peer(to, authority)?;
         for request in letter.request.iter_mut().chain(&mut letter.spare) {
             request.headers_mut().insert(HOST, peer.name.host.clone());
         }
-        let is_late = usage == Use::Forward && 0 < peer.account.forwards_waiting.get();
+        let is_late = usage == RequestClass::Forward && 0 < peer.account.forwards_waiting.get();
         let place = if is_late { None } else { peer.account.take(usage) };
         let _place = match place {
             Some(place) => place,
@@ -260,18 +260,22 @@ impl Pools {
     }
 
     /// Waits until the participant may use one more connection.
-    async fn wait<'a>(&self, account: &'a Account, usage: Use) -> Result<Place<'a>, Failure> {
-        let _waiting = Waiting::begin(account, usage);
+    async fn wait<'a>(
+        &self,
+        account: &'a ParticipantConnections,
+        usage: RequestClass,
+    ) -> Result<ConnectionPermit<'a>, Failure> {
+        let _waiting = ConnectionWait::begin(account, usage);
         let place = async {
             loop {
                 match usage {
-                    Use::Forward => account.freed_for_forwards.notified().await,
-                    Use::Notice | Use::Probe => account.freed.notified().await,
+                    RequestClass::Forward => account.freed_for_forwards.notified().await,
+                    RequestClass::Notice | RequestClass::Probe => account.freed.notified().await,
                 }
                 if let Some(place) = account.take(usage) {
                     return Ok(place);
                 }
-                if usage == Use::Forward && self.breakers.is_open(account.participant) {
+                if usage == RequestClass::Forward && self.breakers.is_open(account.participant) {
                     return Err(Failure::NotAnswering);
                 }
             }
@@ -294,19 +298,21 @@ impl Pools {
                 }
             }
             if look_at_idle {
-                peer.close_idle(|connection| !connection.settle());
+                peer.close_idle(|connection| !connection.advance());
             }
             self.wake(&peer.account);
         }
     }
 
     /// Wakes those that wait when other participants have made room, or the breaker has opened.
-    fn wake(&self, account: &Account) {
-        if 0 < account.waiting.get() && account.has_room(Use::Notice) {
+    fn wake(&self, account: &ParticipantConnections) {
+        if 0 < account.waiting.get() && account.has_room(RequestClass::Notice) {
             account.freed.notify_waiters();
         }
         let is_open = || self.breakers.is_open(account.participant);
-        if 0 < account.forwards_waiting.get() && (account.has_room(Use::Forward) || is_open()) {
+        if 0 < account.forwards_waiting.get()
+            && (account.has_room(RequestClass::Forward) || is_open())
+        {
             account.freed_for_forwards.notify_waiters();
         }
     }
@@ -323,11 +329,11 @@ impl Pools {
         peer: &Rc<Peer>,
         connection: Rc<Connection>,
         unsent: &mut Option<Request<Full<Bytes>>>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<PeerResponse, Failure> {
         connection.busy_since.set(self.sweeps.get());
         peer.set_busy(&connection);
-        let lease = Lease { peer, connection: &connection };
-        if !connection.settle() || connection.ready().await.is_err() {
+        let lease = ConnectionLease { peer, connection: &connection };
+        if !connection.advance() || connection.ready().await.is_err() {
             return Err(lease.failure());
         }
         let request = unsent.take().ok_or(Failure::Broken)?;
@@ -353,14 +359,14 @@ impl Pools {
         let written_ns = connection.written_at.get();
         let times = CallTimes { connected_ns, written_ns };
         drop(lease);
-        if reusable && connection.settle() {
+        if reusable && connection.advance() {
             if connection.is_ready() {
                 peer.keep_idle(connection);
             } else {
                 self.finish(peer, connection);
             }
         }
-        Ok(Answer { status, body, retry_after, times })
+        Ok(PeerResponse { status, body, retry_after, times })
     }
 
     /// An answer that came before its request was written: the peer shall have all of it.
@@ -369,8 +375,8 @@ impl Pools {
         peer.set_busy(&connection);
         let peer = Rc::clone(peer);
         spawn_local(async move {
-            let _place = Place::taken(&peer.account, Use::Notice);
-            let lease = Lease { peer: &peer, connection: &connection };
+            let _place = ConnectionPermit::taken(&peer.account, RequestClass::Notice);
+            let lease = ConnectionLease { peer: &peer, connection: &connection };
             let ready = connection.ready().await;
             drop(lease);
             if ready.is_ok() {
@@ -386,7 +392,7 @@ impl Pools {
             Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.name)),
             connected => connected.map_err(|_| Failure::Connect)??,
         };
-        let stream = Watched::new(stream, &self.thread);
+        let stream = CountedStream::new(stream, &self.thread);
         let written_at = stream.written_at();
         let (sender, wire) = handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Connect)?;
         Ok(Rc::new(Connection {
@@ -401,7 +407,7 @@ impl Pools {
 
     /// Closes an idle connection where one more would be too many: one of the participant's own to
     /// another address, or anyone's.
-    fn make_room(&self, account: &Account) {
+    fn make_room(&self, account: &ParticipantConnections) {
         let participants = self.participants.borrow();
         if self.limits.connections_max < account.in_use.get() + account.idle.get() {
             let own = participants.get(account.participant.at());
@@ -431,7 +437,7 @@ impl Pools {
         let name = self.names.of(authority)?;
         let account = match peers.first() {
             Some(peer) => Rc::clone(&peer.account),
-            None => Rc::new(Account::new(participant, &self.totals)),
+            None => Rc::new(ParticipantConnections::new(participant, &self.totals)),
         };
         if PEERS_MAX <= peers.len() {
             drop_unused(peers);
@@ -452,7 +458,7 @@ fn drop_unused(peers: &mut Vec<Rc<Peer>>) {
 impl Connection {
     /// Goes on until there is nothing to read or write, and says whether the connection is open.
     /// Nobody is woken when there is more: the next that uses the connection looks again.
-    fn settle(&self) -> bool {
+    fn advance(&self) -> bool {
         self.turn(&mut Context::from_waker(Waker::noop()));
         !self.sender.borrow().is_closed()
     }
@@ -486,7 +492,7 @@ impl Connection {
     }
 }
 
-impl Account {
+impl ParticipantConnections {
     fn new(participant: ParticipantIndex, totals: &Rc<Totals>) -> Self {
         let zero = || Cell::new(0);
         Self {
@@ -503,15 +509,15 @@ impl Account {
     }
 
     /// Whether it may use one more connection.
-    fn has_room(&self, usage: Use) -> bool {
+    fn has_room(&self, usage: RequestClass) -> bool {
         let limit = self.totals.shares.limit(self.totals.in_use.get());
         self.in_use.get() < limit
-            && (usage != Use::Forward || self.forwards.get() < forwards_limit(limit))
+            && (usage != RequestClass::Forward || self.forwards.get() < forwards_limit(limit))
     }
 
     /// Takes the right to use one more connection.
-    fn take(&self, usage: Use) -> Option<Place<'_>> {
-        self.has_room(usage).then(|| Place::taken(self, usage))
+    fn take(&self, usage: RequestClass) -> Option<ConnectionPermit<'_>> {
+        self.has_room(usage).then(|| ConnectionPermit::taken(self, usage))
     }
 }
 
@@ -573,7 +579,7 @@ impl Peer {
 
     /// Connects to the first address that answers. Each is checked here and not by name: what is
     /// checked is what is called.
-    async fn connect(&self, reach: &Reach) -> Result<TcpStream, Failure> {
+    async fn connect(&self, reach: &EgressPolicy) -> Result<TcpStream, Failure> {
         let found = self.name.resolve().await?;
         let mut allowed = found.iter().filter(|to| reach.allows_socket(**to)).peekable();
         if allowed.peek().is_none() && !found.is_empty() {
@@ -604,26 +610,26 @@ fn is_exhausted(error: &std::io::Error) -> bool {
 }
 
 /// The right to use one connection, until it is dropped.
-struct Place<'a> {
-    account: &'a Account,
-    usage: Use,
+struct ConnectionPermit<'a> {
+    account: &'a ParticipantConnections,
+    usage: RequestClass,
 }
 
-impl<'a> Place<'a> {
-    fn taken(account: &'a Account, usage: Use) -> Self {
+impl<'a> ConnectionPermit<'a> {
+    fn taken(account: &'a ParticipantConnections, usage: RequestClass) -> Self {
         account.totals.in_use.update(|count| count + 1);
         account.in_use.update(|count| count + 1);
-        account.forwards.update(|count| count + usize::from(usage == Use::Forward));
+        account.forwards.update(|count| count + usize::from(usage == RequestClass::Forward));
         Self { account, usage }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ConnectionPermit<'_> {
     fn drop(&mut self) {
         let Self { account, usage } = self;
         account.totals.in_use.update(|count| count - 1);
         account.in_use.update(|count| count - 1);
-        account.forwards.update(|count| count - usize::from(*usage == Use::Forward));
+        account.forwards.update(|count| count - usize::from(*usage == RequestClass::Forward));
         if 0 < account.waiting.get() {
             account.freed.notify_one();
         }
@@ -634,38 +640,38 @@ impl Drop for Place<'_> {
 }
 
 /// A request that waits for a connection, counted while it does.
-struct Waiting<'a>(&'a Cell<usize>);
+struct ConnectionWait<'a>(&'a Cell<usize>);
 
-impl<'a> Waiting<'a> {
-    fn begin(account: &'a Account, usage: Use) -> Self {
+impl<'a> ConnectionWait<'a> {
+    fn begin(account: &'a ParticipantConnections, usage: RequestClass) -> Self {
         let count = match usage {
-            Use::Forward => &account.forwards_waiting,
-            Use::Notice | Use::Probe => &account.waiting,
+            RequestClass::Forward => &account.forwards_waiting,
+            RequestClass::Notice | RequestClass::Probe => &account.waiting,
         };
         count.update(|count| count + 1);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for ConnectionWait<'_> {
     fn drop(&mut self) {
         self.0.update(|count| count - 1);
     }
 }
 
 /// A connection in use; it is no longer once this is dropped, however the exchange ends.
-struct Lease<'a> {
+struct ConnectionLease<'a> {
     peer: &'a Peer,
     connection: &'a Connection,
 }
 
-impl Lease<'_> {
+impl ConnectionLease<'_> {
     fn failure(&self) -> Failure {
         if self.connection.timed_out.get() { Failure::TimedOut } else { Failure::Broken }
     }
 }
 
-impl Drop for Lease<'_> {
+impl Drop for ConnectionLease<'_> {
     fn drop(&mut self) {
         self.peer.set_free(self.connection);
     }

@@ -4,15 +4,15 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use delivery::{Due, LaneWork};
-use node::progress::{GAP_MAX, Still, Stuck};
+use delivery::{DueAction, LaneProgress};
+use node::stall::{GAP_MAX, IdleTimer, Stall};
 
 use crate::directory::Directory;
 use crate::outbox::Outbox;
 use crate::pool::SWEEP;
 use crate::stalled::StallWatch;
 use crate::thread::Thread;
-use crate::traffic::Shown;
+use crate::traffic::ThreadStatus;
 
 /// Sweeps between two looks, so that a look counts for as much as a pause can.
 const SWEEPS: u32 = 2;
@@ -27,12 +27,12 @@ pub(crate) struct LaneWatch {
     /// How long an attempt may take.
     attempt: Duration,
     sweeps: u32,
-    lanes: Vec<Still<Seen>>,
+    lanes: Vec<IdleTimer<LaneObservation>>,
     stalls: StallWatch,
 }
 
 /// What a lane has to do, and what it had done.
-type Seen = (Option<Due>, (u64, u32, u32));
+type LaneObservation = (Option<DueAction>, (u64, u32, u32));
 
 impl LaneWatch {
     /// `patience` is the time without progress, `attempt` that of the longest attempt.
@@ -55,7 +55,7 @@ impl LaneWatch {
     }
 
     /// To be called at every sweep.
-    pub(crate) fn look(&mut self, shown: &Shown) {
+    pub(crate) fn look(&mut self, shown: &ThreadStatus) {
         self.sweeps += 1;
         if self.sweeps < SWEEPS {
             return;
@@ -68,7 +68,7 @@ impl LaneWatch {
     }
 
     /// Lanes that are stuck.
-    fn stuck(&mut self, passed: Duration) -> Vec<Stuck> {
+    fn stuck(&mut self, passed: Duration) -> Vec<Stall> {
         let outbox = self.outbox.state.borrow();
         let delivery = outbox.delivery();
         let parked = delivery.lane_states().map(|lane| u64::from(lane.parked)).sum();
@@ -79,11 +79,11 @@ impl LaneWatch {
             // Without a lease an attempt that is due waits for the log, which has a stage of its
             // own.
             let work = match work.due {
-                Some(Due::Attempt) if !may_send => LaneWork { due: None, ..work },
+                Some(DueAction::Attempt) if !may_send => LaneProgress { due: None, ..work },
                 _ => work,
             };
             if self.lanes.len() == at {
-                self.lanes.push(Still::default());
+                self.lanes.push(IdleTimer::default());
             }
             let idle = self.lanes[at].look(work.due.is_some(), (work.due, work.done), passed);
             let due = work.due.filter(|due| self.patience(*due) <= idle);
@@ -93,25 +93,25 @@ impl LaneWatch {
     }
 
     /// An attempt may take all the time that a silent participant is given.
-    fn patience(&self, due: Due) -> Duration {
+    fn patience(&self, due: DueAction) -> Duration {
         match due {
-            Due::Attempt | Due::Record => self.patience,
-            Due::Result => self.patience + self.attempt,
+            DueAction::Attempt | DueAction::Record => self.patience,
+            DueAction::Result => self.patience + self.attempt,
         }
     }
 }
 
-fn name(directory: &Directory, work: &LaneWork, due: Due, idle: Duration) -> Stuck {
+fn name(directory: &Directory, work: &LaneProgress, due: DueAction, idle: Duration) -> Stall {
     let view = directory.view();
     let name = view.get(work.recipient).map_or("?", |member| member.name.as_str());
     let waiting = work.waiting;
     let detail = match due {
-        Due::Attempt => format!("{waiting} notices wait, one is due, and none is attempted"),
-        Due::Record => format!(
+        DueAction::Attempt => format!("{waiting} notices wait, one is due, and none is attempted"),
+        DueAction::Record => format!(
             "{waiting} notices wait for room in the window: finished deliveries do not get on \
              record"
         ),
-        Due::Result => format!("{} attempts under way do not end", work.done.1),
+        DueAction::Result => format!("{} attempts under way do not end", work.done.1),
     };
-    Stuck { stage: format!("lane {name}"), idle, detail, restart_helps: true }
+    Stall { stage: format!("lane {name}"), idle, detail, restart_helps: true }
 }

@@ -8,14 +8,14 @@ use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, Identifier, Refusal, Resource};
 use http::{Method, StatusCode};
 use ledger::{Currency, FspName, ParticipantIndex};
-use node::View;
+use node::ParticipantsView;
 
-use crate::egress::{Complaint, Destination, Egress, OwnMessage};
+use crate::egress::{Destination, Egress, FailureCallback, OwnMessage};
 use crate::inbound::{Envelope, Inbound, Trace};
-use crate::submitter::Answering;
+use crate::submitter::AcceptStatus;
 
 /// `POST /quotes`.
-pub(crate) fn post(egress: &Rc<Egress>, inbound: Inbound) -> Result<Answering, Refusal> {
+pub(crate) fn post(egress: &Rc<Egress>, inbound: Inbound) -> Result<AcceptStatus, Refusal> {
     if inbound.envelope.destination.is_none() {
         let missing = "/header must have required property 'fspiop-destination'";
         return Err(Refusal::new(ErrorCode::MISSING_ELEMENT, missing));
@@ -31,7 +31,7 @@ pub(crate) fn put(
     egress: &Rc<Egress>,
     id: &Identifier<'_>,
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let response = QuoteResponse::parse(&inbound.body)?;
     let currency = response.payee_currency();
     let fault = check_response(&egress.directory.view(), &inbound, currency);
@@ -44,11 +44,11 @@ pub(crate) fn put_error(
     egress: &Rc<Egress>,
     id: &Identifier<'_>,
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let said = ErrorInformation::parse_of_quote(&inbound.body)?;
     if !said.code.is_accepted() {
         let (code, description) = said.effective();
-        let body = fspiop::callback::error(code, &description, &[]);
+        let body = fspiop::hub_messages::error(code, &description, &[]);
         return replace_error(egress, id, inbound, body);
     }
     let path = format!("/quotes/{}/error", id.raw);
@@ -62,7 +62,7 @@ fn replace_error(
     id: &Identifier<'_>,
     inbound: Inbound,
     body: Bytes,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();
     let named = inbound.envelope.destination.and_then(|name| view.find(&name));
     let (Some(recipient), Some(sender)) =
@@ -83,7 +83,7 @@ pub(crate) fn get(
     egress: &Rc<Egress>,
     id: &Identifier<'_>,
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let path = format!("/quotes/{}", id.raw);
     send(egress, inbound, id.raw, path, None)
 }
@@ -94,7 +94,7 @@ type Fault = (ErrorCode, String);
 /// Usable FSPs on both sides: the source in every currency the payer offers, and then a destination
 /// that is active; or else the destination in the currency of the amount; then the FSPs that the
 /// parties name.
-fn check_quote(view: &View, envelope: &Envelope, quote: &Quote) -> Option<Fault> {
+fn check_quote(view: &ParticipantsView, envelope: &Envelope, quote: &Quote) -> Option<Fault> {
     let destination = envelope.destination?;
     let usable = |name: &FspName, currency: Currency| {
         view.find(name).is_some_and(|member| member.is_usable(currency))
@@ -120,7 +120,7 @@ fn check_quote(view: &View, envelope: &Envelope, quote: &Quote) -> Option<Fault>
     Some(fault(ErrorCode::DESTINATION_FSP, payee))
 }
 
-fn check_response(view: &View, inbound: &Inbound, currency: Currency) -> Option<Fault> {
+fn check_response(view: &ParticipantsView, inbound: &Inbound, currency: Currency) -> Option<Fault> {
     let source = &inbound.envelope.source;
     let usable = view.find(source).is_some_and(|member| member.is_usable(currency));
     (!usable).then(|| fault(ErrorCode::DESTINATION_FSP, source))
@@ -139,7 +139,7 @@ fn send(
     id: &str,
     path: String,
     fault: Option<Fault>,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();
     let envelope = inbound.envelope;
     let Some(sender) = egress.directory.sender(&envelope.source) else {
@@ -180,8 +180,8 @@ fn error_to(participant: ParticipantIndex, id: &str) -> Destination {
     }
 }
 
-fn complaint(sender: ParticipantIndex, id: &str, inbound: &Inbound) -> Complaint {
-    Complaint {
+fn complaint(sender: ParticipantIndex, id: &str, inbound: &Inbound) -> FailureCallback {
+    FailureCallback {
         to: error_to(sender, id),
         resource: Resource::Quotes,
         trace: Trace::of(inbound),

@@ -1,7 +1,7 @@
 //! Reads records of the log, and the notices of the state, for messages that are sent again.
 
 use bytes::Bytes;
-use ledger::{Notice, NoticeId, Position};
+use ledger::{LogIndex, Notice, NoticeId};
 use node::Handle;
 use ports::{OwnedPayload, OwnedRecord};
 use tokio::sync::oneshot;
@@ -19,15 +19,15 @@ impl Records {
     }
 
     /// Reads a record, off the thread: the disk may take its time.
-    pub(crate) async fn load(&self, position: Position) -> Option<OwnedRecord> {
+    pub(crate) async fn load(&self, log_index: LogIndex) -> Option<OwnedRecord> {
         let reader = self.0.reader();
-        let reading = tokio::task::spawn_blocking(move || reader.read(position));
+        let reading = tokio::task::spawn_blocking(move || reader.read(log_index));
         reading.await.ok()?.ok()?
     }
 
     /// The message that a record was made from.
-    pub(crate) async fn load_message(&self, position: Position) -> Option<Message> {
-        stored_message(self.load(position).await?)
+    pub(crate) async fn load_message(&self, log_index: LogIndex) -> Option<Message> {
+        stored_message(self.load(log_index).await?)
     }
 
     /// A notice whose bytes were let go of because too many were waiting.
@@ -57,6 +57,6 @@ pub fn stored_message(record: OwnedRecord) -> Option<Message> {
 }
 
 fn decode(payload: &Bytes) -> Option<Message> {
-    let payload = fspiop::payload::decode(payload).ok()?;
+    let payload = fspiop::stored_message::decode(payload).ok()?;
     Some(Message { headers: payload.headers, body: payload.body })
 }

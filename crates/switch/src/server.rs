@@ -12,9 +12,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use fspiop::egress_policy::Network;
 use fspiop::headers::X_CLIENT_ID;
-use fspiop::reach::Network;
-use fspiop::{ErrorCode, Found, Refusal, Resource, Route};
+use fspiop::{ErrorCode, MatchedRoute, Refusal, Resource, Route};
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
@@ -24,23 +24,25 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use ledger::Stamp;
 use node::Handle;
-use node::stages::Moment;
+use node::latency_trace::TracePoint;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
-use crate::connections::{ConnectionLimits, Connections, Line, Place, Serving};
+use crate::connections::{
+    ClientConnection, ConnectionLimits, ConnectionPermit, Connections, RequestGuard,
+};
 use crate::directory::Directory;
 use crate::egress::Egress;
 use crate::inbound::{Envelope, Inbound};
 use crate::message::Message;
-use crate::signatures::Seals;
-use crate::socket::{self, Protocol, Room, Socket, Stream};
-use crate::submitter::{Answering, Submitter};
+use crate::signatures::ThreadSignatures;
+use crate::socket::{self, Protocol, ReadBuffer, Socket, Stream};
+use crate::submitter::{AcceptStatus, Submitter};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
 use crate::transfers::{self, Transfers};
-use crate::{multiplexed, notices, participants, parties, quotes};
+use crate::{http2, notice_messages, participants, parties, quotes};
 
 /// A client must take what it is sent within this time.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -64,14 +66,14 @@ pub(crate) struct Server {
     pub(crate) submitter: Rc<Submitter>,
     pub(crate) egress: Rc<Egress>,
     pub(crate) transfers: Rc<Transfers>,
-    pub(crate) seals: Rc<Seals>,
+    pub(crate) seals: Rc<ThreadSignatures>,
     pub(crate) connections: Rc<Connections>,
     pub(crate) limits: ConnectionLimits,
     /// Where gateways connect from; empty believes `X-Client-Id` from all.
     pub(crate) gateways: Arc<[Network]>,
     pub(crate) turned_away: Cell<usize>,
     /// Room that clients' sockets are read into.
-    pub(crate) room: Rc<Room>,
+    pub(crate) room: Rc<ReadBuffer>,
     /// Bytes of bodies that are not yet whole.
     pub(crate) gathered: Cell<usize>,
 }
@@ -117,7 +119,11 @@ fn turn_away(server: &Rc<Server>, stream: TcpStream) {
     }
 }
 
-pub(crate) async fn serve_connection(server: Rc<Server>, stream: impl Stream, place: Place) {
+pub(crate) async fn serve_connection(
+    server: Rc<Server>,
+    stream: impl Stream,
+    place: ConnectionPermit,
+) {
     let line = Rc::clone(&place.line);
     let limits = server.limits;
     let shared = (Rc::clone(&server.room), Arc::clone(&server.thread.counters));
@@ -131,13 +137,13 @@ pub(crate) async fn serve_connection(server: Rc<Server>, stream: impl Stream, pl
             let service = service_fn(move |request| {
                 serve(Rc::clone(&server), serving.heard_ns.get(), serving.serve(), request)
             });
-            multiplexed::serve(socket, &line, service).await;
+            http2::serve(socket, &line, service).await;
         }
     }
     ending.close().await;
 }
 
-async fn serve_http1(server: Rc<Server>, socket: Socket<impl Stream>, line: Rc<Line>) {
+async fn serve_http1(server: Rc<Server>, socket: Socket<impl Stream>, line: Rc<ClientConnection>) {
     let serving = Rc::clone(&line);
     let service = service_fn(move |request| {
         serve(Rc::clone(&server), serving.heard_ns.get(), serving.serve(), request)
@@ -157,12 +163,12 @@ async fn serve_http1(server: Rc<Server>, socket: Socket<impl Stream>, line: Rc<L
 pub(crate) fn serve(
     server: Rc<Server>,
     heard_ns: u64,
-    serving: Serving,
+    serving: RequestGuard,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> {
     let (mut parts, mut body) = request.into_parts();
     async move {
-        if let Err(refusal) = fspiop::framing::check(&parts) {
+        if let Err(refusal) = fspiop::request_head::check(&parts) {
             server.thread.counters.malformed.add(1);
             server.thread.counters.refused.add(1);
             return Ok(closing(refuse(&refusal)));
@@ -193,15 +199,15 @@ async fn answer(
     server: &Rc<Server>,
     heard_ns: u64,
     (parts, body): (&mut Parts, &mut Incoming),
-    serving: &Serving,
+    serving: &RequestGuard,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     let mut stages = server.thread.tracer.request(heard_ns);
     let uri = parts.uri.clone();
     let api = match fspiop::find(&parts.method, uri.path())? {
-        Found::Health => return Ok(health(server)),
+        MatchedRoute::Health => return Ok(health(server)),
         // Endpoints are never out of date here; operators' scripts may still ask.
-        Found::EndpointCache => return Ok(empty(StatusCode::ACCEPTED)),
-        Found::Api(api) => api,
+        MatchedRoute::EndpointCache => return Ok(empty(StatusCode::ACCEPTED)),
+        MatchedRoute::Api(api) => api,
     };
     let resource = api.resource();
     let envelope = envelope(server, parts, resource)?;
@@ -209,18 +215,18 @@ async fn answer(
     let max = resource.body_bytes_max();
     let body = read(server, body, &parts.headers, max).await?;
     serving.mark_whole();
-    stages.mark(Moment::Read);
+    stages.mark(TracePoint::Read);
     if server.directory.may_lag_for(&envelope.source) {
         Box::pin(server.directory.catch_up()).await?;
     }
     let head = (mem::take(&mut parts.method), uri.clone(), mem::take(&mut parts.headers));
     match take(server, (resource, route), head, (envelope, body, stages))? {
-        Answering::Now(status) => Ok(empty(status)),
-        Answering::Asked(asking) => Ok(empty(asking.await?)),
-        Answering::Decided(decision, status) => {
+        AcceptStatus::Now(status) => Ok(empty(status)),
+        AcceptStatus::Asked(asking) => Ok(empty(asking.await?)),
+        AcceptStatus::Decided(decision, status) => {
             let mut stages = decision.made(&server.directory).await?;
             let response = empty(status);
-            stages.mark(Moment::Answered);
+            stages.mark(TracePoint::Answered);
             Ok(response)
         }
     }
@@ -232,11 +238,11 @@ fn take(
     (resource, route): (Resource, Route<'_>),
     (method, uri, headers): (Method, Uri, HeaderMap),
     (envelope, body, stages): (Envelope, Bytes, RequestTrace),
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let mut inbound = Inbound { envelope, method, uri, headers, body, stages };
     server.seals.check(resource, &inbound)?;
     // Before anything is stored or forwarded, whatever becomes of the message.
-    fspiop::forward::strip(&mut inbound.headers);
+    fspiop::forwarded_headers::strip(&mut inbound.headers);
     if matches!(inbound.method, Method::GET | Method::DELETE) {
         // It means nothing, so it goes to nobody.
         inbound.body = Bytes::new();
@@ -248,7 +254,7 @@ fn dispatch(
     server: &Rc<Server>,
     route: &Route<'_>,
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let Server { submitter, egress, transfers, .. } = &**server;
     match route {
         Route::TransfersPost | Route::TransfersPut(_) | Route::TransfersError(_) => {
@@ -301,7 +307,7 @@ async fn read(
         return Err(Refusal::too_large());
     }
     let reading = async {
-        let mut gathered = Gathered { server, bytes: 0 };
+        let mut gathered = BufferedBytes { server, bytes: 0 };
         let mut first: Option<Bytes> = None;
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -341,12 +347,12 @@ async fn read(
 }
 
 /// Bytes of one body that is not yet whole, among those of all; until it is dropped.
-struct Gathered<'a> {
+struct BufferedBytes<'a> {
     server: &'a Server,
     bytes: usize,
 }
 
-impl Gathered<'_> {
+impl BufferedBytes<'_> {
     fn add(&mut self, more: usize) -> Result<(), Refusal> {
         let all = self.server.gathered.get() + more;
         if GATHERED_BYTES_MAX < all {
@@ -358,7 +364,7 @@ impl Gathered<'_> {
     }
 }
 
-impl Drop for Gathered<'_> {
+impl Drop for BufferedBytes<'_> {
     fn drop(&mut self) {
         self.server.gathered.set(self.server.gathered.get() - self.bytes);
     }
@@ -446,7 +452,7 @@ fn health(server: &Server) -> Response<Full<Bytes>> {
          \"services\":[{}]}}",
         uptime_ms / 1_000,
         uptime_ms % 1_000,
-        notices::iso_text(server.started.millis()),
+        notice_messages::iso_text(server.started.millis()),
         env!("CARGO_PKG_VERSION"),
         shown.join(","),
     );

@@ -19,7 +19,7 @@ use fspiop::headers::FSPIOP_SIGNATURE;
 use fspiop::{Refusal, Resource};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-use jws::{Demand, KeyDirectory, Policy, VerificationKey};
+use jws::{KeyDirectory, Policy, SignatureRequirement, VerificationKey};
 use ledger::FspName;
 
 use crate::directory::Directory;
@@ -39,7 +39,7 @@ pub struct Signatures {
 }
 
 /// Verifies and makes the signatures of one thread.
-pub(crate) struct Seals {
+pub(crate) struct ThreadSignatures {
     options: Signatures,
     thread: Rc<Thread>,
     directory: Rc<Directory>,
@@ -53,7 +53,7 @@ struct Entry {
     keys: Rc<[VerificationKey]>,
 }
 
-impl Seals {
+impl ThreadSignatures {
     pub(crate) fn new(
         options: Signatures,
         thread: &Rc<Thread>,
@@ -70,9 +70,9 @@ impl Seals {
     pub(crate) fn check(&self, resource: Resource, inbound: &Inbound) -> Result<(), Refusal> {
         let is_signed = || inbound.headers.contains_key(&FSPIOP_SIGNATURE);
         match self.options.policy.demands(&inbound.method, resource) {
-            Demand::Nothing => return Ok(()),
-            Demand::GoodIfPresent if !is_signed() => return Ok(()),
-            Demand::GoodIfPresent | Demand::Good => {}
+            SignatureRequirement::Nothing => return Ok(()),
+            SignatureRequirement::GoodIfPresent if !is_signed() => return Ok(()),
+            SignatureRequirement::GoodIfPresent | SignatureRequirement::Good => {}
         }
         let uri = &inbound.uri;
         let message = jws::Signed {

@@ -3,7 +3,7 @@
 //! hyper answers what it cannot parse by itself, with a status and nothing else. Such an answer is
 //! replaced here by the refusal that every other fault gets, on its way to the socket. What hyper
 //! leaves unanswered (a request that breaks off, takes too long, or has a line end without CR in
-//! its head, of which hyper sees nothing) is answered by [`Ending::close`].
+//! its head, of which hyper sees nothing) is answered by [`ClosingSocket::close`].
 //!
 //! Costs: a read of a good connection costs the search for the line ends of its heads and one copy
 //! of what was read, a write a few comparisons and no copy. The first bytes of a connection are
@@ -27,7 +27,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::connections::Line;
+use crate::connections::ClientConnection;
 use crate::counters::Counters;
 
 /// Bytes that one read of a client's socket takes at most.
@@ -47,9 +47,9 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {}
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {}
 
 /// A socket that hyper has done with.
-pub(crate) struct Ending<S> {
+pub(crate) struct ClosingSocket<S> {
     inner: Rc<RefCell<TokioIo<S>>>,
-    line: Rc<Line>,
+    line: Rc<ClientConnection>,
     counters: Arc<Counters>,
 }
 
@@ -61,9 +61,9 @@ pub(crate) enum Protocol {
 }
 
 /// Room that is read into before hyper gets what was read, one for all sockets of a thread.
-pub(crate) struct Room(RefCell<Box<[u8]>>);
+pub(crate) struct ReadBuffer(RefCell<Box<[u8]>>);
 
-impl Default for Room {
+impl Default for ReadBuffer {
     fn default() -> Self {
         Self(RefCell::new(vec![0; ROOM_BYTES].into()))
     }
@@ -71,14 +71,14 @@ impl Default for Room {
 
 /// A client's socket.
 pub(crate) struct Socket<S> {
-    /// Shared with the [`Ending`], which alone has it in the end.
+    /// Shared with the [`ClosingSocket`], which alone has it in the end.
     inner: Rc<RefCell<TokioIo<S>>>,
     /// What was read before hyper began.
     first: Bytes,
-    room: Rc<Room>,
+    room: Rc<ReadBuffer>,
     /// `None` over HTTP/2.
     line_ends: Option<LineEndCheck>,
-    line: Rc<Line>,
+    line: Rc<ClientConnection>,
     counters: Arc<Counters>,
     /// The answer that replaces one of hyper's, as far as it is not yet written.
     replacing: Option<Bytes>,
@@ -89,8 +89,8 @@ impl<S: Stream> Socket<S> {
     /// when it sends nothing.
     pub(crate) async fn open(
         mut stream: S,
-        line: Rc<Line>,
-        (room, counters): (Rc<Room>, Arc<Counters>),
+        line: Rc<ClientConnection>,
+        (room, counters): (Rc<ReadBuffer>, Arc<Counters>),
         head: Duration,
     ) -> Option<(Self, Protocol)> {
         let mut first = BytesMut::with_capacity(FIRST_BYTES);
@@ -110,13 +110,13 @@ impl<S: Stream> Socket<S> {
     }
 
     /// What is left when hyper is done.
-    pub(crate) fn ending(&self) -> Ending<S> {
+    pub(crate) fn ending(&self) -> ClosingSocket<S> {
         let (inner, line) = (Rc::clone(&self.inner), Rc::clone(&self.line));
-        Ending { inner, line, counters: Arc::clone(&self.counters) }
+        ClosingSocket { inner, line, counters: Arc::clone(&self.counters) }
     }
 }
 
-impl<S: Stream> Ending<S> {
+impl<S: Stream> ClosingSocket<S> {
     /// Says the last word, if there is one, and closes so that the client can read it.
     pub(crate) async fn close(self) {
         let Some(inner) = Rc::into_inner(self.inner) else { return };
@@ -142,7 +142,7 @@ impl<S: Stream> Ending<S> {
 /// Reads something; `None` when nothing comes in time, or the connection is evicted meanwhile.
 async fn read_within(
     time: Duration,
-    line: &Line,
+    line: &ClientConnection,
     stream: &mut impl Stream,
     buffer: &mut BytesMut,
 ) -> Option<()> {
@@ -151,7 +151,7 @@ async fn read_within(
 }
 
 /// The result of `work`; `None` when the connection is evicted before.
-async fn unless_evicted<T>(line: &Line, work: impl Future<Output = T>) -> Option<T> {
+async fn unless_evicted<T>(line: &ClientConnection, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let polled = poll_fn(|context| {
         if line.evicted.get() {
@@ -174,7 +174,7 @@ pub(crate) async fn turn_away(mut stream: TcpStream) {
 
 /// The answer to a request that hyper saw the end of before it was whole; `None` where nothing
 /// was asked, or somebody else has answered.
-fn farewell(line: &Line) -> Option<Refusal> {
+fn farewell(line: &ClientConnection) -> Option<Refusal> {
     if line.has_bare_line_feed.get() {
         let detail = "a line of the head does not end with CR LF";
         return Some(Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail));
@@ -229,7 +229,7 @@ impl<S: Stream> Read for Socket<S> {
 }
 
 /// How many of the bytes that came hyper may see: all, unless a head has a bare line feed.
-fn good_length(check: &mut Option<LineEndCheck>, bytes: &[u8], line: &Line) -> usize {
+fn good_length(check: &mut Option<LineEndCheck>, bytes: &[u8], line: &ClientConnection) -> usize {
     match check.as_mut().map(|check| check.check(bytes)) {
         None | Some(Ok(())) => bytes.len(),
         Some(Err(fault)) => {
@@ -263,7 +263,7 @@ impl<S: Stream> Write for Socket<S> {
         Pin::new(&mut *self.inner.borrow_mut()).poll_flush(context)
     }
 
-    /// The [`Ending`] sees to it.
+    /// The [`ClosingSocket`] sees to it.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use delivery::{AttemptResult, LaneState};
 use ledger::ParticipantIndex;
-use node::progress::Still;
+use node::stall::IdleTimer;
 
 use crate::directory::Directory;
 use crate::outbox::Outbox;
@@ -68,19 +68,19 @@ impl StalledLanes {
 #[derive(Debug, Default)]
 pub(crate) struct StallWatch {
     /// In the order of [`delivery::Delivery::lane_states`].
-    lanes: Vec<Watched>,
+    lanes: Vec<WatchedLane>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Watched {
-    deliveries: Still<u64>,
+struct WatchedLane {
+    deliveries: IdleTimer<u64>,
     /// How long it had been stalled at the last look; zero while it is not.
     stalled: Duration,
 }
 
 /// What a look found about one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct LaneObservation {
     participant: ParticipantIndex,
     owed: u64,
     idle: Duration,
@@ -97,9 +97,9 @@ enum Change {
 impl StallWatch {
     /// Looks at a lane, `passed` after the last look. `None` for a lane that is as it should be and
     /// was so before.
-    fn look(&mut self, at: usize, lane: &LaneState, passed: Duration) -> Option<Seen> {
+    fn look(&mut self, at: usize, lane: &LaneState, passed: Duration) -> Option<LaneObservation> {
         if self.lanes.len() <= at {
-            self.lanes.resize(at + 1, Watched::default());
+            self.lanes.resize(at + 1, WatchedLane::default());
         }
         let watched = &mut self.lanes[at];
         let owed = owed(lane);
@@ -112,7 +112,7 @@ impl StallWatch {
             (false, true) => (before, Some(Change::Recovered)),
             (false, false) => (stalled, None),
         };
-        Some(Seen { participant: lane.recipient, owed, idle, last: lane.last, change })
+        Some(LaneObservation { participant: lane.recipient, owed, idle, last: lane.last, change })
     }
 
     /// Looks at all lanes of the thread, reports changes, and returns those that are stalled.
@@ -136,7 +136,7 @@ impl StallWatch {
             if seen.change != Some(Change::Recovered) {
                 stalled.count += 1;
                 stalled.owed += seen.owed;
-                let Seen { owed, idle, last, .. } = seen;
+                let LaneObservation { owed, idle, last, .. } = seen;
                 stalled.shown.push(StalledLane { participant: name.to_owned(), owed, idle, last });
             }
         }
@@ -150,16 +150,16 @@ fn owed(lane: &LaneState) -> u64 {
     [lane.waiting, lane.backing_off, lane.in_flight, lane.parked].map(u64::from).iter().sum()
 }
 
-fn report(name: &str, seen: &Seen) {
+fn report(name: &str, seen: &LaneObservation) {
     let (owed, seconds) = (seen.owed, seen.idle.as_secs());
     match seen.change {
         None => {}
-        Some(Change::Stalled) => ports::tell(format_args!(
+        Some(Change::Stalled) => ports::log_line(format_args!(
             "lane {name}: stalled: no notice delivered for {seconds} s; {owed} owed; last \
              attempt: {}",
             described(seen.last)
         )),
-        Some(Change::Recovered) => ports::tell(format_args!(
+        Some(Change::Recovered) => ports::log_line(format_args!(
             "lane {name}: recovered after {seconds} s without a delivered notice; {owed} owed"
         )),
     }
@@ -194,7 +194,7 @@ mod tests {
             in_flight: 0,
             unrecorded: 0,
             parked: 0,
-            paused_until: delivery::Moment::default(),
+            paused_until: delivery::MonotonicTime::default(),
             backing_off: 0,
             spilled: 0,
             bytes: 0,

@@ -8,33 +8,33 @@ use std::sync::Arc;
 use fspiop::Refusal;
 use http::StatusCode;
 use ledger::{Command, Outcome};
-use node::stages::Moment;
-use node::{Attached, Refused, Ticket};
+use node::latency_trace::TracePoint;
+use node::{ReplyTo, SubmissionContext, SubmissionRefused};
 use sequencer::{Durability, Submission};
 
 use crate::commands;
 use crate::directory::Directory;
-use crate::inbound::{Inbound, Stored};
-use crate::null::{Null, Passing};
+use crate::inbound::{Inbound, RecordedMessage};
 use crate::outbox::Outbox;
+use crate::passthrough::{Passthrough, PassthroughMessage};
+use crate::pending_requests::{PendingRequests, Wait};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
-use crate::waiters::{Wait, Waiters};
 
 /// By what status an accepted message is answered.
-pub(crate) enum Answering {
+pub(crate) enum AcceptStatus {
     /// At once.
     Now(StatusCode),
     /// When its record is durable and decided.
-    Decided(Decision, StatusCode),
+    Decided(PendingDecision, StatusCode),
     /// When the state has been asked, which few messages need.
-    Asked(Asking),
+    Asked(PriorRead),
 }
 
 /// Asks the state about a message first.
-pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<StatusCode, Refusal>>>>;
+pub(crate) type PriorRead = Pin<Box<dyn Future<Output = Result<StatusCode, Refusal>>>>;
 
-impl From<StatusCode> for Answering {
+impl From<StatusCode> for AcceptStatus {
     fn from(status: StatusCode) -> Self {
         Self::Now(status)
     }
@@ -42,12 +42,12 @@ impl From<StatusCode> for Answering {
 
 /// Submits commands of one thread.
 pub(crate) struct Submitter {
-    pub(crate) waiters: Rc<Waiters>,
+    pub(crate) waiters: Rc<PendingRequests>,
     pub(crate) directory: Rc<Directory>,
     thread: Rc<Thread>,
     outbox: Rc<Outbox>,
     /// Takes the place of the sequencer for transfers in a switch that decides nothing.
-    null: Option<Null>,
+    null: Option<Passthrough>,
 }
 
 impl Submitter {
@@ -55,7 +55,7 @@ impl Submitter {
         thread: &Rc<Thread>,
         directory: &Rc<Directory>,
         outbox: &Rc<Outbox>,
-        null: Option<Null>,
+        null: Option<Passthrough>,
     ) -> Self {
         let (thread, directory) = (Rc::clone(thread), Rc::clone(directory));
         Self { waiters: Rc::default(), directory, thread, outbox: Rc::clone(outbox), null }
@@ -65,36 +65,40 @@ impl Submitter {
     ///
     /// # Errors
     /// 413 for a message too large for a record.
-    pub(crate) fn submit(&self, command: Command, inbound: Inbound) -> Result<Decision, Refusal> {
+    pub(crate) fn submit(
+        &self,
+        command: Command,
+        inbound: Inbound,
+    ) -> Result<PendingDecision, Refusal> {
         let (span, now_ms) = (self.thread.unique(), || self.thread.wall_ms());
         let stored = commands::store(&command, inbound, span, now_ms);
-        let Stored { message, payload, mut stages } = stored;
+        let RecordedMessage { message, payload, mut stages } = stored;
         stages.is_about(&command);
-        stages.mark(Moment::Submitted);
+        stages.mark(TracePoint::Submitted);
         if let Some(null) = &self.null
-            && let Some(passing) = Passing::of(&command)
+            && let Some(passing) = PassthroughMessage::of(&command)
         {
             null.owe(&self.directory.view(), self.thread.now(), &passing, message);
-            return Ok(Decision { wait: None, stages: RequestTrace::default() });
+            return Ok(PendingDecision { wait: None, stages: RequestTrace::default() });
         }
         let wait = self.waiters.wait();
         let record =
             sequencer::encode(&command, Some(&payload)).map_err(|_| Refusal::too_large())?;
-        let ticket = Ticket::Waiter { mailbox: self.thread.number, waiter: wait.number() };
-        let attached = Attached { ticket, message: Some(Arc::new(message)) };
+        let ticket = ReplyTo::Waiter { mailbox: self.thread.number, waiter: wait.number() };
+        let attached = SubmissionContext { ticket, message: Some(Arc::new(message)) };
         let durability = Durability::Synced;
         self.outbox.submit(Submission { command, record, durability, attached });
-        Ok(Decision { wait: Some(wait), stages })
+        Ok(PendingDecision { wait: Some(wait), stages })
     }
 }
 
 /// The decision about a submitted command; none is made in a switch that decides nothing.
-pub(crate) struct Decision {
+pub(crate) struct PendingDecision {
     wait: Option<Wait>,
     stages: RequestTrace,
 }
 
-impl Decision {
+impl PendingDecision {
     /// Waits until the command is durable and applied; gives the trace to mark as answered.
     ///
     /// # Errors
@@ -102,7 +106,7 @@ impl Decision {
     pub(crate) async fn made(mut self, directory: &Directory) -> Result<RequestTrace, Refusal> {
         let Some(wait) = self.wait else { return Ok(self.stages) };
         let reply = wait.await;
-        self.stages.mark(Moment::Resumed);
+        self.stages.mark(TracePoint::Resumed);
         match reply {
             Ok(outcome) => {
                 if outcome == Outcome::SenderNotFound {
@@ -110,10 +114,13 @@ impl Decision {
                 }
                 Ok(self.stages)
             }
-            Err(Refused::Owed) => Err(Refusal::owed()),
-            Err(Refused::Full | Refused::DiskFull | Refused::Unacknowledged | Refused::Stopped) => {
-                Err(Refusal::unavailable())
-            }
+            Err(SubmissionRefused::Owed) => Err(Refusal::owed()),
+            Err(
+                SubmissionRefused::Full
+                | SubmissionRefused::DiskFull
+                | SubmissionRefused::Unacknowledged
+                | SubmissionRefused::Stopped,
+            ) => Err(Refusal::unavailable()),
         }
     }
 }

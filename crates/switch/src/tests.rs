@@ -13,8 +13,8 @@ use ledger::{
     AccountKind, Administer, Change, Command, CreateHubAccount, CreateParticipant, Currency,
     FspName, Genesis, Outcome,
 };
-use node::stages::{Stages, WatchedLog};
-use node::{Attached, Handle, InboxLimits, Mailbox, Node, SystemClock, Ticket};
+use node::latency_trace::{LatencyTrace, TracedLog};
+use node::{Handle, InboxLimits, Mailbox, Node, ReplyTo, SubmissionContext, SystemClock};
 use ports::Clock;
 use record::frame::LogIdentity;
 use sequencer::{Durability, Sequencer, Submission};
@@ -24,9 +24,9 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use crate::driver;
+use crate::io_thread::{IoThread, IoThreadParams};
 use crate::message::Message;
 use crate::options::Options;
-use crate::parts::{Parts, Seat};
 use crate::server;
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -42,7 +42,7 @@ const BODY: &str = "{ \"transferId\":\"b51ec534-ee48-4575-b6a9-ead2955b8069\",\
 
 /// One I/O thread and its node. `payerfsp` and `payeefsp` are participants.
 struct Hub {
-    parts: Parts,
+    parts: IoThread,
     handle: Handle<Message>,
 }
 
@@ -55,7 +55,7 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
     let node = start(clock, &mailbox);
     let handle = node.handle();
     onboard(&handle);
-    let seat = Seat {
+    let seat = IoThreadParams {
         number: 0,
         clock,
         started: clock.now().wall,
@@ -70,7 +70,7 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
     let runtime = runtime.enable_all().build_local(LocalOptions::default()).expect("a runtime");
     let parts_handle = handle.clone();
     runtime.block_on(async move {
-        let parts = Parts::new(seat, parts_handle.clone(), Options::default());
+        let parts = IoThread::new(seat, parts_handle.clone(), Options::default());
         driver::spawn(&parts.driver, parts.lanes());
         test(&Hub { parts, handle: parts_handle }).await;
     });
@@ -81,7 +81,7 @@ fn play(test: impl AsyncFnOnce(&Hub)) {
 fn start(clock: SystemClock, mailbox: &Arc<Mailbox<Message>>) -> Node<Message> {
     let options = journal::Options { room_bytes: 0, ..journal::Options::default() };
     let opened = FileLog::open_or_create(MemoryDisk::new(1), LogIdentity([9; 16]), options);
-    let log = WatchedLog::new(opened.expect("a new disk").0, Arc::new(Stages::new(1)));
+    let log = TracedLog::new(opened.expect("a new disk").0, Arc::new(LatencyTrace::new(1)));
     let mut sequencer = Sequencer::open(log, 0, clock.now(), &mut |_| ()).expect("an empty log");
     let genesis = Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") });
     let genesis = Submission::without_payload(genesis, Durability::Synced, ());
@@ -106,7 +106,7 @@ fn onboard(handle: &Handle<Message>) {
         let call = Box::new(move |result| answer.send(result).expect("the test waits"));
         let command = Administer { actor: "test".into(), reason: String::new(), change };
         let command = Command::Administer(Box::new(command));
-        let attached = Attached { ticket: Ticket::Call(call), message: None };
+        let attached = SubmissionContext { ticket: ReplyTo::Call(call), message: None };
         let submission = Submission::without_payload(command, Durability::Synced, attached);
         handle.submit(&mut vec![submission.expect("it fits")]).expect("there is room");
         assert_eq!(answered.recv().expect("an answer"), Ok(Outcome::Accepted));
@@ -140,7 +140,7 @@ impl Hub {
     /// How many records the log has.
     fn records(&self) -> u64 {
         let (answer, answered) = mpsc::sync_channel(1);
-        let ask = move |state: &ledger::State| answer.send(state.position().0).expect("it waits");
+        let ask = move |state: &ledger::State| answer.send(state.log_index().0).expect("it waits");
         self.handle.ask(ask).expect("there is room");
         answered.recv().expect("an answer")
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fspiop::TraceContext;
 use node::SystemClock;
-use node::stages::Stages;
-use ports::{Clock, Now};
+use node::latency_trace::LatencyTrace;
+use ports::{Clock, ClockReading};
 
 use crate::counters::Counters;
 use crate::trace::Tracer;
@@ -25,20 +25,20 @@ impl Thread {
     pub(crate) fn new(
         number: usize,
         counters: Arc<Counters>,
-        stages: &Arc<Stages>,
+        stages: &Arc<LatencyTrace>,
         (clock, seed): (SystemClock, u64),
     ) -> Rc<Self> {
         let tracer = Tracer::new(stages, number);
         Rc::new(Self { number, counters, tracer, clock, random: Cell::new(seed) })
     }
 
-    pub(crate) fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> ClockReading {
         self.clock.now()
     }
 
     /// Monotonic time, for the delivery policy.
-    pub(crate) fn moment(&self) -> delivery::Moment {
-        delivery::Moment(self.now().monotonic_us)
+    pub(crate) fn moment(&self) -> delivery::MonotonicTime {
+        delivery::MonotonicTime(self.now().monotonic_us)
     }
 
     /// Milliseconds since the epoch, by the wall clock.

@@ -4,25 +4,25 @@
 use std::sync::Arc;
 
 use ledger::{Command, Notice, TransferId};
-use node::stages::{self, Moment, Stages, What};
+use node::latency_trace::{self, LatencyTrace, TracePoint, TraceSubject};
 
 /// Leaves the marks of one thread.
 #[derive(Clone)]
 pub(crate) struct Tracer {
-    stages: Arc<Stages>,
+    stages: Arc<LatencyTrace>,
     thread: usize,
 }
 
 /// The moments of one request; empty unless it was observed on arrival.
 #[derive(Default)]
-pub(crate) struct RequestTrace(Option<Box<Watched>>);
+pub(crate) struct RequestTrace(Option<Box<TracedBody>>);
 
-struct Watched {
+struct TracedBody {
     tracer: Tracer,
     /// The transfer, once it is known.
-    subject: Option<(TransferId, What)>,
+    subject: Option<(TransferId, TraceSubject)>,
     /// Moments from before that.
-    early: Vec<(Moment, u64)>,
+    early: Vec<(TracePoint, u64)>,
 }
 
 /// When a call was made, in nanoseconds of [`node::stages`]; zeros when nobody watched.
@@ -34,7 +34,7 @@ pub(crate) struct CallTimes {
 
 impl Tracer {
     /// Of the I/O thread with this number.
-    pub(crate) fn new(stages: &Arc<Stages>, number: usize) -> Self {
+    pub(crate) fn new(stages: &Arc<LatencyTrace>, number: usize) -> Self {
         Self { stages: Arc::clone(stages), thread: number + 1 }
     }
 
@@ -51,12 +51,12 @@ impl Tracer {
             return RequestTrace(None);
         }
         let arrived_ns = if heard_ns == 0 { parsed_ns } else { heard_ns };
-        let early = vec![(Moment::Arrived, arrived_ns), (Moment::Parsed, parsed_ns)];
-        RequestTrace(Some(Box::new(Watched { tracer: self.clone(), subject: None, early })))
+        let early = vec![(TracePoint::Arrived, arrived_ns), (TracePoint::Parsed, parsed_ns)];
+        RequestTrace(Some(Box::new(TracedBody { tracer: self.clone(), subject: None, early })))
     }
 
     /// A moment of a notice that is now.
-    pub(crate) fn notice(&self, notice: &Notice, moment: Moment) {
+    pub(crate) fn notice(&self, notice: &Notice, moment: TracePoint) {
         if let Some(now) = self.stages.now_ns() {
             self.mark_notice(notice, [(moment, now)]);
         }
@@ -66,17 +66,17 @@ impl Tracer {
     pub(crate) fn answered(&self, notice: &Notice, call: CallTimes) {
         if call.connected_ns != 0 {
             let moments = [
-                (Moment::Connected, call.connected_ns),
-                (Moment::Written, call.written_ns.max(call.connected_ns)),
-                (Moment::Delivered, stages::monotonic_ns()),
+                (TracePoint::Connected, call.connected_ns),
+                (TracePoint::Written, call.written_ns.max(call.connected_ns)),
+                (TracePoint::Delivered, latency_trace::monotonic_ns()),
             ];
             self.mark_notice(notice, moments);
         }
     }
 
-    fn mark_notice<const N: usize>(&self, notice: &Notice, moments: [(Moment, u64); N]) {
+    fn mark_notice<const N: usize>(&self, notice: &Notice, moments: [(TracePoint, u64); N]) {
         if let Some(transfer) = notice.transfer {
-            let what = What::Sending(notice.kind, notice.recipient);
+            let what = TraceSubject::Sending(notice.kind, notice.recipient);
             self.stages.mark(self.thread, transfer, what, moments);
         }
     }
@@ -84,9 +84,9 @@ impl Tracer {
 
 impl RequestTrace {
     /// A moment that is now.
-    pub(crate) fn mark(&mut self, moment: Moment) {
+    pub(crate) fn mark(&mut self, moment: TracePoint) {
         if let Some(watched) = &mut self.0 {
-            watched.early.push((moment, stages::monotonic_ns()));
+            watched.early.push((moment, latency_trace::monotonic_ns()));
             watched.flush();
         }
     }
@@ -94,13 +94,13 @@ impl RequestTrace {
     /// The request became this command.
     pub(crate) fn is_about(&mut self, command: &Command) {
         if let Some(watched) = &mut self.0 {
-            watched.subject = stages::inbound_of(command);
+            watched.subject = latency_trace::inbound_of(command);
             watched.flush();
         }
     }
 }
 
-impl Watched {
+impl TracedBody {
     fn flush(&mut self) {
         if let Some((transfer, what)) = self.subject {
             let Tracer { stages, thread } = &self.tracer;

@@ -5,32 +5,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ledger::NoticeId;
-use node::progress::{Pulse, Stuck};
+use node::stall::{IoSample, Stall};
 use tokio::sync::Notify;
 
 use crate::breaker::{Breakers, OpenBreaker};
 use crate::counters::{Counter, Counters, Totals};
-use crate::inquiry::{Inquiries, Inquiry, Underway};
+use crate::delivery_status::{DeliveryQueries, DeliveryQuery, DeliveryStatus};
 use crate::stalled::StalledLanes;
 
 /// State that a thread shows to others in addition to its counters.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct ThreadStatus {
     /// How often the loop has turned, as far as the sweep can tell.
     pub(crate) turns: Counter,
     /// Lanes that are stuck, and lanes whose participant takes no notice, as of the last look.
-    lanes: Mutex<(Vec<Stuck>, StalledLanes)>,
+    lanes: Mutex<(Vec<Stall>, StalledLanes)>,
     /// What operators want to know of its notices.
-    pub(crate) inquiries: Inquiries,
+    pub(crate) inquiries: DeliveryQueries,
 }
 
-impl Shown {
+impl ThreadStatus {
     /// Shows what a look at the lanes has found.
-    pub(crate) fn publish(&self, stuck: Vec<Stuck>, stalled: StalledLanes) {
+    pub(crate) fn publish(&self, stuck: Vec<Stall>, stalled: StalledLanes) {
         *self.lanes() = (stuck, stalled);
     }
 
-    fn lanes(&self) -> MutexGuard<'_, (Vec<Stuck>, StalledLanes)> {
+    fn lanes(&self) -> MutexGuard<'_, (Vec<Stall>, StalledLanes)> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -40,7 +40,7 @@ impl Shown {
 pub struct Traffic {
     pub(crate) counters: Vec<Arc<Counters>>,
     /// Other state of each thread.
-    pub(crate) threads: Vec<Arc<Shown>>,
+    pub(crate) threads: Vec<Arc<ThreadStatus>>,
     /// Wakes each of them.
     pub(crate) mail: Vec<Arc<Notify>>,
     pub(crate) breakers: Arc<Breakers>,
@@ -49,9 +49,11 @@ pub struct Traffic {
 impl Traffic {
     /// How the threads are, as of now, in their order.
     #[must_use]
-    pub fn pulses(&self) -> Vec<Pulse> {
-        let pulse =
-            |shown: &Arc<Shown>| Pulse { turns: shown.turns.get(), lanes: shown.lanes().0.clone() };
+    pub fn pulses(&self) -> Vec<IoSample> {
+        let pulse = |shown: &Arc<ThreadStatus>| IoSample {
+            turns: shown.turns.get(),
+            lanes: shown.lanes().0.clone(),
+        };
         self.threads.iter().map(pulse).collect()
     }
 
@@ -80,10 +82,10 @@ impl Traffic {
     /// How far these notices are. Those that ended, or are another node's to send, are left out; so
     /// are those of a thread that has not answered when `patience` ends. Blocks.
     #[must_use]
-    pub fn underway(&self, notices: &[NoticeId], patience: Duration) -> Vec<Underway> {
+    pub fn underway(&self, notices: &[NoticeId], patience: Duration) -> Vec<DeliveryStatus> {
         let deadline = Instant::now() + patience;
         let notices: Arc<[NoticeId]> = notices.into();
-        let mut found = self.ask_all(deadline, |answer| Inquiry::Underway {
+        let mut found = self.ask_all(deadline, |answer| DeliveryQuery::Underway {
             notices: Arc::clone(&notices),
             answer,
         });
@@ -96,7 +98,7 @@ impl Traffic {
     #[must_use]
     pub fn parked(&self, most: usize, patience: Duration) -> Vec<NoticeId> {
         let deadline = Instant::now() + patience;
-        let mut found = self.ask_all(deadline, |answer| Inquiry::Parked { most, answer });
+        let mut found = self.ask_all(deadline, |answer| DeliveryQuery::Parked { most, answer });
         found.sort_unstable();
         found.truncate(most);
         found
@@ -106,7 +108,7 @@ impl Traffic {
     fn ask_all<T>(
         &self,
         deadline: Instant,
-        inquiry: impl Fn(SyncSender<Vec<T>>) -> Inquiry,
+        inquiry: impl Fn(SyncSender<Vec<T>>) -> DeliveryQuery,
     ) -> Vec<T> {
         let (answer, answers) = sync_channel(self.threads.len());
         for (shown, mail) in self.threads.iter().zip(&self.mail) {

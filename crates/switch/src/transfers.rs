@@ -17,9 +17,9 @@ use crate::directory::Directory;
 use crate::egress::{Destination, Egress, OwnMessage};
 use crate::inbound::{Inbound, Trace};
 use crate::message::Message;
-use crate::notices;
+use crate::notice_messages;
 use crate::records::Records;
-use crate::submitter::{Answering, Submitter};
+use crate::submitter::{AcceptStatus, Submitter};
 
 /// The parts of the thread that messages about transfers may touch.
 pub(crate) struct Transfers {
@@ -36,7 +36,7 @@ pub(crate) fn submit(
     transfers: &Rc<Transfers>,
     route: &Route<'_>,
     inbound: Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let now_ms = || Some(transfers.egress.thread.wall_ms());
     let command = commands::command_of(route, &inbound.envelope, &inbound.body, now_ms)?;
     match command {
@@ -54,7 +54,7 @@ pub(crate) fn get(
     transfers: &Rc<Transfers>,
     path: &TransferPath<'_>,
     inbound: &Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let source = inbound.envelope.source;
     let directory = transfers.directory();
     let Some(asker) = directory.sender(&source) else {
@@ -74,7 +74,8 @@ pub(crate) fn get(
         Some(id) => transfers.handle.ask_about(id, look_up),
     };
     asked.map_err(|_| Refusal::unavailable())?;
-    let question = Question { asker, name: path.name.raw.to_owned(), trace: Trace::of(inbound) };
+    let question =
+        TransferQuery { asker, name: path.name.raw.to_owned(), trace: Trace::of(inbound) };
     let transfers = Rc::clone(transfers);
     spawn_local(async move {
         if let Ok(found) = answered.await {
@@ -91,15 +92,15 @@ impl Transfers {
 }
 
 /// A `GET /transfers/{ID}` that waits for its answer.
-struct Question {
+struct TransferQuery {
     asker: ParticipantIndex,
     /// The id as the path has it.
     name: String,
     trace: Trace,
 }
 
-async fn answer_question(transfers: &Transfers, question: Question, found: LookUp) {
-    let Question { asker, name, trace } = question;
+async fn answer_question(transfers: &Transfers, question: TransferQuery, found: LookUp) {
+    let TransferQuery { asker, name, trace } = question;
     let (is_error, body) = match found {
         LookUp::AskerUnknown => return,
         LookUp::NotFound => {
@@ -107,7 +108,7 @@ async fn answer_question(transfers: &Transfers, question: Question, found: LookU
             (true, error_body(ErrorCode::TRANSFER_NOT_FOUND, text))
         }
         LookUp::Stranger => (true, error_body(ErrorCode::GENERIC_CLIENT, "")),
-        LookUp::Found(view) => match notices::state_body(&transfers.records, &view).await {
+        LookUp::Found(view) => match notice_messages::state_body(&transfers.records, &view).await {
             Some(body) => (false, body),
             None => (true, error_body(ErrorCode::INTERNAL_SERVER, "")),
         },
@@ -134,13 +135,13 @@ fn submit_known(
     transfers: &Transfers,
     inbound: Inbound,
     command: Command,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let accepted = inbound.accepted();
     if transfers.directory().sender(&inbound.envelope.source).is_none() {
         transfers.directory().ignore();
         return Ok(accepted.into());
     }
-    Ok(Answering::Decided(transfers.submitter.submit(command, inbound)?, accepted))
+    Ok(AcceptStatus::Decided(transfers.submitter.submit(command, inbound)?, accepted))
 }
 
 /// Why a prepare is refused that expires later than the scheme allows.
@@ -163,7 +164,7 @@ fn refuse_unless_known(
     transfers: &Rc<Transfers>,
     refusal: Refusal,
     (inbound, command): (Inbound, Command),
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let Some(id) = command.rows().next().copied() else { return Err(refusal) };
     let (answer, answered) = oneshot::channel();
     let look_up = move |state: &State| {
@@ -172,7 +173,7 @@ fn refuse_unless_known(
     };
     transfers.handle.ask_about(id, look_up).map_err(|_| Refusal::unavailable())?;
     let transfers = Rc::clone(transfers);
-    Ok(Answering::Asked(Box::pin(async move {
+    Ok(AcceptStatus::Asked(Box::pin(async move {
         match answered.await {
             Ok(true) => decided(&transfers, inbound, command).await,
             Ok(false) => Err(refusal),
@@ -187,7 +188,7 @@ async fn decided(
     command: Command,
 ) -> Result<StatusCode, Refusal> {
     let accepted = inbound.accepted();
-    if let Answering::Decided(decision, _) = submit_known(transfers, inbound, command)? {
+    if let AcceptStatus::Decided(decision, _) = submit_known(transfers, inbound, command)? {
         let _stages = decision.made(transfers.directory()).await?;
     }
     Ok(accepted)
@@ -198,7 +199,7 @@ fn not_found_to_sender(
     transfers: &Transfers,
     route: &Route<'_>,
     inbound: &Inbound,
-) -> Result<Answering, Refusal> {
+) -> Result<AcceptStatus, Refusal> {
     let sender = transfers.directory().sender(&inbound.envelope.source);
     if sender.is_none() {
         transfers.directory().ignore();
@@ -216,5 +217,5 @@ fn not_found_to_sender(
 }
 
 fn error_body(code: ErrorCode, detail: &str) -> bytes::Bytes {
-    fspiop::callback::error(code, &code.describe(detail), &[])
+    fspiop::hub_messages::error(code, &code.describe(detail), &[])
 }

@@ -15,19 +15,21 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use dfsp::{Correspondence, Letters, SimulatorOptions};
+use dfsp::{MessagePair, PairWriter, SimulatorOptions};
 use harness::{Confirm, Footprint, FspOptions, Interrupt, Progress, SwitchCommand};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use ledger::{
     Command, Counters, DeliveryResult, FinishedDelivery, FspName, Notice, NoticeKind, Outcome,
     State,
 };
-use node::{Attached, Event, Handle, Mailbox, Refused, SystemClock, Ticket};
+use node::{
+    Handle, Mailbox, MailboxEvent, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock,
+};
 use ports::Clock;
 use sequencer::{Durability, Submission};
 use serde_json::json;
 
-use upesi::{BareNode, Failure};
+use upesi::{BareNode, CliError};
 
 /// Transfers of one chunk at most.
 const CHUNK: u64 = 4_096;
@@ -94,11 +96,11 @@ pub(crate) struct PreloadArguments {
     json: bool,
 }
 
-pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
+pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), CliError> {
     let PreloadArguments { fsps, first, .. } = *arguments;
     let options = FspOptions { fsps, first, ..FspOptions::standard() };
-    let fsps =
-        harness::correspondents(&options, LIFE).map_err(|error| Failure::new(error.to_string()))?;
+    let fsps = harness::correspondents(&options, LIFE)
+        .map_err(|error| CliError::new(error.to_string()))?;
     let clock = SystemClock::new();
     let data = &arguments.data;
     if !data.exists() {
@@ -107,7 +109,7 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     }
     let node = open(arguments, (&options, &fsps), &clock)?;
     // Another row of numbers each time, and the same one for the same history.
-    let seed = arguments.seed ^ node.state().position().0.rotate_left(32);
+    let seed = arguments.seed ^ node.state().log_index().0.rotate_left(32);
     let before = ended(node.state().counters());
     let wanted = arguments.transfers.or(arguments.total.map(|total| total.saturating_sub(before)));
     let wanted = wanted.unwrap_or(0);
@@ -120,7 +122,7 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
         handle: node.handle(),
         mailbox,
         clock,
-        letters: Correspondence::new(&fsps, arguments.body_bytes as usize, seed),
+        letters: PairWriter::new(&fsps, arguments.body_bytes as usize, seed),
         awaited: 0,
         owed: Vec::new(),
     };
@@ -131,7 +133,7 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     let stored = ended(&handle.status().counters);
     Added { added, stored, elapsed }.print(data, arguments.json)?;
     match added < wanted {
-        true => Err(Failure::new(format!(
+        true => Err(CliError::new(format!(
             "interrupted: {added} of {wanted} transfers were added, all of them whole; with \
              --total the same command adds the rest"
         ))),
@@ -144,7 +146,7 @@ fn open(
     arguments: &PreloadArguments,
     (options, fsps): (&FspOptions, &[SimulatorOptions]),
     clock: &SystemClock,
-) -> Result<BareNode, Failure> {
+) -> Result<BareNode, CliError> {
     let open = || BareNode::open(&arguments.data, arguments.segment_mib, clock);
     let opened = open()?;
     if are_onboarded(opened.state(), fsps) {
@@ -168,7 +170,7 @@ struct Added {
 }
 
 impl Added {
-    fn print(&self, data: &Path, as_json: bool) -> Result<(), Failure> {
+    fn print(&self, data: &Path, as_json: bool) -> Result<(), CliError> {
         let Self { added, stored, elapsed } = self;
         let (seconds, footprint) = (elapsed.as_secs_f64(), Footprint::of(data));
         let rate = *added as f64 / seconds.max(1e-9);
@@ -193,13 +195,13 @@ impl Added {
     }
 }
 
-fn onboard(options: &FspOptions, arguments: &PreloadArguments) -> Result<(), Failure> {
+fn onboard(options: &FspOptions, arguments: &PreloadArguments) -> Result<(), CliError> {
     eprintln!("onboarding {} FSPs", options.fsps);
     let program = arguments.program.clone().map_or_else(SwitchCommand::beside, Ok);
-    let program = program.map_err(|error| Failure::new(error.to_string()))?;
+    let program = program.map_err(|error| CliError::new(error.to_string()))?;
     let command = SwitchCommand::standard(program).confirming(Confirm::Off);
     harness::onboard_directory(options, &arguments.data, &command)
-        .map_err(|error| Failure::new(error.to_string()))
+        .map_err(|error| CliError::new(error.to_string()))
 }
 
 /// Whether each of them has what a transfer needs, but for funds, which every onboarding brings.
@@ -213,15 +215,15 @@ fn are_onboarded(state: &State, fsps: &[SimulatorOptions]) -> bool {
 }
 
 /// Refuses what the disk has no room for, before anything is written.
-fn check_room(data: &Path, transfers: u64, body_bytes: u64) -> Result<(), Failure> {
+fn check_room(data: &Path, transfers: u64, body_bytes: u64) -> Result<(), CliError> {
     let needed = transfers * (BESIDE_BODY_BYTES + body_bytes) + FREE_BYTES;
     let there = data.ancestors().find(|place| place.exists()).unwrap_or(Path::new("."));
-    let free = harness::free_bytes(there).map_err(|error| Failure::new(error.to_string()))?;
+    let free = harness::free_bytes(there).map_err(|error| CliError::new(error.to_string()))?;
     if needed <= free {
         return Ok(());
     }
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
-    Err(Failure::new(format!(
+    Err(CliError::new(format!(
         "{transfers} transfers take about {:.0} MB, and {} has {:.0} MB free: make room, add \
          fewer, or take another --data",
         megabytes(needed),
@@ -235,7 +237,7 @@ struct Filler {
     handle: Handle<()>,
     mailbox: Arc<Mailbox<()>>,
     clock: SystemClock,
-    letters: Correspondence,
+    letters: PairWriter,
     /// Commands that were submitted and not answered.
     awaited: usize,
     /// Notices whose delivery is not recorded.
@@ -252,7 +254,7 @@ struct Chunk {
 impl Filler {
     /// Adds transfers until there are enough or somebody interrupts. Gives their number and the
     /// time they took; each of them has ended.
-    fn fill(&mut self, wanted: u64, body_bytes: u64) -> Result<(u64, Duration), Failure> {
+    fn fill(&mut self, wanted: u64, body_bytes: u64) -> Result<(u64, Duration), CliError> {
         let interrupt = Interrupt::listen();
         let mut progress = Progress::new("transfers", Some(wanted));
         let most = (CHUNK_BYTES / (BESIDE_BODY_BYTES + body_bytes)).clamp(1, CHUNK);
@@ -280,10 +282,10 @@ impl Filler {
         Ok((begun, progress.elapsed()))
     }
 
-    fn write(&mut self, count: u64) -> Result<Chunk, Failure> {
+    fn write(&mut self, count: u64) -> Result<Chunk, CliError> {
         let mut chunk = Chunk::default();
         for _ in 0..count {
-            let Letters { prepare, fulfil, .. } =
+            let MessagePair { prepare, fulfil, .. } =
                 self.letters.write(self.clock.now().wall.millis());
             chunk.prepares.push(submission(&prepare, PREPARE)?);
             chunk.fulfils.push(submission(&fulfil, FULFIL)?);
@@ -291,11 +293,12 @@ impl Filler {
         Ok(chunk)
     }
 
-    fn record_deliveries(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn record_deliveries(&mut self, durability: Durability) -> Result<(), CliError> {
         let now_ms = self.clock.now().wall.millis();
         let ends: Vec<_> = self.owed.drain(..).map(|notice| delivered(&notice, now_ms)).collect();
         let records = ends.chunks(ledger::ENTRIES_MAX).map(|part| {
-            let attached = Attached { ticket: Ticket::Deliveries { mailbox: 0 }, message: None };
+            let attached =
+                SubmissionContext { ticket: ReplyTo::Deliveries { mailbox: 0 }, message: None };
             let command = Command::FinishDeliveries(part.to_vec());
             Submission::without_payload(command, durability, attached)
                 .expect("a bounded number of deliveries fits a record")
@@ -305,20 +308,20 @@ impl Filler {
     }
 
     /// Hands over, waiting while the inbox is full.
-    fn submit(&mut self, mut submissions: Vec<node::Submission<()>>) -> Result<(), Failure> {
+    fn submit(&mut self, mut submissions: Vec<node::Submission<()>>) -> Result<(), CliError> {
         let answered =
-            |one: &&node::Submission<()>| matches!(one.attached.ticket, Ticket::Waiter { .. });
+            |one: &&node::Submission<()>| matches!(one.attached.ticket, ReplyTo::Waiter { .. });
         self.awaited += submissions.iter().filter(answered).count();
         loop {
             match self.handle.submit(&mut submissions) {
                 Ok(()) => return Ok(()),
-                Err(Refused::Full) => self.read_mail()?,
+                Err(SubmissionRefused::Full) => self.read_mail()?,
                 Err(refused) => return Err(self.stopped(refused)),
             }
         }
     }
 
-    fn await_all(&mut self) -> Result<(), Failure> {
+    fn await_all(&mut self) -> Result<(), CliError> {
         while self.awaited > 0 {
             self.read_mail()?;
         }
@@ -326,7 +329,7 @@ impl Filler {
     }
 
     /// Takes what the sequencer's thread posted, after waiting for it a little.
-    fn read_mail(&mut self) -> Result<(), Failure> {
+    fn read_mail(&mut self) -> Result<(), CliError> {
         let mut events = Vec::new();
         self.mailbox.take(&mut events);
         if events.is_empty() {
@@ -334,26 +337,32 @@ impl Filler {
             self.mailbox.take(&mut events);
         }
         if events.is_empty() && self.handle.status().stopped.is_some() {
-            return Err(self.stopped(Refused::Stopped));
+            return Err(self.stopped(SubmissionRefused::Stopped));
         }
         for event in events {
             match event {
-                Event::Reply { waiter, result } => self.answered(waiter, result)?,
-                Event::Notice { notice, .. } => self.owed.push(notice),
-                Event::Unrecorded(_) => return Err(self.stopped(Refused::DiskFull)),
-                Event::Withdraw(_)
-                | Event::Recorded(_)
-                | Event::RegisterChanged
-                | Event::Elsewhere(_)
-                | Event::Left(_)
-                | Event::Taken(_)
-                | Event::Lease(_) => {}
+                MailboxEvent::Reply { waiter, result } => self.answered(waiter, result)?,
+                MailboxEvent::Notice { notice, .. } => self.owed.push(notice),
+                MailboxEvent::Unrecorded(_) => {
+                    return Err(self.stopped(SubmissionRefused::DiskFull));
+                }
+                MailboxEvent::Withdraw(_)
+                | MailboxEvent::Recorded(_)
+                | MailboxEvent::RegisterChanged
+                | MailboxEvent::Elsewhere(_)
+                | MailboxEvent::Left(_)
+                | MailboxEvent::Taken(_)
+                | MailboxEvent::Lease(_) => {}
             }
         }
         Ok(())
     }
 
-    fn answered(&mut self, waiter: u32, result: Result<Outcome, Refused>) -> Result<(), Failure> {
+    fn answered(
+        &mut self,
+        waiter: u32,
+        result: Result<Outcome, SubmissionRefused>,
+    ) -> Result<(), CliError> {
         self.awaited -= 1;
         let outcome = result.map_err(|refused| self.stopped(refused))?;
         let expected =
@@ -361,15 +370,15 @@ impl Filler {
         if outcome == expected {
             return Ok(());
         }
-        Err(Failure::new(format!(
+        Err(CliError::new(format!(
             "a transfer of a known pair was decided {outcome:?} where {expected:?} was expected: \
              are the FSPs of this directory active, with funds and caps? Begin with an empty one"
         )))
     }
 
-    fn stopped(&self, refused: Refused) -> Failure {
+    fn stopped(&self, refused: SubmissionRefused) -> CliError {
         let why = self.handle.status().stopped;
-        Failure::new(format!(
+        CliError::new(format!(
             "{}; what was added so far is good, and the same command goes on",
             why.unwrap_or_else(|| refused.to_string())
         ))
@@ -377,12 +386,12 @@ impl Filler {
 }
 
 /// What the edge makes of a message that came over a connection.
-fn submission(letter: &[u8], waiter: u32) -> Result<node::Submission<()>, Failure> {
+fn submission(letter: &[u8], waiter: u32) -> Result<node::Submission<()>, CliError> {
     let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Request::new(&mut lines);
     let parsed = head.parse(letter).expect("a simulated FSP writes HTTP");
     let httparse::Status::Complete(length) = parsed else {
-        return Err(Failure::new("a message of our own is not whole"));
+        return Err(CliError::new("a message of our own is not whole"));
     };
     let body = &letter[length..];
     let method = Method::from_bytes(head.method.unwrap_or_default().as_bytes())
@@ -390,13 +399,13 @@ fn submission(letter: &[u8], waiter: u32) -> Result<node::Submission<()>, Failur
     let headers = headers(head.headers);
     let span = u64::from_le_bytes(*letter.last_chunk().unwrap_or(&[1; 8])) | 1;
     let recorded = switch::recorded((&method, head.path.unwrap_or_default()), headers, body, span)
-        .map_err(|refusal| Failure::new(format!("a message of our own is refused: {refusal}")))?;
+        .map_err(|refusal| CliError::new(format!("a message of our own is refused: {refusal}")))?;
     let switch::Recorded { command, payload } =
         recorded.expect("prepares and fulfilments are recorded");
     let record = sequencer::encode(&command, Some(&payload))
-        .map_err(|error| Failure::new(error.to_string()))?;
-    let ticket = Ticket::Waiter { mailbox: 0, waiter };
-    let attached = Attached { ticket, message: None };
+        .map_err(|error| CliError::new(error.to_string()))?;
+    let ticket = ReplyTo::Waiter { mailbox: 0, waiter };
+    let attached = SubmissionContext { ticket, message: None };
     Ok(Submission { command, record, durability: Durability::Synced, attached })
 }
 

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand};
-use harness::{BenchOptions, HelloOptions, Origin, Progress, Scenario, Sweep, SwitchCommand};
+use harness::{BenchOptions, Origin, OverheadOptions, Progress, Scenario, Sweep, SwitchCommand};
 use microbench::Done;
 use serde::Serialize;
-use upesi::Failure;
+use upesi::CliError;
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
@@ -57,7 +57,7 @@ enum What {
     Sweep(SweepArguments),
     /// The instrument itself: exchanges with a server that only says 202, and whole transactions
     /// through a hub that only forwards.
-    Harness(HelloOptions),
+    Harness(OverheadOptions),
     /// The core without sockets: kernel, log, stored forms, FSPIOP messages, signatures.
     Core(microbench::Options),
     /// Put many ended transfers into a data directory, to measure a switch that has them.
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     upesi::end_with_reader(|| carry_out(&arguments))
 }
 
-fn carry_out(arguments: &Arguments) -> Result<(), Failure> {
+fn carry_out(arguments: &Arguments) -> Result<(), CliError> {
     let (scenario, options) = match &arguments.what {
         What::Transfer(options) => (Scenario::Transfer, options),
         What::Prepare(options) => (Scenario::Prepare, options),
@@ -90,21 +90,21 @@ fn carry_out(arguments: &Arguments) -> Result<(), Failure> {
         What::Quote(options) => (Scenario::Quote, options),
         What::Whole(options) => (Scenario::Whole, options),
         _ if arguments.log.is_some() && !arguments.what.has_one_switch() => {
-            return Err(Failure::new("--log is for measurements of one switch: transfer"));
+            return Err(CliError::new("--log is for measurements of one switch: transfer"));
         }
         What::Sweep(arguments) => return sweep(&arguments.sweep),
         What::Core(options) => return core(options),
         What::Preload(arguments) => return generate::preload(arguments),
         What::Harness(options) => {
             return harness::bench_harness(options)
-                .map_err(|error| Failure::new(error.to_string()));
+                .map_err(|error| CliError::new(error.to_string()));
         }
     };
     let mut command = switch_command()?;
     if let Some(log) = &arguments.log {
         if options.hub.is_some() || options.nodes.nodes.is_some() {
             let what = "--log is for one switch that is started here, not for --hub or --nodes";
-            return Err(Failure::new(what));
+            return Err(CliError::new(what));
         }
         on_kafka(&mut command, log)?;
     }
@@ -118,9 +118,9 @@ impl What {
 }
 
 /// Has each switch that is started write to a topic of its own: its port is in the name.
-fn on_kafka(command: &mut SwitchCommand, log: &str) -> Result<(), Failure> {
+fn on_kafka(command: &mut SwitchCommand, log: &str) -> Result<(), CliError> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = since.map_err(|error| Failure::new(error.to_string()))?.as_secs();
+    let now = since.map_err(|error| CliError::new(error.to_string()))?.as_secs();
     let log = format!("{log}-{now}-{{fspiop_port}}");
     command.serve.extend(["--log", &log, "--node", "bench"].map(OsString::from));
     command.durability = "replicas in sync have it in memory before 202 (Kafka)".to_owned();
@@ -132,29 +132,29 @@ fn measure(
     scenario: Scenario,
     options: &BenchOptions,
     command: &SwitchCommand,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let report = harness::bench(scenario, options, command)
-        .map_err(|error| Failure::new(error.to_string()))?;
+        .map_err(|error| CliError::new(error.to_string()))?;
     verdict("run", report.valid, &report.invalid_because)
 }
 
-fn sweep(sweep: &Sweep) -> Result<(), Failure> {
+fn sweep(sweep: &Sweep) -> Result<(), CliError> {
     let report = harness::sweep(sweep, &switch_command()?)
-        .map_err(|error| Failure::new(error.to_string()))?;
+        .map_err(|error| CliError::new(error.to_string()))?;
     verdict("sweep", report.valid, &report.invalid_because)
 }
 
-fn switch_command() -> Result<SwitchCommand, Failure> {
-    let program = SwitchCommand::beside().map_err(|error| Failure::new(error.to_string()))?;
+fn switch_command() -> Result<SwitchCommand, CliError> {
+    let program = SwitchCommand::beside().map_err(|error| CliError::new(error.to_string()))?;
     Ok(SwitchCommand::standard(program))
 }
 
-fn verdict(what: &str, valid: bool, invalid_because: &[String]) -> Result<(), Failure> {
+fn verdict(what: &str, valid: bool, invalid_because: &[String]) -> Result<(), CliError> {
     if valid {
         return Ok(());
     }
     let why = invalid_because.first().map_or("see above", |why| why);
-    Err(Failure::new(format!("the {what} is VOID: {why}")))
+    Err(CliError::new(format!("the {what} is VOID: {why}")))
 }
 
 /// What `core` measured, where, and with which options.
@@ -173,8 +173,8 @@ impl fmt::Display for CoreReport<'_> {
     }
 }
 
-fn core(options: &microbench::Options) -> Result<(), Failure> {
-    let failed = |error: harness::HarnessError| Failure::new(error.to_string());
+fn core(options: &microbench::Options) -> Result<(), CliError> {
+    let failed = |error: harness::HarnessError| CliError::new(error.to_string());
     harness::check_json(options.json.as_ref()).map_err(failed)?;
     let origin = Origin::here(Some(&options.data));
     let data = options.data.clone();
@@ -182,7 +182,7 @@ fn core(options: &microbench::Options) -> Result<(), Failure> {
     let mut shown = Shown::default();
     let report = microbench::run(options, &mut |done| shown.show(done));
     shown.end();
-    let report = report.map_err(|error| Failure::new(error.to_string()))?;
+    let report = report.map_err(|error| CliError::new(error.to_string()))?;
     let report = CoreReport { report, origin, configuration: options };
     harness::tell(&report, options.json.as_ref()).map_err(failed)
 }

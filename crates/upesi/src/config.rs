@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fspiop::reach::{Loopback, Network, Reach};
+use fspiop::egress_policy::{EgressPolicy, Loopback, Network};
 use ledger::{FspName, Settings};
 use switch::ConnectionLimits;
 
@@ -20,7 +20,7 @@ pub(crate) use self::settings::{Admin, Archive, Config, Delivery, Fspiop, Health
 pub(crate) use self::table::{Change, Setting};
 pub(crate) use self::values::{Auth, Probes, Watchdog};
 use self::values::{Listed, Resource};
-use crate::Failure;
+use crate::CliError;
 
 /// A limit below it would refuse nearly every transfer: 1 s.
 const EXPIRATION_MAX_LEAST: Duration = Duration::from_secs(1);
@@ -51,16 +51,16 @@ impl Jws {
 
 impl Config {
     /// Reads the file, or takes all defaults without one.
-    pub(crate) fn read(path: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, CliError> {
         let config: Self = match path {
             None => Self::default(),
             Some(path) => {
                 let name = path.display();
                 let text = fs::read_to_string(path)
-                    .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
+                    .map_err(|error| CliError::new(format!("cannot read {name}: {error}")))?;
                 toml::from_str(&text).map_err(|error| {
                     let (line, setting) = place(&text, error.span().map_or(0, |span| span.start));
-                    Failure::new(format!("{name}, line {line}: {setting}{}", error.message()))
+                    CliError::new(format!("{name}, line {line}: {setting}{}", error.message()))
                 })?
             }
         };
@@ -68,10 +68,10 @@ impl Config {
         Ok(config)
     }
 
-    pub(crate) fn hub_name(&self) -> Result<FspName, Failure> {
+    pub(crate) fn hub_name(&self) -> Result<FspName, CliError> {
         FspName::new(&self.hub.name)
             .filter(|name| 2 <= name.as_str().len())
-            .ok_or_else(|| Failure::new("hub.name must have 2 to 32 bytes"))
+            .ok_or_else(|| CliError::new("hub.name must have 2 to 32 bytes"))
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -85,8 +85,8 @@ impl Config {
     }
 
     /// When snapshots are taken.
-    pub(crate) fn snapshots_due(&self) -> snapshots::Due {
-        snapshots::Due {
+    pub(crate) fn snapshots_due(&self) -> snapshots::SnapshotSchedule {
+        snapshots::SnapshotSchedule {
             every_records: self.snapshot.every_records,
             every_bytes: self.snapshot.every_mib << 20,
             cpu_percent: self.snapshot.cpu_percent,
@@ -137,9 +137,9 @@ impl Config {
 
     /// Where participants may be called, and not the hub's own listeners. Loopback addresses are
     /// for participants of a hub that is itself reached on loopback alone.
-    pub(crate) fn reach(&self, own: Vec<SocketAddr>) -> Reach {
+    pub(crate) fn reach(&self, own: Vec<SocketAddr>) -> EgressPolicy {
         let networks = |listed: &[Listed]| listed.iter().map(|Listed(network)| *network).collect();
-        Reach {
+        EgressPolicy {
             networks: networks(&self.endpoints.networks),
             denied: networks(&self.endpoints.denied_networks),
             ports: self.endpoints.ports.clone(),
@@ -151,12 +151,12 @@ impl Config {
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), CliError> {
         self.hub_name()?;
         let fault = self.out_of_bounds().or_else(|| self.contradiction().map(str::to_owned));
         let fault = fault.or_else(|| self.missing_feature()).or_else(|| self.fault_of_places());
         let policy = || self.policy().fault().map(|fault| format!("delivery: {fault}"));
-        fault.or_else(policy).map_or(Ok(()), |fault| Err(Failure::new(fault)))
+        fault.or_else(policy).map_or(Ok(()), |fault| Err(CliError::new(fault)))
     }
 
     /// Settings that cannot be meant together.

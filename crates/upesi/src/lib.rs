@@ -11,19 +11,19 @@ mod serve;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use switch::Decisions;
+use switch::TransferMode;
 
 use crate::cli::stdout;
 use crate::data::{archive, backup, migrate, restore, snapshot};
 use crate::inspect::{explain, replay, verify, what_if};
 use crate::operate::{cluster, health, parties, quarantine};
 
-pub use crate::cli::failure::Failure;
+pub use crate::cli::failure::CliError;
 pub use crate::cli::stdout::{code, end_with_reader};
 pub use crate::serve::bare_node::{BareNode, RunningBareNode};
 
 const _: () = assert!(
-    !ledger::planted::POSSIBLE,
+    !ledger::planted::ENABLED,
     "the feature planted-bugs of the ledger is for the simulator alone"
 );
 
@@ -197,20 +197,20 @@ pub fn run() -> ExitCode {
 }
 
 impl Command {
-    fn carry_out(self) -> Result<(), Failure> {
+    fn carry_out(self) -> Result<(), CliError> {
         match self {
             Self::Archive(arguments) => archive::archive(&arguments),
             Self::Backup(arguments) => backup::backup(&arguments),
             Self::Cluster(arguments) => cluster::run(&arguments),
             Self::Demo(options) => demo(&options),
-            Self::Serve(arguments) => serve::serve(&arguments, Decisions::Real),
-            Self::NullSwitch(arguments) => serve::serve(&arguments, Decisions::Null),
+            Self::Serve(arguments) => serve::serve(&arguments, TransferMode::Real),
+            Self::NullSwitch(arguments) => serve::serve(&arguments, TransferMode::Null),
             Self::Openapi(arguments) => {
                 print!("{}", document(arguments.api));
                 Ok(())
             }
             Self::Simulate(options) => {
-                harness::simulate(&options).map_err(|error| Failure::new(error.to_string()))
+                harness::simulate(&options).map_err(|error| CliError::new(error.to_string()))
             }
             Self::Waterfall(options) => waterfall(&options),
             Self::CheckConfig(arguments) => config::check::check_config(&arguments),
@@ -232,25 +232,25 @@ impl Command {
 fn document(api: DescribedApi) -> String {
     openapi::text(&match api {
         DescribedApi::Fspiop => openapi::fspiop::document(),
-        DescribedApi::Admin => operations::document::admin(),
+        DescribedApi::Admin => operations::openapi_document::admin(),
     })
 }
 
-fn waterfall(options: &harness::WaterfallOptions) -> Result<(), Failure> {
+fn waterfall(options: &harness::WaterfallOptions) -> Result<(), CliError> {
     let program = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot find this program's own file: {error}")))?;
     harness::waterfall(options, &harness::SwitchCommand::standard(program))
-        .map_err(|error| Failure::new(error.to_string()))
+        .map_err(|error| CliError::new(error.to_string()))
 }
 
-fn demo(options: &harness::DemoOptions) -> Result<(), Failure> {
+fn demo(options: &harness::DemoOptions) -> Result<(), CliError> {
     let program = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot find this program's own file: {error}")))?;
     let report = harness::demo(options, &harness::SwitchCommand::standard(program))
-        .map_err(|error| Failure::new(error.to_string()))?;
+        .map_err(|error| CliError::new(error.to_string()))?;
     match (report.failed, report.verified) {
         (0, true) => Ok(()),
-        (0, false) => Err(Failure::new("the ledger was not proved; see above")),
-        (failed, _) => Err(Failure::new(format!("{failed} transactions failed; see above"))),
+        (0, false) => Err(CliError::new("the ledger was not proved; see above")),
+        (failed, _) => Err(CliError::new(format!("{failed} transactions failed; see above"))),
     }
 }

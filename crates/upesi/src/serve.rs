@@ -26,37 +26,37 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
-use fspiop::reach::Reach;
+use fspiop::egress_policy::EgressPolicy;
 use harness::Progress;
 use journal::{
-    DamagedEnd, Dropped, DurableFrames, OpenError, Options, RealDisk, Recovery, Tier, Tiered,
-    Verify, advice_on,
+    DurableFrames, OpenError, Options, RealDisk, Recovery, TailPolicy, Tier, TieredDisk,
+    TruncatedTail, Verify, advice_on,
 };
-use ledger::{Administer, Change, Command, Configure, FspName, Genesis, Position, Settings, State};
-use node::stages::{Stages, WatchedLog};
+use ledger::{Administer, Change, Command, Configure, FspName, Genesis, LogIndex, Settings, State};
+use node::latency_trace::{LatencyTrace, TracedLog};
 use node::{Directory, Handle, Node, SystemClock};
 use operations::{AdminKeys, AdminOptions, Auth};
 use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
-use sequencer::{Durability, Quarantine, ReplayError, Sequencer, Start, Submission};
-use snapshots::{Aside, Followed, Follower, News, SnapshotFile};
-use switch::{Decisions, Message, Signatures};
+use sequencer::{Durability, Quarantine, ReplayError, ReplayStart, Sequencer, Submission};
+use snapshots::{FrozenState, SnapshotEvent, SnapshotFile, SnapshotSource, Snapshotter};
+use switch::{Message, Signatures, TransferMode};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout;
 use crate::config::{self, Config, Probes};
 use crate::data::layout::has_segments;
 use crate::operate::quarantine::{self, Entry, Notes};
-use crate::serve::admin_backend::{EXPLAINED_MAX, NodeHub};
-use crate::serve::background::{Keeper, Segments};
+use crate::serve::admin_backend::{EXPLAINED_MAX, NodeBackend};
+use crate::serve::background::{BackgroundJobs, Segments};
 use crate::serve::descriptors::{connections_all, raise_limit};
-use crate::serve::durable_mark_thread::Marking;
-use crate::serve::log_backend::{Log, Place, Served, Started, Starting, Topic};
+use crate::serve::durable_mark_thread::DurableMarkThread;
+use crate::serve::log_backend::{Log, NodeParts, OpenBackend, Place, RunningNode, Topic};
 use crate::serve::shutdown::Deadline;
-use crate::serve::signals::{Asked, Signals, Unready, start_runtime, tell_ignored};
+use crate::serve::signals::{EarlySignals, Signals, StopRequest, start_runtime, tell_ignored};
 use crate::serve::signatures::Keys;
-use crate::serve::slow_disk::{SlowLog, Slowness};
+use crate::serve::slow_disk::{DelayedLog, SyncDelay};
 use crate::serve::watchdog::{Injected, Watchdog};
 
 pub(crate) use arguments::ServeArguments;
@@ -81,17 +81,17 @@ const SEQUENCER: Duration = Duration::from_secs(15);
 /// How long the thread that takes snapshots waits for the sequencer's.
 const ASIDE_PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<(), Failure> {
+pub(crate) fn serve(arguments: &ServeArguments, decisions: TransferMode) -> Result<(), CliError> {
     let config = configuration(arguments)?;
     let place = Place::of(&arguments.log, &config)?;
     let clock = SystemClock::new();
     // Ports first: a second switch that is started by mistake ends at once.
     let Listeners { fspiop, admin, probes, addresses } = Listeners::bind(&config)?;
-    let unready = Unready::begin()?;
+    let unready = EarlySignals::begin()?;
     begin_with_copy(arguments)?;
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
-    let slowness = Slowness::of(&arguments.slowness);
+    let slowness = SyncDelay::of(&arguments.slowness);
     arm_exit(arguments);
     let opening = Opening { slowness, place, damaged_end: arguments.damaged_end() };
     let Opened { sequencer, directory, following, segments, sharing, quarantined } =
@@ -104,21 +104,22 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let options = switch_options(&config, keys.signatures, &reach);
     let options = switch::Options { decisions, wedge, ..options };
     let (ports, mailboxes) = switch::prepare(fspiop, options, clock, seed()?);
-    let starting = Starting { clock, directory, mailboxes };
+    let starting = NodeParts { clock, directory, mailboxes };
     let of_node = (&config, &*arguments.data, &opening.place);
     let started = start_node(starting, sequencer, sharing, of_node)?;
     let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
     // Until the end of this function: the last note is of the last sync.
-    let _marking = Marking::start(following.disk.clone(), following.frames.clone())?;
+    let _marking = DurableMarkThread::start(following.disk.clone(), following.frames.clone())?;
     let follower = following.start(&config, node.handle(), tell)?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();
     let running = ports
         .start(&node.handle(), stopping.clone())
-        .map_err(|error| Failure::new(format!("cannot start an I/O thread: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start an I/O thread: {error}")))?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
-    let keeper = Keeper::start(&config, (&arguments.data, arguments.config.as_deref()), segments)?;
-    let hub = Arc::new(NodeHub {
+    let keeper =
+        BackgroundJobs::start(&config, (&arguments.data, arguments.config.as_deref()), segments)?;
+    let hub = Arc::new(NodeBackend {
         handle: node.handle(),
         traffic,
         snapshots: follower.handle(),
@@ -149,7 +150,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
 }
 
 /// The configuration, with the addresses that the command line gives.
-fn configuration(arguments: &ServeArguments) -> Result<Config, Failure> {
+fn configuration(arguments: &ServeArguments) -> Result<Config, CliError> {
     let mut config = Config::read(arguments.config.as_deref())?;
     config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
     config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
@@ -174,7 +175,7 @@ struct Addresses {
 }
 
 impl Listeners {
-    fn bind(config: &Config) -> Result<Self, Failure> {
+    fn bind(config: &Config) -> Result<Self, CliError> {
         let admin = bind("admin", config.admin.listen)?;
         let fspiop = switch::bind(config.fspiop.listen, config.threads())
             .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
@@ -194,26 +195,26 @@ impl Addresses {
     }
 }
 
-fn stop_copies(follower: Follower, keeper: Keeper, stuck: Duration) {
+fn stop_copies(follower: Snapshotter, keeper: BackgroundJobs, stuck: Duration) {
     let _deadline = Deadline::begin("a copy, an archive or a snapshot", COPIES + stuck);
     follower.stop();
     keeper.stop();
 }
 
-fn stop_node(node: Node<Message>, patience: Duration) -> Result<(), Failure> {
+fn stop_node(node: Node<Message>, patience: Duration) -> Result<(), CliError> {
     let _deadline = Deadline::begin("the sequencer", patience);
-    node.stop().map_err(Failure::new)
+    node.stop().map_err(CliError::new)
 }
 
-fn address_of(listener: &TcpListener) -> Result<SocketAddr, Failure> {
-    let failed = |error| Failure::new(format!("the admin listener has no address: {error}"));
+fn address_of(listener: &TcpListener) -> Result<SocketAddr, CliError> {
+    let failed = |error| CliError::new(format!("the admin listener has no address: {error}"));
     listener.local_addr().map_err(failed)
 }
 
 /// How the program ends, once everything has stopped.
-fn conclude(waited: &Ending, broken: bool) -> Result<(), Failure> {
+fn conclude(waited: &Ending, broken: bool) -> Result<(), CliError> {
     match (waited, broken) {
-        (Ending::Broken, true) => Err(Failure::new("an I/O thread ended; see above")),
+        (Ending::Broken, true) => Err(CliError::new("an I/O thread ended; see above")),
         _ => Ok(()),
     }
 }
@@ -230,11 +231,11 @@ pub(crate) struct Sharing {
 /// Starts the sequencer's thread.
 #[cfg(feature = "kafka")]
 fn start_node(
-    starting: Starting,
+    starting: NodeParts,
     sequencer: Sequencer<Log>,
     sharing: Option<Sharing>,
     (config, data, place): (&Config, &Path, &Place),
-) -> Result<Started, Failure> {
+) -> Result<RunningNode, CliError> {
     let Some(Sharing { topic, missing, quarantine }) = sharing else {
         return starting.alone(sequencer);
     };
@@ -249,25 +250,25 @@ fn start_node(
 /// Starts the sequencer's thread.
 #[cfg(not(feature = "kafka"))]
 fn start_node(
-    starting: Starting,
+    starting: NodeParts,
     sequencer: Sequencer<Log>,
     _sharing: Option<Sharing>,
     _place: (&Config, &Path, &Place),
-) -> Result<Started, Failure> {
+) -> Result<RunningNode, CliError> {
     starting.alone(sequencer)
 }
 
 /// The node, once it is one of several where there are several; none when somebody ended it before.
 fn when_joined(
-    (node, joining): Started,
+    (node, joining): RunningNode,
     runtime: &Runtime,
     signals: &mut Signals,
-) -> Result<Option<node::Node<switch::Message>>, Failure> {
+) -> Result<Option<node::Node<switch::Message>>, CliError> {
     let Some(joining) = joining else { return Ok(Some(node)) };
     if runtime.block_on(signals.unless(joined(&joining, &node))) == Some(true) {
         return Ok(Some(node));
     }
-    node.stop().map_err(Failure::new)?;
+    node.stop().map_err(CliError::new)?;
     Ok(None)
 }
 
@@ -287,7 +288,7 @@ async fn joined(joining: &Receiver<()>, node: &node::Node<switch::Message>) -> b
 
 /// A node's directory that holds nothing is made from a copy, if one is named; a restore that was
 /// interrupted when it was whole is finished.
-fn begin_with_copy(arguments: &ServeArguments) -> Result<(), Failure> {
+fn begin_with_copy(arguments: &ServeArguments) -> Result<(), CliError> {
     let data = &arguments.data;
     if crate::data::layout::put_in_place(data)? || has_segments(data) {
         return Ok(());
@@ -318,8 +319,8 @@ fn say_ready(Addresses { fspiop, admin, probes }: &Addresses) {
 }
 
 /// Says what makes this a switch for measurements only.
-fn warn(decisions: Decisions, slowness: Option<Slowness>) {
-    if decisions == Decisions::Null {
+fn warn(decisions: TransferMode, slowness: Option<SyncDelay>) {
+    if decisions == TransferMode::Null {
         stdout::say("NULL SWITCH: transfers are neither recorded nor decided; only to measure");
     }
     if let Some(slowness) = slowness {
@@ -336,7 +337,7 @@ struct AdminSide {
     listener: TcpListener,
     /// Of supervisors' probes, where they have one.
     probes: Option<TcpListener>,
-    hub: Arc<NodeHub>,
+    hub: Arc<NodeBackend>,
     options: AdminOptions,
 }
 
@@ -354,7 +355,7 @@ async fn run_admin(
     signals: Signals,
     Stop { stop, stopping, patience }: Stop<'_>,
     mut ended: impl FnMut() -> bool,
-) -> Result<(Ending, Deadline), Failure> {
+) -> Result<(Ending, Deadline), CliError> {
     let AdminSide { listener, probes, hub, options } = admin;
     let probed = serve_probes(probes, Arc::clone(&hub), until_stopped(stopping.clone()))?;
     let admin = operations::serve(for_tokio(listener)?, hub, options, until_stopped(stopping));
@@ -370,9 +371,9 @@ async fn run_admin(
 /// Serves supervisors' probes, where they have a listener.
 fn serve_probes(
     listener: Option<TcpListener>,
-    hub: Arc<NodeHub>,
+    hub: Arc<NodeBackend>,
     stopped: impl Future<Output = ()>,
-) -> Result<impl Future<Output = ()>, Failure> {
+) -> Result<impl Future<Output = ()>, CliError> {
     let listener = listener.map(for_tokio).transpose()?;
     Ok(async move {
         if let Some(listener) = listener {
@@ -381,9 +382,9 @@ fn serve_probes(
     })
 }
 
-fn for_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, Failure> {
+fn for_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, CliError> {
     tokio::net::TcpListener::from_std(listener)
-        .map_err(|error| Failure::new(format!("cannot serve the admin API: {error}")))
+        .map_err(|error| CliError::new(format!("cannot serve the admin API: {error}")))
 }
 
 /// Waits for the order to stop; a sender that was dropped is one.
@@ -404,9 +405,9 @@ async fn wait_for_end(mut signals: Signals, mut ended: impl FnMut() -> bool) -> 
     loop {
         tokio::select! {
             asked = signals.next() => match asked {
-                Asked::End => return Ending::Signal,
-                Asked::Reload(keys) => signatures::reload(keys).await,
-                Asked::Nothing(name, why) => tell_ignored(name, why),
+                StopRequest::End => return Ending::Signal,
+                StopRequest::Reload(keys) => signatures::reload(keys).await,
+                StopRequest::Nothing(name, why) => tell_ignored(name, why),
             },
             _ = watch.tick() => if ended() { return Ending::Broken },
         }
@@ -416,9 +417,9 @@ async fn wait_for_end(mut signals: Signals, mut ended: impl FnMut() -> bool) -> 
 /// Which log is opened, and how slow it is made.
 #[derive(Debug, Default)]
 pub(crate) struct Opening {
-    pub(crate) slowness: Option<Slowness>,
+    pub(crate) slowness: Option<SyncDelay>,
     pub(crate) place: Place,
-    pub(crate) damaged_end: DamagedEnd,
+    pub(crate) damaged_end: TailPolicy,
 }
 
 /// Opens the log of a directory, or begins one, and brings the state up to its end.
@@ -427,11 +428,11 @@ pub(crate) fn open(
     data: &Path,
     opening: &Opening,
     clock: &SystemClock,
-) -> Result<Opened, Failure> {
-    let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
+) -> Result<Opened, CliError> {
+    let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
     let place_of_log = &opening.place;
     let OpenedLog { disk, served, quarantined } = open_log(config, data, opening)?;
-    let Served { log, recovery, topic } = served;
+    let OpenBackend { log, recovery, topic } = served;
     report(&recovery, opening.damaged_end);
     report_places(&disk)?;
     let own = topic.is_none().then_some(opening.damaged_end);
@@ -441,26 +442,26 @@ pub(crate) fn open(
     let segments = Segments { log: disk.clone(), closer: log.closer() };
     let started = Instant::now();
     let frames = log.frames();
-    let log = SlowLog::new(log, opening.slowness);
-    let mut log = WatchedLog::new(log, Arc::new(stages(config, place_of_log)));
+    let log = DelayedLog::new(log, opening.slowness);
+    let mut log = TracedLog::new(log, Arc::new(stages(config, place_of_log)));
     let place = open_store::Place::new(config, data, log.tail().identity);
     let mut store = place.open(&mut log, own)?;
-    let stored = Some(store.mark().position);
+    let stored = Some(store.mark().log_index);
     let found = snapshots::newest(&disk, &frames, stored, &mut snapshots::unpaced)
         .map_err(|error| failed(error.to_string()))?;
     for why in &found.passed_over {
         stdout::say(format_args!("passed over a snapshot: {why}"));
     }
-    let mut from = found.start.as_ref().map_or(Position(0), |start| start.tail.end);
+    let mut from = found.start.as_ref().map_or(LogIndex(0), |start| start.tail.end);
     let mut before = found.start.as_ref().map(|start| start.file.clone());
     let state = found.start.map_or_else(State::new, |start| start.state);
     let recall = |from| {
         let mut notes = Notes::default();
         notes.recall(&frames, &quarantined, from);
-        notes.unread.iter().for_each(|(position, error)| say_unread(*position, error));
+        notes.unread.iter().for_each(|(log_index, error)| say_unread(*log_index, error));
         notes
     };
-    let start = |state, cold| Start { state, quarantine: quarantine::of(&quarantined), cold };
+    let start = |state, cold| ReplayStart { state, quarantine: quarantine::of(&quarantined), cold };
     let (begun, notes) = (start(state, Some(place.side(&store)?)), recall(from));
     let node = place_of_log.node();
     let mut replayed = replay(log, begun, notes, (node, clock));
@@ -472,7 +473,7 @@ pub(crate) fn open(
                 open_store::say(&error.to_string());
                 drop(store);
                 store = place.begin()?;
-                (from, before) = (Position(0), None);
+                (from, before) = (LogIndex(0), None);
                 let begun = start(State::new(), Some(place.side(&store)?));
                 replay(log, begun, recall(from), (node, clock))
             }
@@ -481,7 +482,7 @@ pub(crate) fn open(
     }
     let (mut sequencer, notes) = replayed.map_err(|error| failed(told(&error.1)))?;
     if !recovery.created {
-        say_replayed(from, sequencer.state().position().0 - from.0, started.elapsed());
+        say_replayed(from, sequencer.state().log_index().0 - from.0, started.elapsed());
     }
     let sharing = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
     sequencer.limit_batches(config.log.batch_records_max);
@@ -490,11 +491,11 @@ pub(crate) fn open(
     Ok(Opened { sequencer, directory, following, segments, sharing, quarantined })
 }
 
-fn say_unread(position: Position, error: &LogError) {
+fn say_unread(log_index: LogIndex, error: &LogError) {
     stdout::say(format_args!(
         "record {} is in quarantine; what the log says of that was not held against \
          quarantine.json: {error}",
-        position.0
+        log_index.0
     ));
 }
 
@@ -508,19 +509,19 @@ fn told(error: &ReplayError) -> String {
     }
 }
 
-fn say_replayed(from: Position, records: u64, took: Duration) {
+fn say_replayed(from: LogIndex, records: u64, took: Duration) {
     let replayed = format!("replayed {records} records in {:.1} s", took.as_secs_f64());
     match from {
-        Position(0) => stdout::say(format_args!("{replayed}")),
-        Position(from) => {
+        LogIndex(0) => stdout::say(format_args!("{replayed}")),
+        LogIndex(from) => {
             stdout::say(format_args!("went on from the snapshot of record {from} and {replayed}"));
         }
     }
 }
 
 /// Where waterfalls are noted; one of several nodes has its own part of a transfer.
-fn stages(config: &Config, place: &Place) -> Stages {
-    let stages = Stages::new(config.threads());
+fn stages(config: &Config, place: &Place) -> LatencyTrace {
+    let stages = LatencyTrace::new(config.threads());
     if 0 < place.node() { stages.with_peers() } else { stages }
 }
 
@@ -531,10 +532,10 @@ fn begin_or_share(
     (config, clock): (&Config, &SystemClock),
     (notes, quarantined): (&Notes, &[Entry]),
     topic: Option<Topic>,
-) -> Result<Option<Sharing>, Failure> {
+) -> Result<Option<Sharing>, CliError> {
     let missing = notes.missing(quarantined);
     let Some(topic) = topic else {
-        notes.check_words(quarantined).map_err(Failure::new)?;
+        notes.check_words(quarantined).map_err(CliError::new)?;
         begin(sequencer, config, clock, missing)?;
         return Ok(None);
     };
@@ -545,18 +546,18 @@ fn begin_or_share(
 /// Decides the log again from a start on. With an error the log comes back.
 fn replay(
     log: Log,
-    start: Start,
+    start: ReplayStart,
     mut notes: Notes,
     (node, clock): (u32, &SystemClock),
 ) -> Result<Replayed, Box<(Log, ReplayError)>> {
     let now = clock.now();
-    let (before, end) = (start.state.position().0, log.tail().end.0);
+    let (before, end) = (start.state.log_index().0, log.tail().end.0);
     let mut progress = Progress::new("records", Some(end.saturating_sub(before)));
     let sequencer = Sequencer::open_from(log, start, (node, now), &mut |applied| {
-        let position = applied.record.position;
-        notes.see(position, applied.command);
-        if position.0.is_multiple_of(SHOWN_EVERY) {
-            progress.show(position.0 - before);
+        let log_index = applied.record.log_index;
+        notes.see(log_index, applied.command);
+        if log_index.0.is_multiple_of(SHOWN_EVERY) {
+            progress.show(log_index.0 - before);
         }
     });
     progress.end();
@@ -575,8 +576,8 @@ pub(crate) struct Opened {
 
 /// What the thread that takes snapshots works with.
 pub(crate) struct Following {
-    pub(crate) disk: Tiered<RealDisk>,
-    pub(crate) frames: DurableFrames<Tiered<RealDisk>>,
+    pub(crate) disk: TieredDisk<RealDisk>,
+    pub(crate) frames: DurableFrames<TieredDisk<RealDisk>>,
     /// The snapshot that the start went on from.
     before: Option<SnapshotFile>,
 }
@@ -587,42 +588,42 @@ impl Following {
         self,
         config: &Config,
         node: Handle<M>,
-        tell: fn(&News),
-    ) -> Result<Follower, Failure> {
+        tell: fn(&SnapshotEvent),
+    ) -> Result<Snapshotter, CliError> {
         let Self { disk, frames, before } = self;
         let store = node.store();
         let set_aside = Box::new(move || set_aside(&node));
-        let followed = Followed { frames, store, before, set_aside };
+        let followed = SnapshotSource { frames, store, before, set_aside };
         snapshots::follow(disk, followed, config.snapshots_due(), tell)
-            .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))
+            .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))
     }
 }
 
 /// Has the sequencer's thread set its state aside.
-fn set_aside<M: Send + Sync + 'static>(node: &Handle<M>) -> Option<Aside> {
+fn set_aside<M: Send + Sync + 'static>(node: &Handle<M>) -> Option<FrozenState> {
     let (sender, receiver) = sync_channel(1);
-    let asked = node.ask_settled(move |tail, state| {
+    let asked = node.ask_durable(move |tail, state| {
         // Whoever asked may have given up.
-        let _sent = sender.send(Aside { tail: *tail, state: state.freeze() });
+        let _sent = sender.send(FrozenState { tail: *tail, state: state.freeze() });
     });
     asked.ok()?;
     receiver.recv_timeout(ASIDE_PATIENCE).ok()
 }
 
-fn tell(news: &News) {
+fn tell(news: &SnapshotEvent) {
     match news {
-        News::Taken(taken, took) => {
+        SnapshotEvent::Taken(taken, took) => {
             for why in &taken.passed_over {
                 say(&format!("removed a snapshot that is not good: {why}"));
             }
             say(&format!(
                 "took the snapshot of record {}: {} MiB in {:.1} s",
-                taken.file.position.0,
+                taken.file.log_index.0,
                 taken.bytes.div_ceil(1 << 20),
                 took.as_secs_f64()
             ));
         }
-        News::Failed(error) => say(&format!(
+        SnapshotEvent::Failed(error) => say(&format!(
             "no snapshot was taken: {error}. The log is not touched by that; the next attempt \
              comes in a minute"
         )),
@@ -636,19 +637,19 @@ fn say(line: &str) {
 
 /// A log that was recovered.
 struct OpenedLog {
-    disk: Tiered<RealDisk>,
-    served: Served,
+    disk: TieredDisk<RealDisk>,
+    served: OpenBackend,
     quarantined: Vec<Entry>,
 }
 
-fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog, Failure> {
-    let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
+fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog, CliError> {
+    let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(data)
         .map_err(|error| failed(format!("cannot create the data directory: {error}")))?;
-    let disk = RealDisk::open(data).and_then(Tiered::open);
+    let disk = RealDisk::open(data).and_then(TieredDisk::open);
     let disk = disk.map_err(|error| failed(OpenError::from(error).to_string()))?;
     let options = Options {
         segment_bytes: config.log.segment_mib << 20,
@@ -666,25 +667,25 @@ fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog
     Ok(OpenedLog { disk, served, quarantined })
 }
 
-fn report(recovery: &Recovery, damaged_end: DamagedEnd) {
+fn report(recovery: &Recovery, damaged_end: TailPolicy) {
     let end = recovery.end.0;
     let (what, of_it) = match damaged_end {
-        DamagedEnd::Refuse => ("of an unfinished write ", "nothing of them was acknowledged"),
-        DamagedEnd::Drop => ("", "what was acknowledged among them is to be settled by hand"),
+        TailPolicy::Refuse => ("of an unfinished write ", "nothing of them was acknowledged"),
+        TailPolicy::Drop => ("", "what was acknowledged among them is to be settled by hand"),
     };
-    if let Some(Dropped { segment, offset, bytes, reason }) = &recovery.dropped {
+    if let Some(TruncatedTail { segment, offset, bytes, reason }) = &recovery.dropped {
         stdout::say(format_args!(
             "cut {bytes} bytes {what}off {segment} at {offset} ({reason}); {of_it}"
         ));
     }
-    if damaged_end == DamagedEnd::Drop {
+    if damaged_end == TailPolicy::Drop {
         stdout::say(format_args!("--drop-damaged-end: the log ends with record {end}"));
     }
 }
 
 /// Says what a start reads, if not all of it is here as it was written.
-fn report_places(disk: &Tiered<RealDisk>) -> Result<(), Failure> {
-    let segments = disk.segments().map_err(|error| Failure::new(error.to_string()))?;
+fn report_places(disk: &TieredDisk<RealDisk>) -> Result<(), CliError> {
+    let segments = disk.segments().map_err(|error| CliError::new(error.to_string()))?;
     let (mut plain, mut packed, mut archived) = (0, 0, BTreeMap::<_, usize>::new());
     for segment in &segments {
         match &segment.tier {
@@ -707,12 +708,12 @@ fn begin(
     config: &Config,
     clock: &SystemClock,
     quarantined: Vec<&Entry>,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let mut first = VecDeque::new();
     let state = sequencer.state();
-    if state.position().0 == 0 {
+    if state.log_index().0 == 0 {
         let mut key = [0; 16];
-        getrandom::fill(&mut key).map_err(|error| Failure::new(error.to_string()))?;
+        getrandom::fill(&mut key).map_err(|error| CliError::new(error.to_string()))?;
         let genesis = Genesis { seed: key, hub: config.hub_name()? };
         first.push_back(Command::Genesis(genesis));
     } else {
@@ -723,20 +724,20 @@ fn begin(
         .into_iter()
         .map(|command| Submission::without_payload(command, Durability::Synced, ()))
         .collect::<Result<_, _>>()
-        .map_err(|error| Failure::new(error.to_string()))?;
+        .map_err(|error| CliError::new(error.to_string()))?;
     if !waiting.is_empty() {
         sequencer
             .commit(&mut waiting, &mut Vec::new(), clock.now())
-            .map_err(|error| Failure::new(error.to_string()))?;
+            .map_err(|error| CliError::new(error.to_string()))?;
     }
     Ok(())
 }
 
-fn check_hub(state: &State, name: FspName) -> Result<(), Failure> {
+fn check_hub(state: &State, name: FspName) -> Result<(), CliError> {
     if *state.hub() == name {
         return Ok(());
     }
-    Err(Failure::new(format!(
+    Err(CliError::new(format!(
         "hub.name is {name}, but this log belongs to {}; a hub keeps its name for life",
         state.hub()
     )))
@@ -763,7 +764,11 @@ fn configure(settings: Settings) -> Command {
     }))
 }
 
-fn switch_options(config: &Config, signatures: Signatures, reach: &Arc<Reach>) -> switch::Options {
+fn switch_options(
+    config: &Config,
+    signatures: Signatures,
+    reach: &Arc<EgressPolicy>,
+) -> switch::Options {
     switch::Options {
         policy: config.policy(),
         pool: switch::PoolLimits {
@@ -782,7 +787,7 @@ fn switch_options(config: &Config, signatures: Signatures, reach: &Arc<Reach>) -
     }
 }
 
-fn admin_auth(config: &Config, data: &Path) -> Result<Auth, Failure> {
+fn admin_auth(config: &Config, data: &Path) -> Result<Auth, CliError> {
     if config.admin.auth == config::Auth::None {
         return Ok(Auth::None);
     }
@@ -793,24 +798,24 @@ fn admin_auth(config: &Config, data: &Path) -> Result<Auth, Failure> {
         .recursive(true)
         .mode(0o700)
         .create(data)
-        .map_err(|error| Failure::new(format!("{}: {error}", data.display())))?;
+        .map_err(|error| CliError::new(format!("{}: {error}", data.display())))?;
     let path = data.join("admin-token");
     operations::load_or_create_token(&path)
         .map(Auth::Token)
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+        .map_err(|error| CliError::new(format!("{}: {error}", path.display())))
 }
 
 /// The token that somebody else keeps, if that is how it is.
-pub(crate) fn given_token(config: &Config) -> Result<Option<Auth>, Failure> {
+pub(crate) fn given_token(config: &Config) -> Result<Option<Auth>, CliError> {
     let Some(path) = &config.admin.token_file else { return Ok(None) };
-    let failed = |error| Failure::new(format!("admin.token_file: {}: {error}", path.display()));
+    let failed = |error| CliError::new(format!("admin.token_file: {}: {error}", path.display()));
     operations::load_token(path).map(|token| Some(Auth::Token(token))).map_err(failed)
 }
 
 fn admin_options(
     config: &Config,
     auth: Auth,
-    (keys, reach): (AdminKeys, Arc<Reach>),
+    (keys, reach): (AdminKeys, Arc<EgressPolicy>),
 ) -> AdminOptions {
     AdminOptions {
         keys,
@@ -821,19 +826,19 @@ fn admin_options(
     }
 }
 
-fn bind(what: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+fn bind(what: &str, address: SocketAddr) -> Result<TcpListener, CliError> {
     let failed = |error| cannot_listen(what, address, &error);
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
 }
 
-fn cannot_listen(what: &str, address: SocketAddr, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot listen for {what} on {address}: {error}"))
+fn cannot_listen(what: &str, address: SocketAddr, error: &std::io::Error) -> CliError {
+    CliError::new(format!("cannot listen for {what} on {address}: {error}"))
 }
 
-fn seed() -> Result<u64, Failure> {
+fn seed() -> Result<u64, CliError> {
     let mut seed = [0; 8];
-    getrandom::fill(&mut seed).map_err(|error| Failure::new(error.to_string()))?;
+    getrandom::fill(&mut seed).map_err(|error| CliError::new(error.to_string()))?;
     Ok(u64::from_le_bytes(seed))
 }

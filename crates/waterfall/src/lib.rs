@@ -2,7 +2,7 @@
 //!
 //! The point of a waterfall is the difference between *total* (first start to last end) and *sum*
 //! (time in which at least one event was under way): the **gap**, in which nobody worked. Waits
-//! ([`Kind::Wait`]) are drawn, and change none of these figures.
+//! ([`SpanKind::Wait`]) are drawn, and change none of these figures.
 //!
 //! Phases: [`events::parse`] reads the format of the public tool (a JSON object per line or one
 //! array, of `start`, `end`, `label`), [`figures`] adds up, and [`page::page`] makes a page of one
@@ -11,12 +11,12 @@
 //! Bounds: [`events::EVENTS_MAX`] events of [`events::LABEL_CHARS_MAX`].
 #![warn(missing_docs)]
 
-pub mod events;
 pub mod page;
+pub mod spans;
 pub mod text;
 pub mod viewer;
 
-pub use events::{Event, Kind, ParseError, Unit};
+pub use spans::{ParseError, Span, SpanKind, Unit};
 
 /// What a waterfall adds up to, in the unit of its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn summary(sums: &Figures, unit: Unit) -> String {
 
 /// Adds up events that are in order (see [`events::sort`]).
 #[must_use]
-pub fn figures(events: &[Event]) -> Figures {
+pub fn figures(events: &[Span]) -> Figures {
     let Some((first, last)) = ends(events) else { return Figures::default() };
     let gap: u64 = gaps(events).iter().map(|(start, end)| end - start).sum();
     let count = counted(events).count();
@@ -61,7 +61,7 @@ pub fn figures(events: &[Event]) -> Figures {
 
 /// The spans in which no event that counts was under way; the events must be in order.
 #[must_use]
-pub fn gaps(events: &[Event]) -> Vec<(u64, u64)> {
+pub fn gaps(events: &[Span]) -> Vec<(u64, u64)> {
     let Some((first, last)) = ends(events) else { return Vec::new() };
     let mut gaps = Vec::new();
     let mut right = first;
@@ -77,13 +77,13 @@ pub fn gaps(events: &[Event]) -> Vec<(u64, u64)> {
     gaps
 }
 
-fn counted(events: &[Event]) -> impl Iterator<Item = &Event> {
-    events.iter().filter(|event| event.kind == Kind::Work)
+fn counted(events: &[Span]) -> impl Iterator<Item = &Span> {
+    events.iter().filter(|event| event.kind == SpanKind::Work)
 }
 
 /// First start and last end.
-fn ends(events: &[Event]) -> Option<(u64, u64)> {
-    let mut spanned = events.iter().filter(|event| event.kind != Kind::Wait);
+fn ends(events: &[Span]) -> Option<(u64, u64)> {
+    let mut spanned = events.iter().filter(|event| event.kind != SpanKind::Wait);
     let first = spanned.next()?;
     Some((first.start, spanned.fold(first.end, |last, event| last.max(event.end))))
 }
@@ -93,9 +93,9 @@ mod tests {
     use super::*;
 
     fn check(spans: &[(u64, u64)], expected: (u64, u64), expected_gaps: &[(u64, u64)]) {
-        let event = |(start, end): &(u64, u64)| Event::new(*start, *end, "x");
+        let event = |(start, end): &(u64, u64)| Span::new(*start, *end, "x");
         let mut events: Vec<_> = spans.iter().map(event).collect();
-        events::sort(&mut events);
+        spans::sort(&mut events);
         let found = figures(&events);
         assert_eq!((found.sum, found.total), expected, "{spans:?}");
         assert_eq!(gaps(&events), expected_gaps, "{spans:?}");
@@ -116,11 +116,11 @@ mod tests {
 
     /// What a file adds up to when events whose labels begin with these are left out.
     fn check_file(text: &str, left_out: &[&str], expected: &str) {
-        let mut events = events::parse(text).expect("the file is good");
-        let is_left_out = |event: &Event| left_out.iter().any(|prefix| event.begins_with(prefix));
+        let mut events = spans::parse(text).expect("the file is good");
+        let is_left_out = |event: &Span| left_out.iter().any(|prefix| event.begins_with(prefix));
         for event in &mut events {
             if is_left_out(event) {
-                event.kind = Kind::LeftOut;
+                event.kind = SpanKind::LeftOut;
             }
         }
         assert_eq!(summary(&figures(&events), Unit::Milliseconds), expected, "{left_out:?}");
@@ -146,11 +146,11 @@ mod tests {
 
     #[test]
     fn waits_change_no_figure() {
-        let wait = |start, end| Event { kind: Kind::Wait, ..Event::new(start, end, "wait") };
-        let mut events = vec![Event::new(5, 9, "a"), Event::new(12, 13, "b")];
+        let wait = |start, end| Span { kind: SpanKind::Wait, ..Span::new(start, end, "wait") };
+        let mut events = vec![Span::new(5, 9, "a"), Span::new(12, 13, "b")];
         let (sums, between) = (figures(&events), gaps(&events));
         events.extend([wait(1, 5), wait(9, 12), wait(13, 40)]);
-        events::sort(&mut events);
+        spans::sort(&mut events);
         assert_eq!((figures(&events), gaps(&events)), (sums, between));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{Event, Kind, Unit, figures, gaps, summary, viewer};
+use crate::{Span, SpanKind, Unit, figures, gaps, summary, viewer};
 
 /// Some waterfalls and what to say of them.
 #[derive(Clone, Debug)]
@@ -15,10 +15,10 @@ pub struct Waterfalls<'a> {
     /// What was measured and how: one line each.
     pub notes: &'a [String],
     /// The events of each, in order (see [`crate::events::sort`]).
-    pub runs: &'a [Vec<Event>],
+    pub runs: &'a [Vec<Span>],
     /// The unit of all times.
     pub unit: Unit,
-    /// Colours of events whose label begins with a text (see [`Event::begins_with`]), the first
+    /// Colours of events whose label begins with a text (see [`Span::begins_with`]), the first
     /// that fits; one without a text is for all others. Else it is the colour of its group: of the
     /// text before the colon of the label.
     pub colours: &'a [(String, String)],
@@ -42,15 +42,15 @@ pub struct StageFigures {
 /// All rows of a table: the stages of all runs, in the order in which they first appear, then the
 /// gap, then what waited.
 #[must_use]
-pub fn rows(runs: &[Vec<Event>]) -> Vec<StageFigures> {
-    let mut rows = labelled(runs, |kind| kind != Kind::Wait);
+pub fn rows(runs: &[Vec<Span>]) -> Vec<StageFigures> {
+    let mut rows = labelled(runs, |kind| kind != SpanKind::Wait);
     rows.push(gap(runs));
-    rows.extend(labelled(runs, |kind| kind == Kind::Wait));
+    rows.extend(labelled(runs, |kind| kind == SpanKind::Wait));
     rows
 }
 
-fn labelled(runs: &[Vec<Event>], is_wanted: impl Fn(Kind) -> bool) -> Vec<StageFigures> {
-    let mut order: Vec<(&str, Kind)> = Vec::new();
+fn labelled(runs: &[Vec<Span>], is_wanted: impl Fn(SpanKind) -> bool) -> Vec<StageFigures> {
+    let mut order: Vec<(&str, SpanKind)> = Vec::new();
     let mut spans: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for event in runs.iter().flatten().filter(|event| is_wanted(event.kind)) {
         let of_label = spans.entry(&event.label).or_insert_with(|| {
@@ -60,14 +60,14 @@ fn labelled(runs: &[Vec<Event>], is_wanted: impl Fn(Kind) -> bool) -> Vec<StageF
         of_label.push(event.end - event.start);
     }
     let figures = |(label, kind)| {
-        let suffix = if kind == Kind::LeftOut { " (not counted)" } else { "" };
+        let suffix = if kind == SpanKind::LeftOut { " (not counted)" } else { "" };
         stage_figures(&format!("{label}{suffix}"), spans.remove(label).unwrap_or_default())
     };
     order.into_iter().map(figures).collect()
 }
 
 /// The gap of each run, as if it were a stage.
-fn gap(runs: &[Vec<Event>]) -> StageFigures {
+fn gap(runs: &[Vec<Span>]) -> StageFigures {
     let spans = runs.iter().map(|run| figures(run).gap()).collect();
     stage_figures("gap: nobody worked", spans)
 }
@@ -81,7 +81,7 @@ fn stage_figures(label: &str, mut spans: Vec<u64>) -> StageFigures {
 
 /// Number of the run whose total is the median of all, if there is one.
 #[must_use]
-pub fn median_run(runs: &[Vec<Event>]) -> Option<usize> {
+pub fn median_run(runs: &[Vec<Span>]) -> Option<usize> {
     let mut totals: Vec<_> =
         runs.iter().enumerate().map(|(at, run)| (figures(run).total, at)).collect();
     totals.sort_unstable();
@@ -147,15 +147,15 @@ struct Bar<'a> {
     to: u64,
     label: &'a str,
     took: String,
-    kind: Kind,
+    kind: SpanKind,
     /// A colour other than that of its group.
     colour: Option<&'a str>,
 }
 
 impl<'a> Waterfalls<'a> {
-    fn bars(&self, run: &'a [Event]) -> Vec<Bar<'a>> {
+    fn bars(&self, run: &'a [Span]) -> Vec<Bar<'a>> {
         let first = first_start(run);
-        let bar = |event: &'a Event| Bar {
+        let bar = |event: &'a Span| Bar {
             from: event.start.saturating_sub(first),
             to: event.end.saturating_sub(first),
             label: &event.label,
@@ -166,13 +166,13 @@ impl<'a> Waterfalls<'a> {
         run.iter().map(bar).collect()
     }
 
-    fn gaps(&self, run: &[Event]) -> Vec<(u64, u64, String)> {
+    fn gaps(&self, run: &[Span]) -> Vec<(u64, u64, String)> {
         let first = first_start(run);
         let shown = |(from, to)| (from - first, to - first, self.unit.show(to - from));
         gaps(run).into_iter().map(shown).collect()
     }
 
-    fn colour(&self, event: &Event) -> Option<&'a str> {
+    fn colour(&self, event: &Span) -> Option<&'a str> {
         let all = || self.colours.iter().rev().find(|(prefix, _)| prefix.is_empty());
         let fits = |prefix: &str| !prefix.is_empty() && event.begins_with(prefix);
         let chosen = self.colours.iter().find(|(prefix, _)| fits(prefix));
@@ -180,8 +180,8 @@ impl<'a> Waterfalls<'a> {
     }
 }
 
-fn first_start(run: &[Event]) -> u64 {
-    run.iter().find(|event| event.kind != Kind::Wait).map_or(0, |first| first.start)
+fn first_start(run: &[Span]) -> u64 {
+    run.iter().find(|event| event.kind != SpanKind::Wait).map_or(0, |first| first.start)
 }
 
 /// The smallest value that is not below `percent` of them.
@@ -194,17 +194,17 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn runs() -> Vec<Vec<Event>> {
+    fn runs() -> Vec<Vec<Span>> {
         (1..=3)
-            .map(|run| vec![Event::new(0, 10 * run, "a: x"), Event::new(40, 45 + run, "b: y")])
+            .map(|run| vec![Span::new(0, 10 * run, "a: x"), Span::new(40, 45 + run, "b: y")])
             .collect()
     }
 
     #[test]
     fn stages_have_their_percentiles_over_all_runs() {
         let mut runs = runs();
-        runs[1].push(Event { kind: Kind::Wait, ..Event::new(30, 40, "b: wait") });
-        runs[2].push(Event { kind: Kind::LeftOut, ..Event::new(30, 33, "c") });
+        runs[1].push(Span { kind: SpanKind::Wait, ..Span::new(30, 40, "b: wait") });
+        runs[2].push(Span { kind: SpanKind::LeftOut, ..Span::new(30, 33, "c") });
         let figures = |label: &str, runs, [p50, p99, max]: [u64; 3]| StageFigures {
             label: label.into(),
             runs,
@@ -249,9 +249,9 @@ mod tests {
     #[test]
     fn bars_have_their_places_kinds_and_colours() {
         let run = [
-            Event { kind: Kind::Wait, ..Event::new(1, 7, "a: wait") },
-            Event { kind: Kind::LeftOut, ..Event::new(5, 25, "Whole") },
-            Event::new(5, 10, "a"),
+            Span { kind: SpanKind::Wait, ..Span::new(1, 7, "a: wait") },
+            Span { kind: SpanKind::LeftOut, ..Span::new(5, 25, "Whole") },
+            Span::new(5, 10, "a"),
         ];
         let colours = [("", "#111"), ("WHO", "#123456"), ("", "#222")];
         let colours = colours.map(|(prefix, colour)| (prefix.to_owned(), colour.to_owned()));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn waterfalls<'a>(
-        runs: &'a [Vec<Event>],
+        runs: &'a [Vec<Span>],
         notes: &'a [String],
         colours: &'a [(String, String)],
     ) -> Waterfalls<'a> {

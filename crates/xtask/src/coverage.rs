@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::{tally, tools};
+use crate::{proof_totals, tools};
 
 /// Set for the compiler's calls, which come here.
 const WRAPPING: &str = "UPESI_COVERAGE";
@@ -152,7 +152,7 @@ fn count(root: &Path, program: &Path, arguments: &[&str]) -> Result<(), String> 
     let mut command = Command::new(program);
     command.args(arguments).env("CARGO_MANIFEST_DIR", &own).current_dir(&own);
     command.env("LLVM_PROFILE_FILE", program.with_extension("profraw"));
-    succeed(command.env_remove(tally::VARIABLE)).map(drop)
+    succeed(command.env_remove(proof_totals::VARIABLE)).map(drop)
 }
 
 fn export(tools: &Path, place: &Path, programs: &[PathBuf]) -> Result<String, String> {

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 
-use crate::tally;
+use crate::proof_totals;
 
 /// Seconds after which a slice ends and says how far it came.
 const SLICE_SECONDS: u64 = 60;
@@ -67,7 +67,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> bool {
         return false;
     }
     let chosen = match options.targets.is_empty() {
-        true => least_fuzzed_first(all, &tally::fuzzed(root)),
+        true => least_fuzzed_first(all, &proof_totals::fuzzed(root)),
         false => options.targets.clone(),
     };
     let Some(programs) = build(root) else { return false };
@@ -81,7 +81,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> bool {
                 while let Some(name) = take(&waiting) {
                     let outcome = place.run(&name, seconds);
                     if outcome.crashes == 0 {
-                        tally::add_fuzz(root, &name, outcome.cpu_seconds);
+                        proof_totals::add_fuzz(root, &name, outcome.cpu_seconds);
                     }
                     if options.keep {
                         place.keep(&name);

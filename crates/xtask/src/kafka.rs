@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use brokers::{BROKERS_MAX, BrokersError, Cluster, Options, default_cache};
+use kafka_testkit::{BROKERS_MAX, BrokersError, Cluster, Options, default_cache};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -55,7 +55,7 @@ fn up(brokers: u32, directory: PathBuf) -> Result<(), BrokersError> {
 }
 
 fn down(directory: &Path) -> Result<(), BrokersError> {
-    let ended = brokers::stop(directory)?;
+    let ended = kafka_testkit::stop(directory)?;
     println!("kafka: ended {ended} brokers, and deleted what they held");
     println!("kafka: itself stays for the next time, in {}", default_cache().display());
     Ok(())

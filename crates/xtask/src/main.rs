@@ -3,6 +3,7 @@
 //! `ci` is what a merge must pass, `nightly` the proofs that take longer, `tidy` the rules of
 //! the house that no compiler knows. Nothing lives only in a CI system's own files.
 
+mod ci;
 mod counts;
 mod coverage;
 mod deployment;
@@ -10,8 +11,7 @@ mod documents;
 mod fuzz;
 mod kafka;
 mod mutants;
-mod steps;
-mod tally;
+mod proof_totals;
 mod tidy;
 mod tools;
 
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     }
     let root = root();
     let passed = match Arguments::parse().command {
-        Command::Ci => steps::run(&root, steps::ci()),
+        Command::Ci => ci::run(&root, ci::ci()),
         Command::Tidy { words: Some(text), .. } => tidy::list_words(&root, &text),
         Command::Tidy { lower: true, .. } => tidy::lower_words(&root),
         Command::Tidy { .. } => tidy::run(&root),
@@ -131,7 +131,7 @@ fn main() -> ExitCode {
             documents::play(&root, &documents::Play { seconds, seed, only })
         }
         Command::Fuzz(options) => fuzz::run(&root, &options),
-        Command::Conversations { arguments } => steps::run(&root, steps::conversations(&arguments)),
+        Command::Conversations { arguments } => ci::run(&root, ci::conversations(&arguments)),
         Command::Simulate { seed, minutes } => {
             let mut arguments = vec!["--seed".to_owned(), seed.to_string()];
             match minutes {
@@ -140,13 +140,13 @@ fn main() -> ExitCode {
                 }
                 None => arguments.push("--each".to_owned()),
             }
-            steps::run(&root, steps::simulate(&arguments))
+            ci::run(&root, ci::simulate(&arguments))
         }
         Command::Mutants(options) => mutants::run(&root, &options),
-        Command::Bugs => steps::run(&root, steps::bugs()),
+        Command::Bugs => ci::run(&root, ci::bugs()),
         Command::Nightly { budget } => {
-            let passed = steps::run(&root, steps::nightly(budget));
-            print!("\n{}", tally::table(&root, &fuzz::names(&root).unwrap_or_default()));
+            let passed = ci::run(&root, ci::nightly(budget));
+            print!("\n{}", proof_totals::table(&root, &fuzz::names(&root).unwrap_or_default()));
             passed
         }
         Command::Kafka(command) => kafka::run(&root, &command),

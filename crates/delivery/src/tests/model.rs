@@ -9,17 +9,47 @@ const TRANSFERS: u8 = 4;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Enqueue { lane: u32, about: Option<u8>, purpose: Purpose, left: u64, message: Option<u32> },
-    Poll { attempts: usize },
-    Finish { which: usize, result: AttemptResult },
-    Record { which: usize, count: usize },
-    Withdraw { which: usize },
-    Wait { micros: u64 },
-    Move { lane: u32 },
-    Pause { lane: u32, micros: u64 },
-    Leave { lane: u32 },
-    Take { lane: u32 },
-    Elsewhere { which: usize, count: usize },
+    Enqueue {
+        lane: u32,
+        about: Option<u8>,
+        purpose: NoticePriority,
+        left: u64,
+        message: Option<u32>,
+    },
+    Poll {
+        attempts: usize,
+    },
+    Finish {
+        which: usize,
+        result: AttemptResult,
+    },
+    Record {
+        which: usize,
+        count: usize,
+    },
+    Withdraw {
+        which: usize,
+    },
+    Wait {
+        micros: u64,
+    },
+    Move {
+        lane: u32,
+    },
+    Pause {
+        lane: u32,
+        micros: u64,
+    },
+    Leave {
+        lane: u32,
+    },
+    Take {
+        lane: u32,
+    },
+    Elsewhere {
+        which: usize,
+        count: usize,
+    },
 }
 
 /// The first pause, and the longest one of a recipient that answers.
@@ -27,8 +57,12 @@ const PAUSE_BASE: u64 = 100_000;
 /// The longest pause.
 const PAUSE_MAX: u64 = 500_000;
 
-fn purpose() -> impl Strategy<Value = Purpose> {
-    prop_oneof![Just(Purpose::Prepare), Just(Purpose::Owed), Just(Purpose::Patient)]
+fn purpose() -> impl Strategy<Value = NoticePriority> {
+    prop_oneof![
+        Just(NoticePriority::Prepare),
+        Just(NoticePriority::Owed),
+        Just(NoticePriority::Patient)
+    ]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -84,7 +118,7 @@ fn policy() -> impl Strategy<Value = Policy> {
 /// Another node sends the dropped notices, and has delivered those that ended elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Waiting { not_before: Moment },
+    Waiting { not_before: MonotonicTime },
     Parked,
     InFlight,
     Ended(DeliveryResult),
@@ -94,7 +128,7 @@ enum State {
 
 #[derive(Debug)]
 struct Item {
-    entry: Entry<u64>,
+    entry: QueuedNotice<u64>,
     state: State,
     attempts: u32,
     recorded: bool,
@@ -107,13 +141,13 @@ struct Item {
     has_slot: bool,
     last: Option<AttemptResult>,
     /// When its last attempt began.
-    began: Moment,
+    began: MonotonicTime,
     /// Its last attempt was the one of a lane that probes.
     probe: bool,
     /// It had a pause.
     paused: bool,
     /// Every attempt that has ended.
-    tried: Vec<Tried>,
+    tried: Vec<EndedAttempt>,
 }
 
 /// When a lane that probes takes an entry.
@@ -140,14 +174,14 @@ impl Health {
 }
 
 impl Item {
-    fn end(&mut self, report: Report, result: DeliveryResult, has_slot: bool) {
+    fn end(&mut self, report: DeliveryReport, result: DeliveryResult, has_slot: bool) {
         assert_eq!((report.result, report.attempts), (result, self.attempts), "{self:?}");
         assert_eq!((report.last, report.transfer), (self.last, self.entry.transfer), "{self:?}");
         (self.state, self.has_slot) = (State::Ended(result), has_slot);
     }
 
     fn is_patient(&self) -> bool {
-        self.entry.purpose == Purpose::Patient
+        self.entry.purpose == NoticePriority::Patient
     }
 
     fn finished(&self) -> bool {
@@ -198,7 +232,7 @@ struct Pair {
     real: Delivery<u64>,
     items: Vec<Item>,
     lanes: [Health; LANES as usize],
-    now: Moment,
+    now: MonotonicTime,
 }
 
 /// The model of one recipient's health.
@@ -208,7 +242,7 @@ struct Health {
     failing: Vec<u64>,
     probing: bool,
     new_failed: bool,
-    paused_until: Moment,
+    paused_until: MonotonicTime,
     /// Another node sends to it.
     left: bool,
 }
@@ -220,7 +254,7 @@ impl Pair {
             policy,
             items: Vec::new(),
             lanes: <[Health; LANES as usize]>::default(),
-            now: Moment(0),
+            now: MonotonicTime(0),
         }
     }
 
@@ -229,7 +263,7 @@ impl Pair {
             Step::Enqueue { lane, .. } if self.lanes[lane as usize].left => (),
             Step::Enqueue { lane, about, purpose, left, message } => {
                 let notice = self.items.len() as u64;
-                self.enqueue(Entry {
+                self.enqueue(QueuedNotice {
                     bytes: message.unwrap_or(7),
                     purpose,
                     transfer: about.map(transfer),
@@ -272,7 +306,7 @@ impl Pair {
         (0..self.items.len()).filter(|at| wanted(&self.items[*at])).collect()
     }
 
-    fn enqueue(&mut self, entry: Entry<u64>) {
+    fn enqueue(&mut self, entry: QueuedNotice<u64>) {
         let bytes: u64 = self
             .lane(entry.recipient.at())
             .filter(|item| item.held && !item.finished() && !item.gone())
@@ -364,7 +398,7 @@ impl Pair {
     }
 
     /// When the next patient entry may go, if not now.
-    fn patience_ends(&self) -> Option<Moment> {
+    fn patience_ends(&self) -> Option<MonotonicTime> {
         let until = |item: &Item| item.began.after_micros(self.policy.patient_micros);
         let under_way = |item: &&Item| item.is_patient() && item.state == State::InFlight;
         let mut ends: Vec<_> = self.items.iter().filter(under_way).map(until).collect();
@@ -472,11 +506,11 @@ impl Pair {
     fn check_tried(&mut self, at: usize, result: AttemptResult, verdict: Verdict) {
         let item = &mut self.items[at];
         if !matches!(result, AttemptResult::Unsent | AttemptResult::NoAddress) {
-            item.tried.push(Tried { began: item.began, ended: self.now, result });
+            item.tried.push(EndedAttempt { began: item.began, ended: self.now, result });
         }
         let told = match &*item.tried {
             _ if verdict == Verdict::Left => &[],
-            [Tried { result: AttemptResult::Status(200), .. }] => &[],
+            [EndedAttempt { result: AttemptResult::Status(200), .. }] => &[],
             all => &all[all.len().saturating_sub(TRIED_MAX)..],
         };
         assert_eq!(self.real.tried(NoticeId(at as u64)), told);
@@ -492,7 +526,7 @@ impl Pair {
     fn withdraw(&mut self, at: usize) {
         let withdrawal = self.real.withdraw(NoticeId(at as u64));
         let item = &mut self.items[at];
-        let is_prepare = item.entry.purpose == Purpose::Prepare;
+        let is_prepare = item.entry.purpose == NoticePriority::Prepare;
         item.unwanted |= is_prepare && !item.finished();
         match item.state {
             _ if item.gone() => assert_eq!(withdrawal, Withdrawal::Unknown, "{item:?}"),

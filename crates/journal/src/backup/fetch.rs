@@ -1,37 +1,37 @@
 //! A log made of a copy, and the inventory of a copy.
 
-use ledger::Position;
-use places::Place;
+use blobs::BlobStore;
+use ledger::LogIndex;
 use ports::{Disk, DiskError, DiskFile};
 use record::frame::{LogIdentity, Tail};
 
 use super::is_companion;
 use super::manifest::{CopiedFile, MANIFEST, Manifest, OpenSegment, incomplete};
-use crate::archive::{self, ArchiveError, Object, Original, Watch, went_on};
+use crate::archive::{self, ArchiveError, ArchivedObject, Original, ProgressObserver, went_on};
+use crate::compressed_segment::CompressedSegment;
 use crate::file_log::same_end;
-use crate::packed::Packed;
-use crate::recovery::Walked;
+use crate::recovery::LogWalk;
 use crate::scan::{self, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::tiered::PackedBytes;
 
 /// A copy that was fetched, before its log was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Brought {
+pub struct FetchedBackup {
     /// Names of the files other than segments.
     pub files: Vec<String>,
     /// The last record, from the manifest.
-    pub end: Position,
+    pub end: LogIndex,
     chain: String,
     place: String,
 }
 
-impl Brought {
+impl FetchedBackup {
     /// Compares the log, read from its first record, with the manifest.
     ///
     /// # Errors
     /// [`ArchiveError::Incomplete`].
-    pub fn check(&self, walked: &Walked) -> Result<(), ArchiveError> {
+    pub fn check(&self, walked: &LogWalk) -> Result<(), ArchiveError> {
         let Tail { end, chain, .. } = walked.tail;
         if (end, chain.to_string()) == (self.end, self.chain.clone()) && walked.torn.is_none() {
             return Ok(());
@@ -42,15 +42,16 @@ impl Brought {
 }
 
 /// Makes the files of a log from a copy, in an empty directory or in one where this was
-/// interrupted. The caller reads the log and compares it ([`Brought::check`]) before it is used.
+/// interrupted. The caller reads the log and compares it ([`FetchedBackup::check`]) before it is
+/// used.
 ///
 /// # Errors
 /// Any [`ArchiveError`]; the directory then holds no log that may be used.
-pub fn bring<D: Disk>(
-    place: &dyn Place,
+pub fn fetch<D: Disk>(
+    place: &dyn BlobStore,
     disk: &D,
-    watch: &mut Watch<'_>,
-) -> Result<Brought, ArchiveError> {
+    watch: &mut ProgressObserver<'_>,
+) -> Result<FetchedBackup, ArchiveError> {
     let copy = Copy::open(place)?;
     copy.visit(&mut |open, tail| match open {
         Some(open) => copy.bring_open(disk, open, (tail, &mut *watch)),
@@ -61,9 +62,9 @@ pub fn bring<D: Disk>(
         copy.bring_file(disk, file)?;
     }
     disk.sync_directory()?;
-    Ok(Brought {
+    Ok(FetchedBackup {
         files: manifest.files.iter().map(|file| file.name.clone()).collect(),
-        end: Position(manifest.end),
+        end: LogIndex(manifest.end),
         chain: manifest.chain.clone(),
         place: place.url().to_owned(),
     })
@@ -76,7 +77,7 @@ pub fn bring<D: Disk>(
 /// # Errors
 /// [`ArchiveError::Incomplete`], also for a copy whose last run was interrupted; errors of the
 /// place.
-pub fn survey(place: &dyn Place) -> Result<Tail, ArchiveError> {
+pub fn survey(place: &dyn BlobStore) -> Result<Tail, ArchiveError> {
     let copy = Copy::open(place)?;
     let mut packed = Tail::genesis(copy.identity);
     copy.visit(&mut |open, tail| match open {
@@ -95,7 +96,7 @@ pub fn survey(place: &dyn Place) -> Result<Tail, ArchiveError> {
 
 /// A copy being read.
 struct Copy<'a> {
-    place: &'a dyn Place,
+    place: &'a dyn BlobStore,
     identity: LogIdentity,
     manifest: Manifest,
 }
@@ -105,9 +106,9 @@ struct Copy<'a> {
 type Visit<'a> = dyn FnMut(Option<&OpenSegment>, Tail) -> Result<Tail, ArchiveError> + 'a;
 
 impl<'a> Copy<'a> {
-    fn open(place: &'a dyn Place) -> Result<Self, ArchiveError> {
+    fn open(place: &'a dyn BlobStore) -> Result<Self, ArchiveError> {
         let missing = |what: &str| incomplete(place, what.to_owned());
-        let identity = places::owner(place)?.ok_or_else(|| missing("there is no copy here"))?;
+        let identity = blobs::owner(place)?.ok_or_else(|| missing("there is no copy here"))?;
         let manifest = Manifest::read(place)?
             .ok_or_else(|| missing("backup.json is missing: no backup was completed"))?;
         match manifest.is_of(identity) {
@@ -140,7 +141,7 @@ impl<'a> Copy<'a> {
     }
 
     /// The packed segment after `tail` and the name of its object.
-    fn packed_after(&self, tail: Tail) -> Result<(String, Packed), ArchiveError> {
+    fn packed_after(&self, tail: Tail) -> Result<(String, CompressedSegment), ArchiveError> {
         let name = segment::object_name_of(tail.next());
         let length = self.place.length(&name)?.ok_or_else(|| {
             self.incomplete(format!(
@@ -148,7 +149,8 @@ impl<'a> Copy<'a> {
                 tail.next().0
             ))
         })?;
-        let packed = Packed::open(&Object { place: self.place, name: &name }, length)?;
+        let packed =
+            CompressedSegment::open(&ArchivedObject { place: self.place, name: &name }, length)?;
         match same_end(&packed.contents.base, &tail) {
             true => Ok((name, packed)),
             false => {
@@ -162,10 +164,10 @@ impl<'a> Copy<'a> {
         &self,
         disk: &D,
         tail: Tail,
-        watch: &mut Watch<'_>,
+        watch: &mut ProgressObserver<'_>,
     ) -> Result<Tail, ArchiveError> {
         let (object, packed) = self.packed_after(tail)?;
-        let source = Object { place: self.place, name: &object };
+        let source = ArchivedObject { place: self.place, name: &object };
         let original = Original::Packed { packed: &packed, source: &source };
         if !is_there(disk, tail.next(), &original, watch)? {
             match archive::keep(disk, tail.next(), &original, watch) {
@@ -185,9 +187,9 @@ impl<'a> Copy<'a> {
         &self,
         disk: &D,
         open: &OpenSegment,
-        (tail, watch): (Tail, &mut Watch<'_>),
+        (tail, watch): (Tail, &mut ProgressObserver<'_>),
     ) -> Result<Tail, ArchiveError> {
-        let name = segment::name_of(Position(open.first));
+        let name = segment::name_of(LogIndex(open.first));
         archive::remove_if_there(disk, &name)?;
         let file = disk.create(&name)?;
         let mut at = 0;
@@ -226,9 +228,9 @@ impl<'a> Copy<'a> {
 /// Whether an earlier attempt has fetched the segment, whole.
 fn is_there<D: Disk>(
     disk: &D,
-    first: Position,
+    first: LogIndex,
     original: &Original<'_, D::File>,
-    watch: &mut Watch<'_>,
+    watch: &mut ProgressObserver<'_>,
 ) -> Result<bool, ArchiveError> {
     let name = segment::packed_name_of(first);
     let file = match disk.open(&name) {
@@ -237,7 +239,7 @@ fn is_there<D: Disk>(
     };
     let length = file.length()?;
     let source = PackedBytes::Local { file, name };
-    let opened = Packed::open(&source, length).map_err(ArchiveError::from);
+    let opened = CompressedSegment::open(&source, length).map_err(ArchiveError::from);
     match opened.and_then(|packed| original.compare((&packed, &source), watch)) {
         Ok(()) => Ok(true),
         Err(ArchiveError::Disk(DiskError::Damaged { .. }) | ArchiveError::Differs { .. }) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use places::{Place, PlaceError, parse_hexadecimal};
+use blobs::{BlobError, BlobStore, parse_hexadecimal};
 use record::frame::{LogIdentity, Tail};
 use serde::{Deserialize, Serialize};
 
@@ -108,12 +108,12 @@ impl Manifest {
     }
 
     /// The manifest of a place; `None` where no copy was finished.
-    pub(super) fn read(place: &dyn Place) -> Result<Option<Self>, PlaceError> {
-        let bytes = match places::get(place, MANIFEST, MANIFEST_BYTES_MAX) {
-            Err(PlaceError::NotFound { .. }) => return Ok(None),
+    pub(super) fn read(place: &dyn BlobStore) -> Result<Option<Self>, BlobError> {
+        let bytes = match blobs::get(place, MANIFEST, MANIFEST_BYTES_MAX) {
+            Err(BlobError::NotFound { .. }) => return Ok(None),
             read => read?,
         };
-        let failed = |error: String| PlaceError::Failed {
+        let failed = |error: String| BlobError::Failed {
             url: place.url().to_owned(),
             what: format!("read {MANIFEST}"),
             error,
@@ -132,9 +132,9 @@ impl Manifest {
     }
 
     /// Writes the manifest, and removes the objects that it does not name.
-    pub(super) fn write(&self, place: &dyn Place) -> Result<(), PlaceError> {
+    pub(super) fn write(&self, place: &dyn BlobStore) -> Result<(), BlobError> {
         let text = serde_json::to_vec(self).expect("a manifest is text and numbers");
-        places::put(place, MANIFEST, &text)?;
+        blobs::put(place, MANIFEST, &text)?;
         let wanted: BTreeSet<String> = self.parts().map(|part| part.object).collect();
         for prefix in [OPEN, FILES] {
             for name in place.list(prefix)? {
@@ -150,7 +150,7 @@ impl Manifest {
 
 impl Part {
     /// Checks that the object exists and has its length.
-    pub(super) fn check_length(&self, place: &dyn Place) -> Result<(), ArchiveError> {
+    pub(super) fn check_length(&self, place: &dyn BlobStore) -> Result<(), ArchiveError> {
         let Self { object, bytes, .. } = self;
         let what = match place.length(object)? {
             Some(length) if length == *bytes => return Ok(()),
@@ -161,9 +161,9 @@ impl Part {
     }
 
     /// Reads the object and checks its digest.
-    pub(super) fn read(&self, place: &dyn Place) -> Result<Vec<u8>, ArchiveError> {
+    pub(super) fn read(&self, place: &dyn BlobStore) -> Result<Vec<u8>, ArchiveError> {
         self.check_length(place)?;
-        let bytes = places::get(place, &self.object, self.bytes)?;
+        let bytes = blobs::get(place, &self.object, self.bytes)?;
         match digest_of(&bytes) == self.blake3 {
             true => Ok(bytes),
             false => {
@@ -175,7 +175,7 @@ impl Part {
 }
 
 /// The error of a copy that lacks something.
-pub(super) fn incomplete(place: &dyn Place, what: String) -> ArchiveError {
+pub(super) fn incomplete(place: &dyn BlobStore, what: String) -> ArchiveError {
     ArchiveError::Incomplete { place: place.url().to_owned(), what }
 }
 

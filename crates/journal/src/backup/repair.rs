@@ -1,12 +1,12 @@
 //! Finds objects of a copy that are missing or damaged, so that the next run writes them again.
 
-use ledger::Position;
+use ledger::LogIndex;
 use ports::DiskError;
 
 use super::Backup;
 use super::manifest::incomplete;
-use crate::archive::{ArchiveError, Object, Watch, went_on};
-use crate::packed::Packed;
+use crate::archive::{ArchiveError, ArchivedObject, ProgressObserver, went_on};
+use crate::compressed_segment::CompressedSegment;
 use crate::segment;
 use crate::tiered::SegmentInfo;
 
@@ -22,7 +22,7 @@ impl Backup {
     ///
     /// # Errors
     /// When the place cannot be read, or the caller stops the work.
-    pub fn check(&mut self, watch: &mut Watch<'_>) -> Result<(), ArchiveError> {
+    pub fn check(&mut self, watch: &mut ProgressObserver<'_>) -> Result<(), ArchiveError> {
         self.keep_sound(&mut |object, packed| {
             packed.check(object, &mut |bytes| went_on(watch, bytes))
         })
@@ -70,7 +70,7 @@ impl Backup {
     fn keep_sound(&mut self, check: &mut Check<'_>) -> Result<(), ArchiveError> {
         for first in self.packed.clone() {
             let name = segment::object_name_of(first);
-            let object = Object { place: &*self.place, name: &name };
+            let object = ArchivedObject { place: &*self.place, name: &name };
             let opened = self.open_packed(first, &object);
             if !is_sound(opened.and_then(|packed| check(&object, &packed)))? {
                 self.packed.remove(&first);
@@ -80,11 +80,15 @@ impl Backup {
         Ok(())
     }
 
-    fn open_packed(&self, first: Position, object: &Object<'_>) -> Result<Packed, ArchiveError> {
-        let Object { place, name } = object;
+    fn open_packed(
+        &self,
+        first: LogIndex,
+        object: &ArchivedObject<'_>,
+    ) -> Result<CompressedSegment, ArchiveError> {
+        let ArchivedObject { place, name } = object;
         let length = place.length(name)?;
         let length = length.ok_or_else(|| incomplete(*place, format!("{name} is missing")))?;
-        let packed = Packed::open(object, length)?;
+        let packed = CompressedSegment::open(object, length)?;
         let base = packed.contents.base;
         match base.identity == self.identity && base.next() == first {
             true => Ok(packed),
@@ -94,7 +98,8 @@ impl Backup {
 }
 
 /// Checks a packed segment.
-type Check<'a> = dyn FnMut(&Object<'_>, &Packed) -> Result<(), ArchiveError> + 'a;
+type Check<'a> =
+    dyn FnMut(&ArchivedObject<'_>, &CompressedSegment) -> Result<(), ArchiveError> + 'a;
 
 /// Whether a check succeeded; an error if it could not be made.
 fn is_sound(checked: Result<(), ArchiveError>) -> Result<bool, ArchiveError> {

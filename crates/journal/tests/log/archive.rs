@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use journal::contract::{IDENTITY, noisy_frame_after};
 use journal::{
-    ArchiveError, Destination, FileLog, Handed, MemoryDisk, OpenError, Options, Place, PlaceError,
-    RealDisk, Retention, Tier, Tiered, Verify, Walked,
+    ArchiveError, ArchivedSegment, BlobError, BlobStore, Destination, FileLog, LogWalk, MemoryDisk,
+    OpenError, Options, RealDisk, Retention, Tier, TieredDisk, Verify,
 };
-use ledger::{Position, Stamp};
-use ports::{Disk, DiskError, DiskFile, Log, LogError, Stop};
+use ledger::{LogIndex, Stamp};
+use ports::{Disk, DiskError, DiskFile, Log, LogError, StopReading};
 use record::frame::LogIdentity;
 use tempfile::TempDir;
 
@@ -45,11 +45,11 @@ impl Scene {
         RealDisk::open(&self.path("data")).expect("opens")
     }
 
-    fn log(&self) -> Tiered<RealDisk> {
-        Tiered::open(self.disk()).expect("opens")
+    fn log(&self) -> TieredDisk<RealDisk> {
+        TieredDisk::open(self.disk()).expect("opens")
     }
 
-    fn place(&self) -> Arc<dyn Place> {
+    fn place(&self) -> Arc<dyn BlobStore> {
         journal::open_place(&format!("file://{}", self.archive().display())).expect("a place")
     }
 
@@ -59,7 +59,7 @@ impl Scene {
     }
 
     /// Of a log that is open.
-    fn segments_of(&self, log: &Tiered<RealDisk>) -> Vec<String> {
+    fn segments_of(&self, log: &TieredDisk<RealDisk>) -> Vec<String> {
         let mut names = log.list().expect("lists");
         names.retain(|name| name.ends_with(".segment"));
         names
@@ -84,17 +84,17 @@ fn write_log<D: Disk>(disk: D, identity: LogIdentity) {
 }
 
 fn hand_over_all<D: Disk>(
-    log: &Tiered<D>,
+    log: &TieredDisk<D>,
     destination: Destination<'_>,
-) -> Result<Vec<Handed>, ArchiveError> {
+) -> Result<Vec<ArchivedSegment>, ArchiveError> {
     if let Destination::Place(place) = destination {
         journal::claim_for(log, place)?;
     }
     let due = journal::due(log, &ALL, destination)?;
-    due.iter().map(|due| journal::hand_over(log, due, destination, &mut go)).collect()
+    due.iter().map(|due| journal::archive_segment(log, due, destination, &mut go)).collect()
 }
 
-fn walk<D: Disk>(disk: &D) -> Result<Walked, OpenError> {
+fn walk<D: Disk>(disk: &D) -> Result<LogWalk, OpenError> {
     journal::walk(disk, &mut |_| Ok(()))
 }
 
@@ -201,7 +201,7 @@ fn a_long_segment_is_packed() {
     }
     log.sync().expect("syncs");
     drop(log);
-    let log = Tiered::open(RealDisk::open(directory.path()).expect("opens")).expect("opens");
+    let log = TieredDisk::open(RealDisk::open(directory.path()).expect("opens")).expect("opens");
     let plain = walk(&log).expect("sound");
     let handed = hand_over_all(&log, Destination::Here).expect("packs");
     assert_eq!((plain.segments, handed.len()), (2, 1));
@@ -209,19 +209,19 @@ fn a_long_segment_is_packed() {
 }
 
 /// Opens for writing, replays, and reads single records from the end to the beginning.
-fn records(disk: Tiered<RealDisk>) -> Vec<ports::OwnedRecord> {
+fn records(disk: TieredDisk<RealDisk>) -> Vec<ports::OwnedRecord> {
     let options = Options { verify: Verify::LastSegment, ..OPTIONS };
     let (mut log, recovery) = FileLog::open(disk, options).expect("opens");
-    assert_eq!((recovery.segments, recovery.end), (4, Position(120)));
+    assert_eq!((recovery.segments, recovery.end), (4, LogIndex(120)));
     let mut frames = 0;
-    log.replay(Position(1), &mut |_| {
+    log.replay(LogIndex(1), &mut |_| {
         frames += 1;
         Ok(())
     })
     .expect("replays");
     assert_eq!(frames, 60);
     let reader = log.reader();
-    let read = |position| reader.read(Position(position)).expect("reads").expect("is there");
+    let read = |log_index| reader.read(LogIndex(log_index)).expect("reads").expect("is there");
     (1..=120).rev().map(read).collect()
 }
 
@@ -231,17 +231,17 @@ fn a_log_at_work_goes_on_while_its_segments_are_moved() {
     let (disk, place) = (scene.log(), scene.place());
     let (mut log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
     let (reader, closer) = (log.reader(), log.closer());
-    let before = reader.read(Position(1)).expect("reads");
+    let before = reader.read(LogIndex(1)).expect("reads");
     for handed in hand_over_all(&disk, Destination::Place(&*place)).expect("moves") {
         closer(handed.first);
     }
-    assert_eq!(reader.read(Position(1)).expect("reads"), before);
+    assert_eq!(reader.read(LogIndex(1)).expect("reads"), before);
     for _ in 0..20 {
         log.append(&noisy_frame_after(&log.tail(), &[40_000])).expect("appends");
     }
     log.sync().expect("syncs");
     assert_eq!(hand_over_all(&disk, Destination::Place(&*place)).expect("moves").len(), 1);
-    assert_eq!(walk(&disk).expect("sound").tail.end, Position(140));
+    assert_eq!(walk(&disk).expect("sound").tail.end, LogIndex(140));
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_damaged_archive_is_named() {
             FileLog::open(scene.log(), Options { verify: Verify::LastSegment, ..OPTIONS })
                 .expect("the archive is not needed to open");
         let reader = log.reader();
-        let read = |position| reader.read(Position(position)).err();
+        let read = |log_index| reader.read(LogIndex(log_index)).err();
         assert!((35..69).any(|at| matches!(read(at), Some(LogError::Damaged { .. }))));
         fs::write(&path, &good).expect("writes");
     };
@@ -333,7 +333,7 @@ fn what_is_archived_under_a_readers_eyes_is_read_where_it_is() {
     let scene = Scene::new();
     let beside = || {
         let disk = RealDisk::open_beside(&scene.path("data")).expect("opens");
-        Tiered::open_beside(disk).expect("opens")
+        TieredDisk::open_beside(disk).expect("opens")
     };
     let (early, later) = (beside(), beside());
     let plain = journal::walk_beside(&early, &mut |_| Ok(())).expect("sound");
@@ -358,7 +358,7 @@ fn every_flipped_byte_of_a_packed_file_is_found() {
     let mut checked = 0;
     for at in (0..length).step_by(length / 40).chain((length - 160..length).step_by(5)) {
         change(&path, |bytes| bytes[at] ^= 4);
-        let found = Tiered::open(scene.disk()).map(|log| walk(&log));
+        let found = TieredDisk::open(scene.disk()).map(|log| walk(&log));
         let sound = matches!(&found, Ok(Ok(_)));
         assert!(!sound, "byte {at} of {length}");
         change(&path, |bytes| bytes[at] ^= 4);
@@ -372,12 +372,12 @@ fn every_flipped_byte_of_a_packed_file_is_found() {
 fn a_place_of_another_log_and_a_place_that_is_gone_are_refused() {
     let scene = Scene::new();
     let place = scene.place();
-    let other = Tiered::open(MemoryDisk::new(1)).expect("opens");
+    let other = TieredDisk::open(MemoryDisk::new(1)).expect("opens");
     write_log(other.clone(), LogIdentity(*b"another log    1"));
-    let moved = |log: &Tiered<MemoryDisk>| hand_over_all(log, Destination::Place(&*place));
+    let moved = |log: &TieredDisk<MemoryDisk>| hand_over_all(log, Destination::Place(&*place));
     moved(&other).expect("an empty place is taken");
     let error = hand_over_all(&scene.log(), Destination::Place(&*place)).expect_err("it is taken");
-    assert!(matches!(error, ArchiveError::Place(PlaceError::Foreign { .. })), "{error}");
+    assert!(matches!(error, ArchiveError::Place(BlobError::Foreign { .. })), "{error}");
 
     let elsewhere = scene.path("elsewhere");
     let url = format!("file://{}", elsewhere.display());
@@ -425,13 +425,13 @@ fn an_interrupted_archive_goes_on() {
         let due = journal::due(&log, &ALL, Destination::Place(&*place)).expect("lists");
         let Some(due) = due.first() else { break };
         let mut watch = |_| match left {
-            0 => Err(Stop),
+            0 => Err(StopReading),
             _ => {
                 left -= 1;
                 Ok(())
             }
         };
-        let done = journal::hand_over(&log, due, Destination::Place(&*place), &mut watch);
+        let done = journal::archive_segment(&log, due, Destination::Place(&*place), &mut watch);
         stops += usize::from(done == Err(ArchiveError::Stopped));
         assert_eq!(walk(&log), Ok(plain.clone()), "after {most} steps");
         let shown = fs::read_dir(scene.archive()).expect("lists").count();
@@ -487,7 +487,7 @@ fn a_torn_catalogue_loses_nothing_and_a_damaged_one_is_refused() {
         assert_eq!(fs::read(&catalogue).expect("reads"), whole);
     }
     change(&catalogue, |bytes| bytes[40] ^= 1);
-    let error = Tiered::open(scene.disk()).err().expect("refused").to_string();
+    let error = TieredDisk::open(scene.disk()).err().expect("refused").to_string();
     assert!(error.contains("at byte 0: a line of it: its checksum is wrong"), "{error}");
     // As the advice says: nothing is lost with it.
     for object in (0..3).map(|at| scene.object(at)) {
@@ -516,7 +516,7 @@ fn a_full_disk_loses_nothing() {
     let mut full = 0;
     for room in [0, 600, 70_000, 200_000, 500_000, 700_000, 2_000_000] {
         disk.set_capacity(used + room);
-        let log = Tiered::open(disk.clone()).expect("opens");
+        let log = TieredDisk::open(disk.clone()).expect("opens");
         match hand_over_all(&log, Destination::Here) {
             Err(ArchiveError::Disk(DiskError::Full)) => full += 1,
             done => assert_eq!(done.map(|handed| handed.len()), Ok(3)),

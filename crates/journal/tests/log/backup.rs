@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use journal::contract::{IDENTITY, frame_after, noisy_frame_after};
 use journal::{
-    ArchiveError, Backup, Brought, Copied, Destination, Extra, FileLog, MemoryDisk, Options, Place,
-    PlaceError, RealDisk, Retention, Tiered, Walked, Watch,
+    ArchiveError, Backup, BackupSummary, BlobError, BlobStore, Destination, ExtraFile,
+    FetchedBackup, FileLog, LogWalk, MemoryDisk, Options, ProgressObserver, RealDisk, Retention,
+    TieredDisk,
 };
-use ledger::{Position, Stamp};
-use ports::{Disk, DiskError, DiskFile, Log, Stop};
+use ledger::{LogIndex, Stamp};
+use ports::{Disk, DiskError, DiskFile, Log, StopReading};
 use record::frame::LogIdentity;
 use tempfile::TempDir;
 
@@ -33,41 +34,41 @@ impl Scene {
         self.directory.path().join(name)
     }
 
-    fn disk(&self) -> Tiered<RealDisk> {
+    fn disk(&self) -> TieredDisk<RealDisk> {
         let disk = RealDisk::open_beside(&self.path("data")).expect("opens");
-        Tiered::open(disk).expect("opens")
+        TieredDisk::open(disk).expect("opens")
     }
 
-    fn place(&self) -> Arc<dyn Place> {
+    fn place(&self) -> Arc<dyn BlobStore> {
         journal::open_place(&format!("file://{}", self.path("copy").display())).expect("a place")
     }
 
-    fn own(&self) -> Tiered<RealDisk> {
-        Tiered::open(RealDisk::open(&self.path("data")).expect("opens")).expect("opens")
+    fn own(&self) -> TieredDisk<RealDisk> {
+        TieredDisk::open(RealDisk::open(&self.path("data")).expect("opens")).expect("opens")
     }
 
-    fn create(&self) -> FileLog<Tiered<RealDisk>> {
+    fn create(&self) -> FileLog<TieredDisk<RealDisk>> {
         FileLog::create(self.own(), IDENTITY, OPTIONS).expect("creates")
     }
 
-    fn run(&self) -> Result<Copied, ArchiveError> {
+    fn run(&self) -> Result<BackupSummary, ArchiveError> {
         Backup::open(&self.disk(), self.place())?.run(&self.disk(), &[], &mut go)
     }
 
     /// The log of the copy, read.
-    fn restore(&self, name: &str) -> Result<Walked, ArchiveError> {
+    fn restore(&self, name: &str) -> Result<LogWalk, ArchiveError> {
         let disk = RealDisk::open(&self.path(name)).expect("opens");
         restore(&*self.place(), &disk, &mut go).map(|(_, walked)| walked)
     }
 }
 
 fn restore(
-    place: &dyn Place,
+    place: &dyn BlobStore,
     disk: &RealDisk,
-    watch: &mut Watch<'_>,
-) -> Result<(Brought, Walked), ArchiveError> {
-    let brought = journal::bring(place, disk, watch)?;
-    let log = Tiered::open(disk.clone())?;
+    watch: &mut ProgressObserver<'_>,
+) -> Result<(FetchedBackup, LogWalk), ArchiveError> {
+    let brought = journal::fetch(place, disk, watch)?;
+    let log = TieredDisk::open(disk.clone())?;
     let walked = journal::walk(&log, &mut |_| Ok(())).expect("each part was checked");
     brought.check(&walked)?;
     Ok((brought, walked))
@@ -88,7 +89,7 @@ fn a_copy_follows_a_log_at_work() {
     fs::write(scene.path("data").join("quarantine.json"), "{}").expect("writes");
     fs::write(scene.path("data").join("admin-token"), "secret").expect("writes");
     fs::write(scene.path("data").join(journal::MARK), "ahead of the copy").expect("writes");
-    let extra = Extra { name: "upesi.toml".into(), bytes: b"# mine".to_vec() };
+    let extra = ExtraFile { name: "upesi.toml".into(), bytes: b"# mine".to_vec() };
     let disk = scene.disk();
     let mut backup = Backup::open(&disk, scene.place()).expect("an empty place");
     for (round, frames) in [0, 1, 3, 12, 1, 40, 0, 2].into_iter().enumerate() {
@@ -97,7 +98,7 @@ fn a_copy_follows_a_log_at_work() {
         assert_eq!((copied.end, copied.chain), (log.end(), log.chain()), "round {round}");
         let name = format!("restored {round}");
         let disk = RealDisk::open(&scene.path(&name)).expect("opens");
-        let (brought, Walked { tail, .. }) =
+        let (brought, LogWalk { tail, .. }) =
             restore(&*scene.place(), &disk, &mut go).expect("whole");
         drop(disk);
         assert_eq!((tail.end, tail.chain), (log.end(), log.chain()), "round {round}");
@@ -106,7 +107,7 @@ fn a_copy_follows_a_log_at_work() {
         let mark = scene.path(&name).join(journal::MARK);
         assert!(!mark.exists(), "the mark may be ahead of the copy");
         let disk = RealDisk::open(&scene.path(&name)).expect("opens");
-        let disk = Tiered::open(disk).expect("opens");
+        let disk = TieredDisk::open(disk).expect("opens");
         let (mut restored, _) = FileLog::open(disk, OPTIONS).expect("opens");
         grow(&mut restored, 15);
     }
@@ -120,7 +121,7 @@ fn a_copy_follows_a_log_at_work() {
     drop(log);
     let own = scene.own();
     for due in journal::due(&own, &retention, Destination::Here).expect("lists") {
-        journal::hand_over(&own, &due, Destination::Place(&*place), &mut go).expect("moves");
+        journal::archive_segment(&own, &due, Destination::Place(&*place), &mut go).expect("moves");
     }
     assert_eq!(scene.run().expect("copies").segments, 0);
     scene.restore("at last").expect("whole");
@@ -137,15 +138,15 @@ fn a_half_written_frame_is_left_out() {
     let file = scene.own_file(log, &name);
     let length = file.length().expect("says");
     file.write_at(length, &frame[..3_000]).expect("writes");
-    assert_eq!(scene.run().expect("copies").end, Position(3));
-    assert_eq!(scene.restore("restored").expect("whole").tail.end, Position(3));
+    assert_eq!(scene.run().expect("copies").end, LogIndex(3));
+    assert_eq!(scene.restore("restored").expect("whole").tail.end, LogIndex(3));
     file.write_at(length, &frame).expect("writes");
-    assert_eq!(scene.run().expect("copies").end, Position(4));
+    assert_eq!(scene.run().expect("copies").end, LogIndex(4));
 }
 
 impl Scene {
     /// The file of a log that is not used any more.
-    fn own_file(&self, log: FileLog<Tiered<RealDisk>>, name: &str) -> impl DiskFile + use<> {
+    fn own_file(&self, log: FileLog<TieredDisk<RealDisk>>, name: &str) -> impl DiskFile + use<> {
         drop(log);
         self.own().open(name).expect("opens")
     }
@@ -169,7 +170,7 @@ fn a_segment_that_becomes_shorter_is_not_copied() {
             return Ok(());
         }
         let file = fs::File::options().write(true).open(&segment).expect("it is there");
-        file.set_len(30_000).map_err(|_| Stop)
+        file.set_len(30_000).map_err(|_| StopReading)
     };
     let copied = Backup::open(&scene.disk(), scene.place())
         .and_then(|mut backup| backup.run(&scene.disk(), &[], &mut cut));
@@ -213,10 +214,10 @@ fn an_interrupted_copy_and_an_interrupted_restore_go_on() {
     assert!(2 < stops, "{stops}");
 }
 
-fn stop_after(most: usize) -> impl FnMut(u64) -> Result<(), Stop> {
+fn stop_after(most: usize) -> impl FnMut(u64) -> Result<(), StopReading> {
     let mut left = most;
     move |_| {
-        left = left.checked_sub(1).ok_or(Stop)?;
+        left = left.checked_sub(1).ok_or(StopReading)?;
         Ok(())
     }
 }
@@ -269,7 +270,7 @@ fn damage(path: &PathBuf, change: &dyn Fn(&mut Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// A copy of several segments, a chunk and another file, and the paths of these.
-fn a_copy() -> (Scene, FileLog<Tiered<RealDisk>>, [PathBuf; 4]) {
+fn a_copy() -> (Scene, FileLog<TieredDisk<RealDisk>>, [PathBuf; 4]) {
     let scene = Scene::new();
     let mut log = scene.create();
     grow(&mut log, 40);
@@ -326,7 +327,8 @@ fn what_is_damaged_in_a_copy_is_written_again() {
     assert_eq!(mend(&second, false, &|bytes| bytes.truncate(1_000)), named(&second));
     assert_eq!(mend(&second, false, &|bytes| bytes[3] ^= 1), named(&second));
     assert_eq!(mend(&second, true, &|bytes| bytes[600] ^= 1), named(&second));
-    // Another segment of the log in its place is seen too, but no damage: nothing is written over it.
+    // Another segment of the log in its place is seen too, but no damage: nothing is written over
+    // it.
     fs::copy(&first, &second).expect("copies");
     let mut backup = Backup::open(&scene.disk(), scene.place()).expect("opens");
     assert_eq!(backup.damaged(), named(&second));
@@ -369,7 +371,7 @@ fn another_log_and_another_history_are_refused() {
     scene.restore("twin").expect("whole");
     let open = |name: &str| {
         let disk = RealDisk::open(&scene.path(name)).expect("opens");
-        FileLog::open(Tiered::open(disk).expect("opens"), OPTIONS).expect("opens").0
+        FileLog::open(TieredDisk::open(disk).expect("opens"), OPTIONS).expect("opens").0
     };
     let mut twin = open("twin");
     // The old one goes on and is copied; the restored one has another history from there.
@@ -378,16 +380,16 @@ fn another_log_and_another_history_are_refused() {
     twin.append(&frame_after(&twin.tail(), &[77])).expect("appends");
     twin.sync().expect("syncs");
     let beside = |name: &str| {
-        Tiered::open(RealDisk::open_beside(&scene.path(name)).expect("opens")).expect("opens")
+        TieredDisk::open(RealDisk::open_beside(&scene.path(name)).expect("opens")).expect("opens")
     };
     let error = Backup::open(&beside("twin"), scene.place()).err().expect("refused");
     assert!(matches!(error, ArchiveError::Forked { .. }), "{error}");
 
     let disk = RealDisk::open(&scene.path("other")).expect("opens");
     let other = LogIdentity(*b"another log    2");
-    FileLog::create(Tiered::open(disk).expect("opens"), other, OPTIONS).expect("creates");
+    FileLog::create(TieredDisk::open(disk).expect("opens"), other, OPTIONS).expect("creates");
     let error = Backup::open(&beside("other"), scene.place()).err().expect("refused");
-    assert!(matches!(error, ArchiveError::Place(PlaceError::Foreign { .. })), "{error}");
+    assert!(matches!(error, ArchiveError::Place(BlobError::Foreign { .. })), "{error}");
 }
 
 /// One that is kept open is opened anew when somebody else has copied to the same place.
@@ -417,7 +419,7 @@ fn what_a_run_brings_is_counted() {
     let scene = Scene::new();
     let mut log = scene.create();
     grow(&mut log, 50);
-    let extra = |name: &str| Extra { name: name.into(), bytes: name.as_bytes().to_vec() };
+    let extra = |name: &str| ExtraFile { name: name.into(), bytes: name.as_bytes().to_vec() };
     let extras = [extra("one.toml"), extra("other.toml"), extra("third.toml")];
     let mut backup = Backup::open(&scene.disk(), scene.place()).expect("opens");
     let copied = backup.run(&scene.disk(), &extras, &mut go).expect("copies");
@@ -437,16 +439,16 @@ fn what_a_run_brings_is_counted() {
 fn a_copy_is_never_ahead_of_its_log() {
     for seed in 0..20 {
         let disk = MemoryDisk::new(seed);
-        let own = Tiered::open(disk.clone()).expect("opens");
+        let own = TieredDisk::open(disk.clone()).expect("opens");
         let mut log = FileLog::create(own, IDENTITY, OPTIONS).expect("creates");
         grow(&mut log, 20);
         log.append(&frame_after(&log.tail(), &[20_000])).expect("appends");
         let scene = Scene::new();
-        let own = Tiered::open(disk.clone()).expect("opens");
+        let own = TieredDisk::open(disk.clone()).expect("opens");
         let mut backup = Backup::open(&own, scene.place()).expect("opens");
         let copied = backup.run(&own, &[], &mut go).expect("copies");
-        assert_eq!(copied.end, Position(21));
-        let after = Tiered::open(disk.crash()).expect("opens");
+        assert_eq!(copied.end, LogIndex(21));
+        let after = TieredDisk::open(disk.crash()).expect("opens");
         let (log, _) = FileLog::open(after, OPTIONS).expect("opens");
         assert_eq!((log.end(), log.chain()), (copied.end, copied.chain), "seed {seed}");
     }

@@ -7,7 +7,7 @@ use std::thread;
 
 use journal::contract::{IDENTITY, frame_after};
 use journal::{DamageReason, FileLog, OpenError, Options, RealDisk, walk_beside};
-use ledger::Position;
+use ledger::LogIndex;
 use ports::{Disk, DiskError, Log};
 use tempfile::TempDir;
 
@@ -33,14 +33,14 @@ fn a_log_that_is_written_meanwhile_is_read_as_far_as_it_goes() {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) && log.end() < Position(200_000) {
+                while !over.load(Ordering::Relaxed) && log.end() < LogIndex(200_000) {
                     for size in [40, 3_000, 90_000] {
                         log.append(&frame_after(&log.tail(), &[size, 20])).expect("appends");
                     }
                     log.sync().expect("syncs");
                 }
             });
-            let mut before = Position(0);
+            let mut before = LogIndex(0);
             for _ in 0..WALKS {
                 let beside = RealDisk::open_beside(directory.path()).expect("opens");
                 let walked = walk_beside(&beside, &mut |_| Ok(()));
@@ -116,7 +116,7 @@ fn quiet() -> TempDir {
     directory
 }
 
-fn walk(directory: &TempDir) -> Result<journal::Walked, OpenError> {
+fn walk(directory: &TempDir) -> Result<journal::LogWalk, OpenError> {
     let beside = RealDisk::open_beside(directory.path()).expect("opens");
     walk_beside(&beside, &mut |_| Ok(()))
 }

@@ -1,19 +1,19 @@
 //! Code that several test files share.
 
-use journal::{DamagedEnd, Options, Verify};
-use ports::Stop;
+use journal::{Options, TailPolicy, Verify};
+use ports::StopReading;
 use record::frame::Frame;
 
 /// Refuses whatever is not sound; without room ahead.
 pub(crate) const STRICT: Options = Options {
     segment_bytes: 0,
     verify: Verify::Everything,
-    damaged_end: DamagedEnd::Refuse,
+    damaged_end: TailPolicy::Refuse,
     room_bytes: 0,
 };
 
 /// Watches and never stops.
-pub(crate) fn go(_: u64) -> Result<(), Stop> {
+pub(crate) fn go(_: u64) -> Result<(), StopReading> {
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use journal::contract::{IDENTITY, Subject, check, frame_after};
 use journal::{FileLog, MemoryDisk, MemoryLog, Options, RealDisk};
-use ledger::Position;
+use ledger::LogIndex;
 use ports::Log;
 use tempfile::TempDir;
 
@@ -90,8 +90,8 @@ fn a_copy_needs_no_sync() {
     for round in 1..=50 {
         let frame = frame_after(&copy.tail(), &[1_000]);
         copy.append(&frame).expect("the next frame is taken");
-        assert_eq!(copy.durable_end(), Position(round));
-        assert!(reader.read(Position(round)).expect("reads").is_some());
+        assert_eq!(copy.durable_end(), LogIndex(round));
+        assert!(reader.read(LogIndex(round)).expect("reads").is_some());
         assert!(copy.append(&frame).is_err(), "a frame counts once");
     }
 }

@@ -6,7 +6,7 @@
 
 use journal::contract::{IDENTITY, frame_after, frames_of};
 use journal::{FileLog, MemoryDisk, OpenError, Options};
-use ledger::Position;
+use ledger::LogIndex;
 use ports::{Disk, Log, LogError};
 
 use crate::common::STRICT;
@@ -55,7 +55,7 @@ impl Run {
     }
 
     fn check(&self, log: &mut FileLog<MemoryDisk>) -> usize {
-        let kept = frames_of(log, Position(1));
+        let kept = frames_of(log, LogIndex(1));
         assert!(self.synced <= kept.len(), "{} of {} synced frames", kept.len(), self.synced);
         assert!(kept.len() <= self.appended.len(), "no frame comes from nowhere");
         assert_eq!(kept[..], self.appended[..kept.len()], "what is left is a prefix");
@@ -216,10 +216,10 @@ fn a_failed_sync_poisons_the_log() {
     assert!(matches!(log.sync(), Err(LogError::Storage(_))));
     assert_eq!(log.sync(), Err(LogError::Poisoned));
     assert_eq!(log.append(&frame_after(&log.tail(), &[1])), Err(LogError::Poisoned));
-    assert_eq!(log.replay(Position(1), &mut |_| Ok(())), Err(LogError::Poisoned));
-    assert_eq!(log.durable_end(), Position(1), "what was durable still is");
-    assert!(matches!(log.reader().read(Position(1)), Ok(Some(_))));
-    assert_eq!(log.reader().read(Position(2)), Ok(None));
+    assert_eq!(log.replay(LogIndex(1), &mut |_| Ok(())), Err(LogError::Poisoned));
+    assert_eq!(log.durable_end(), LogIndex(1), "what was durable still is");
+    assert!(matches!(log.reader().read(LogIndex(1)), Ok(Some(_))));
+    assert_eq!(log.reader().read(LogIndex(2)), Ok(None));
 }
 
 #[test]
@@ -271,6 +271,6 @@ fn a_disk_too_full_for_the_next_segment_refuses() {
     log.sync().expect("syncs");
     drop(log);
     let (mut log, report) = FileLog::open(disk.crash(), OPTIONS).expect("recovers");
-    assert_eq!((report.segments, report.frames, report.end), (2, 2, Position(2)));
-    assert_eq!(frames_of(&mut log, Position(2)), [frame]);
+    assert_eq!((report.segments, report.frames, report.end), (2, 2, LogIndex(2)));
+    assert_eq!(frames_of(&mut log, LogIndex(2)), [frame]);
 }

@@ -2,8 +2,10 @@
 
 use expect_test::expect_file;
 use journal::contract::{IDENTITY, frame_after, frames_of};
-use journal::{DamageReason, DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Unsound, Verify};
-use ledger::{Position, Stamp};
+use journal::{
+    DamageReason, FileLog, FrameFault, MemoryDisk, OpenError, Options, TailPolicy, Verify,
+};
+use ledger::{LogIndex, Stamp};
 use ports::{Disk, DiskFile, Log, LogError};
 use record::frame::{FRAME_HEADER_BYTES, Frame, LogIdentity, Tail};
 
@@ -55,9 +57,9 @@ fn refused(disk: &MemoryDisk) -> OpenError {
 #[test]
 fn the_sample_itself_is_sound() {
     let (mut log, report) = FileLog::open(sample(), OPTIONS).expect("opens");
-    assert_eq!((report.segments, report.frames, report.end), (4, 12, Position(12)));
+    assert_eq!((report.segments, report.frames, report.end), (4, 12, LogIndex(12)));
     assert_eq!((report.dropped, report.removed_segment), (None, None));
-    assert_eq!(frames_of(&mut log, Position(1)).len(), 12);
+    assert_eq!(frames_of(&mut log, LogIndex(1)).len(), 12);
     let (mut bytes, mut last) = (0, 0);
     let walked = journal::walk(&sample(), &mut |placed| {
         last = placed.frame.as_bytes().len() as u64;
@@ -160,7 +162,7 @@ fn sound_frames_out_of_place_are_refused() {
     let frame = Frame::parse(&bytes[start..]).expect("sound");
     let before = Tail {
         identity: IDENTITY,
-        end: Position(frame.header().first.0 - 1),
+        end: LogIndex(frame.header().first.0 - 1),
         durable: frame.header().durable,
         stamp: frame.header().batch.stamp,
         chain: record::frame::payload_digest(b"another history"),
@@ -169,25 +171,25 @@ fn sound_frames_out_of_place_are_refused() {
     for (content, offset) in [(twice, end), (other_history, start)] {
         disk.put(&name, &content);
         let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
-        let out_of_place = matches!(damage.reason, DamageReason::Stored(Unsound::Order(_)));
+        let out_of_place = matches!(damage.reason, DamageReason::Stored(FrameFault::Order(_)));
         assert!(out_of_place, "{damage}");
         assert_eq!(damage.offset, offset as u64);
         // At the end it is dropped by an operator's word.
-        let given_up = Options { damaged_end: DamagedEnd::Drop, ..OPTIONS };
+        let given_up = Options { damaged_end: TailPolicy::Drop, ..OPTIONS };
         let (log, report) = FileLog::open(disk.clone(), given_up).expect("opens");
-        assert_eq!(log.tail().end, Position(damage.position.0 - 1));
+        assert_eq!(log.tail().end, LogIndex(damage.log_index.0 - 1));
         let dropped = report.dropped.expect("it is said");
         assert_eq!(
             (dropped.offset, dropped.bytes),
             (offset as u64, (content.len() - offset) as u64)
         );
-        assert!(matches!(dropped.reason, Unsound::Order(_)), "{dropped:?}");
+        assert!(matches!(dropped.reason, FrameFault::Order(_)), "{dropped:?}");
     }
     // Further inside it, what stands behind was durable.
     let (start, end) = (offsets[0], offsets[1]);
     let inside = [&bytes[..end], &bytes[start..end], &bytes[end..]].concat();
     disk.put(&name, &inside);
-    let given_up = Options { damaged_end: DamagedEnd::Drop, ..OPTIONS };
+    let given_up = Options { damaged_end: TailPolicy::Drop, ..OPTIONS };
     for options in [OPTIONS, given_up] {
         let opened = FileLog::open(disk.clone(), options);
         let Err(OpenError::Damaged(damage)) = opened else { panic!("typed as damage") };
@@ -236,21 +238,21 @@ fn a_torn_end_is_cut_off_and_reported() {
         let mut frames = 0;
         let walked = journal::walk(&disk, &mut |placed| {
             frames += 1;
-            assert_eq!(placed.frame.header().last(), Position(frames));
+            assert_eq!(placed.frame.header().last(), LogIndex(frames));
             Ok(())
         });
         let walked = walked.expect("a torn end is no damage");
-        assert_eq!((frames, walked.frames, walked.tail.end), (11, 11, Position(11)));
+        assert_eq!((frames, walked.frames, walked.tail.end), (11, 11, LogIndex(11)));
         assert_eq!(disk.content(&name).as_ref(), Some(&content), "reading repairs nothing");
         let (log, report) = FileLog::open(disk.clone(), OPTIONS).expect("repairs");
         assert_eq!(walked.torn, report.dropped, "a reader foretells it");
         let dropped = report.dropped.expect("something was cut off");
         assert_eq!((dropped.segment, dropped.offset), (name.clone(), start as u64));
         assert_eq!(dropped.bytes, (content.len() - start) as u64);
-        assert_eq!((log.end(), log.durable_end()), (Position(11), Position(11)));
+        assert_eq!((log.end(), log.durable_end()), (LogIndex(11), LogIndex(11)));
         drop(log);
         let (_, again) = FileLog::open(disk.crash(), OPTIONS).expect("opens");
-        assert_eq!((again.dropped, again.end), (None, Position(11)), "the repair is durable");
+        assert_eq!((again.dropped, again.end), (None, LogIndex(11)), "the repair is durable");
     }
 }
 
@@ -259,8 +261,8 @@ fn a_torn_end_is_cut_off_and_reported() {
 #[test]
 fn a_frame_within_a_payload_is_not_believed() {
     let forged_by = |identity| Tail {
-        end: Position(1_000),
-        durable: Position(1_000),
+        end: LogIndex(1_000),
+        durable: LogIndex(1_000),
         ..Tail::genesis(identity)
     };
     for (identity, believed) in [(LogIdentity([9; 16]), false), (IDENTITY, true)] {
@@ -277,7 +279,7 @@ fn a_frame_within_a_payload_is_not_believed() {
 
 #[test]
 fn an_operator_can_drop_a_damaged_end_but_nothing_durable() {
-    let options = Options { damaged_end: DamagedEnd::Drop, ..OPTIONS };
+    let options = Options { damaged_end: TailPolicy::Drop, ..OPTIONS };
     let disk = sample();
     let name = segment(&disk, 3);
     let offsets = frame_offsets(&disk, &name);
@@ -289,7 +291,7 @@ fn an_operator_can_drop_a_damaged_end_but_nothing_durable() {
     disk.damage(&name, last + 20, 1);
     let (_, report) = FileLog::open(disk, options).expect("opens");
     assert_eq!(report.dropped.expect("dropped").offset, last as u64);
-    assert_eq!(report.end, Position(11));
+    assert_eq!(report.end, LogIndex(11));
 }
 
 /// With only the last segment read on opening, damage before it is found by whoever reads there.
@@ -300,22 +302,22 @@ fn damage_in_closed_segments_is_found_by_replay_and_readers() {
     let name = segment(&disk, 1);
     disk.damage(&name, frame_offsets(&disk, &name)[1] + 300, 1);
     let (mut log, report) = FileLog::open(disk, options).expect("opens");
-    assert_eq!((report.frames, report.end), (3, Position(12)));
+    assert_eq!((report.frames, report.end), (3, LogIndex(12)));
     let mut seen = Vec::new();
-    let replayed = log.replay(Position(1), &mut |frame| {
+    let replayed = log.replay(LogIndex(1), &mut |frame| {
         seen.push(frame.header().first.0);
         Ok(())
     });
     assert!(matches!(replayed, Err(LogError::Damaged { .. })), "{replayed:?}");
     assert_eq!(seen, [1, 2, 3, 4], "up to the damage");
     let reader = log.reader();
-    assert!(matches!(reader.read(Position(5)), Err(LogError::Damaged { .. })));
-    assert!(matches!(reader.read(Position(4)), Ok(Some(_))));
-    assert!(matches!(reader.read(Position(6)), Ok(Some(_))));
+    assert!(matches!(reader.read(LogIndex(5)), Err(LogError::Damaged { .. })));
+    assert!(matches!(reader.read(LogIndex(4)), Ok(Some(_))));
+    assert!(matches!(reader.read(LogIndex(6)), Ok(Some(_))));
 }
 
-/// Whoever reads from one segment into the next one notices that somebody has put another file there
-/// since the log was opened; so does who begins with that one.
+/// Whoever reads from one segment into the next one notices that somebody has put another file
+/// there since the log was opened; so does who begins with that one.
 #[test]
 fn a_segment_that_was_exchanged_is_not_read() {
     let options = Options { verify: Verify::LastSegment, ..OPTIONS };
@@ -328,11 +330,11 @@ fn a_segment_that_was_exchanged_is_not_read() {
         disk.put(&segment(&disk, 1), &other);
         for from in [1, 4] {
             let (mut seen, mut seen_too) = (Vec::new(), Vec::new());
-            let replayed = log.replay(Position(from), &mut |frame| {
+            let replayed = log.replay(LogIndex(from), &mut |frame| {
                 seen.push(frame.header().first.0);
                 Ok(())
             });
-            let read = frames.replay(Position(from), &mut |frame| {
+            let read = frames.replay(LogIndex(from), &mut |frame| {
                 seen_too.push(frame.header().first.0);
                 Ok(())
             });
@@ -349,7 +351,7 @@ fn a_segment_that_was_exchanged_is_not_read() {
         }
         disk.put(&segment(&disk, 1), &sample().content(&segment(&disk, 1)).expect("exists"));
         let mut seen = 0;
-        let read = frames.replay(Position(1), &mut |_| {
+        let read = frames.replay(LogIndex(1), &mut |_| {
             seen += 1;
             Ok(())
         });
@@ -364,16 +366,16 @@ fn a_segment_that_was_closed_is_opened_anew() {
     let disk = sample();
     let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
     let (reader, closer) = (log.reader(), log.closer());
-    assert!(matches!(reader.read(Position(1)), Ok(Some(_))));
+    assert!(matches!(reader.read(LogIndex(1)), Ok(Some(_))));
     disk.put(&segment(&disk, 0), b"another file of this name");
-    assert!(matches!(reader.read(Position(2)), Ok(Some(_))), "the one that is open");
-    closer(Position(1));
-    assert!(reader.read(Position(3)).is_err(), "the one that is there");
+    assert!(matches!(reader.read(LogIndex(2)), Ok(Some(_))), "the one that is open");
+    closer(LogIndex(1));
+    assert!(reader.read(LogIndex(3)).is_err(), "the one that is there");
     // The one that is written to stays.
     let last = disk.list().expect("lists").len() - 1;
     disk.put(&segment(&disk, last), b"another file of this name");
-    closer(Position(10));
-    assert!(matches!(reader.read(Position(12)), Ok(Some(_))));
+    closer(LogIndex(10));
+    assert!(matches!(reader.read(LogIndex(12)), Ok(Some(_))));
 }
 
 #[test]
@@ -381,8 +383,8 @@ fn a_log_without_frames_has_none_to_visit() {
     let mut log = FileLog::create(MemoryDisk::new(7), IDENTITY, OPTIONS).expect("creates");
     for from in [0, 1, 2] {
         let visit = &mut |_: &Frame<'_>| panic!("there is none");
-        assert_eq!(log.frames().replay(Position(from), visit), Ok(()), "{from}");
-        assert_eq!(log.replay(Position(from), visit), Ok(()), "{from}");
+        assert_eq!(log.frames().replay(LogIndex(from), visit), Ok(()), "{from}");
+        assert_eq!(log.replay(LogIndex(from), visit), Ok(()), "{from}");
     }
 }
 
@@ -474,7 +476,7 @@ fn a_segment_cut_short_while_it_was_started_is_removed() {
         disk.put(next, content);
         let (log, report) = FileLog::open(disk.clone(), OPTIONS).expect("repairs");
         assert_eq!(report.removed_segment.as_deref(), Some(next));
-        assert_eq!((log.end(), report.segments), (Position(12), 4));
+        assert_eq!((log.end(), report.segments), (LogIndex(12), 4));
         assert_eq!(disk.content(next), None);
     }
     // The end of the segment before was synced then: what is missing of it now is damage.
@@ -484,17 +486,17 @@ fn a_segment_cut_short_while_it_was_started_is_removed() {
     disk.put(next, &[]);
     disk.put(&name, &bytes[..bytes.len() - 1]);
     let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
-    assert!(matches!(damage.reason, DamageReason::Durable { durable: Position(12), .. }));
+    assert!(matches!(damage.reason, DamageReason::Durable { durable: LogIndex(12), .. }));
     // So were all records before it.
     let disk = sample();
     disk.put("00000000000000000015.segment", &[]);
     let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
-    assert_eq!(damage.reason, DamageReason::Missing { until: Position(14) });
-    assert_eq!((&damage.segment, damage.position), (&name, Position(13)));
+    assert_eq!(damage.reason, DamageReason::Missing { until: LogIndex(14) });
+    assert_eq!((&damage.segment, damage.log_index), (&name, LogIndex(13)));
 }
 
-/// A segment begins with its header, one sector, synced: no crash leaves frames behind one of zeros,
-/// or another one.
+/// A segment begins with its header, one sector, synced: no crash leaves frames behind one of
+/// zeros, or another one.
 #[test]
 fn a_header_that_no_crash_leaves_is_refused() {
     let frames =
@@ -522,7 +524,7 @@ fn replay_with_forged(
     let (start, end) = (offsets[at], offsets[at + 1]);
     let header = *Frame::parse(&bytes[start..end]).expect("sound").header();
     let before = Tail {
-        end: Position(header.first.0 - 1),
+        end: LogIndex(header.first.0 - 1),
         durable: header.durable,
         stamp: Stamp(header.batch.stamp.0 - 10),
         ..Tail::genesis(IDENTITY)
@@ -531,7 +533,7 @@ fn replay_with_forged(
     assert_eq!(forged.len(), end - start);
     let file = disk.open(name).expect("opens");
     file.write_at(start as u64, &forged).expect("writes");
-    let result = log.replay(Position(1), &mut |_| Ok(()));
+    let result = log.replay(LogIndex(1), &mut |_| Ok(()));
     file.write_at(start as u64, &bytes[start..end]).expect("writes");
     result.map_err(|error| error.to_string())
 }
@@ -553,7 +555,7 @@ fn a_replay_hashes_what_opening_has_not() {
             replay_with_forged(&mut log, &disk, (&name, forged)).expect_err("a broken link");
         assert!(error.contains(&format!("byte {}", offsets[found])), "{forged}: {error}");
     }
-    assert_eq!(log.replay(Position(1), &mut |_| Ok(())), Ok(()), "all was put back");
+    assert_eq!(log.replay(LogIndex(1), &mut |_| Ok(())), Ok(()), "all was put back");
 }
 
 /// That goes for the segment that opening has read, as long as it is the last one.
@@ -570,5 +572,5 @@ fn a_replay_hashes_every_segment_begun_since() {
         let error = replay_with_forged(&mut log, &disk, (&name, frame)).expect_err("a broken link");
         assert!(error.contains(&name), "{error}");
     }
-    assert_eq!(log.replay(Position(1), &mut |_| Ok(())), Ok(()), "all was put back");
+    assert_eq!(log.replay(LogIndex(1), &mut |_| Ok(())), Ok(()), "all was put back");
 }

@@ -4,9 +4,10 @@
 use expect_test::expect;
 use journal::contract::{IDENTITY, frame_after};
 use journal::{
-    DamageReason, DamagedEnd, FileLog, MARK, Marker, MemoryDisk, Noted, OpenError, Options, noted,
+    DamageReason, DurableMarkWriter, FileLog, MARK, MemoryDisk, OpenError, Options, StoredMark,
+    TailPolicy, noted,
 };
-use ledger::Position;
+use ledger::LogIndex;
 use ports::{Disk, DiskFile, Log};
 use record::frame::LogIdentity;
 
@@ -28,7 +29,7 @@ fn grow(log: &mut MemoryLog, frames: usize) {
 fn marked() -> MemoryDisk {
     let disk = MemoryDisk::new(7);
     let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
-    let mut marker = Marker::new(disk.clone(), log.frames());
+    let mut marker = DurableMarkWriter::new(disk.clone(), log.frames());
     grow(&mut log, 5);
     marker.note().expect("writes");
     grow(&mut log, 6);
@@ -66,7 +67,7 @@ fn refused(disk: &MemoryDisk) -> String {
         Ok((log, _)) => panic!("opened up to {:?}", log.tail().end),
     };
     let OpenError::Damaged(damage) = &error else { panic!("{error}") };
-    let until = Position(11);
+    let until = LogIndex(11);
     let expected = match segments(disk).is_empty() {
         true => DamageReason::Gone { until },
         false => DamageReason::Cut { until },
@@ -78,7 +79,7 @@ fn refused(disk: &MemoryDisk) -> String {
 #[test]
 fn a_log_that_lacks_nothing_is_opened() {
     let (log, report) = FileLog::open(marked(), OPTIONS).expect("opens");
-    assert_eq!((log.tail().end, report.dropped), (Position(11), None));
+    assert_eq!((log.tail().end, report.dropped), (LogIndex(11), None));
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
 
 #[test]
 fn an_operator_who_has_no_copy_gives_the_end_up() {
-    let given_up = Options { damaged_end: DamagedEnd::Drop, ..OPTIONS };
+    let given_up = Options { damaged_end: TailPolicy::Drop, ..OPTIONS };
     let cut = || {
         let disk = marked();
         cut_a_frame(&disk);
@@ -139,7 +140,7 @@ fn an_operator_who_has_no_copy_gives_the_end_up() {
     by_hand.remove(MARK).expect("removes");
     for (disk, options) in [(by_hand, OPTIONS), (cut(), given_up)] {
         let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
-        assert_eq!(log.tail().end, Position(10));
+        assert_eq!(log.tail().end, LogIndex(10));
         drop(log);
         assert!(FileLog::open(disk, OPTIONS).is_ok(), "once");
     }
@@ -165,7 +166,7 @@ fn a_mark_that_cannot_be_read_or_is_of_another_log_says_nothing() {
             let identity = LogIdentity([9; 16]);
             let mut log = FileLog::create(other.clone(), identity, OPTIONS).expect("creates");
             grow(&mut log, 40);
-            Marker::new(other.clone(), log.frames()).note().expect("writes");
+            DurableMarkWriter::new(other.clone(), log.frames()).note().expect("writes");
             disk.put(MARK, &other.content(MARK).expect("exists"));
         }),
     ] {
@@ -173,7 +174,7 @@ fn a_mark_that_cannot_be_read_or_is_of_another_log_says_nothing() {
         cut_a_frame(&disk);
         change(&disk);
         let opened = FileLog::open(disk, OPTIONS);
-        assert_eq!(opened.expect(what).0.tail().end, Position(10), "{what}");
+        assert_eq!(opened.expect(what).0.tail().end, LogIndex(10), "{what}");
     }
 }
 
@@ -185,8 +186,8 @@ fn a_changed_mark_is_written_anew() {
     for bytes in [&sound[..256], &[&sound[..], &[0]].concat()] {
         disk.put(MARK, bytes);
         let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
-        Marker::new(disk.clone(), log.frames()).note().expect("writes");
-        assert_eq!(noted(&disk), Ok(Noted::Durable(IDENTITY, Position(11))));
+        DurableMarkWriter::new(disk.clone(), log.frames()).note().expect("writes");
+        assert_eq!(noted(&disk), Ok(StoredMark::Durable(IDENTITY, LogIndex(11))));
     }
 }
 
@@ -196,15 +197,15 @@ fn a_changed_mark_is_written_anew() {
 fn an_unfinished_mark_is_none_and_a_changed_one_is_damaged() {
     let disk = marked();
     let sound = disk.content(MARK).expect("exists");
-    assert_eq!(noted(&disk), Ok(Noted::Durable(IDENTITY, Position(11))));
+    assert_eq!(noted(&disk), Ok(StoredMark::Durable(IDENTITY, LogIndex(11))));
     let longer = [&sound[..], &[0]].concat();
     let flipped: Vec<u8> = sound.iter().map(|byte| byte ^ 1).collect();
     for (found, bytes) in [
-        (Noted::Nothing, &sound[..0]),
-        (Noted::Nothing, &[0; 512]),
-        (Noted::Damaged, &sound[..256]),
-        (Noted::Damaged, &longer),
-        (Noted::Damaged, &flipped),
+        (StoredMark::Nothing, &sound[..0]),
+        (StoredMark::Nothing, &[0; 512]),
+        (StoredMark::Damaged, &sound[..256]),
+        (StoredMark::Damaged, &longer),
+        (StoredMark::Damaged, &flipped),
     ] {
         disk.put(MARK, bytes);
         assert_eq!(noted(&disk), Ok(found), "{} bytes", bytes.len());
@@ -218,7 +219,7 @@ fn no_crash_leaves_a_mark_ahead_of_its_log() {
     let script = |disk: &MemoryDisk| -> Result<(), ()> {
         let opened = FileLog::create(disk.clone(), IDENTITY, OPTIONS);
         let mut log = opened.map_err(drop)?;
-        let mut marker = Marker::new(disk.clone(), log.frames());
+        let mut marker = DurableMarkWriter::new(disk.clone(), log.frames());
         for batch in 0..15 {
             log.append(&frame_after(&log.tail(), &[700])).map_err(drop)?;
             if batch % 3 != 1 {
@@ -240,7 +241,7 @@ fn no_crash_leaves_a_mark_ahead_of_its_log() {
             let disk = disk.crash();
             // Unfinished it may be, and then it is none.
             let found = noted(&disk).expect("it is read");
-            assert_ne!(found, Noted::Damaged, "operation {operation}, seed {seed}");
+            assert_ne!(found, StoredMark::Damaged, "operation {operation}, seed {seed}");
             match FileLog::open(disk, OPTIONS) {
                 Ok(_) | Err(OpenError::NoLog) => {}
                 Err(error) => panic!("operation {operation}, seed {seed}: {error}"),

@@ -2,9 +2,11 @@
 //! and a walk that begins in the middle reads little of what stands before.
 
 use journal::contract::{IDENTITY, frame_after, frames_of};
-use journal::{Destination, FileLog, MemoryDisk, Options, Records, Retention, Tiered, Verify};
-use ledger::{Digest, Position, Stamp};
-use ports::{Disk, Log, LogError, OwnedPayload, RecordReader, Stop};
+use journal::{
+    Destination, FileLog, MemoryDisk, OfflineReader, Options, Retention, TieredDisk, Verify,
+};
+use ledger::{Digest, LogIndex, Stamp};
+use ports::{Disk, Log, LogError, OwnedPayload, RecordReader, StopReading};
 use record::frame::{Frame, Tail};
 
 /// Frames of one to many records, short and long, over three segments.
@@ -37,27 +39,27 @@ fn a_record_is_found_by_halving() {
     let disk = MemoryDisk::new(1);
     let end = write(&disk, options);
     let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
-    assert_eq!(log.end(), Position(end));
+    assert_eq!(log.end(), LogIndex(end));
     let reader = log.reader();
-    let mut positions: Vec<u64> = (1..=end).step_by(23).collect();
+    let mut log_indexes: Vec<u64> = (1..=end).step_by(23).collect();
     // The first ones are far apart, so that none finds what another has noted.
-    positions.sort_by_key(|position| (position * 2_654_435_761) % 4_294_967_291);
+    log_indexes.sort_by_key(|log_index| (log_index * 2_654_435_761) % 4_294_967_291);
     let mut first = 0;
-    for (at, position) in positions.iter().enumerate() {
+    for (at, log_index) in log_indexes.iter().enumerate() {
         let before = disk.bytes_read();
-        let record = reader.read(Position(*position)).expect("it is whole").expect("it is there");
-        assert_eq!(record.position, Position(*position));
-        assert_eq!(record.fields, position.to_le_bytes());
+        let record = reader.read(LogIndex(*log_index)).expect("it is whole").expect("it is there");
+        assert_eq!(record.log_index, LogIndex(*log_index));
+        assert_eq!(record.fields, log_index.to_le_bytes());
         assert!(matches!(record.payload, OwnedPayload::Stored(_)));
         let taken = disk.bytes_read() - before;
         // Seven halvings of a window each, and the way to the frame.
-        assert!(taken < 1 << 20, "record {position}, number {at}: {taken} bytes");
+        assert!(taken < 1 << 20, "record {log_index}, number {at}: {taken} bytes");
         if at == 0 {
             first = taken;
         }
     }
     let before = disk.bytes_read();
-    reader.read(Position(positions[0])).expect("it is whole").expect("it is there");
+    reader.read(LogIndex(log_indexes[0])).expect("it is whole").expect("it is there");
     let again = disk.bytes_read() - before;
     assert!(again <= first.max(400_000), "{again} bytes after {first}");
 }
@@ -69,7 +71,7 @@ fn a_long_frame_is_not_divided() {
     let disk = MemoryDisk::new(1);
     let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
     let mut longest = 0;
-    while log.end() < Position(24_000) {
+    while log.end() < LogIndex(24_000) {
         let record = 1_000 + (log.end().0 as usize * 7_919) % 2_011;
         let frame = frame_after(&log.tail(), &vec![record; 1_000]);
         log.append(&frame).expect("there is room");
@@ -77,11 +79,11 @@ fn a_long_frame_is_not_divided() {
     }
     log.sync().expect("memory does not fail");
     let mut taken = 0;
-    for position in (500..16_000).step_by(1_000) {
+    for log_index in (500..16_000).step_by(1_000) {
         let opened = FileLog::open(disk.clone(), options).expect("opens");
         let before = disk.bytes_read();
-        let record = opened.0.reader().read(Position(position)).expect("it is whole");
-        assert_eq!(record.expect("it is there").position, Position(position));
+        let record = opened.0.reader().read(LogIndex(log_index)).expect("it is whole");
+        assert_eq!(record.expect("it is there").log_index, LogIndex(log_index));
         taken += disk.bytes_read() - before;
     }
     // A frame is read once, and about one more on the way to it; to divide it takes half of one.
@@ -97,16 +99,16 @@ fn a_record_behind_the_one_read_last_is_found_from_there() {
     let end = write(&disk, options);
     let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
     let reader = log.reader();
-    let taken = |position: u64| {
+    let taken = |log_index: u64| {
         let before = disk.bytes_read();
-        let record = reader.read(Position(position)).expect("it is whole").expect("it is there");
-        assert_eq!(record.position, Position(position));
-        assert_eq!(record.fields, position.to_le_bytes());
+        let record = reader.read(LogIndex(log_index)).expect("it is whole").expect("it is there");
+        assert_eq!(record.log_index, LogIndex(log_index));
+        assert_eq!(record.fields, log_index.to_le_bytes());
         disk.bytes_read() - before
     };
     let mut some = 0;
-    for position in (1..=end).step_by(7) {
-        some += taken(position);
+    for log_index in (1..=end).step_by(7) {
+        some += taken(log_index);
     }
     let readings = end / 7;
     // A frame that holds many records is long itself.
@@ -128,9 +130,9 @@ fn readings_by_turns_do_not_disturb_each_other() {
     let (turns, part) = (end / 28, end / 4);
     for turn in 0..turns {
         for recipient in 0..4 {
-            let position = Position(1 + recipient * part + turn * 7);
-            let record = reader.read(position).expect("it is whole").expect("it is there");
-            assert_eq!(record.position, position);
+            let log_index = LogIndex(1 + recipient * part + turn * 7);
+            let record = reader.read(log_index).expect("it is whole").expect("it is there");
+            assert_eq!(record.log_index, log_index);
         }
     }
     let each = (disk.bytes_read() - before) / (4 * turns);
@@ -149,17 +151,17 @@ fn a_walk_begins_near_whatever_frame_it_is_to_begin_with() {
     }
     log.sync().expect("memory does not fail");
     let frames = log.frames();
-    for position in 1..=1_500 {
+    for log_index in 1..=1_500 {
         let before = disk.bytes_read();
         let mut first = None;
-        let walked = frames.replay(Position(position), &mut |frame| {
+        let walked = frames.replay(LogIndex(log_index), &mut |frame| {
             first = Some(frame.header().first);
-            Err(Stop)
+            Err(StopReading)
         });
-        assert_eq!((walked, first), (Ok(()), Some(Position(position))));
+        assert_eq!((walked, first), (Ok(()), Some(LogIndex(log_index))));
         let taken = disk.bytes_read() - before;
         // Two steps of the index and some readings that double.
-        assert!(taken < 500_000, "from {position}: {taken} bytes");
+        assert!(taken < 500_000, "from {log_index}: {taken} bytes");
     }
 }
 
@@ -181,8 +183,8 @@ fn few_segments_are_open_at_a_time() {
     // With room for one more, and the one that is written to.
     assert_eq!(most, OPEN_MAX, "while it is written");
     let reader = log.reader();
-    for position in (1..=80).rev() {
-        assert!(matches!(reader.read(Position(position)), Ok(Some(_))), "{position}");
+    for log_index in (1..=80).rev() {
+        assert!(matches!(reader.read(LogIndex(log_index)), Ok(Some(_))), "{log_index}");
         assert!(count() <= OPEN_MAX + 1, "{} are open", count());
     }
 }
@@ -207,13 +209,13 @@ fn a_whole_log_is_read_in_few_pieces() {
 fn a_packed_log_is_unpacked_ahead() {
     let disk = MemoryDisk::new(8);
     write(&disk, Options { segment_bytes: 8 << 20, ..Options::default() });
-    let log = Tiered::open(disk.clone()).expect("opens");
+    let log = TieredDisk::open(disk.clone()).expect("opens");
     let all = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
     let due = journal::due(&log, &all, Destination::Here).expect("lists");
     for due in &due {
-        journal::hand_over(&log, due, Destination::Here, &mut |_| Ok(())).expect("packs");
+        journal::archive_segment(&log, due, Destination::Here, &mut |_| Ok(())).expect("packs");
     }
-    let log = Tiered::open(disk.clone()).expect("opens");
+    let log = TieredDisk::open(disk.clone()).expect("opens");
     let before = disk.reads();
     let walked = journal::walk(&log, &mut |_| Ok(())).expect("it is whole");
     let (blocks, pieces) = (walked.bytes / (256 << 10), disk.reads() - before);
@@ -224,16 +226,16 @@ fn a_packed_log_is_unpacked_ahead() {
 fn single_records_of_a_log_that_nobody_writes_are_found() {
     let disk = MemoryDisk::new(6);
     let end = write(&disk, Options { segment_bytes: 1 << 20, ..Options::default() });
-    let records = Records::open(disk).expect("opens");
+    let records = OfflineReader::open(disk).expect("opens");
     assert_eq!(records.identity(), IDENTITY);
-    for position in (1..=end).step_by(301).chain([end]).map(Position) {
-        let record = records.read(position).expect("it is whole").expect("it is there");
+    for log_index in (1..=end).step_by(301).chain([end]).map(LogIndex) {
+        let record = records.read(log_index).expect("it is whole").expect("it is there");
         assert_eq!(
-            (record.position, &record.fields[..]),
-            (position, &position.0.to_le_bytes()[..])
+            (record.log_index, &record.fields[..]),
+            (log_index, &log_index.0.to_le_bytes()[..])
         );
     }
-    assert!(matches!(records.read(Position(end + 1)), Err(LogError::Damaged { .. })));
+    assert!(matches!(records.read(LogIndex(end + 1)), Err(LogError::Damaged { .. })));
 }
 
 /// Whoever looks through its end reads little of what is before it, and is told of what is damaged.
@@ -247,11 +249,11 @@ fn the_end_of_a_log_that_nobody_writes_is_looked_through() {
     log.close().expect("memory does not fail");
     let name = disk.list().expect("lists").pop().expect("there is one");
     let length = disk.content(&name).expect("exists").len();
-    let records = Records::open(disk.clone()).expect("opens");
+    let records = OfflineReader::open(disk.clone()).expect("opens");
     for from in [end, end - 1, end - 40] {
         let (before, mut seen) = (disk.bytes_read(), Vec::new());
-        let visited = records.visit(Position(from), &mut |frame| {
-            seen.extend(frame.records().map(|record| record.position.0));
+        let visited = records.visit(LogIndex(from), &mut |frame| {
+            seen.extend(frame.records().map(|record| record.log_index.0));
             Ok(())
         });
         assert_eq!(visited, Ok(()));
@@ -262,7 +264,7 @@ fn the_end_of_a_log_that_nobody_writes_is_looked_through() {
         assert!(taken < 2 << 20, "from {from} of {end}: {taken} bytes");
     }
     disk.damage(&name, length - 200, 1);
-    let visited = records.visit(Position(end - 1), &mut |_| Ok(()));
+    let visited = records.visit(LogIndex(end - 1), &mut |_| Ok(()));
     assert!(matches!(visited, Err(LogError::Damaged { .. })), "{visited:?}");
 }
 
@@ -274,11 +276,11 @@ fn a_record_of_the_segment_that_is_written_is_found_near_it() {
     fill(&mut log, 4 << 20);
     let (reader, end) = (log.reader(), log.end().0);
     // From the other end none is found behind the one before.
-    for position in (1..=end).rev().step_by(101).map(Position) {
+    for log_index in (1..=end).rev().step_by(101).map(LogIndex) {
         let before = disk.bytes_read();
-        reader.read(position).expect("it is whole").expect("it is there");
+        reader.read(log_index).expect("it is whole").expect("it is there");
         let taken = disk.bytes_read() - before;
-        assert!(taken < 500_000, "{position:?}: {taken} bytes");
+        assert!(taken < 500_000, "{log_index:?}: {taken} bytes");
     }
 }
 
@@ -290,19 +292,19 @@ fn a_walk_from_the_middle_reads_little_before_it() {
     let end = write(&disk, options);
     let (mut log, _) = FileLog::open(disk.clone(), options).expect("opens");
     let follower = log.frames();
-    for position in (1..=end).step_by(311).chain([2, end]).map(Position) {
+    for log_index in (1..=end).step_by(311).chain([2, end]).map(LogIndex) {
         let mut found = None;
         let mut note = |frame: &Frame<'_>| {
             found = Some((frame.header().first, frame.header().last(), frame.chain()));
-            Err(Stop)
+            Err(StopReading)
         };
         let before = disk.bytes_read();
-        log.replay(position, &mut note).expect("it is whole");
+        log.replay(log_index, &mut note).expect("it is whole");
         let taken = disk.bytes_read() - before;
         // Halvings of a window each, and the window in which the frame is.
-        assert!(taken < 2 << 20, "from {position:?}: {taken} bytes");
+        assert!(taken < 2 << 20, "from {log_index:?}: {taken} bytes");
         let (first, last, chain) = found.expect("a frame has it");
-        assert!((first..=last).contains(&position), "{position:?} in {first:?} to {last:?}");
+        assert!((first..=last).contains(&log_index), "{log_index:?} in {first:?} to {last:?}");
         let tail = follower.tail_at(last).expect("it is whole").expect("a frame ends there");
         assert_eq!((tail.end, tail.chain), (last, chain));
     }
@@ -322,18 +324,18 @@ fn a_frame_of_another_chain_is_not_visited() {
     log.sync().expect("memory does not fail");
     let name = disk.list().expect("lists")[0].clone();
     let good = disk.content(&name).expect("it is there");
-    let whole = frames_of(&mut log, Position(1));
+    let whole = frames_of(&mut log, LogIndex(1));
     for forged in [1_usize, 2, 90, 91, 92, 93, 300, 599] {
         // Sound in itself, at its place, and of the same length.
         let base = Tail { chain: Digest([7; 32]), ..tails[forged - 1] };
-        let frame = frame_after(&Tail { durable: Position(0), ..base }, &[700]);
+        let frame = frame_after(&Tail { durable: LogIndex(0), ..base }, &[700]);
         let at = 512 + (forged - 1) * whole[0].len();
         assert_eq!(frame.len(), whole[forged - 1].len());
         let mut bytes = good.clone();
         bytes[at..at + frame.len()].copy_from_slice(&frame);
         disk.put(&name, &bytes);
-        let from = Position(forged as u64);
-        for from in [from, Position(from.0.saturating_sub(5).max(1))] {
+        let from = LogIndex(forged as u64);
+        for from in [from, LogIndex(from.0.saturating_sub(5).max(1))] {
             let visit = |visited: &mut Vec<u64>, frame: &Frame<'_>| {
                 visited.push(frame.header().first.0);
                 Ok(())

@@ -1,8 +1,8 @@
 //! Zeros that are written ahead of the frames: they are no part of the log, and nobody minds them.
 
 use journal::contract::{IDENTITY, frame_after};
-use journal::{DamageReason, FileLog, MemoryDisk, OpenError, Options, Records};
-use ledger::Position;
+use journal::{DamageReason, FileLog, MemoryDisk, OfflineReader, OpenError, Options};
+use ledger::LogIndex;
 use ports::{Disk, DiskFile, Log};
 
 use crate::common::STRICT;
@@ -46,10 +46,10 @@ fn what_was_made_room_for_is_no_loss() {
         grow(&mut create(&disk), 3);
         let disk = end(&disk);
         let walked = journal::walk(&disk, &mut |_| Ok(())).expect("it is sound");
-        assert_eq!((walked.tail.end, walked.torn), (Position(3), None));
+        assert_eq!((walked.tail.end, walked.torn), (LogIndex(3), None));
         let mut read = 0;
-        let records = Records::open(disk.clone()).expect("opens");
-        let read_all = records.visit(Position(1), &mut |_| {
+        let records = OfflineReader::open(disk.clone()).expect("opens");
+        let read_all = records.visit(LogIndex(1), &mut |_| {
             read += 1;
             Ok(())
         });
@@ -59,9 +59,9 @@ fn what_was_made_room_for_is_no_loss() {
         let (end, content) = (end_of_frames(&disk), last_segment(&disk));
         assert!(content.len() - end <= ROOM as usize && content[end..].iter().all(|b| *b == 0));
         let (mut log, report) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
-        assert_eq!((report.dropped, report.end), (None, Position(3)));
+        assert_eq!((report.dropped, report.end), (None, LogIndex(3)));
         grow(&mut log, 1);
-        assert_eq!(log.durable_end(), Position(4));
+        assert_eq!(log.durable_end(), LogIndex(4));
     }
 }
 
@@ -81,7 +81,7 @@ fn a_write_that_ended_early_is_torn() {
         disk.put(&name, &torn);
         let (log, report) = FileLog::open(disk.clone(), OPTIONS)
             .unwrap_or_else(|error| panic!("{written} of {}: {error}", frame.len()));
-        assert_eq!((log.end(), report.dropped.is_some()), (Position(3), 0 < written));
+        assert_eq!((log.end(), report.dropped.is_some()), (LogIndex(3), 0 < written));
     }
 }
 
@@ -133,10 +133,10 @@ fn what_stands_in_the_room_and_is_no_zero_is_refused() {
         match FileLog::open(disk.clone(), OPTIONS) {
             // As of a frame of which a sector is missing.
             Ok((log, report)) => {
-                assert_eq!((log.end(), report.dropped.is_some()), (Position(3), true));
+                assert_eq!((log.end(), report.dropped.is_some()), (LogIndex(3), true));
             }
             Err(OpenError::Damaged(damage)) => {
-                assert_eq!((damage.offset, damage.position), (end as u64, Position(4)));
+                assert_eq!((damage.offset, damage.log_index), (end as u64, LogIndex(4)));
                 assert!(matches!(damage.reason, DamageReason::Stored(_)), "{damage}");
             }
             Err(error) => panic!("{error}"),
@@ -151,12 +151,12 @@ fn a_closed_log_ends_with_its_last_frame() {
     grow(&mut log, 2);
     log.append(&frame_after(&log.tail(), &[300])).expect("appends");
     log.close().expect("closes");
-    assert_eq!((log.durable_end(), last_segment(&disk).len()), (Position(3), end_of_frames(&disk)));
+    assert_eq!((log.durable_end(), last_segment(&disk).len()), (LogIndex(3), end_of_frames(&disk)));
     grow(&mut log, 1);
     assert!(end_of_frames(&disk) < last_segment(&disk).len(), "and goes on if need be");
     drop(log);
     let (log, _) = FileLog::open(disk.crash(), OPTIONS).expect("opens");
-    assert_eq!(log.end(), Position(4));
+    assert_eq!(log.end(), LogIndex(4));
 }
 
 /// Room is zeros that stand in the file, up to where it was asked for.

@@ -5,7 +5,7 @@
 
 use journal::contract::{IDENTITY, frame_after};
 use journal::{DamageReason, FileLog, MemoryDisk, OpenError, Options, Recovery};
-use ledger::Position;
+use ledger::LogIndex;
 use ports::{Disk, Log};
 use record::frame::{
     BatchHeader, FRAME_HEADER_BYTES, FrameBuilder, NODE_ALONE, NewRecord, Tail, payload_digest,
@@ -138,7 +138,7 @@ fn every_sector_that_is_missing_is_found_missing() {
                 let nothing = content[sample.start..].iter().all(|&byte| byte == 0);
                 let kept = report.dropped.is_none();
                 assert_eq!(kept, whole || nothing, "{piece:?} of {}", content.len());
-                assert_eq!(report.end, Position(if whole { 2 } else { 1 }));
+                assert_eq!(report.end, LogIndex(if whole { 2 } else { 1 }));
             }
         }
     }
@@ -152,7 +152,7 @@ fn a_sector_that_two_frames_share_is_lost_for_both_or_for_none() {
     assert!(sample.start < border && border < second, "it starts within a sector");
     let mut content = sample.bytes.clone();
     content[border..border + SECTOR].fill(0);
-    assert_eq!(sample.open(&content).expect("a crash leaves it so").end, Position(1));
+    assert_eq!(sample.open(&content).expect("a crash leaves it so").end, LogIndex(1));
     // What comes later in a sector is not stored without what comes before.
     let mut content = sample.bytes.clone();
     content[border..second].fill(0);
@@ -182,7 +182,7 @@ fn a_frame_behind_one_that_lacks_a_sector_vouches_for_it() {
         let opened = FileLog::open(disk, OPTIONS).map(|(_, report)| report);
         let Err(OpenError::Damaged(damage)) = opened else { panic!("{length}: {opened:?}") };
         assert_eq!(damage.offset, start as u64);
-        let durable = Position(2);
+        let durable = LogIndex(2);
         assert!(
             matches!(damage.reason, DamageReason::Durable { durable: it, .. } if it == durable)
         );
@@ -216,7 +216,7 @@ fn a_damaged_header_is_none_that_is_missing() {
     content.push(7);
     sample.refuses(&content);
     content.pop();
-    assert_eq!(sample.open(&content).expect("nothing else was stored").end, Position(1));
+    assert_eq!(sample.open(&content).expect("nothing else was stored").end, LogIndex(1));
 }
 
 /// What one of several nodes has is a copy, and its frames do not say which zeros are their own.
@@ -227,7 +227,7 @@ fn in_a_copy_of_a_shared_log_zeros_at_the_end_still_look_like_a_loss() {
     let mut content = sample.bytes.clone();
     content[sample.start + 300] ^= 1;
     let report = sample.open(&content).expect("it is taken for a torn end");
-    assert_eq!(report.end, Position(1));
+    assert_eq!(report.end, LogIndex(1));
 }
 
 /// Wherever the frame begins and ends within a sector.

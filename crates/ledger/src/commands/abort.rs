@@ -1,17 +1,17 @@
 //! `PUT /transfers/{id}/error`: the payee refuses (hub-semantics 3.8).
 
-use super::answer::{self, Incoming};
+use super::response::{self, PayeeResponse};
 use crate::command::Abort;
 use crate::context::{Context, Decide};
 use crate::notice::NoticeKind;
-use crate::outcome::{AnswerEnd, AnswerOutcome};
+use crate::outcome::{ResponseEnd, ResponseOutcome};
 use crate::transfers::AnswerKind;
 
 impl Decide for Abort {
-    type Outcome = AnswerOutcome;
+    type Outcome = ResponseOutcome;
 
-    fn decide(&self, context: &mut Context<'_>) -> AnswerOutcome {
-        let incoming = Incoming {
+    fn decide(&self, context: &mut Context<'_>) -> ResponseOutcome {
+        let incoming = PayeeResponse {
             id: self.id,
             source: &self.source,
             destination: self.destination.as_ref(),
@@ -20,18 +20,18 @@ impl Decide for Abort {
             trace: self.trace,
             wants_patch: false,
         };
-        let open = match answer::open(context, &incoming) {
+        let open = match response::open(context, &incoming) {
             Ok(open) => open,
             Err(outcome) => return outcome,
         };
         let (end, to_payer) = match self.code_is_known {
-            true => (AnswerEnd::Aborted, NoticeKind::Abort),
-            false => (AnswerEnd::AbortedWithUnknownCode, NoticeKind::Error),
+            true => (ResponseEnd::Aborted, NoticeKind::Abort),
+            false => (ResponseEnd::AbortedWithUnknownCode, NoticeKind::Error),
         };
-        let about = answer::close(context, &open, &incoming, end);
-        context.owe(open.payer, to_payer, about);
-        if answer::confirms_to_payee(context, &open) {
-            context.owe(open.payee, NoticeKind::AbortCopy, about);
+        let about = response::close(context, &open, &incoming, end);
+        context.enqueue_notice(open.payer, to_payer, about);
+        if response::confirms_to_payee(context, &open) {
+            context.enqueue_notice(open.payee, NoticeKind::AbortCopy, about);
         }
         end.into()
     }

@@ -2,7 +2,7 @@
 //! to the sender; the directory itself is a read model that applies those that were accepted.
 
 use crate::command::ChangeParties;
-use crate::context::{Context, Decide, Subject};
+use crate::context::{Context, Decide, NoticeContext};
 use crate::ids::ParticipantIndex;
 use crate::notice::NoticeKind;
 use crate::outcome::PartiesOutcome;
@@ -11,19 +11,19 @@ impl Decide for ChangeParties {
     type Outcome = PartiesOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> PartiesOutcome {
-        let Some((recipient, _)) = context.state.register.find(&self.source) else {
+        let Some((recipient, _)) = context.state.registry.find(&self.source) else {
             return PartiesOutcome::RegistrarNotFound;
         };
         let outcome = PartiesOutcome::Accepted;
         if recipient != ParticipantIndex::HUB {
-            let about = Subject {
+            let about = NoticeContext {
                 transfer: None,
-                source: context.position,
+                source: context.log_index,
                 outcome: outcome.into(),
                 at: context.state.stamp,
                 trace: self.trace,
             };
-            context.owe(recipient, NoticeKind::PartiesChanged, about);
+            context.enqueue_notice(recipient, NoticeKind::PartiesChanged, about);
         }
         outcome
     }

@@ -5,14 +5,14 @@ use crate::accounts::AccountKind;
 use crate::change::{CreateLedgerAccountType, LedgerAccountType};
 use crate::context::{Context, Decide};
 use crate::outcome::AdminOutcome;
-use crate::register::LEDGER_ACCOUNT_TYPES_MAX;
+use crate::registry::LEDGER_ACCOUNT_TYPES_MAX;
 
 impl Decide for CreateLedgerAccountType {
     type Outcome = AdminOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let added = &self.account_type;
-        let register = &mut context.state.register;
+        let register = &mut context.state.registry;
         let known = |known: &LedgerAccountType| known.name == added.name;
         if AccountKind::parse(&added.name).is_some() || register.account_types().iter().any(known) {
             return AdminOutcome::LedgerAccountTypeExists;

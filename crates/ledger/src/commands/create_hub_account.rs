@@ -15,22 +15,22 @@ impl Decide for CreateHubAccount {
         if !kind.is_of_hub() || kind.name().is_none() {
             return AdminOutcome::AccountKindNotForHub;
         }
-        if !state.books.has_room_for(4) {
+        if !state.accounts.has_room_for(4) {
             return AdminOutcome::RegisterFull;
         }
-        let hub = state.register.get(ParticipantIndex::HUB);
+        let hub = state.registry.get(ParticipantIndex::HUB);
         let exists = hub
             .accounts
             .iter()
-            .filter_map(|id| state.books.get(*id))
+            .filter_map(|id| state.accounts.get(*id))
             .any(|account| account.kind == kind && account.currency == currency);
         if exists {
             return AdminOutcome::AccountExists;
         }
         let owner = ParticipantIndex::HUB;
         let new = NewAccount { owner, kind, currency, active: true };
-        let id = state.books.open(new, state.stamp);
-        state.register.get_mut(ParticipantIndex::HUB).accounts.push(id);
+        let id = state.accounts.open(new, state.stamp);
+        state.registry.get_mut(ParticipantIndex::HUB).accounts.push(id);
         AdminOutcome::Accepted
     }
 }

@@ -12,7 +12,7 @@ use crate::context::{Context, Decide};
 use crate::ids::{AccountId, ParticipantIndex};
 use crate::money::Currency;
 use crate::outcome::AdminOutcome;
-use crate::register::{Holding, PARTICIPANTS_MAX};
+use crate::registry::{CurrencyAccounts, PARTICIPANTS_MAX};
 use crate::state::State;
 
 impl Decide for CreateParticipant {
@@ -21,27 +21,27 @@ impl Decide for CreateParticipant {
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let (name, currency) = (&self.name, self.currency);
         let state = &mut *context.state;
-        let known = state.register.find(name).map(|(index, participant)| {
+        let known = state.registry.find(name).map(|(index, participant)| {
             (index, participant.holding(currency).is_some() || index == ParticipantIndex::HUB)
         });
-        let differs_by_case = known.is_none() && state.register.has_alike(name);
+        let differs_by_case = known.is_none() && state.registry.has_alike(name);
         if differs_by_case || matches!(known, Some((_, true))) {
             return AdminOutcome::ParticipantCurrencyExists;
         }
         if !hub_is_ready(state, currency) {
             return AdminOutcome::HubAccountsMissing;
         }
-        let models = state.register.models_for(currency);
+        let models = state.registry.models_for(currency);
         if !models.iter().any(serves_transfers) {
             return AdminOutcome::SettlementModelMissing;
         }
-        let register_full = known.is_none() && state.register.len() == PARTICIPANTS_MAX;
-        if register_full || !state.books.has_room_for(2 * models.len()) {
+        let register_full = known.is_none() && state.registry.len() == PARTICIPANTS_MAX;
+        if register_full || !state.accounts.has_room_for(2 * models.len()) {
             return AdminOutcome::RegisterFull;
         }
         let owner = match known {
             Some((index, _)) => index,
-            None => state.register.add(*name, state.stamp),
+            None => state.registry.add(*name, state.stamp),
         };
         open_accounts(state, owner, currency, &models);
         AdminOutcome::Accepted
@@ -54,9 +54,9 @@ fn serves_transfers(model: &SettlementModel) -> bool {
 }
 
 fn hub_is_ready(state: &State, currency: Currency) -> bool {
-    let hub = state.register.get(ParticipantIndex::HUB);
+    let hub = state.registry.get(ParticipantIndex::HUB);
     let has = |kind| {
-        let accounts = hub.accounts.iter().filter_map(|id| state.books.get(*id));
+        let accounts = hub.accounts.iter().filter_map(|id| state.accounts.get(*id));
         accounts.into_iter().any(|account| account.kind == kind && account.currency == currency)
     };
     has(AccountKind::HubReconciliation) && has(AccountKind::HubMultilateralSettlement)
@@ -73,20 +73,20 @@ fn open_accounts(
     for kind in models.iter().flat_map(|model| [model.ledger_account, model.settlement_account]) {
         if opened.iter().all(|(known, _)| *known != kind) {
             let new = NewAccount { owner, kind, currency, active: false };
-            opened.push((kind, state.books.open(new, state.stamp)));
+            opened.push((kind, state.accounts.open(new, state.stamp)));
         }
     }
     let of = |kind| {
         let account = opened.iter().find(|(known, _)| *known == kind);
         account.expect("a model that serves transfers has both kinds").1
     };
-    let holding = Holding {
+    let holding = CurrencyAccounts {
         currency,
         position: of(AccountKind::Position),
         settlement: of(AccountKind::Settlement),
         limit: None,
     };
-    let participant = state.register.get_mut(owner);
+    let participant = state.registry.get_mut(owner);
     participant.holdings.push(holding);
     participant.accounts.extend(opened.iter().map(|(_, id)| *id));
 }

@@ -3,7 +3,7 @@
 use crate::change::{CreateSettlementModel, SetSettlementModelActive};
 use crate::context::{Context, Decide};
 use crate::outcome::AdminOutcome;
-use crate::register::SETTLEMENT_MODELS_MAX;
+use crate::registry::SETTLEMENT_MODELS_MAX;
 
 /// A model names accounts that every participant gets, so none that only the hub can have.
 impl Decide for CreateSettlementModel {
@@ -11,7 +11,7 @@ impl Decide for CreateSettlementModel {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let model = &self.model;
-        let register = &mut context.state.register;
+        let register = &mut context.state.registry;
         if register.model_mut(&model.name).is_some() {
             return AdminOutcome::SettlementModelExists;
         }
@@ -30,7 +30,7 @@ impl Decide for SetSettlementModelActive {
     type Outcome = AdminOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
-        match context.state.register.model_mut(&self.name) {
+        match context.state.registry.model_mut(&self.name) {
             None => AdminOutcome::SettlementModelNotFound,
             Some(model) => {
                 model.active = self.active;

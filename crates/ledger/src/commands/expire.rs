@@ -2,8 +2,8 @@
 //! reversal and the notices to payer and payee are one step (hub-semantics 3.10, rulings 13 and
 //! 14). A payer that is its own payee gets one notice.
 
-use super::answer;
-use crate::context::{Context, Subject};
+use super::response;
+use crate::context::{Context, NoticeContext};
 use crate::ids::TransferId;
 use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
@@ -25,22 +25,22 @@ pub(crate) fn expire_next(context: &mut Context<'_>) -> bool {
 
 fn expire(context: &mut Context<'_>, slot: u32) {
     let transfer = context.state.transfers.take(slot);
-    let posting = context.state.books.commitment(transfer.payer_account, transfer.amount);
+    let posting = context.state.accounts.commitment(transfer.payer_account, transfer.amount);
     if !is_planted(Bug::ExpiryKeepsPosition) {
         context.post(posting);
     }
     context.state.counters.expired += 1;
-    answer::end(context, &transfer, None, Outcome::Expired);
+    response::end(context, &transfer, None, Outcome::Expired);
     context.withdraw(transfer.payee, transfer.prepare_notice);
-    let about = Subject {
+    let about = NoticeContext {
         transfer: Some(transfer.id),
         source: transfer.prepare,
         outcome: Outcome::Expired,
         at: context.state.stamp,
         trace: transfer.trace,
     };
-    context.owe(transfer.payer, NoticeKind::Error, about);
+    context.enqueue_notice(transfer.payer, NoticeKind::Error, about);
     if transfer.payer != transfer.payee {
-        context.owe(transfer.payee, NoticeKind::Error, about);
+        context.enqueue_notice(transfer.payee, NoticeKind::Error, about);
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn finish(context: &mut Context<'_>, ends: &[FinishedDelivery]) -> Ou
         state.trail.note::<9>(&[&end.notice.0.to_le_bytes(), &[end.result.number() - 1]]);
         match end.result {
             DeliveryResult::Delivered => state.counters.delivered += 1,
-            DeliveryResult::Dead => state.outbox.bury(DeadLetter { notice, end: *end }),
+            DeliveryResult::Dead => state.outbox.dead_letter(DeadLetter { notice, end: *end }),
             DeliveryResult::GivenUp => state.counters.given_up += 1,
             DeliveryResult::Withdrawn => {}
         }

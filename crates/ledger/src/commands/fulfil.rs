@@ -2,21 +2,21 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::answer::{self, Incoming, Open};
+use super::response::{self, OpenReservation, PayeeResponse};
 use crate::command::{Fulfil, FulfilState, Fulfilment};
 use crate::context::{Context, Decide};
 use crate::notice::NoticeKind;
-use crate::outcome::{AnswerEnd, AnswerOutcome};
+use crate::outcome::{ResponseEnd, ResponseOutcome};
 use crate::transfers::AnswerKind;
 
 impl Decide for Fulfil {
-    type Outcome = AnswerOutcome;
+    type Outcome = ResponseOutcome;
 
-    fn decide(&self, context: &mut Context<'_>) -> AnswerOutcome {
+    fn decide(&self, context: &mut Context<'_>) -> ResponseOutcome {
         if self.state == FulfilState::ReservedUnderVersion10 {
-            return AnswerOutcome::FulfilVersionIgnored;
+            return ResponseOutcome::FulfilVersionIgnored;
         }
-        let incoming = Incoming {
+        let incoming = PayeeResponse {
             id: self.id,
             source: &self.source,
             destination: self.destination.as_ref(),
@@ -25,7 +25,7 @@ impl Decide for Fulfil {
             trace: self.trace,
             wants_patch: self.state == FulfilState::Reserved,
         };
-        let open = match answer::open(context, &incoming) {
+        let open = match response::open(context, &incoming) {
             Ok(open) => open,
             Err(outcome) => return outcome,
         };
@@ -39,48 +39,60 @@ impl Decide for Fulfil {
     }
 }
 
-fn matches(context: &Context<'_>, open: &Open, fulfilment: Fulfilment) -> bool {
+fn matches(context: &Context<'_>, open: &OpenReservation, fulfilment: Fulfilment) -> bool {
     let Fulfilment::Present(preimage) = fulfilment else { return false };
     let condition: [u8; 32] = Sha256::digest(preimage).into();
     condition == context.state.transfers.active(open.slot).condition
 }
 
-fn commit(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open) -> AnswerOutcome {
-    let about = answer::close(context, open, incoming, AnswerEnd::Committed);
+fn commit(
+    context: &mut Context<'_>,
+    incoming: &PayeeResponse<'_>,
+    open: &OpenReservation,
+) -> ResponseOutcome {
+    let about = response::close(context, open, incoming, ResponseEnd::Committed);
     if incoming.wants_patch {
-        context.owe(open.payer, NoticeKind::Committed, about);
-        context.owe(open.payee, NoticeKind::PatchCommitted, about);
-        return AnswerOutcome::Committed;
+        context.enqueue_notice(open.payer, NoticeKind::Committed, about);
+        context.enqueue_notice(open.payee, NoticeKind::PatchCommitted, about);
+        return ResponseOutcome::Committed;
     }
-    context.owe(open.payer, NoticeKind::Fulfil, about);
-    if answer::confirms_to_payee(context, open) {
-        context.owe(open.payee, NoticeKind::FulfilCopy, about);
+    context.enqueue_notice(open.payer, NoticeKind::Fulfil, about);
+    if response::confirms_to_payee(context, open) {
+        context.enqueue_notice(open.payee, NoticeKind::FulfilCopy, about);
     }
-    AnswerOutcome::Committed
+    ResponseOutcome::Committed
 }
 
 /// A missing or wrong fulfilment aborts the transfer (3.8).
-fn abort_invalid(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open) -> AnswerOutcome {
-    let about = answer::close(context, open, incoming, AnswerEnd::FulfilmentInvalid);
-    context.owe(open.payer, NoticeKind::Error, about);
-    if answer::confirms_to_payee(context, open) {
-        context.owe(open.payee, NoticeKind::Error, about);
+fn abort_invalid(
+    context: &mut Context<'_>,
+    incoming: &PayeeResponse<'_>,
+    open: &OpenReservation,
+) -> ResponseOutcome {
+    let about = response::close(context, open, incoming, ResponseEnd::FulfilmentInvalid);
+    context.enqueue_notice(open.payer, NoticeKind::Error, about);
+    if response::confirms_to_payee(context, open) {
+        context.enqueue_notice(open.payee, NoticeKind::Error, about);
     }
     if incoming.wants_patch {
-        context.owe(open.payee, NoticeKind::PatchAborted, about);
+        context.enqueue_notice(open.payee, NoticeKind::PatchAborted, about);
     }
-    AnswerOutcome::FulfilmentInvalid
+    ResponseOutcome::FulfilmentInvalid
 }
 
 /// `transferState` ABORTED: as the reference, left to time out, unless the scheme says otherwise.
-fn abort_by_put(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open) -> AnswerOutcome {
+fn abort_by_put(
+    context: &mut Context<'_>,
+    incoming: &PayeeResponse<'_>,
+    open: &OpenReservation,
+) -> ResponseOutcome {
     if !context.state.settings.put_aborted_aborts {
-        return AnswerOutcome::FulfilAbortedIgnored;
+        return ResponseOutcome::FulfilAbortedIgnored;
     }
-    let about = answer::close(context, open, incoming, AnswerEnd::AbortedByPut);
-    context.owe(open.payer, NoticeKind::Fulfil, about);
-    if answer::confirms_to_payee(context, open) {
-        context.owe(open.payee, NoticeKind::FulfilCopy, about);
+    let about = response::close(context, open, incoming, ResponseEnd::AbortedByPut);
+    context.enqueue_notice(open.payer, NoticeKind::Fulfil, about);
+    if response::confirms_to_payee(context, open) {
+        context.enqueue_notice(open.payee, NoticeKind::FulfilCopy, about);
     }
-    AnswerOutcome::AbortedByPut
+    ResponseOutcome::AbortedByPut
 }

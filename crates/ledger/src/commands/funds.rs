@@ -7,19 +7,19 @@
 use crate::accounts::{AccountKind, Posting};
 use crate::change::{EndFundsOut, FundsDirection, MoveFunds};
 use crate::context::{Context, Decide};
-use crate::ids::{AccountId, Digest, FspName, ParticipantIndex, Position, TransferId};
+use crate::ids::{AccountId, Digest, FspName, LogIndex, ParticipantIndex, TransferId};
 use crate::money::{Amount, Currency};
 use crate::outcome::{AdminOutcome, Outcome};
 use crate::state::State;
-use crate::transfers::{Answer, AnswerKind, Ended, Found, Outflow};
+use crate::transfers::{Answer, AnswerKind, FinalTransfer, Found, Outflow};
 
 /// A movement of funds that ends: whose, how much, and the record that began it.
-struct Movement {
+struct FundsMovement {
     id: TransferId,
     participant: ParticipantIndex,
     amount: Amount,
     currency: Currency,
-    record: Position,
+    record: LogIndex,
     hash: Digest,
     end: Option<Answer>,
 }
@@ -45,7 +45,7 @@ impl Decide for EndFundsOut {
 fn start(context: &mut Context<'_>, funds: &MoveFunds) -> Result<AdminOutcome, AdminOutcome> {
     assert!(Amount::ZERO <= funds.amount, "the amount of a movement of funds is never negative");
     let (participant, settlement) = settlement_account(context.state, &funds.name, funds.account)?;
-    if context.state.books.get(settlement).is_none_or(|held| held.currency != funds.currency) {
+    if context.state.accounts.get(settlement).is_none_or(|held| held.currency != funds.currency) {
         return Err(AdminOutcome::CurrencyMismatch);
     }
     if let Some(outcome) = known(context.state, funds) {
@@ -78,22 +78,22 @@ fn end_outflow(
         });
     }
     let flow = state.transfers.take_outflow(&command.id).expect("it was found just now");
-    let currency = state.books.get(settlement).expect("it was found just now").currency;
+    let currency = state.accounts.get(settlement).expect("it was found just now").currency;
     let to = match command.commit {
         true => reconciliation_account(state, currency).expect("it was there at the reservation"),
         false => settlement,
     };
-    let posting = state.books.outflow_end(to, flow.amount);
+    let posting = state.accounts.outflow_end(to, flow.amount);
     context.post(posting);
     let ended = if command.commit { Outcome::Accepted } else { Outcome::FundsOutAborted };
-    let movement = Movement {
+    let movement = FundsMovement {
         id: command.id,
         participant,
         amount: flow.amount,
         currency,
         record: flow.record,
         hash: flow.hash,
-        end: Some(answer(command, context.position)),
+        end: Some(answer(command, context.log_index)),
     };
     end(context, movement, ended);
     Ok(AdminOutcome::Accepted)
@@ -103,9 +103,9 @@ fn end_outflow(
 fn known(state: &State, funds: &MoveFunds) -> Option<AdminOutcome> {
     let stored = match state.transfers.find(&funds.id) {
         Found::Nothing => return None,
-        Found::Ended(at) => Some(state.transfers.ended(at).hash),
+        Found::Final(at) => Some(state.transfers.ended(at).hash),
         Found::Outflow => state.transfers.outflow(&funds.id).map(|flow| flow.hash),
-        Found::Active(_) => None,
+        Found::Reserved(_) => None,
     };
     Some(match stored == Some(funds.hash) {
         true => AdminOutcome::FundsRepeated,
@@ -115,22 +115,26 @@ fn known(state: &State, funds: &MoveFunds) -> Option<AdminOutcome> {
 
 /// Whether an outflow ended by this very request.
 fn is_resent_end(state: &State, command: &EndFundsOut) -> bool {
-    let Found::Ended(at) = state.transfers.find(&command.id) else { return false };
+    let Found::Final(at) = state.transfers.find(&command.id) else { return false };
     let ended = state.transfers.ended(at);
     let is_funds = ended.payee == Some(ParticipantIndex::HUB);
     let same = |taken: Answer| taken.hash == command.hash;
     is_funds && ended.answer.is_some_and(same)
 }
 
-fn answer(command: &EndFundsOut, position: Position) -> Answer {
+fn answer(command: &EndFundsOut, log_index: LogIndex) -> Answer {
     let kind = if command.commit { AnswerKind::Fulfil } else { AnswerKind::Abort };
-    Answer { kind, hash: command.hash, position }
+    Answer { kind, hash: command.hash, log_index }
 }
 
 /// A movement that begins, and ends at once.
-fn movement(context: &Context<'_>, funds: &MoveFunds, participant: ParticipantIndex) -> Movement {
+fn movement(
+    context: &Context<'_>,
+    funds: &MoveFunds,
+    participant: ParticipantIndex,
+) -> FundsMovement {
     let MoveFunds { id, amount, currency, hash, .. } = *funds;
-    Movement { id, participant, amount, currency, record: context.position, hash, end: None }
+    FundsMovement { id, participant, amount, currency, record: context.log_index, hash, end: None }
 }
 
 fn reserve(
@@ -144,13 +148,13 @@ fn reserve(
         return AdminOutcome::FundsInsufficient;
     }
     let state = &mut *context.state;
-    let posting = state.books.outflow(settlement, funds.amount);
+    let posting = state.accounts.outflow(settlement, funds.amount);
     let outflow = Outflow {
         participant,
         settlement,
         amount: funds.amount,
         hash: funds.hash,
-        record: context.position,
+        record: context.log_index,
         reserved_at: state.stamp,
     };
     state.transfers.reserve_outflow(funds.id, outflow);
@@ -160,19 +164,19 @@ fn reserve(
 
 /// What a participant can take out: its cover, less what it owes.
 fn spare(state: &State, participant: ParticipantIndex, settlement: AccountId) -> Amount {
-    let cover = -state.books.value(settlement);
+    let cover = -state.accounts.value(settlement);
     if !state.settings.funds_out_covers_position {
         return cover;
     }
-    let holdings = &state.register.get(participant).holdings;
+    let holdings = &state.registry.get(participant).holdings;
     let holding = holdings.iter().find(|holding| holding.settlement == settlement);
-    let position = holding.map_or(Amount::ZERO, |holding| state.books.value(holding.position));
+    let position = holding.map_or(Amount::ZERO, |holding| state.accounts.value(holding.position));
     cover.checked_sub(position.max(Amount::ZERO)).expect("a balance difference is in range")
 }
 
-fn end(context: &mut Context<'_>, movement: Movement, outcome: Outcome) {
+fn end(context: &mut Context<'_>, movement: FundsMovement, outcome: Outcome) {
     let completed = context.state.stamp;
-    context.end(Ended {
+    context.finalize(FinalTransfer {
         id: movement.id,
         payer: Some(movement.participant),
         payee: Some(ParticipantIndex::HUB),
@@ -183,7 +187,7 @@ fn end(context: &mut Context<'_>, movement: Movement, outcome: Outcome) {
         answer: movement.end,
         outcome,
         completed,
-        changed: context.position,
+        changed: context.log_index,
     });
 }
 
@@ -193,14 +197,14 @@ fn settlement_account(
     id: AccountId,
 ) -> Result<(ParticipantIndex, AccountId), AdminOutcome> {
     let (index, participant) =
-        state.register.find(name).ok_or(AdminOutcome::ParticipantNotFound)?;
+        state.registry.find(name).ok_or(AdminOutcome::ParticipantNotFound)?;
     if !participant.active {
         return Err(AdminOutcome::ParticipantInactive);
     }
     if !participant.accounts.contains(&id) {
         return Err(AdminOutcome::AccountNotFound);
     }
-    let account = state.books.get(id).ok_or(AdminOutcome::AccountNotFound)?;
+    let account = state.accounts.get(id).ok_or(AdminOutcome::AccountNotFound)?;
     if account.kind != AccountKind::Settlement {
         return Err(AdminOutcome::AccountKindWrong);
     }
@@ -212,8 +216,8 @@ fn settlement_account(
 
 /// The hub's account that funds of a currency come from and go to.
 pub(crate) fn reconciliation_account(state: &State, currency: Currency) -> Option<AccountId> {
-    let hub = state.register.get(ParticipantIndex::HUB);
-    let mut accounts = hub.accounts.iter().filter_map(|id| state.books.get(*id));
+    let hub = state.registry.get(ParticipantIndex::HUB);
+    let mut accounts = hub.accounts.iter().filter_map(|id| state.accounts.get(*id));
     accounts
         .find(|held| held.kind == AccountKind::HubReconciliation && held.currency == currency)
         .map(|account| account.id)

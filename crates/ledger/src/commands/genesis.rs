@@ -2,21 +2,21 @@
 
 use crate::command::Genesis;
 use crate::context::Context;
-use crate::hashing::Keyed;
+use crate::hashing::KeyedHashing;
 use crate::ids::ParticipantIndex;
 use crate::notice::Outbox;
 use crate::outcome::Outcome;
-use crate::register::Register;
+use crate::registry::Registry;
 use crate::transfers::Transfers;
 
 pub(super) fn begin(context: &mut Context<'_>, genesis: &Genesis) -> Outcome {
-    let keyed = Keyed::new(genesis.seed);
+    let keyed = KeyedHashing::new(genesis.seed);
     let state = &mut *context.state;
     state.hub = genesis.hub;
-    state.register = Register::new(keyed);
+    state.registry = Registry::new(keyed);
     state.transfers = Transfers::new(keyed);
     state.outbox = Outbox::new();
-    let hub = state.register.add(genesis.hub, state.stamp);
+    let hub = state.registry.add(genesis.hub, state.stamp);
     assert_eq!(hub, ParticipantIndex::HUB, "the hub is the first participant");
     context.effects.register_changed = true;
     Outcome::Accepted

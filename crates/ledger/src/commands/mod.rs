@@ -3,7 +3,6 @@
 
 mod abort;
 mod activate;
-mod answer;
 mod change_parties;
 mod configure;
 mod create_account_type;
@@ -18,6 +17,7 @@ mod genesis;
 mod oracles;
 mod prepare;
 mod redeliver;
+mod response;
 mod set_active;
 mod set_endpoint;
 mod set_keys;
@@ -26,7 +26,7 @@ mod set_limits;
 use crate::change::{Change, each_change};
 use crate::command::Command;
 use crate::context::{Context, Decide};
-use crate::ids::Position;
+use crate::ids::LogIndex;
 use crate::outcome::{AdminOutcome, Outcome};
 
 pub(crate) use expire::{expire_next, next_due};
@@ -34,7 +34,7 @@ pub(crate) use funds::reconciliation_account;
 
 /// Decides one command.
 pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {
-    let begins = context.position == Position(1);
+    let begins = context.log_index == LogIndex(1);
     assert_eq!(begins, matches!(command, Command::Genesis(_)), "a log begins with its genesis");
     match command {
         Command::Genesis(genesis) => genesis::begin(context, genesis),

@@ -5,7 +5,7 @@ use crate::change::{CreateOracle, DeleteOracle, Oracle, UpdateOracle};
 use crate::context::{Context, Decide};
 use crate::ids::OracleId;
 use crate::outcome::AdminOutcome;
-use crate::register::{ORACLES_MAX, Register};
+use crate::registry::{ORACLES_MAX, Registry};
 
 /// One oracle per type and currency; without a currency it is one more of its type.
 impl Decide for CreateOracle {
@@ -13,7 +13,7 @@ impl Decide for CreateOracle {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let oracle = &self.oracle;
-        let register = &mut context.state.register;
+        let register = &mut context.state.registry;
         if is_taken(register, oracle, OracleId(0)) {
             return AdminOutcome::OracleExists;
         }
@@ -30,7 +30,7 @@ impl Decide for UpdateOracle {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let (id, update) = (self.id, &self.update);
-        let register = &mut context.state.register;
+        let register = &mut context.state.registry;
         let Some(known) = register.oracle_mut(id).cloned() else {
             return AdminOutcome::OracleNotFound;
         };
@@ -53,13 +53,13 @@ impl Decide for DeleteOracle {
     type Outcome = AdminOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
-        context.state.register.remove_oracle(self.id);
+        context.state.registry.remove_oracle(self.id);
         AdminOutcome::Accepted
     }
 }
 
 /// Whether another oracle than `except` has this type and currency.
-fn is_taken(register: &Register, oracle: &Oracle, except: OracleId) -> bool {
+fn is_taken(register: &Registry, oracle: &Oracle, except: OracleId) -> bool {
     register.oracles().iter().any(|(id, known)| {
         *id != except && known.id_type == oracle.id_type && known.currency == oracle.currency
     })

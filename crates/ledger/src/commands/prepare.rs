@@ -2,20 +2,20 @@
 //! (hub-semantics 3.3 to 3.5; rulings for unknown payees and inactive payee accounts).
 
 use super::expire::expire_next;
-use crate::accounts::Books;
+use crate::accounts::Accounts;
 use crate::command::Prepare;
-use crate::context::{Context, Decide, Subject};
+use crate::context::{Context, Decide, NoticeContext};
 use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex};
 use crate::money::{Amount, PRECISION_MAX};
 use crate::notice::NoticeKind;
 use crate::outcome::PrepareOutcome;
 use crate::planted::{Bug, is_planted};
-use crate::register::{Holding, Participant};
+use crate::registry::{CurrencyAccounts, Participant};
 use crate::state::State;
-use crate::transfers::{Active, Ended, Found, TransferState};
+use crate::transfers::{FinalTransfer, Found, ReservedTransfer, TransferState};
 
 /// Where the money of an acceptable prepare would move.
-struct Route {
+struct ResolvedPrepare {
     payer: ParticipantIndex,
     payee: ParticipantIndex,
     payer_account: AccountId,
@@ -27,7 +27,7 @@ impl Decide for Prepare {
 
     fn decide(&self, context: &mut Context<'_>) -> PrepareOutcome {
         assert!(Amount::ZERO <= self.amount, "the amount of a prepare is never negative");
-        let Some(sender) = context.state.register.sender(&self.source) else {
+        let Some(sender) = context.state.registry.sender(&self.source) else {
             return PrepareOutcome::SenderNotFound;
         };
         if let Some(outcome) = answer_resend(context, self, sender) {
@@ -50,27 +50,27 @@ fn answer_resend(
     let state = &*context.state;
     let (outcome, kind, about) = match state.transfers.find(&command.id) {
         Found::Nothing => return None,
-        Found::Active(slot) if state.transfers.active(slot).hash == command.hash => {
+        Found::Reserved(slot) if state.transfers.active(slot).hash == command.hash => {
             let outcome = PrepareOutcome::PrepareResentReserved;
             let about = subject(context, command, outcome);
             let at = state.transfers.active(slot).reserved_at;
-            (outcome, NoticeKind::Reserved, Subject { at, ..about })
+            (outcome, NoticeKind::Reserved, NoticeContext { at, ..about })
         }
-        Found::Ended(at) if state.transfers.ended(at).hash == command.hash => {
+        Found::Final(at) if state.transfers.ended(at).hash == command.hash => {
             let ended = state.transfers.ended(at);
             let (outcome, kind) = stored_end(ended);
             (outcome, kind, subject(context, command, outcome).about_end(ended))
         }
-        Found::Active(_) | Found::Ended(_) | Found::Outflow => {
+        Found::Reserved(_) | Found::Final(_) | Found::Outflow => {
             let outcome = PrepareOutcome::PrepareModified;
             (outcome, NoticeKind::Error, subject(context, command, outcome))
         }
     };
-    context.owe(addressee(state, command, sender), kind, about);
+    context.enqueue_notice(addressee(state, command, sender), kind, about);
     Some(outcome)
 }
 
-fn stored_end(ended: &Ended) -> (PrepareOutcome, NoticeKind) {
+fn stored_end(ended: &FinalTransfer) -> (PrepareOutcome, NoticeKind) {
     match ended.state() {
         TransferState::Committed => (PrepareOutcome::PrepareResentCommitted, NoticeKind::Committed),
         TransferState::Reserved | TransferState::Aborted => {
@@ -84,12 +84,12 @@ fn check(
     state: &State,
     command: &Prepare,
     payer: ParticipantIndex,
-) -> Result<Route, PrepareOutcome> {
+) -> Result<ResolvedPrepare, PrepareOutcome> {
     use PrepareOutcome::*;
     refuse_if(command.source != command.payer, PrepareSourceNotPayer)?;
     refuse_if(command.amount.precision() > PRECISION_MAX, PrepareAmountPrecision)?;
     // The sender was found whatever the case of its name; the payer's name is exact.
-    let payer_entry = state.register.get(payer);
+    let payer_entry = state.registry.get(payer);
     refuse_if(payer_entry.name != command.payer, PreparePayerNotFound)?;
     refuse_if(!payer_entry.active, PreparePayerInactive)?;
     let (payee, payee_entry) = find(state, &command.payee, PreparePayeeNotFound)?;
@@ -98,13 +98,13 @@ fn check(
     let same = command.payer.matches(&command.payee);
     refuse_if(same && !state.settings.on_us_transfers, PreparePayerIsPayee)?;
     let holding = payer_entry.holding(command.currency).ok_or(PreparePayerAccountNotFound)?;
-    refuse_if(!is_active(&state.books, holding.position), PreparePayerAccountInactive)?;
+    refuse_if(!is_active(&state.accounts, holding.position), PreparePayerAccountInactive)?;
     let payee_holding = payee_entry.holding(command.currency).ok_or(PreparePayeeAccountNotFound)?;
-    refuse_if(!is_active(&state.books, payee_holding.position), PreparePayeeAccountInactive)?;
+    refuse_if(!is_active(&state.accounts, payee_holding.position), PreparePayeeAccountInactive)?;
     let lane_full = state.outbox.owed_to(payee) >= state.settings.lane_capacity;
     refuse_if(lane_full, PreparePayeeLaneFull)?;
     check_liquidity(state, holding, command.amount)?;
-    Ok(Route {
+    Ok(ResolvedPrepare {
         payer,
         payee,
         payer_account: holding.position,
@@ -113,8 +113,12 @@ fn check(
 }
 
 /// Cover first, cap second; equality passes (3.5).
-fn check_liquidity(state: &State, holding: &Holding, amount: Amount) -> Result<(), PrepareOutcome> {
-    let books = &state.books;
+fn check_liquidity(
+    state: &State,
+    holding: &CurrencyAccounts,
+    amount: Amount,
+) -> Result<(), PrepareOutcome> {
+    let books = &state.accounts;
     let position = books.value(holding.position);
     let cover = -books.value(holding.settlement);
     let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
@@ -128,15 +132,19 @@ fn check_liquidity(state: &State, holding: &Holding, amount: Amount) -> Result<(
 }
 
 /// Whether this batch has changed the position.
-fn has_moved(state: &State, holding: &Holding) -> bool {
-    state.books.get(holding.position).is_some_and(|account| account.changed == state.stamp)
+fn has_moved(state: &State, holding: &CurrencyAccounts) -> bool {
+    state.accounts.get(holding.position).is_some_and(|account| account.changed == state.stamp)
 }
 
-fn reserve(context: &mut Context<'_>, command: &Prepare, route: &Route) -> PrepareOutcome {
-    let posting = context.state.books.reservation(route.payer_account, command.amount);
+fn reserve(
+    context: &mut Context<'_>,
+    command: &Prepare,
+    route: &ResolvedPrepare,
+) -> PrepareOutcome {
+    let posting = context.state.accounts.reservation(route.payer_account, command.amount);
     context.post(posting);
     let about = subject(context, command, PrepareOutcome::PrepareReserved);
-    let notice = context.owe(route.payee, NoticeKind::Prepare, about);
+    let notice = context.enqueue_notice(route.payee, NoticeKind::Prepare, about);
     let transfer = active(context, command, route, notice);
     context.state.transfers.insert(transfer);
     context.state.counters.reserved += 1;
@@ -151,10 +159,10 @@ fn reserve(context: &mut Context<'_>, command: &Prepare, route: &Route) -> Prepa
 fn active(
     context: &Context<'_>,
     command: &Prepare,
-    route: &Route,
+    route: &ResolvedPrepare,
     prepare_notice: NoticeId,
-) -> Active {
-    Active {
+) -> ReservedTransfer {
+    ReservedTransfer {
         id: command.id,
         payer: route.payer,
         payee: route.payee,
@@ -164,7 +172,7 @@ fn active(
         condition: command.condition,
         expiration_ms: command.expiration_ms,
         hash: command.hash,
-        prepare: context.position,
+        prepare: context.log_index,
         prepare_notice,
         reserved_at: context.state.stamp,
         trace: command.trace,
@@ -178,37 +186,37 @@ fn refuse(
     (sender, outcome): (ParticipantIndex, PrepareOutcome),
 ) -> PrepareOutcome {
     let about = subject(context, command, outcome);
-    context.owe(addressee(context.state, command, sender), NoticeKind::Error, about);
+    context.enqueue_notice(addressee(context.state, command, sender), NoticeKind::Error, about);
     let state = &mut *context.state;
-    let index = |name: &FspName| state.register.find(name).map(|(index, _)| index);
-    let ended = Ended {
+    let index = |name: &FspName| state.registry.find(name).map(|(index, _)| index);
+    let ended = FinalTransfer {
         id: command.id,
         payer: index(&command.payer),
         payee: index(&command.payee),
         amount: command.amount,
         currency: command.currency,
         hash: command.hash,
-        prepare: context.position,
+        prepare: context.log_index,
         answer: None,
         outcome: outcome.into(),
         completed: state.stamp,
-        changed: context.position,
+        changed: context.log_index,
     };
     state.counters.refused += 1;
-    context.end(ended);
+    context.finalize(ended);
     outcome
 }
 
 /// Errors of a prepare go to the payer of the body, even when another FSP sent it; when that
 /// payer is unknown, to the sender.
 fn addressee(state: &State, command: &Prepare, sender: ParticipantIndex) -> ParticipantIndex {
-    state.register.sender(&command.payer).unwrap_or(sender)
+    state.registry.sender(&command.payer).unwrap_or(sender)
 }
 
-fn subject(context: &Context<'_>, command: &Prepare, outcome: PrepareOutcome) -> Subject {
+fn subject(context: &Context<'_>, command: &Prepare, outcome: PrepareOutcome) -> NoticeContext {
     let transfer = Some(command.id);
-    let (source, at) = (context.position, context.state.stamp);
-    Subject { transfer, source, outcome: outcome.into(), at, trace: command.trace }
+    let (source, at) = (context.log_index, context.state.stamp);
+    NoticeContext { transfer, source, outcome: outcome.into(), at, trace: command.trace }
 }
 
 fn find<'a>(
@@ -216,12 +224,12 @@ fn find<'a>(
     name: &FspName,
     missing: PrepareOutcome,
 ) -> Result<(ParticipantIndex, &'a Participant), PrepareOutcome> {
-    let found = state.register.find(name).ok_or(missing)?;
+    let found = state.registry.find(name).ok_or(missing)?;
     refuse_if(found.0 == ParticipantIndex::HUB, missing)?;
     Ok(found)
 }
 
-fn is_active(books: &Books, account: AccountId) -> bool {
+fn is_active(books: &Accounts, account: AccountId) -> bool {
     books.get(account).is_some_and(|account| account.active)
 }
 

@@ -8,10 +8,10 @@ impl Decide for Redeliver {
     type Outcome = AdminOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
-        match context.state.outbox.exhume(self.notice) {
+        match context.state.outbox.requeue(self.notice) {
             None => AdminOutcome::DeadLetterNotFound,
             Some(notice) => {
-                context.owe_again(notice);
+                context.requeue_notice(notice);
                 AdminOutcome::Accepted
             }
         }

@@ -9,7 +9,7 @@ impl Decide for SetParticipantActive {
     type Outcome = AdminOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
-        match context.state.register.find_mut(&self.name) {
+        match context.state.registry.find_mut(&self.name) {
             None => AdminOutcome::ParticipantNotFound,
             Some((_, participant)) => {
                 participant.active = self.active;
@@ -24,17 +24,20 @@ impl Decide for SetAccountActive {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let state = &mut *context.state;
-        let Some((_, participant)) = state.register.find(&self.name) else {
+        let Some((_, participant)) = state.registry.find(&self.name) else {
             return AdminOutcome::ParticipantNotFound;
         };
         if !participant.accounts.contains(&self.account) {
             return AdminOutcome::AccountNotFound;
         }
-        if state.books.get(self.account).is_none_or(|account| account.kind != AccountKind::Position)
+        if state
+            .accounts
+            .get(self.account)
+            .is_none_or(|account| account.kind != AccountKind::Position)
         {
             return AdminOutcome::AccountKindWrong;
         }
-        state.books.set_active(self.account, self.active);
+        state.accounts.set_active(self.account, self.active);
         AdminOutcome::Accepted
     }
 }

@@ -8,7 +8,7 @@ impl Decide for SetEndpoint {
     type Outcome = AdminOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
-        let Some((_, participant)) = context.state.register.find_mut(&self.name) else {
+        let Some((_, participant)) = context.state.registry.find_mut(&self.name) else {
             return AdminOutcome::ParticipantNotFound;
         };
         match participant.set_endpoint(&self.endpoint, &self.value) {

@@ -4,7 +4,7 @@
 use crate::change::{AddKey, RemoveKey};
 use crate::context::{Context, Decide};
 use crate::outcome::AdminOutcome;
-use crate::register::{KEYS_MAX, Key};
+use crate::registry::{KEYS_MAX, PublicKey};
 
 /// A key that the participant has already stays as it is.
 impl Decide for AddKey {
@@ -12,7 +12,7 @@ impl Decide for AddKey {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let added = context.state.stamp;
-        let Some((_, participant)) = context.state.register.find_mut(&self.name) else {
+        let Some((_, participant)) = context.state.registry.find_mut(&self.name) else {
             return AdminOutcome::ParticipantNotFound;
         };
         if participant.keys.iter().any(|key| key.id == self.id) {
@@ -21,7 +21,7 @@ impl Decide for AddKey {
         if participant.keys.len() == KEYS_MAX {
             return AdminOutcome::KeysFull;
         }
-        participant.keys.push(Key { id: self.id, der: self.key.as_slice().into(), added });
+        participant.keys.push(PublicKey { id: self.id, der: self.key.as_slice().into(), added });
         AdminOutcome::Accepted
     }
 }
@@ -30,7 +30,7 @@ impl Decide for RemoveKey {
     type Outcome = AdminOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
-        let Some((_, participant)) = context.state.register.find_mut(&self.name) else {
+        let Some((_, participant)) = context.state.registry.find_mut(&self.name) else {
             return AdminOutcome::ParticipantNotFound;
         };
         let Some(at) = participant.keys.iter().position(|key| key.id == self.id) else {

@@ -4,7 +4,7 @@ use crate::change::{SetInitialPositionAndLimits, SetLimit};
 use crate::context::{Context, Decide};
 use crate::money::Amount;
 use crate::outcome::AdminOutcome;
-use crate::register::Limit;
+use crate::registry::NetDebitCap;
 
 /// Warning threshold of a cap that was set without one, in percent.
 const ALARM_PERCENTAGE: Amount = Amount::from_units(10 * 10_000);
@@ -15,7 +15,7 @@ impl Decide for SetInitialPositionAndLimits {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let state = &mut *context.state;
-        let Some((_, participant)) = state.register.find_mut(&self.name) else {
+        let Some((_, participant)) = state.registry.find_mut(&self.name) else {
             return AdminOutcome::ParticipantNotFound;
         };
         let Some(holding) = participant.holding_mut(self.currency) else {
@@ -24,16 +24,16 @@ impl Decide for SetInitialPositionAndLimits {
         if holding.limit.is_some() {
             return AdminOutcome::LimitsExist;
         }
-        holding.limit = Some(Limit { value: self.limit, alarm_percentage: ALARM_PERCENTAGE });
+        holding.limit = Some(NetDebitCap { value: self.limit, alarm_percentage: ALARM_PERCENTAGE });
         let holding = *holding;
         let accounts = participant.accounts.clone();
         for id in accounts {
-            if state.books.get(id).is_some_and(|account| account.currency == self.currency) {
-                state.books.set_active(id, true);
+            if state.accounts.get(id).is_some_and(|account| account.currency == self.currency) {
+                state.accounts.set_active(id, true);
             }
         }
         if self.position != Amount::ZERO {
-            let posting = state.books.opening(holding.position, self.position);
+            let posting = state.accounts.opening(holding.position, self.position);
             context.post(posting);
         }
         AdminOutcome::Accepted
@@ -45,7 +45,7 @@ impl Decide for SetLimit {
     type Outcome = AdminOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
-        let Some((_, participant)) = context.state.register.find_mut(&self.name) else {
+        let Some((_, participant)) = context.state.registry.find_mut(&self.name) else {
             return AdminOutcome::ParticipantNotFound;
         };
         let Some(holding) = participant.holding_mut(self.currency) else {
@@ -55,7 +55,7 @@ impl Decide for SetLimit {
             return AdminOutcome::LimitsMissing;
         }
         let (value, alarm_percentage) = (self.limit, self.alarm_percentage);
-        holding.limit = Some(Limit { value, alarm_percentage });
+        holding.limit = Some(NetDebitCap { value, alarm_percentage });
         AdminOutcome::Accepted
     }
 }

@@ -1,7 +1,7 @@
 //! Rows of notices owed and of dead letters.
 
-use super::{Builder, TableRow};
-use crate::field::{Inconsistent, Row};
+use super::{StateBuilder, TableRow};
+use crate::field::{InvalidState, Row};
 use crate::notice::{DeadLetter, Notice};
 use crate::state::State;
 
@@ -10,10 +10,10 @@ impl TableRow for Notice {
         state.outbox.iter()
     }
 
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.check_notice(&self)?;
         if self.id <= builder.last_notice {
-            return Err(Inconsistent("notices are not in order of their numbers"));
+            return Err(InvalidState("notices are not in order of their numbers"));
         }
         builder.last_notice = self.id;
         builder.outbox.add(self);
@@ -26,14 +26,14 @@ impl TableRow for DeadLetter {
         state.outbox.dead().values()
     }
 
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.check_notice(&self.notice)?;
         let id = self.notice.id;
         let last = builder.outbox.dead().last_key_value().map(|(id, _)| *id);
         if builder.outbox.owes(id) || Some(id) <= last || self.end.notice != id {
-            return Err(Inconsistent("a dead letter has the number of another notice"));
+            return Err(InvalidState("a dead letter has the number of another notice"));
         }
-        builder.outbox.bury(self);
+        builder.outbox.dead_letter(self);
         Ok(())
     }
 }

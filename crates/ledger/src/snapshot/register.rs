@@ -1,19 +1,19 @@
 //! Rows of accounts, participants and the catalogues of the scheme.
 
-use super::{Builder, TableRow};
+use super::{StateBuilder, TableRow};
 use crate::accounts::Account;
 use crate::change::{LedgerAccountType, Oracle, SettlementModel};
-use crate::field::{Inconsistent, Row};
+use crate::field::{InvalidState, Row};
 use crate::ids::OracleId;
-use crate::register::Participant;
+use crate::registry::Participant;
 use crate::state::State;
 
 impl TableRow for Account {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
-        state.books.iter()
+        state.accounts.iter()
     }
 
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.accounts.push(self);
         Ok(())
     }
@@ -21,10 +21,10 @@ impl TableRow for Account {
 
 impl TableRow for Participant {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
-        state.register.iter().map(|(_, participant)| participant)
+        state.registry.iter().map(|(_, participant)| participant)
     }
 
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.participants.push(self);
         Ok(())
     }
@@ -32,10 +32,10 @@ impl TableRow for Participant {
 
 impl TableRow for SettlementModel {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
-        state.register.models()
+        state.registry.models()
     }
 
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.catalogue.models.push(self);
         Ok(())
     }
@@ -43,13 +43,13 @@ impl TableRow for SettlementModel {
 
 impl TableRow for (OracleId, Oracle) {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
-        state.register.oracles()
+        state.registry.oracles()
     }
 
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         let last = builder.catalogue.oracles.last().map(|(id, _)| *id);
         if Some(self.0) <= last || builder.catalogue.last_oracle < self.0 {
-            return Err(Inconsistent("an oracle has a number that it can not have"));
+            return Err(InvalidState("an oracle has a number that it can not have"));
         }
         builder.catalogue.oracles.push(self);
         Ok(())
@@ -58,10 +58,10 @@ impl TableRow for (OracleId, Oracle) {
 
 impl TableRow for LedgerAccountType {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
-        state.register.account_types()
+        state.registry.account_types()
     }
 
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.catalogue.account_types.push(self);
         Ok(())
     }

@@ -2,31 +2,31 @@
 
 use alloc::vec::Vec;
 
-use super::{Builder, TableRow, add};
+use super::{StateBuilder, TableRow, add};
 use crate::accounts::AccountKind;
-use crate::field::{Inconsistent, Row};
+use crate::field::{InvalidState, Row};
 use crate::ids::TransferId;
 use crate::state::State;
-use crate::transfers::{Active, Ended, Outflow};
+use crate::transfers::{FinalTransfer, Outflow, ReservedTransfer};
 
-impl TableRow for Active {
+impl TableRow for ReservedTransfer {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
         let mut rows: Vec<_> = state.transfers.iter_active().collect();
         rows.sort_unstable_by_key(|row| row.prepare);
         rows
     }
 
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.check_record(self.prepare)?;
         if self.prepare <= builder.last_prepare {
-            return Err(Inconsistent("transfers in flight are not in order of their prepares"));
+            return Err(InvalidState("transfers in flight are not in order of their prepares"));
         }
         builder.check_participants([self.payer, self.payee])?;
         let kind = AccountKind::Position;
         let from = builder.check_account(self.payer_account, (self.payer, kind))?;
         let to = builder.check_account(self.payee_account, (self.payee, kind))?;
         if from.currency != to.currency {
-            return Err(Inconsistent("a transfer is in two currencies"));
+            return Err(InvalidState("a transfer is in two currencies"));
         }
         builder.check_new(&self.id)?;
         add(&mut builder.reserved, self.payer_account, self.amount)?;
@@ -41,7 +41,7 @@ impl TableRow for (TransferId, Outflow) {
         state.transfers.iter_outflows()
     }
 
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         let (id, outflow) = self;
         builder.check_record(outflow.record)?;
         let owner = (outflow.participant, AccountKind::Settlement);
@@ -54,12 +54,12 @@ impl TableRow for (TransferId, Outflow) {
     }
 }
 
-impl TableRow for Ended {
+impl TableRow for FinalTransfer {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
         state.transfers.iter_ended()
     }
 
-    fn restore(self, builder: &mut Builder) -> Result<(), Inconsistent> {
+    fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.check_record(self.prepare)?;
         builder.check_record(self.changed)?;
         builder.check_participants(self.payer.into_iter().chain(self.payee))?;

@@ -228,7 +228,7 @@ impl World {
 
     /// Applies one batch as if the node had numbered its first record so.
     pub(super) fn apply_from(&mut self, sequence: u64, commands: &[Command]) -> Effects {
-        let first = Position(self.state.position().0 + 1);
+        let first = LogIndex(self.state.log_index().0 + 1);
         let stamp = Stamp::from_millis(self.now_ms);
         let mut effects = Effects::default();
         let batch = Batch { first, stamp, node: 1, epoch: 1, sequence };

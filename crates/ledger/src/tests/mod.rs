@@ -1,17 +1,17 @@
 //! The kernel proved from outside: tables of commands with what they must bring about, and
 //! properties of any history. `tests/model.rs` compares histories with an independent model.
 
-mod cold;
+mod decision_recorder;
+mod eviction;
 mod history;
 mod outcomes;
-mod parts;
 mod precedence;
 mod properties;
-mod questions;
+mod query;
 mod scenario;
 mod scenarios;
 mod snapshot;
-mod telling;
+mod snapshot_validation;
 mod touches;
 
 /// Applies batches and checks what the kernel records about each decision.
@@ -33,7 +33,7 @@ mod watcher {
             commands: &[Command],
             effects: &mut Effects,
         ) {
-            super::telling::apply(state, batch, commands, effects);
+            super::decision_recorder::apply(state, batch, commands, effects);
         }
     }
 }

@@ -158,7 +158,7 @@ fn the_hash_tells_states_apart_that_differ_in_one_row() {
 #[test]
 #[should_panic = "a log begins with its genesis"]
 fn a_log_without_a_genesis_stops_the_kernel() {
-    let first = Position(1);
+    let first = LogIndex(1);
     let batch = Batch { first, stamp: Stamp(0), node: 1, epoch: 1, sequence: 1 };
     State::new().apply(&batch, &[Command::Tick], &mut Effects::default());
 }
@@ -181,8 +181,8 @@ fn a_negative_amount_stops_the_kernel() {
 
 #[test]
 fn transfers_take_the_memory_that_their_module_states() {
-    assert_eq!(size_of::<Option<crate::transfers::Active>>(), 192);
-    assert_eq!(size_of::<crate::transfers::Ended>(), 160);
+    assert_eq!(size_of::<Option<crate::transfers::ReservedTransfer>>(), 192);
+    assert_eq!(size_of::<crate::transfers::FinalTransfer>(), 160);
 }
 
 /// What the edge knows is rebuilt for what it can see, and not for movements of money.
@@ -223,7 +223,7 @@ fn only_what_the_edge_sees_is_told_to_it() {
 #[test]
 #[should_panic = "batches follow each other without a gap"]
 fn a_gap_in_the_log_stops_the_kernel() {
-    let first = Position(2);
+    let first = LogIndex(2);
     let batch = Batch { first, stamp: Stamp(0), node: 1, epoch: 1, sequence: 1 };
     State::new().apply(&batch, &[Command::Tick], &mut Effects::default());
 }

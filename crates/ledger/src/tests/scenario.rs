@@ -200,7 +200,7 @@ impl Player {
     }
 
     fn apply(&mut self, batch: Vec<Pending>) {
-        let first = Position(self.state.position().0 + 1);
+        let first = LogIndex(self.state.log_index().0 + 1);
         for (at, pending) in batch.iter().enumerate() {
             self.label(first.0 + at as u64, &pending.text);
         }
@@ -255,13 +255,13 @@ impl Player {
     }
 
     /// Names a record after its verb and first word: `prepare`, and `prepare'` for the next one.
-    fn label(&mut self, position: u64, text: &str) {
+    fn label(&mut self, log_index: u64, text: &str) {
         let words = Words::new(text);
         let key = format!("{} {}", words.verb(), words.plain.get(1).unwrap_or(&""));
         let count = self.seen.entry(key).or_default();
         let label = format!("{}{}", words.verb(), "'".repeat(*count as usize));
         *count += 1;
-        self.labels.insert(position, label);
+        self.labels.insert(log_index, label);
     }
 
     fn answer(&self, words: &Words<'_>) -> String {
@@ -303,7 +303,7 @@ impl Player {
             "keys" => {
                 let (_, participant) =
                     self.state.register().find(&name(words.at(1))).expect("known");
-                let text = |key: &Key| String::from_utf8(key.der.clone()).expect("a letter");
+                let text = |key: &PublicKey| String::from_utf8(key.der.clone()).expect("a letter");
                 participant.keys.iter().map(text).collect::<Vec<_>>().join(", ")
             }
             "accounts" => {

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 
 use super::history::{CASES, Step, World, history};
 use crate::field::{Reader, Row};
-use crate::snapshot::{Active, Builder, Parts, RowError, Table, TableRow, TableVisitor};
+use crate::snapshot::{
+    ReservedTransfer, RowError, StateBuilder, StateTables, Table, TableRow, TableVisitor,
+};
 use crate::*;
 
 proptest! {
@@ -31,8 +33,8 @@ proptest! {
         }
         prop_assert_eq!(one.state.hash(), other.state.hash());
         prop_assert_eq!(one.state.parts().head(), other.state.parts().head());
-        prop_assert_eq!(rows::<Ended>(&one.state), rows(&other.state));
-        prop_assert_eq!(rows::<Active>(&one.state), rows(&other.state));
+        prop_assert_eq!(rows::<FinalTransfer>(&one.state), rows(&other.state));
+        prop_assert_eq!(rows::<ReservedTransfer>(&one.state), rows(&other.state));
     }
 
     #[test]
@@ -62,20 +64,20 @@ fn again(state: &State) -> State {
     again_of(state.parts())
 }
 
-fn again_of(parts: Parts<'_>) -> State {
+fn again_of(parts: StateTables<'_>) -> State {
     put_together(parts).expect("the parts of a state make one")
 }
 
-pub(super) fn put_together(parts: Parts<'_>) -> Result<State, RowError> {
-    let mut again = Again(Builder::new(parts.head())?);
+pub(super) fn put_together(parts: StateTables<'_>) -> Result<State, RowError> {
+    let mut again = StoredRows(StateBuilder::new(parts.head())?);
     parts.tables(&mut again)?;
     Ok(again.0.finish()?)
 }
 
 /// Reads every row from its stored form.
-struct Again(Builder);
+struct StoredRows(StateBuilder);
 
-impl TableVisitor for Again {
+impl TableVisitor for StoredRows {
     type Error = RowError;
 
     fn table<R: Row>(

@@ -7,7 +7,7 @@ use core::convert::Infallible;
 use super::scenario::play;
 use super::scenarios;
 use crate::field::{Field, Row};
-use crate::snapshot::{Head, Table, TableVisitor};
+use crate::snapshot::{StateHeader, Table, TableVisitor};
 use crate::*;
 
 /// A digest of something in the state, and the part that it belongs to.
@@ -19,9 +19,9 @@ pub(super) struct Digests(Vec<Part>);
 impl Digests {
     pub(super) fn of(state: &State) -> Self {
         let mut digests = Self(Vec::new());
-        let Head {
+        let StateHeader {
             // Of the place in the log, which every record changes.
-            position: _,
+            log_index: _,
             stamp: _,
             digest: _,
             nodes: _,
@@ -34,7 +34,7 @@ impl Digests {
             counters,
             last_notice,
             last_oracle,
-            cold,
+            evicted: cold,
         } = state.parts().head();
         digests.add(StatePart::Settings, &settings);
         digests.add(StatePart::Rules, &rules_version);
@@ -64,7 +64,7 @@ impl Digests {
     /// Accounts by column. A new account has no balance yet.
     fn accounts(&mut self, state: &State) {
         let [mut accounts, mut balances] = [blake3::Hasher::new(), blake3::Hasher::new()];
-        for account in state.books.iter() {
+        for account in state.accounts.iter() {
             let Account { id, owner, kind, currency, active, value, created, changed } = account;
             id.write(&mut accounts);
             owner.write(&mut accounts);
@@ -85,7 +85,7 @@ impl Digests {
     /// Participants by column. A new participant has no limit yet.
     fn participants(&mut self, state: &State) {
         let [mut own, mut held, mut limits] = [(); 3].map(|()| blake3::Hasher::new());
-        for (index, participant) in state.register.iter() {
+        for (index, participant) in state.registry.iter() {
             let Participant { name, active, created, holdings, accounts, endpoints, keys } =
                 participant.clone();
             let alone = Participant {
@@ -99,7 +99,7 @@ impl Digests {
             };
             alone.write(&mut own);
             accounts.iter().for_each(|id| id.write(&mut held));
-            for Holding { currency, position, settlement, limit } in holdings {
+            for CurrencyAccounts { currency, position, settlement, limit } in holdings {
                 (currency, position).write(&mut held);
                 settlement.write(&mut held);
                 if let Some(limit) = limit {

@@ -1,7 +1,7 @@
 //! The described API against the real one: every example is taken, every message that breaks a
 //! described rule is refused, and every answer is as described.
 
-use openapi::play::{Message, Played, fault_of_answer, operations};
+use openapi::generate::{Message, OperationMessages, fault_of_answer, operations};
 use serde_json::{Value, json};
 
 use crate::conversation::Server;
@@ -36,11 +36,11 @@ const REFUSED: [(&str, u16); 5] = [
 #[tokio::test]
 async fn every_example_is_taken_and_answered_as_described() {
     let server = Server::start().await;
-    let document = operations::document::admin();
+    let document = operations::openapi_document::admin();
     let account = json!({"currency": "XOF", "type": "HUB_MULTILATERAL_SETTLEMENT"}).to_string();
     server.check_status("POST /participants/Hub/accounts", &account, 201).await;
     let mut all = operations(&document);
-    let place = |played: &Played<'_>| FIRST.iter().position(|id| *id == played.id);
+    let place = |played: &OperationMessages<'_>| FIRST.iter().position(|id| *id == played.id);
     all.sort_by_key(|played| place(played).unwrap_or(FIRST.len()));
     for played in all {
         let message = fitted(&server, played.id, played.good.clone()).await;
@@ -58,7 +58,7 @@ async fn every_example_is_taken_and_answered_as_described() {
 #[tokio::test]
 async fn every_described_rule_is_checked() {
     let server = Server::start().await;
-    let document = operations::document::admin();
+    let document = operations::openapi_document::admin();
     let mut count = 0;
     for played in operations(&document) {
         for message in &played.bad {
@@ -129,7 +129,7 @@ async fn fitted(server: &Server, id: &str, mut message: Message) -> Message {
 async fn play(
     server: &Server,
     document: &Value,
-    played: &Played<'_>,
+    played: &OperationMessages<'_>,
     message: &Message,
 ) -> (u16, Option<String>) {
     let mut headers = "host: localhost\r\n".to_owned();

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, Batch, ChangeParties, Command, Effects, FspName, Genesis, NoticeId, Outcome,
-    PartyBinding, Position, Stamp, State, TransferId,
+    Administer, Batch, ChangeParties, Command, Effects, FspName, Genesis, LogIndex, NoticeId,
+    Outcome, PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
-    BoxFuture, Cluster, Health, Hub, Noted, OpenBreakers, Question, ServiceStatus, Snapshots,
-    StalledLanes, Storage, StuckStage, Told, Unavailable,
+    AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, OpenBreakers,
+    ServiceStatus, Snapshots, StalledLanes, StateQuery, StuckStage, TransferTrace, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -29,13 +29,13 @@ struct Questions {
 pub(crate) struct Inner {
     pub(crate) state: State,
     pub(crate) recorded: Vec<Administer>,
-    pub(crate) parties: Vec<(ChangeParties, Told)>,
+    pub(crate) parties: Vec<(ChangeParties, ChangeAuthor)>,
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
     pub(crate) unavailable: Option<Unavailable>,
-    pub(crate) storage: Storage,
+    pub(crate) storage: DiskStatus,
     pub(crate) watching: bool,
     pub(crate) snapshots: Snapshots,
-    pub(crate) noted: Vec<(TransferId, Noted)>,
+    pub(crate) noted: Vec<(TransferId, TransferTrace)>,
     pub(crate) reach: Option<Duration>,
     pub(crate) stuck: Vec<StuckStage>,
     pub(crate) stalled_lanes: StalledLanes,
@@ -51,7 +51,7 @@ impl Kernel {
             parties: Vec::new(),
             bodies: Vec::new(),
             unavailable: None,
-            storage: Storage::default(),
+            storage: DiskStatus::default(),
             watching: false,
             snapshots: Snapshots::default(),
             noted: Vec::new(),
@@ -83,7 +83,7 @@ impl Kernel {
 
     pub(crate) fn apply(&self, command: &Command) -> Outcome {
         let state = &mut self.inner().state;
-        let first = Position(state.position().0 + 1);
+        let first = LogIndex(state.log_index().0 + 1);
         let stamp = Stamp::from_millis(BEGINNING_MS + first.0 - 1);
         let batch = Batch { first, stamp, node: 1, epoch: 1, sequence: first.0 };
         let mut effects = Effects::default();
@@ -92,7 +92,7 @@ impl Kernel {
     }
 }
 
-impl Hub for Kernel {
+impl AdminBackend for Kernel {
     fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
         Box::pin(async move {
             if let Some(why) = self.inner().unavailable {
@@ -106,7 +106,7 @@ impl Hub for Kernel {
     fn change_parties(
         &self,
         change: ChangeParties,
-        told: Told,
+        told: ChangeAuthor,
     ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
         Box::pin(async move {
             if let Some(why) = self.inner().unavailable {
@@ -131,7 +131,7 @@ impl Hub for Kernel {
         Ok({ all }.find(is_it).cloned())
     }
 
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<(), Unavailable>> {
+    fn ask(&self, question: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async move {
             self.1.asked.notify_one();
             let _open = self.1.gate.read().await;
@@ -172,7 +172,7 @@ impl Hub for Kernel {
         self.inner().snapshots.busy = true;
     }
 
-    fn storage(&self) -> Storage {
+    fn storage(&self) -> DiskStatus {
         self.inner().storage.clone()
     }
 
@@ -188,10 +188,10 @@ impl Hub for Kernel {
         self.inner().watching = watching;
     }
 
-    fn stages(&self, transfer: &TransferId) -> Noted {
+    fn stages(&self, transfer: &TransferId) -> TransferTrace {
         let inner = self.inner();
         let found = inner.noted.iter().find(|(id, _)| id == transfer);
-        let nothing = || Noted { reach: inner.reach, ..Noted::default() };
+        let nothing = || TransferTrace { reach: inner.reach, ..TransferTrace::default() };
         found.map_or_else(nothing, |(_, noted)| noted.clone())
     }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use expect_test::expect;
 use ledger::TransferId;
 use operations::{
-    Cluster, ClusterLane, ClusterNode, Fullness, Noted, OpenBreaker, OpenBreakers, SnapshotFile,
-    Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage, Takeover, Task, Unavailable,
+    BackgroundJob, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse, OpenBreaker,
+    OpenBreakers, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, StuckStage, Takeover,
+    TransferTrace, Unavailable,
 };
 
 use crate::conversation::Server;
@@ -28,15 +29,15 @@ async fn storage_and_health_show_one_status() {
     let server = Server::start().await;
     let failing = || Some("record 7 cannot be read".to_owned());
     for (fullness, failing, expected) in [
-        (Fullness::Ok, None, "OK"),
-        (Fullness::Low, None, "LOW"),
-        (Fullness::Critical, None, "CRITICAL"),
-        (Fullness::Full, None, "FULL"),
-        (Fullness::Full, failing(), "FULL"),
-        (Fullness::Ok, failing(), "FAILING"),
-        (Fullness::Critical, failing(), "FAILING"),
+        (DiskUse::Ok, None, "OK"),
+        (DiskUse::Low, None, "LOW"),
+        (DiskUse::Critical, None, "CRITICAL"),
+        (DiskUse::Full, None, "FULL"),
+        (DiskUse::Full, failing(), "FULL"),
+        (DiskUse::Ok, failing(), "FAILING"),
+        (DiskUse::Critical, failing(), "FAILING"),
     ] {
-        server.hub.inner().storage = Storage { fullness, failing, ..Storage::default() };
+        server.hub.inner().storage = DiskStatus { fullness, failing, ..DiskStatus::default() };
         let health = server.ask("GET /health", "").await;
         assert!(health.contains(&format!(r#""storage":"{expected}""#)), "{health}");
         let storage = server.ask("GET /storage", "").await;
@@ -49,8 +50,8 @@ async fn storage_and_health_show_one_status() {
 async fn storage_says_what_is_known_and_configured() {
     let server = Server::start().await;
     server.check("GET /storage", "", expect![[r#"200 {"status":"OK","logBytes":0,"logSegments":0,"archivedBytes":0,"archivedSegments":0,"storeBytes":0,"diskBytes":0,"freeBytes":0}"#]]).await;
-    server.hub.inner().storage = Storage {
-        fullness: Fullness::Low,
+    server.hub.inner().storage = DiskStatus {
+        fullness: DiskUse::Low,
         log_bytes: 1,
         log_segments: 2,
         archived_bytes: 3,
@@ -61,14 +62,17 @@ async fn storage_says_what_is_known_and_configured() {
         growth_bytes_per_day: Some(5),
         hours_until_full: Some(43),
         failing: Some("record 7 cannot be read".into()),
-        archive: Some(Task { failing: Some("it is full".into()), ..Task::default() }),
-        backup: Some(Task {
+        archive: Some(BackgroundJob {
+            failing: Some("it is full".into()),
+            ..BackgroundJob::default()
+        }),
+        backup: Some(BackgroundJob {
             last_done: Some(ledger::Stamp::from_millis(BEGINNING_MS)),
-            position: 7,
+            log_index: 7,
             failing: None,
         }),
     };
-    server.check("GET /storage", "", expect![[r#"200 {"status":"FAILING","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"storeBytes":50,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
+    server.check("GET /storage", "", expect![[r#"200 {"status":"FAILING","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"storeBytes":50,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"logIndex":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","logIndex":7}}"#]]).await;
     server.check_status("GET /health", "", 200).await;
     server.stop().await;
 }
@@ -132,12 +136,12 @@ async fn snapshots_are_listed_and_asked_for() {
     server.check_status("POST /snapshots", "", 202).await;
     server.hub.inner().snapshots.files = vec![snapshot_file(41, "41.snapshot")];
     server.hub.inner().snapshots.error = Some("the disk is full".into());
-    server.check("GET /snapshots", "", expect![[r#"200 {"snapshots":[{"position":41,"file":"41.snapshot"}],"busy":true,"taken":0,"failed":0,"lastBytes":0,"lastMilliseconds":0,"error":"the disk is full"}"#]]).await;
+    server.check("GET /snapshots", "", expect![[r#"200 {"snapshots":[{"logIndex":41,"file":"41.snapshot"}],"busy":true,"taken":0,"failed":0,"lastBytes":0,"lastMilliseconds":0,"error":"the disk is full"}"#]]).await;
     server.stop().await;
 }
 
-fn snapshot_file(position: u64, name: &str) -> SnapshotFile {
-    SnapshotFile { position, name: name.into() }
+fn snapshot_file(log_index: u64, name: &str) -> SnapshotFile {
+    SnapshotFile { log_index, name: name.into() }
 }
 
 #[tokio::test]
@@ -151,24 +155,28 @@ async fn every_metric_has_its_source() {
         failed: 35,
         ..Snapshots::default()
     };
-    server.hub.inner().storage = Storage {
-        fullness: Fullness::Critical,
+    server.hub.inner().storage = DiskStatus {
+        fullness: DiskUse::Critical,
         log_bytes: 36,
         archived_bytes: 37,
         disk_bytes: 38,
         free_bytes: 39,
         hours_until_full: Some(40),
         failing: Some("the disk is gone".into()),
-        archive: Some(Task::default()),
-        backup: Some(Task { position: 41, failing: Some("so is this".into()), last_done: None }),
-        ..Storage::default()
+        archive: Some(BackgroundJob::default()),
+        backup: Some(BackgroundJob {
+            log_index: 41,
+            failing: Some("so is this".into()),
+            last_done: None,
+        }),
+        ..DiskStatus::default()
     };
     let answer = server.send("GET /metrics", "host: localhost\r\n", "").await;
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let (ours, process) = answer.body.split_once("# HELP process_").unwrap();
     let ours: Vec<_> = ours.lines().filter(|line| !line.starts_with('#')).collect();
     expect![[r#"
-        upesi_snapshot_position 31
+        upesi_snapshot_log_index 31
         upesi_snapshot_bytes 32
         upesi_snapshot_milliseconds 33
         upesi_snapshots_taken_total 34
@@ -185,7 +193,7 @@ async fn every_metric_has_its_source() {
         upesi_disk_hours_until_full 40
         upesi_archive_failing 0
         upesi_backup_failing 1
-        upesi_backup_position 41
+        upesi_backup_log_index 41
         upesi_parts_down 0"#]]
     .assert_eq(&ours.join("\n"));
     for name in [
@@ -204,10 +212,10 @@ async fn every_metric_has_its_source() {
 async fn nodes_that_share_a_log_are_read_back() {
     let server = Server::start().await;
     let node =
-        ClusterNode { name: "a".into(), epoch: 3, position: 40, silent_ms: 5, ..<_>::default() };
+        ClusterNode { name: "a".into(), epoch: 3, log_index: 40, silent_ms: 5, ..<_>::default() };
     let cluster = Cluster {
         node: "a".into(),
-        position: 41,
+        log_index: 41,
         behind: 1,
         unheard_ms: 2,
         held_ms: 3,
@@ -216,13 +224,13 @@ async fn nodes_that_share_a_log_are_read_back() {
         nodes: vec![ClusterNode { rules: 1, contradicts_at: Some(7), ..node }],
         lanes: vec![ClusterLane { participant: "dfsp1".into(), node: "a".into() }],
         last_takeover: Some(Takeover {
-            position: 12,
+            log_index: 12,
             at: ledger::Stamp::from_millis(BEGINNING_MS),
             gone: vec!["b".into()],
         }),
     };
     server.hub.inner().cluster = cluster.clone();
-    server.check("GET /cluster", "", expect![[r#"200 {"node":"a","position":41,"behind":1,"unheardMilliseconds":2,"heldMilliseconds":3,"foreignMessages":4,"sameStateAt":39,"nodes":[{"name":"a","epoch":3,"position":40,"silentMilliseconds":5,"rulesKnown":1,"contradictsAt":7}],"lanes":[{"participant":"dfsp1","node":"a"}],"lastTakeover":{"position":12,"time":"2026-01-01T10:00:00.000Z","gone":["b"]}}"#]]).await;
+    server.check("GET /cluster", "", expect![[r#"200 {"node":"a","logIndex":41,"behind":1,"unheardMilliseconds":2,"heldMilliseconds":3,"foreignMessages":4,"sameStateAt":39,"nodes":[{"name":"a","epoch":3,"logIndex":40,"silentMilliseconds":5,"rulesKnown":1,"contradictsAt":7}],"lanes":[{"participant":"dfsp1","node":"a"}],"lastTakeover":{"logIndex":12,"time":"2026-01-01T10:00:00.000Z","gone":["b"]}}"#]]).await;
     let text = server.send("GET /cluster", "host: localhost\r\n", "").await.body;
     assert_eq!(serde_json::from_str::<Cluster>(&text).unwrap(), cluster);
     server.stop().await;
@@ -248,9 +256,13 @@ async fn a_waterfall_is_shown_while_stages_are_noted() {
         r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - too long ago for what is kept, which reaches back 2.4 s, or unknown"}}"#
     ]];
     server.check(&path, "", too_old).await;
-    let span = |start_ns, end_ns, label: &str| Stage { start_ns, end_ns, label: label.into() };
+    let span = |start_ns, end_ns, label: &str| Span { start_ns, end_ns, label: label.into() };
     let stages = vec![span(5, 9, "prepare: sync")];
-    let noted = Noted { stages, waits: vec![span(3, 5, "prepare: wait")], ..Noted::default() };
+    let noted = TransferTrace {
+        stages,
+        waits: vec![span(3, 5, "prepare: wait")],
+        ..TransferTrace::default()
+    };
     let transfer = TransferId::parse(ID).unwrap();
     server.hub.inner().noted.push((transfer, noted));
     let shown = expect![[
@@ -270,11 +282,11 @@ async fn the_hash_of_the_state_is_the_kernels_and_needs_the_token() {
     assert_eq!(open.status, 401);
     let read = async || {
         let answer = server.ask("GET /state", "").await;
-        let (hashes, position) = {
+        let (hashes, log_index) = {
             let inner = server.hub.inner();
-            (inner.state.hashes(), inner.state.position().0)
+            (inner.state.hashes(), inner.state.log_index().0)
         };
-        let whole = format!(r#""position":{position},"#);
+        let whole = format!(r#""logIndex":{log_index},"#);
         assert!(answer.starts_with("200 ") && answer.contains(&whole), "{answer}");
         let state =
             format!(r#""stateHash":"{}","contentHash":"{}","#, hashes.state, hashes.content);

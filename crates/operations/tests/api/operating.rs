@@ -1,7 +1,7 @@
 //! A scheme in operation: funds, refusals of the kernel, dead letters, and what is recorded.
 
 use expect_test::{expect, expect_file};
-use fspiop::reach::Reach;
+use fspiop::egress_policy::EgressPolicy;
 use ledger::{
     Amount, Command, Currency, DeliveryResult, Digest, FinishedDelivery, FspName, NoticeId,
     Outcome, Prepare, TransferId,
@@ -70,13 +70,13 @@ async fn dead_letters_are_listed_newest_first_and_sent_again() {
     let server = scheme().await;
     server.check("GET /deadletters", "", expect!["200 []"]).await;
     bury(&server, 3);
-    server.check("GET /deadletters?limit=1", "", expect![[r#"200 [{"id":3,"recipient":"dfsp2","transferId":"01HV0000000000000000000102","message":"POST /transfers","outcome":29,"logPosition":12,"createdDate":"2026-01-01T10:00:00.011Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"}]"#]]).await;
-    server.check("GET /deadletters?limit=2&before=3", "", expect![[r#"200 [{"id":2,"recipient":"dfsp2","transferId":"01HV0000000000000000000101","message":"POST /transfers","outcome":29,"logPosition":11,"createdDate":"2026-01-01T10:00:00.010Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"},{"id":1,"recipient":"dfsp2","transferId":"01HV0000000000000000000100","message":"POST /transfers","outcome":29,"logPosition":10,"createdDate":"2026-01-01T10:00:00.009Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"}]"#]]).await;
+    server.check("GET /deadletters?limit=1", "", expect![[r#"200 [{"id":3,"recipient":"dfsp2","transferId":"01HV0000000000000000000102","message":"POST /transfers","outcome":29,"logIndex":12,"createdDate":"2026-01-01T10:00:00.011Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"}]"#]]).await;
+    server.check("GET /deadletters?limit=2&before=3", "", expect![[r#"200 [{"id":2,"recipient":"dfsp2","transferId":"01HV0000000000000000000101","message":"POST /transfers","outcome":29,"logIndex":11,"createdDate":"2026-01-01T10:00:00.010Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"},{"id":1,"recipient":"dfsp2","transferId":"01HV0000000000000000000100","message":"POST /transfers","outcome":29,"logIndex":10,"createdDate":"2026-01-01T10:00:00.009Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"}]"#]]).await;
     server.check("POST /deadletters/2/resend", "", expect!["202"]).await;
     server.check("POST /deadletters/2/resend", "", expect![[r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - dead letter not found"}}"#]]).await;
     assert_eq!(server.hub.inner().state.dead_letter_count(), 2);
     assert_eq!(server.hub.inner().state.notices_owed_count(), 1);
-    server.check("GET /undeliverable", "", expect![[r#"200 [{"id":2,"recipient":"dfsp2","transferId":"01HV0000000000000000000101","message":"POST /transfers","outcome":29,"logPosition":11,"createdDate":"2026-01-01T10:00:00.015Z","reason":"no usable endpoint is registered for this callback"}]"#]]).await;
+    server.check("GET /undeliverable", "", expect![[r#"200 [{"id":2,"recipient":"dfsp2","transferId":"01HV0000000000000000000101","message":"POST /transfers","outcome":29,"logIndex":11,"createdDate":"2026-01-01T10:00:00.015Z","reason":"no usable endpoint is registered for this callback"}]"#]]).await;
     server.check("GET /deadletters?limit=0", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"limit\" is out of range"}}"#]]).await;
     server.check("GET /deadletters?limit=1001", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"limit\" is out of range"}}"#]]).await;
     server.check("GET /deadletters?before=x", "", expect![[r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - \"before\" must be an integer"}}"#]]).await;
@@ -121,7 +121,8 @@ async fn a_hub_that_cannot_answer_is_unavailable() {
 async fn what_is_called_must_be_where_the_configuration_allows() {
     let server = Server::start_with(|options| {
         let networks = vec!["10.0.0.0/8".parse().expect("a network")];
-        options.reach = Reach { networks, ports: vec![80], ..Reach::default() }.into();
+        options.reach =
+            EgressPolicy { networks, ports: vec![80], ..EgressPolicy::default() }.into();
     })
     .await;
     let endpoint =

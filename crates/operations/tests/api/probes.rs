@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
-use operations::{Storage, Unavailable, serve_probes};
+use operations::{DiskStatus, Unavailable, serve_probes};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -45,7 +45,7 @@ async fn probes_are_answered_and_nothing_else() {
     check("GET /live", expect![[r#"200 {"status":"OK"}"#]]).await;
     check("GET /ready", expect![[r#"503 {"status":"DOWN"}"#]]).await;
     hub.inner().unavailable = None;
-    hub.inner().storage = Storage { failing: Some("record 7".into()), ..Storage::default() };
+    hub.inner().storage = DiskStatus { failing: Some("record 7".into()), ..DiskStatus::default() };
     check("GET /health", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}],"storage":"FAILING"}"#]]).await;
 
     // A head has one reading only, as on the admin port.

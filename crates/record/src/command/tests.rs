@@ -11,7 +11,7 @@ use std::{format, panic};
 use ledger::field::{Chooser, Field};
 use ledger::{
     Amount, Batch, Change, Currency, DeliveryResult, Digest, ENTRIES_MAX, Effects,
-    FinishedDelivery, FspName, Genesis, NoticeId, Outcome, Position, Prepare, Stamp, State,
+    FinishedDelivery, FspName, Genesis, LogIndex, NoticeId, Outcome, Prepare, Stamp, State,
     TransferId,
 };
 use proptest::prelude::*;
@@ -193,7 +193,7 @@ fn a_negative_amount_is_not_written() {
 }
 
 fn apply(state: &mut State, wait: u64, command: &Command) -> Outcome {
-    let first = Position(state.position().0 + 1);
+    let first = LogIndex(state.log_index().0 + 1);
     let stamp = Stamp(state.stamp().0 + wait);
     let mut effects = Effects::default();
     let batch = Batch { first, stamp, node: 1, epoch: 1, sequence: first.0 };

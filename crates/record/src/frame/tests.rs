@@ -31,7 +31,7 @@ fn batch(stamp: u64) -> BatchHeader {
         epoch: 4,
         sequence: 77,
         rules_version: 1,
-        applied: Position(0),
+        applied: LogIndex(0),
         outcome_digest: Digest([8; 32]),
     }
 }
@@ -62,15 +62,15 @@ fn show(frame: &Frame<'_>) -> String {
             Payload::Erased => format!("erased, {} bytes", record.payload_length),
             Payload::Stored(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
         };
-        let position = record.position.0;
-        out += &format!("{position}: kind {kind} v{version} {fields:?} payload {payload}\n");
+        let log_index = record.log_index.0;
+        out += &format!("{log_index}: kind {kind} v{version} {fields:?} payload {payload}\n");
     }
     out
 }
 
 #[test]
 fn a_frame_gives_back_what_was_sealed() {
-    let start = Tail { end: Position(40), durable: Position(38), ..Tail::genesis(IDENTITY) };
+    let start = Tail { end: LogIndex(40), durable: LogIndex(38), ..Tail::genesis(IDENTITY) };
     let (bytes, after) = sealed(&start, SAMPLES);
     let frame = Frame::parse(&bytes).expect("a sealed frame is readable");
 
@@ -82,13 +82,13 @@ fn a_frame_gives_back_what_was_sealed() {
     "#]]
     .assert_eq(&show(&frame));
     assert_eq!(frame.header().batch, batch(1));
-    assert_eq!(frame.header().durable, Position(38));
+    assert_eq!(frame.header().durable, LogIndex(38));
     assert_eq!(frame.header().identity, IDENTITY);
     assert_eq!(frame.follows(&start), Ok(after));
-    assert_eq!((after.end, after.durable, after.stamp), (Position(44), Position(38), Stamp(1)));
-    assert_eq!(frame.record(Position(43)).expect("held").fields, b"tick");
-    assert_eq!(frame.record(Position(40)), None);
-    assert_eq!(frame.record(Position(45)), None);
+    assert_eq!((after.end, after.durable, after.stamp), (LogIndex(44), LogIndex(38), Stamp(1)));
+    assert_eq!(frame.record(LogIndex(43)).expect("held").fields, b"tick");
+    assert_eq!(frame.record(LogIndex(40)), None);
+    assert_eq!(frame.record(LogIndex(45)), None);
     assert!(frame.records().all(|record| record.verify_payload()));
 }
 
@@ -116,7 +116,7 @@ fn version_2_is_frozen() {
     expect!["4f922187f401bb5302a39522099afec1330ea8c6a2d570c5b39975942d579340"]
         .assert_eq(&format!("{}", after.chain));
     let header = *Frame::parse(&bytes).expect("a sealed frame is readable").header();
-    assert_eq!(header.zeros, Some(Zeros { ending: 2, inside: 700 }));
+    assert_eq!(header.zeros, Some(TrailingZeros { ending: 2, inside: 700 }));
 }
 
 #[test]
@@ -131,15 +131,15 @@ fn a_frame_follows_one_tail_only() {
         (second, Ok(third)),
         (
             Tail { identity: other, ..second },
-            Err(Discontinuity::Identity { expected: other, found: IDENTITY }),
+            Err(SequenceGap::Identity { expected: other, found: IDENTITY }),
         ),
-        (start, Err(Discontinuity::Position { expected: Position(1), found: Position(5) })),
+        (start, Err(SequenceGap::Position { expected: LogIndex(1), found: LogIndex(5) })),
         (
             Tail { stamp: Stamp(late), ..second },
-            Err(Discontinuity::Stamp { before: Stamp(late), found: Stamp(late - 1) }),
+            Err(SequenceGap::Stamp { before: Stamp(late), found: Stamp(late - 1) }),
         ),
         (Tail { stamp: Stamp(late - 1), ..second }, Ok(third)),
-        (Tail { chain: start.chain, ..second }, Err(Discontinuity::Chain)),
+        (Tail { chain: start.chain, ..second }, Err(SequenceGap::Chain)),
     ] {
         assert_eq!(frame.follows(&tail), expected);
     }
@@ -154,9 +154,9 @@ fn what_is_wrong_is_said() {
         FrameError::Short.to_string(),
         FrameError::Version(9).to_string(),
         FrameError::Malformed("so").to_string(),
-        Discontinuity::Identity { expected, found }.to_string(),
-        Discontinuity::Position { expected: Position(1), found: Position(5) }.to_string(),
-        Discontinuity::Stamp { before: Stamp(7), found: Stamp(6) }.to_string(),
+        SequenceGap::Identity { expected, found }.to_string(),
+        SequenceGap::Position { expected: LogIndex(1), found: LogIndex(5) }.to_string(),
+        SequenceGap::Stamp { before: Stamp(7), found: Stamp(6) }.to_string(),
         RecordTooLarge.to_string(),
         FrameFull.to_string(),
     ];
@@ -223,7 +223,7 @@ fn erased_payloads_leave_the_chain_as_it_was() {
     let (bytes, after) = sealed(&start, SAMPLES);
     let frame = Frame::parse(&bytes).expect("a sealed frame is readable");
     let mut erased = b"before".to_vec();
-    frame.erase(&mut erased, |record| record.position == Position(1));
+    frame.erase(&mut erased, |record| record.log_index == LogIndex(1));
     let erased = Frame::parse(&erased[6..]).expect("an erased frame is readable");
 
     expect![[r#"
@@ -417,10 +417,10 @@ fn gathering_does_not_change_the_hash() {
     let bytes: Vec<u8> = (0..5 * GATHER_BYTES).map(|n| (n % 251) as u8).collect();
     let expected = payload_digest(&bytes);
     for step in [1, 100, GATHER_BYTES - 1, GATHER_BYTES, GATHER_BYTES + 1, 3 * GATHER_BYTES + 7] {
-        let mut gather = Gather::<GATHER_BYTES>::default();
+        let mut gather = BufferedHasher::<GATHER_BYTES>::default();
         bytes.chunks(step).for_each(|piece| gather.add(piece));
         assert_eq!(gather.finish(), expected, "pieces of {step} bytes");
-        let mut gather = Gather::<GATHER_SMALL_BYTES>::default();
+        let mut gather = BufferedHasher::<GATHER_SMALL_BYTES>::default();
         bytes.chunks(step).for_each(|piece| gather.add(piece));
         assert_eq!(gather.finish(), expected, "pieces of {step} bytes, small");
     }

@@ -11,8 +11,8 @@ use ledger::{
     AccountId, AccountKind, AddKey, Administer, Amount, Batch, Change, ChangeParties, Command,
     CreateHubAccount, CreateLedgerAccountType, CreateOracle, CreateParticipant,
     CreateSettlementModel, Currency, DeliveryResult, Effects, FinishedDelivery, FspName, Fulfil,
-    FulfilState, Fulfilment, FundsDirection, Genesis, LedgerAccountType, MoveFunds, NoticeId,
-    Oracle, Outcome, PartyChangeForm, Position, Prepare, SetEndpoint, SetInitialPositionAndLimits,
+    FulfilState, Fulfilment, FundsDirection, Genesis, LedgerAccountType, LogIndex, MoveFunds,
+    NoticeId, Oracle, Outcome, PartyChangeForm, Prepare, SetEndpoint, SetInitialPositionAndLimits,
     SettlementModel, Stamp, TransferId,
 };
 use proptest::prelude::*;
@@ -187,16 +187,18 @@ fn there_is_one_origin_and_one_end() {
 #[test]
 fn a_state_of_another_moment_is_refused() {
     let (state, _) = after(history().len());
-    let read_at = |position, stamp| {
-        let tail = Tail { end: position, stamp, ..tail_of(&state) };
+    let read_at = |log_index, stamp| {
+        let tail = Tail { end: log_index, stamp, ..tail_of(&state) };
         read(&write_at(&tail, &state).0).err()
     };
-    let (position, stamp) = (state.position(), state.stamp());
-    assert_eq!(read_at(position, stamp), None);
-    for (position, stamp) in
-        [(Position(position.0 + 1), stamp), (position, Stamp(stamp.0 + 1)), (Position(1), Stamp(1))]
-    {
-        let error = read_at(position, stamp);
+    let (log_index, stamp) = (state.log_index(), state.stamp());
+    assert_eq!(read_at(log_index, stamp), None);
+    for (log_index, stamp) in [
+        (LogIndex(log_index.0 + 1), stamp),
+        (log_index, Stamp(stamp.0 + 1)),
+        (LogIndex(1), Stamp(1)),
+    ] {
+        let error = read_at(log_index, stamp);
         assert!(matches!(error, Some(SnapshotError::State(_))), "{error:?}");
     }
 }
@@ -241,21 +243,21 @@ proptest! {
     }
 }
 
-fn write(state: &State) -> (Vec<u8>, Summary) {
+fn write(state: &State) -> (Vec<u8>, SnapshotSummary) {
     write_at(&tail_of(state), state)
 }
 
 fn tail_of(state: &State) -> Tail {
     Tail {
         identity: LogIdentity(*b"identity of test"),
-        end: state.position(),
-        durable: state.position(),
+        end: state.log_index(),
+        durable: state.log_index(),
         stamp: state.stamp(),
         chain: Digest([9; 32]),
     }
 }
 
-fn write_at(tail: &Tail, state: &State) -> (Vec<u8>, Summary) {
+fn write_at(tail: &Tail, state: &State) -> (Vec<u8>, SnapshotSummary) {
     let mut bytes = Vec::new();
     let mut store = |block: &[u8]| {
         bytes.extend_from_slice(block);
@@ -298,7 +300,7 @@ fn after(records: usize) -> (State, Vec<Outcome>) {
     let mut state = State::new();
     let mut outcomes = Vec::new();
     for command in &history()[..records] {
-        let before = state.position().0;
+        let before = state.log_index().0;
         let mut effects = Effects::default();
         state.apply(&batch(before), [command], &mut effects);
         outcomes.extend(effects.outcomes);
@@ -307,14 +309,14 @@ fn after(records: usize) -> (State, Vec<Outcome>) {
 }
 
 fn decide(mut state: State, commands: &[Command]) -> State {
-    let batch = batch(state.position().0);
+    let batch = batch(state.log_index().0);
     state.apply(&batch, commands, &mut Effects::default());
     state
 }
 
 fn batch(before: u64) -> Batch {
     let stamp = Stamp::from_millis(1_000 + before);
-    Batch { first: Position(before + 1), stamp, node: 3, epoch: 1, sequence: before + 1 }
+    Batch { first: LogIndex(before + 1), stamp, node: 3, epoch: 1, sequence: before + 1 }
 }
 
 /// Something of everything.

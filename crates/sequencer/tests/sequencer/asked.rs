@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use journal::{FileLog, MemoryDisk};
-use ledger::{Command, Ended, Outcome, Position, TransferId};
-use ports::{Cold, Portion, StoreError, Until};
+use ledger::{Command, FinalTransfer, LogIndex, Outcome, TransferId};
+use ports::{ColdReader, StoreError, WaitFor, WriteBatch};
 use sequencer::Sequencer;
 
 use crate::scheme::{self, SECOND, id, units};
@@ -18,8 +18,8 @@ struct Shelf(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    rows: BTreeMap<TransferId, Ended>,
-    visible: Position,
+    rows: BTreeMap<TransferId, FinalTransfer>,
+    visible: LogIndex,
     asked: Vec<TransferId>,
     read: Vec<TransferId>,
 }
@@ -36,8 +36,8 @@ impl Shelf {
     }
 }
 
-impl Cold for Shelf {
-    fn read(&self, id: &TransferId, _: Position) -> Result<Option<Ended>, StoreError> {
+impl ColdReader for Shelf {
+    fn read(&self, id: &TransferId, _: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
         let mut inner = self.lock();
         inner.read.push(*id);
         Ok(inner.rows.get(id).cloned())
@@ -50,19 +50,19 @@ impl Cold for Shelf {
         Ok(())
     }
 
-    fn visible(&self) -> Position {
+    fn visible(&self) -> LogIndex {
         self.lock().visible
     }
 
-    fn offer(&mut self, portion: &mut Portion) -> bool {
+    fn offer(&mut self, portion: &mut WriteBatch) -> bool {
         let mut inner = self.lock();
-        inner.visible = portion.mark.position;
+        inner.visible = portion.mark.log_index;
         inner.rows.extend(portion.rows.drain(..).map(|row| (row.id, row)));
         portion.clear();
         true
     }
 
-    fn wait(&mut self, _: Until) -> Result<(), StoreError> {
+    fn wait(&mut self, _: WaitFor) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -84,7 +84,7 @@ impl Subject {
         self.seconds += seconds;
         let now = scheme::at(self.seconds * SECOND);
         scheme::commit(&mut self.sequencer, commands, now).expect("it is decided");
-        self.sequencer.tend(now).expect("it is kept");
+        self.sequencer.run_maintenance(now).expect("it is kept");
         self.sequencer.outcomes().to_vec()
     }
 }

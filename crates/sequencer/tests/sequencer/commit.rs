@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
 use journal::{FileLog, MemoryDisk};
-use ledger::{Command, FinishedDelivery, NoticeId, Outcome, Position};
-use ports::{Log, Now};
+use ledger::{Command, FinishedDelivery, LogIndex, NoticeId, Outcome};
+use ports::{ClockReading, Log};
 use record::frame::FRAME_RECORDS_MAX;
 use sequencer::{CommitError, Durability, Sequencer, Submission};
 
@@ -18,7 +18,7 @@ fn open(disk: &MemoryDisk) -> Subject {
     scheme::open(scheme::open_log(disk), scheme::at(SECOND))
 }
 
-fn now() -> Now {
+fn now() -> ClockReading {
     scheme::at(SECOND + 1_000)
 }
 
@@ -63,8 +63,8 @@ fn a_committed_batch_is_durable_and_applied() {
     let disk = MemoryDisk::new(1);
     let subject = started(&disk);
     assert_eq!(subject.outcomes(), [Outcome::Accepted]);
-    assert_eq!(subject.state().position(), Position(1));
-    assert_eq!(subject.log().durable_end(), Position(1));
+    assert_eq!(subject.state().log_index(), LogIndex(1));
+    assert_eq!(subject.log().durable_end(), LogIndex(1));
     let hash = subject.state().hash();
     drop(subject);
     assert_eq!(open(&disk.crash()).state().hash(), hash);
@@ -77,10 +77,10 @@ fn a_lazy_record_waits_for_the_next_sync() {
     let before = subject.counts().syncs;
     commit(&mut subject, vec![lazy()]).expect("there is room");
     assert_eq!(subject.counts().syncs, before, "a lazy record causes no sync");
-    assert_eq!(subject.state().position(), Position(2), "but it is applied");
-    assert_eq!(subject.log().durable_end(), Position(1));
+    assert_eq!(subject.state().log_index(), LogIndex(2), "but it is applied");
+    assert_eq!(subject.log().durable_end(), LogIndex(1));
     tick(&mut subject).expect("there is room");
-    assert_eq!(subject.log().durable_end(), Position(3));
+    assert_eq!(subject.log().durable_end(), LogIndex(3));
 }
 
 #[test]
@@ -92,10 +92,10 @@ fn more_than_a_frame_holds_becomes_several_batches_in_order() {
         (0..count).map(|_| submission(Command::Tick, Durability::Synced)).collect();
     let mut batch = Vec::new();
     let first = subject.commit(&mut waiting, &mut batch, now()).expect("there is room");
-    assert_eq!((first.first, batch.len()), (Position(2), FRAME_RECORDS_MAX as usize));
+    assert_eq!((first.first, batch.len()), (LogIndex(2), FRAME_RECORDS_MAX as usize));
     batch.clear();
     let second = subject.commit(&mut waiting, &mut batch, now()).expect("there is room");
-    assert_eq!(second.first, Position(2 + u64::from(FRAME_RECORDS_MAX)));
+    assert_eq!(second.first, LogIndex(2 + u64::from(FRAME_RECORDS_MAX)));
     assert_eq!((batch.len(), waiting.len()), (10, 0));
 }
 

@@ -2,7 +2,7 @@
 
 use journal::MemoryLog;
 use ledger::{Amount, Command, Outcome, Stamp};
-use ports::Now;
+use ports::ClockReading;
 use sequencer::{DUE_AT_ONCE, HELD_BACK_MAX, Sequencer};
 
 use crate::scheme::{self, IDENTITY, beginning, prepare};
@@ -12,11 +12,11 @@ const FIRST_MS: u64 = 10_000;
 /// Two of them in each millisecond.
 const TRANSFERS: u64 = 600;
 
-fn at(ms: u64) -> Now {
+fn at(ms: u64) -> ClockReading {
     scheme::at(ms * 1_000)
 }
 
-fn commit(subject: &mut Sequencer<MemoryLog>, commands: Vec<Command>, now: Now) -> Stamp {
+fn commit(subject: &mut Sequencer<MemoryLog>, commands: Vec<Command>, now: ClockReading) -> Stamp {
     scheme::commit(subject, commands, now).expect("there is room").stamp
 }
 

@@ -2,25 +2,25 @@
 //! it, wherever it begins and whatever stands between, and goes on from its end.
 
 use journal::{FileLog, MemoryDisk, Options, contract};
-use ledger::{Command, Position, Stamp};
-use ports::{Log, Now};
+use ledger::{Command, LogIndex, Stamp};
+use ports::{ClockReading, Log};
 use record::bundle::Bundle;
 use record::frame::LogIdentity;
-use record::message::{self, End, Message};
-use sequencer::{Delivered, LastMessage, Passed, Replica};
+use record::topic_message::{self, LogEnd, TopicMessage};
+use sequencer::{AppliedMessage, LastMessage, RejectedMessage, Replica};
 
 use crate::scheme::{self, Copy, IDENTITY, SECOND, deactivate, genesis, open_log, submissions};
 
-fn now(seconds: u64) -> Now {
+fn now(seconds: u64) -> ClockReading {
     scheme::at(seconds * SECOND)
 }
 
 /// The frames of a log that a switch wrote alone, in two lives, and its end.
-fn history() -> (Vec<Vec<u8>>, End) {
+fn history() -> (Vec<Vec<u8>>, LogEnd) {
     let disk = MemoryDisk::new(1);
     for life in 0..2 {
         let (log, from) = (open_log(&disk), 100 + life * 50);
-        let is_new = log.end() == Position(0);
+        let is_new = log.end() == LogIndex(0);
         let mut alone = scheme::open(log, now(from));
         for batch in 0..10 {
             let mut commands = vec![Command::Tick, deactivate(batch), Command::Tick];
@@ -33,20 +33,20 @@ fn history() -> (Vec<Vec<u8>>, End) {
     }
     let mut log = open_log(&disk);
     let tail = log.tail();
-    let end = End { identity: IDENTITY, position: tail.end, chain: tail.chain };
-    (contract::frames_of(&mut log, Position(1)), end)
+    let end = LogEnd { identity: IDENTITY, log_index: tail.end, chain: tail.chain };
+    (contract::frames_of(&mut log, LogIndex(1)), end)
 }
 
 fn moved(frame: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let frame = record::frame::Frame::parse(frame).expect("it is a frame");
-    message::write_frame(&frame, &mut bytes);
+    topic_message::write_frame(&frame, &mut bytes);
     bytes
 }
 
-fn whole(end: &End) -> Vec<u8> {
+fn whole(end: &LogEnd) -> Vec<u8> {
     let mut bytes = Vec::new();
-    message::write_whole(end, &mut bytes);
+    topic_message::write_whole(end, &mut bytes);
     bytes
 }
 
@@ -62,16 +62,16 @@ fn bundle(replica: &mut Replica<Copy>, wall: u64) -> Vec<u8> {
 }
 
 /// What comes of a message.
-fn hear(replica: &mut Replica<Copy>, bytes: &[u8], at: u64) -> Option<Delivered> {
+fn hear(replica: &mut Replica<Copy>, bytes: &[u8], at: u64) -> Option<AppliedMessage> {
     let at = Stamp(at * SECOND);
-    match Message::parse(bytes).expect("it is a message") {
-        Message::Bundle(bundle) => Some(replica.deliver(&bundle, at).expect("nobody differs")),
-        Message::Frame(frame) => Some(replica.restore(&frame).expect("nobody differs")),
-        Message::Whole(end) => {
+    match TopicMessage::parse(bytes).expect("it is a message") {
+        TopicMessage::Bundle(bundle) => Some(replica.deliver(&bundle, at).expect("nobody differs")),
+        TopicMessage::Frame(frame) => Some(replica.restore(&frame).expect("nobody differs")),
+        TopicMessage::Whole(end) => {
             replica.note_whole(&end);
             None
         }
-        Message::Left(_) | Message::State(_) => None,
+        TopicMessage::Left(_) | TopicMessage::State(_) => None,
     }
 }
 
@@ -89,7 +89,7 @@ fn every_node_makes_the_same_of_it_and_goes_on() {
     // Somebody who is not told to wait writes before all of it is there: nothing comes of that.
     let mut early = node(&MemoryDisk::new(4), 3, None);
     hear_all(&mut early, &frames);
-    early.begin_life();
+    early.begin_epoch();
     let early = bundle(&mut early, 900);
     let mut topic: Vec<Vec<u8>> = Vec::new();
     for (at, frame) in frames.iter().enumerate() {
@@ -101,15 +101,18 @@ fn every_node_makes_the_same_of_it_and_goes_on() {
         if at == 7 {
             topic.push(early.clone());
             // Said too early, by nobody.
-            topic.push(whole(&End { position: Position(3), ..end }));
+            topic.push(whole(&LogEnd { log_index: LogIndex(3), ..end }));
         }
     }
     for replica in &mut nodes {
         let mut framed = 0;
         for message in &topic {
             match hear(replica, message, 1_000) {
-                Some(Delivered::Framed { .. }) => framed += 1,
-                Some(Delivered::Passed(Passed::Repeat | Passed::OutOfPlace)) | None => {}
+                Some(AppliedMessage::Framed { .. }) => framed += 1,
+                Some(AppliedMessage::Passed(
+                    RejectedMessage::Repeat | RejectedMessage::OutOfPlace,
+                ))
+                | None => {}
                 other => panic!("{other:?}"),
             }
             assert!(replica.is_partial());
@@ -117,20 +120,20 @@ fn every_node_makes_the_same_of_it_and_goes_on() {
         assert_eq!(framed, frames.len());
         assert!(replica.note_whole(&end) && !replica.is_partial());
         assert_eq!(replica.members().iter().count(), 0, "who had it alone is none of several");
-        replica.begin_life();
+        replica.begin_epoch();
     }
     let [one, two] = &mut nodes;
-    assert_eq!(end_of(one), (end.position, end.chain));
+    assert_eq!(end_of(one), (end.log_index, end.chain));
     // Behind it frames count no more, and nodes are heard.
     assert!(matches!(
         hear(one, &moved(&frames[3]), 1_001),
-        Some(Delivered::Passed(Passed::Repeat))
+        Some(AppliedMessage::Passed(RejectedMessage::Repeat))
     ));
     for round in 0..4 {
         for message in [bundle(one, 1_001 + round), bundle(two, 1_001 + round)] {
             for replica in [&mut *one, &mut *two] {
                 let delivered = hear(replica, &message, 1_001 + round);
-                assert!(matches!(delivered, Some(Delivered::Framed { .. })), "{delivered:?}");
+                assert!(matches!(delivered, Some(AppliedMessage::Framed { .. })), "{delivered:?}");
             }
         }
     }
@@ -138,11 +141,11 @@ fn every_node_makes_the_same_of_it_and_goes_on() {
     assert_eq!(one.sequencer().state().hash(), two.sequencer().state().hash());
     assert_eq!(one.sequencer().state().stamp(), Stamp(1_004 * SECOND), "the brokers' time");
     let mut log = FileLog::open(disks[0].clone(), Options::default()).expect("it opens").0;
-    let copied = contract::frames_of(&mut log, Position(1));
+    let copied = contract::frames_of(&mut log, LogIndex(1));
     assert!(copied[..frames.len()] == frames[..], "the frames are those that were moved");
 }
 
-fn end_of(replica: &Replica<Copy>) -> (Position, ledger::Digest) {
+fn end_of(replica: &Replica<Copy>) -> (LogIndex, ledger::Digest) {
     let tail = replica.sequencer().log().tail();
     (tail.end, tail.chain)
 }
@@ -161,7 +164,7 @@ fn a_node_may_begin_anew_anywhere() {
         assert_eq!(replica.is_partial(), 0 < stop);
         hear_all(&mut replica, &frames);
         assert!(replica.note_whole(&end));
-        replica.begin_life();
+        replica.begin_epoch();
         let message = bundle(&mut replica, 901);
         hear(&mut replica, &message, 901);
         ends.push(end_of(&replica));
@@ -176,20 +179,28 @@ fn what_does_not_follow_is_passed_over() {
     let disk = MemoryDisk::new(9);
     let mut replica = node(&disk, 1, None);
     let passed = |replica: &mut Replica<Copy>, bytes: &[u8]| match hear(replica, bytes, 900) {
-        Some(Delivered::Passed(passed)) => passed,
+        Some(AppliedMessage::Passed(passed)) => passed,
         other => panic!("{other:?}"),
     };
-    assert_eq!(passed(&mut replica, &moved(&frames[1])), Passed::OutOfPlace, "not the first");
+    assert_eq!(
+        passed(&mut replica, &moved(&frames[1])),
+        RejectedMessage::OutOfPlace,
+        "not the first"
+    );
     hear(&mut replica, &moved(&frames[0]), 900);
-    assert_eq!(passed(&mut replica, &moved(&frames[2])), Passed::OutOfPlace, "one is missing");
-    assert_eq!(passed(&mut replica, &moved(&frames[0])), Passed::Repeat);
+    assert_eq!(
+        passed(&mut replica, &moved(&frames[2])),
+        RejectedMessage::OutOfPlace,
+        "one is missing"
+    );
+    assert_eq!(passed(&mut replica, &moved(&frames[0])), RejectedMessage::Repeat);
     assert!(!replica.note_whole(&end), "it is not all of it");
-    assert!(!replica.note_whole(&End { identity: LogIdentity([8; 16]), ..end }));
+    assert!(!replica.note_whole(&LogEnd { identity: LogIdentity([8; 16]), ..end }));
 
     // A log that began in the topic takes no frames.
     let mut begun = node(&MemoryDisk::new(10), 2, None);
     let mut other = node(&MemoryDisk::new(11), 3, None);
-    other.begin_life();
+    other.begin_epoch();
     let mut founding = Vec::new();
     let mut waiting = submissions(vec![genesis()]);
     other.propose(&mut waiting, &mut Vec::new(), Stamp(1), &mut founding);
@@ -198,9 +209,12 @@ fn what_does_not_follow_is_passed_over() {
     let bundle = Bundle::parse(&founding).expect("it is a bundle");
     let mut first = Vec::new();
     record::bundle::write(&header, bundle.count, bundle.records, &mut first);
-    assert!(matches!(hear(&mut begun, &first, 1), Some(Delivered::Framed { .. })));
+    assert!(matches!(hear(&mut begun, &first, 1), Some(AppliedMessage::Framed { .. })));
     assert!(!begun.is_partial());
     for frame in &frames {
-        assert!(matches!(passed(&mut begun, &moved(frame)), Passed::Repeat | Passed::OutOfPlace));
+        assert!(matches!(
+            passed(&mut begun, &moved(frame)),
+            RejectedMessage::Repeat | RejectedMessage::OutOfPlace
+        ));
     }
 }

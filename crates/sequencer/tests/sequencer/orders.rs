@@ -11,7 +11,7 @@ use ledger::{
     Abort, AccountId, Amount, Command, Digest, Fulfil, FulfilState, Fulfilment, Outcome, State,
     TransferState,
 };
-use ports::Now;
+use ports::ClockReading;
 use sequencer::Sequencer;
 
 use crate::scheme::{self, IDENTITY, beginning, hash, id, name, prepare, units};
@@ -103,7 +103,7 @@ fn open(log: MemoryLog, late: bool) -> Subject {
     scheme::open(log, now(late))
 }
 
-fn now(late: bool) -> Now {
+fn now(late: bool) -> ClockReading {
     scheme::at(if late { 2 * EXPIRATION_MS * 1_000 } else { 1_000 })
 }
 

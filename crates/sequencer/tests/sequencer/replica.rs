@@ -4,12 +4,14 @@
 use std::collections::VecDeque;
 
 use journal::MemoryDisk;
-use ledger::{Command, Digest, Genesis, Position, Stamp};
+use ledger::{Command, Digest, Genesis, LogIndex, Stamp};
 use ports::Log;
 use record::bundle::{self, Bundle, BundleHeader};
 use record::frame::LogIdentity;
-use record::message::Stated;
-use sequencer::{Delivered, Founding, LastMessage, Passed, Replica, ReplicaError};
+use record::topic_message::StateAttestation;
+use sequencer::{
+    AppliedMessage, GenesisMessage, LastMessage, RejectedMessage, Replica, ReplicaError,
+};
 
 use crate::scheme::{self, Copy, IDENTITY, SECOND, deactivate, name, open_log, submissions};
 
@@ -88,7 +90,8 @@ fn replica(
 
 fn founding(node: u32) -> Vec<u8> {
     let genesis = Genesis { seed: [node as u8; 16], hub: name("Hub") };
-    Founding { identity: IDENTITY, genesis, node, wall: Stamp(100 * SECOND) }.bundle("founder")
+    GenesisMessage { identity: IDENTITY, genesis, node, wall: Stamp(100 * SECOND) }
+        .bundle("founder")
 }
 
 impl World {
@@ -121,7 +124,7 @@ impl World {
     /// Reads what there is, and begins a life.
     fn begin(&mut self, at: usize) {
         self.take(at, usize::MAX);
-        self.nodes[at].replica.begin_life();
+        self.nodes[at].replica.begin_epoch();
     }
 
     fn arrive(&mut self, bytes: Vec<u8>) {
@@ -242,7 +245,7 @@ fn every_node_makes_the_same_frames() {
         (0..600).for_each(|_| world.step());
         world.take_all();
         let first = &world.nodes[0].replica;
-        assert!(100 < first.sequencer().state().position().0, "seed {seed}: little happened");
+        assert!(100 < first.sequencer().state().log_index().0, "seed {seed}: little happened");
         let (tail, hash) = (first.sequencer().log().tail(), first.sequencer().state().hash());
         let there: Vec<_> = first.members().iter().map(|(node, one)| (node, one.epoch)).collect();
         for node in &world.nodes[1..] {
@@ -277,7 +280,7 @@ fn a_last_word_is_the_last() {
         assert_eq!(there, [2, 3]);
         let bundle = Bundle::parse(&late).expect("it is a bundle");
         let delivered = node.replica.deliver(&bundle, Stamp(world.now)).expect("it goes on");
-        assert_eq!(delivered, Delivered::Passed(Passed::Repeat));
+        assert_eq!(delivered, AppliedMessage::Passed(RejectedMessage::Repeat));
     }
     world.begin(0);
     let bytes = world.proposed(0);
@@ -296,21 +299,21 @@ fn what_is_no_part_of_the_log_is_passed_over() {
     for (bytes, name) in [(&bytes, "first"), (&bytes, "again"), (&founding(3), "founding")] {
         let bundle = Bundle::parse(bytes).expect("it is a bundle");
         let delivered = replica.deliver(&bundle, Stamp(200 * SECOND)).expect("it goes on");
-        said.push((name, matches!(delivered, Delivered::Framed { .. }), delivered));
+        said.push((name, matches!(delivered, AppliedMessage::Framed { .. }), delivered));
     }
     assert!(said[0].1, "{said:?}");
-    assert_eq!(said[1].2, Delivered::Passed(Passed::Repeat));
-    assert_eq!(said[2].2, Delivered::Passed(Passed::OutOfPlace));
+    assert_eq!(said[1].2, AppliedMessage::Passed(RejectedMessage::Repeat));
+    assert_eq!(said[2].2, AppliedMessage::Passed(RejectedMessage::OutOfPlace));
     let mut strange = Bundle::parse(&bytes).expect("it is a bundle");
     strange.header.identity = LogIdentity([8; 16]);
     let delivered = replica.deliver(&strange, Stamp(200 * SECOND)).expect("it goes on");
-    assert_eq!(delivered, Delivered::Passed(Passed::AnotherLog));
+    assert_eq!(delivered, AppliedMessage::Passed(RejectedMessage::AnotherLog));
     // Another node meant to begin the log, and came too late: it is no stranger.
     let late = founding(3);
     let mut late = Bundle::parse(&late).expect("it is a bundle");
     late.header.identity = LogIdentity([8; 16]);
     let delivered = replica.deliver(&late, Stamp(200 * SECOND)).expect("it goes on");
-    assert_eq!(delivered, Delivered::Passed(Passed::OutOfPlace));
+    assert_eq!(delivered, AppliedMessage::Passed(RejectedMessage::OutOfPlace));
 }
 
 /// Of three nodes the one that has decided otherwise stops, and says where; the others go on.
@@ -330,7 +333,7 @@ fn a_node_that_decided_otherwise_stops() {
         bundle::write(&bundle.header, bundle.count, bundle.records, &mut out);
         out
     };
-    let position = world.nodes[0].replica.sequencer().state().position();
+    let log_index = world.nodes[0].replica.sequencer().state().log_index();
     // To the first node the second one differs: it is one of three.
     let (second, third) = (lie(&from[1]), lie(&from[2]));
     let deliver = |world: &mut World, bytes: &[u8]| {
@@ -339,18 +342,18 @@ fn a_node_that_decided_otherwise_stops() {
     };
     deliver(&mut world, &second).expect("one of three does not stop it");
     let against: Vec<_> = world.nodes[0].replica.contradicting().collect();
-    assert_eq!(against, [(2, position)]);
+    assert_eq!(against, [(2, log_index)]);
     // And so does the third: it is this one that differs.
     match deliver(&mut world, &third) {
-        Err(ReplicaError::Diverged { position: at, others }) => {
-            assert_eq!((at, &*others), (position, "node-2, node-3"));
+        Err(ReplicaError::Diverged { log_index: at, others }) => {
+            assert_eq!((at, &*others), (log_index, "node-2, node-3"));
         }
         other => panic!("{other:?}"),
     }
 }
 
 /// All nodes write until a minute of the log begins: the states that they set aside then.
-fn next_minute(world: &mut World) -> Vec<(Position, Digest)> {
+fn next_minute(world: &mut World) -> Vec<(LogIndex, Digest)> {
     let mut states = Vec::new();
     while states.is_empty() {
         world.now += 2 * SECOND;
@@ -361,7 +364,7 @@ fn next_minute(world: &mut World) -> Vec<(Position, Digest)> {
         for at in (0..NODES).flat_map(|at| [at; NODES]) {
             world.take(at, 1);
             let state = world.nodes[at].replica.state_to_compare();
-            states.extend(state.map(|state| (state.position(), state.hash())));
+            states.extend(state.map(|state| (state.log_index(), state.hash())));
         }
     }
     states
@@ -385,31 +388,35 @@ fn a_node_with_another_state_stops() {
     }
     assert_eq!(replica.agreed(), Some(states[0].0));
 
-    let (position, hash) = next_minute(&mut world)[0];
-    let lie = |stated: &Stated| Stated { position, hash: Digest([9; 32]), ..*stated };
+    let (log_index, hash) = next_minute(&mut world)[0];
+    let lie = |stated: &StateAttestation| StateAttestation {
+        log_index,
+        hash: Digest([9; 32]),
+        ..*stated
+    };
     // To the second node the first one differs, once it knows its own state: it is one of three.
     let replica = &mut world.nodes[1].replica;
     replica.hear_state(&lie(&first)).expect("there is nothing to hold it against");
     assert_eq!(replica.contradicting().next(), None);
-    own(&mut world, 1, (position, hash));
+    own(&mut world, 1, (log_index, hash));
     let against =
         |world: &World, at: usize| -> Vec<_> { world.nodes[at].replica.contradicting().collect() };
-    assert_eq!(against(&world, 1), [(1, position)]);
+    assert_eq!(against(&world, 1), [(1, log_index)]);
     // To the first one both others do: it is this one that differs.
-    own(&mut world, 0, (position, hash));
+    own(&mut world, 0, (log_index, hash));
     let replica = &mut world.nodes[0].replica;
     replica.hear_state(&lie(&second)).expect("one of three does not stop it");
     match replica.hear_state(&lie(&third)) {
-        Err(ReplicaError::Diverged { position: at, others }) => {
-            assert_eq!((at, &*others), (position, "node-2, node-3"));
+        Err(ReplicaError::Diverged { log_index: at, others }) => {
+            assert_eq!((at, &*others), (log_index, "node-2, node-3"));
         }
         other => panic!("{other:?}"),
     }
 
-    let (position, hash) = next_minute(&mut world)[0];
-    own(&mut world, 1, (position, hash));
+    let (log_index, hash) = next_minute(&mut world)[0];
+    own(&mut world, 1, (log_index, hash));
     let replica = &mut world.nodes[1].replica;
-    replica.hear_state(&Stated { position, hash, ..first }).expect("nobody differs");
+    replica.hear_state(&StateAttestation { log_index, hash, ..first }).expect("nobody differs");
     assert_eq!(against(&world, 1), [], "it has the same again");
 }
 
@@ -430,9 +437,9 @@ fn of_two_lives_that_begin_at_once_one_is_passed_over() {
         let bundle = Bundle::parse(bytes).expect("it is a bundle");
         replica.deliver(&bundle, Stamp(200 * SECOND)).expect("it goes on")
     };
-    assert!(matches!(deliver(&first), Delivered::Framed { .. }));
-    assert_eq!(deliver(&second), Delivered::Passed(Passed::Repeat));
-    replica.begin_life();
+    assert!(matches!(deliver(&first), AppliedMessage::Framed { .. }));
+    assert_eq!(deliver(&second), AppliedMessage::Passed(RejectedMessage::Repeat));
+    replica.begin_epoch();
     let third = world.proposed(1);
     let bundle = Bundle::parse(&third).expect("it is a bundle");
     assert_eq!(bundle.header.epoch, 3);

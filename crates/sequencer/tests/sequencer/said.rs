@@ -1,6 +1,6 @@
 //! Every frame says what was decided before it; a replay holds it to that.
 
-use ledger::{Digest, Position, Stamp};
+use ledger::{Digest, LogIndex, Stamp};
 use record::frame::{BatchHeader, Frame, FrameBuilder, Tail};
 use sequencer::{Replay, ReplayError};
 
@@ -22,13 +22,13 @@ impl Told {
     }
 
     /// What was decided up to here.
-    fn decided(&self) -> (Position, Digest) {
+    fn decided(&self) -> (LogIndex, Digest) {
         let state = self.replay.state();
-        (state.position(), *state.digest())
+        (state.log_index(), *state.digest())
     }
 
     /// Another transfer, in a frame that says this of what was before.
-    fn next(&mut self, said: (Position, Digest)) -> Result<(), ReplayError> {
+    fn next(&mut self, said: (LogIndex, Digest)) -> Result<(), ReplayError> {
         let of = self.tail.end.0 as usize;
         self.hear(vec![scheme::prepare(of, scheme::units(1), 1_000_000)], said)
     }
@@ -36,7 +36,7 @@ impl Told {
     fn hear(
         &mut self,
         commands: Vec<ledger::Command>,
-        (applied, outcome_digest): (Position, Digest),
+        (applied, outcome_digest): (LogIndex, Digest),
     ) -> Result<(), ReplayError> {
         let mut builder = FrameBuilder::new();
         for one in scheme::submissions(commands) {
@@ -76,7 +76,7 @@ fn a_batch_is_confirmed_by_the_frame_behind_it() {
 #[test]
 fn a_frame_that_says_nothing_confirms_nothing() {
     let mut told = Told::begun();
-    told.next((Position(0), Digest([0; 32]))).expect("silence is no fault here");
+    told.next((LogIndex(0), Digest([0; 32]))).expect("silence is no fault here");
     assert_eq!(told.seen(), (0, true));
     told.next(told.decided()).expect("it says what was decided");
     assert_eq!(told.seen(), (1, false));
@@ -88,7 +88,7 @@ fn another_outcome_is_a_fault() {
     let (end, mut digest) = told.decided();
     digest.0[31] ^= 1;
     let error = told.next((end, digest)).expect_err("it was decided differently");
-    assert!(matches!(error, ReplayError::Diverged { position } if position == end), "{error}");
+    assert!(matches!(error, ReplayError::Diverged { log_index } if log_index == end), "{error}");
 }
 
 /// Not even with the digest that was right then, and not with none.
@@ -100,7 +100,7 @@ fn a_frame_that_speaks_of_an_earlier_moment_is_a_fault() {
         told.next(earlier).expect("it says what was decided");
         let (end, _) = told.decided();
         let error = told.next((earlier.0, digest)).expect_err("of an earlier moment");
-        let ReplayError::Unconfirmed { position, applied } = error else { panic!("{error}") };
-        assert_eq!((position, applied), (end, earlier.0));
+        let ReplayError::Unconfirmed { log_index, applied } = error else { panic!("{error}") };
+        assert_eq!((log_index, applied), (end, earlier.0));
     }
 }

@@ -10,11 +10,11 @@ use ledger::{
     CreateParticipant, Currency, Digest, FspName, FundsDirection, Genesis, MoveFunds, Prepare,
     SetInitialPositionAndLimits, SetParticipantActive, Stamp, State, TransferId,
 };
-use ports::{Cold, Log, Now};
+use ports::{ClockReading, ColdReader, Log};
 use record::frame::LogIdentity;
 use sequencer::{
-    ColdSide, CommitError, Committed, Durability, LastMessage, Name, Quarantine, Replica,
-    Sequencer, Start, Submission,
+    ColdTier, CommitError, Committed, Durability, LastMessage, NodeName, Quarantine, ReplayStart,
+    Replica, Sequencer, Submission,
 };
 
 pub(crate) const IDENTITY: LogIdentity = LogIdentity([7; 16]);
@@ -30,8 +30,8 @@ const CONDITION: [u8; 32] = [
 ];
 
 /// Both clocks at this microsecond.
-pub(crate) fn at(us: u64) -> Now {
-    Now { monotonic_us: us, wall: Stamp(us) }
+pub(crate) fn at(us: u64) -> ClockReading {
+    ClockReading { monotonic_us: us, wall: Stamp(us) }
 }
 
 pub(crate) fn open_log(disk: &MemoryDisk) -> FileLog<MemoryDisk> {
@@ -40,18 +40,18 @@ pub(crate) fn open_log(disk: &MemoryDisk) -> FileLog<MemoryDisk> {
     opened.expect("a log in a state that a crash can leave opens").0
 }
 
-pub(crate) fn open<L: Log>(log: L, now: Now) -> Sequencer<L> {
+pub(crate) fn open<L: Log>(log: L, now: ClockReading) -> Sequencer<L> {
     Sequencer::open(log, 0, now, &mut |_| ()).expect("a good log replays")
 }
 
 /// A sequencer over a new log and a cold store.
 pub(crate) fn with_store(
-    store: impl Cold + 'static,
+    store: impl ColdReader + 'static,
     hot: Duration,
-    now: Now,
+    now: ClockReading,
 ) -> Sequencer<FileLog<MemoryDisk>> {
-    let cold = Some(ColdSide::new(Box::new(store), hot));
-    let start = Start { state: State::new(), quarantine: Quarantine::default(), cold };
+    let cold = Some(ColdTier::new(Box::new(store), hot));
+    let start = ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold };
     Sequencer::open_from(open_log(&MemoryDisk::new(1)), start, (0, now), &mut |_| {})
         .unwrap_or_else(|failed| panic!("{}", failed.1))
 }
@@ -62,8 +62,8 @@ pub(crate) fn replica(
     (node, instance): (u32, u64),
     last: Option<LastMessage>,
 ) -> Replica<Copy> {
-    let sequencer = open(copy, Now::default());
-    let name = Name { name: format!("node-{node}"), node, instance, ended: 0 };
+    let sequencer = open(copy, ClockReading::default());
+    let name = NodeName { name: format!("node-{node}"), node, instance, ended: 0 };
     Replica::new(sequencer, name, Quarantine::default(), last).expect("it reads")
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn submissions(commands: Vec<Command>) -> VecDeque<Submission<()>> {
 pub(crate) fn commit<L: Log>(
     subject: &mut Sequencer<L>,
     commands: Vec<Command>,
-    now: Now,
+    now: ClockReading,
 ) -> Result<Committed, CommitError> {
     subject.commit(&mut submissions(commands), &mut Vec::new(), now)
 }

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use journal::{FileLog, MemoryDisk};
-use ledger::{ChangeParties, Command, Ended, PartyBinding, PartyChangeForm, Position, TransferId};
-use ports::{Cold, Log as _, Now, Portion, StoreError, Until};
+use ledger::{
+    ChangeParties, Command, FinalTransfer, LogIndex, PartyBinding, PartyChangeForm, TransferId,
+};
+use ports::{ClockReading, ColdReader, Log as _, StoreError, WaitFor, WriteBatch};
 use sequencer::{CommitError, PENDING_MAX, Sequencer};
 
 use crate::scheme::{self, SECOND, genesis, name};
@@ -22,26 +24,26 @@ struct Behind {
     visible: Arc<AtomicU64>,
 }
 
-impl Cold for Behind {
-    fn read(&self, _: &TransferId, _: Position) -> Result<Option<Ended>, StoreError> {
+impl ColdReader for Behind {
+    fn read(&self, _: &TransferId, _: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
         Ok(None)
     }
 
-    fn visible(&self) -> Position {
-        Position(self.visible.load(Ordering::Relaxed))
+    fn visible(&self) -> LogIndex {
+        LogIndex(self.visible.load(Ordering::Relaxed))
     }
 
-    fn offer(&mut self, portion: &mut Portion) -> bool {
+    fn offer(&mut self, portion: &mut WriteBatch) -> bool {
         if self.fails.load(Ordering::Relaxed) {
             return false;
         }
-        self.visible.store(portion.mark.position.0, Ordering::Relaxed);
+        self.visible.store(portion.mark.log_index.0, Ordering::Relaxed);
         portion.clear();
         true
     }
 
-    fn wait(&mut self, until: Until) -> Result<(), StoreError> {
-        assert_ne!(until, Until::Mended, "who can refuse need not wait");
+    fn wait(&mut self, until: WaitFor) -> Result<(), StoreError> {
+        assert_ne!(until, WaitFor::Mended, "who can refuse need not wait");
         match self.fails.load(Ordering::Relaxed) {
             true => Err(StoreError::Failed("no room".into())),
             false => Ok(()),
@@ -49,7 +51,7 @@ impl Cold for Behind {
     }
 }
 
-fn now() -> Now {
+fn now() -> ClockReading {
     scheme::at(SECOND)
 }
 
@@ -74,7 +76,7 @@ type Subject = Sequencer<FileLog<MemoryDisk>>;
 /// One batch of one command, and the pause behind it.
 fn commit(subject: &mut Subject, command: Command) -> Result<(), CommitError> {
     let committed = scheme::commit(subject, vec![command], now());
-    subject.tend(now())?;
+    subject.run_maintenance(now())?;
     committed.map(|_| ())
 }
 
@@ -90,13 +92,13 @@ fn a_record_of_which_no_row_leaves_is_told_by_itself() {
     let (behind, mut subject) = begun();
     behind.fails.store(true, Ordering::Relaxed);
     commit(&mut subject, genesis()).expect("room");
-    assert_eq!(subject.stored(), Position(0));
-    assert!(subject.rest_us(now()).is_some(), "it is tried again");
+    assert_eq!(subject.stored(), LogIndex(0));
+    assert!(subject.next_maintenance_us(now()).is_some(), "it is tried again");
 
     behind.fails.store(false, Ordering::Relaxed);
-    subject.tend(now()).expect("it is written");
-    assert_eq!(subject.stored(), Position(1));
-    assert_eq!(subject.rest_us(now()), None, "there is nothing left to do");
+    subject.run_maintenance(now()).expect("it is written");
+    assert_eq!(subject.stored(), LogIndex(1));
+    assert_eq!(subject.next_maintenance_us(now()), None, "there is nothing left to do");
 }
 
 #[test]
@@ -105,7 +107,7 @@ fn what_cannot_leave_is_refused_until_it_can() {
     commit(&mut subject, genesis()).expect("room");
     commit(&mut subject, change(0)).expect("room");
     let stored = subject.stored();
-    assert_eq!(stored, Position(2));
+    assert_eq!(stored, LogIndex(2));
 
     behind.fails.store(true, Ordering::Relaxed);
     let taken =
@@ -118,7 +120,7 @@ fn what_cannot_leave_is_refused_until_it_can() {
     assert_eq!(subject.stored(), stored);
 
     behind.fails.store(false, Ordering::Relaxed);
-    subject.tend(now()).expect("it is written");
+    subject.run_maintenance(now()).expect("it is written");
     assert_eq!(subject.stored(), end);
     commit(&mut subject, change(1)).expect("there is room again");
 }

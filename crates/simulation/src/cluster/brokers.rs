@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use ledger::Stamp;
 
-use crate::plan::EPOCH_US;
+use crate::parameters::EPOCH_US;
 
 pub(crate) const BROKERS: usize = 3;
 /// Fewest brokers in sync that take anything.
@@ -92,12 +92,18 @@ impl Brokers {
 
     /// The leader takes a message, unless it has it; `again` takes it though it has. False when
     /// nobody takes anything.
-    pub(crate) fn append(&mut self, now: u64, source: Source, bytes: &[u8], again: Again) -> bool {
+    pub(crate) fn append(
+        &mut self,
+        now: u64,
+        source: Source,
+        bytes: &[u8],
+        again: Duplicates,
+    ) -> bool {
         let Some(leader) = self.leader() else { return false };
         if self.brokers.iter().filter(|broker| broker.in_sync).count() < IN_SYNC_MIN {
             return false;
         }
-        if self.placed.contains_key(&source) && again == Again::No {
+        if self.placed.contains_key(&source) && again == Duplicates::No {
             return true;
         }
         let at = Stamp((EPOCH_US + now + self.skew_us) / 1_000 * 1_000);
@@ -171,7 +177,7 @@ impl Brokers {
 
 /// Whether a message may be taken twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum Duplicates {
     No,
     Yes,
 }
@@ -207,7 +213,7 @@ mod tests {
             for (at, member) in (0..).zip(&mut self.members) {
                 for (number, bytes) in &member.unsent {
                     self.now += 1_000;
-                    self.brokers.append(self.now, (at, *number), bytes, Again::No);
+                    self.brokers.append(self.now, (at, *number), bytes, Duplicates::No);
                 }
             }
         }

@@ -4,7 +4,7 @@ use journal::MemoryDisk;
 
 use super::brokers::BROKERS;
 use super::{BROKER_SESSION_US, Event, NODES, World};
-use crate::plan::SECOND;
+use crate::parameters::SECOND;
 
 impl World {
     pub(super) fn fault(&mut self) {

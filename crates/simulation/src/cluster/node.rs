@@ -7,48 +7,50 @@ use std::sync::{Arc, Mutex, PoisonError};
 use delivery::Policy;
 use journal::{FileLog, MemoryDisk, Options};
 use ledger::ParticipantIndex;
+use node::latency_trace::{LatencyTrace, TracedLog};
 use node::outbox::Outbox;
-use node::stages::{Stages, WatchedLog};
-use node::{Arrivals, Directory, Driven, Event, Hooks, InboxLimits, Mailbox};
-use ports::{Clock, Log, Now, Topic};
+use node::{
+    Arrivals, Directory, InboxLimits, Mailbox, MailboxEvent, ReplicatedNode, ReplicatedNodeOptions,
+};
+use ports::{Clock, ClockReading, Log, Topic};
 use record::bundle::{Bundle, BundleHeader};
 use record::frame::LogIdentity;
-use sequencer::{LastMessage, Name, Quarantine, Replica, Sequencer};
+use sequencer::{LastMessage, NodeName, Quarantine, Replica, Sequencer};
 
 use super::brokers::Entry as Stored;
-use super::proof::{Life, Proof};
+use super::invariants::{NodeRun, Proof};
 use crate::clock::SimClock;
 use crate::io::{Act, Host, Io, Parcel};
-use crate::script::Request;
+use crate::transfers::Request;
 
 /// A copy of what the topic says.
 pub(crate) type Copy = FileLog<MemoryDisk>;
 
 /// What a node asks of the topic.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum TopicRequest {
     Send { tag: u64, bytes: Vec<u8> },
     AskEnd(u64),
 }
 
 /// The way to the brokers: what is said waits here until the turn is over.
-pub(crate) struct Outward(Arc<Mutex<Vec<Said>>>);
+pub(crate) struct Outward(Arc<Mutex<Vec<TopicRequest>>>);
 
 impl Topic for Outward {
     fn send(&mut self, message: &[u8], tag: u64) -> Result<(), String> {
-        let said = Said::Send { tag, bytes: message.to_vec() };
+        let said = TopicRequest::Send { tag, bytes: message.to_vec() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(said);
         Ok(())
     }
 
     fn ask_end(&mut self, number: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Said::AskEnd(number));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(TopicRequest::AskEnd(number));
     }
 }
 
 /// A message that is not known to be committed.
 #[derive(Debug)]
-pub(crate) struct Unsent {
+pub(crate) struct PendingMessage {
     pub(crate) number: u64,
     pub(crate) tag: u64,
     pub(crate) bytes: Vec<u8>,
@@ -56,11 +58,11 @@ pub(crate) struct Unsent {
 }
 
 /// A life of a node.
-pub(crate) struct Up {
-    pub(crate) life: Life,
-    pub(crate) driven: Driven<Copy, SimClock, Request, Outward>,
+pub(crate) struct RunningNode {
+    pub(crate) life: NodeRun,
+    pub(crate) driven: ReplicatedNode<Copy, SimClock, Request, Outward>,
     pub(crate) arrivals: Arrivals<Request>,
-    said: Arc<Mutex<Vec<Said>>>,
+    said: Arc<Mutex<Vec<TopicRequest>>>,
     mailbox: Arc<Mailbox<Request>>,
     pub(crate) io: Io,
     /// Lanes that were taken, and not yet while there was a lease: one that stood still may hear
@@ -68,7 +70,7 @@ pub(crate) struct Up {
     unconfirmed: BTreeSet<ParticipantIndex>,
     /// The next message to be fetched.
     pub(crate) fetched: usize,
-    pub(crate) unsent: VecDeque<Unsent>,
+    pub(crate) unsent: VecDeque<PendingMessage>,
     pub(crate) sent: u64,
 }
 
@@ -99,22 +101,23 @@ fn place_of(copy: &mut Copy, topic: &[std::rc::Rc<Stored>]) -> Option<(usize, La
     Some((at + 1, LastMessage { at: topic[at].at, node, wall }))
 }
 
-impl Up {
+impl RunningNode {
     pub(crate) fn start(
-        life: Life,
+        life: NodeRun,
         mut copy: Copy,
         topic: &[std::rc::Rc<Stored>],
         (clock, policy, seed): (SimClock, Policy, u64),
     ) -> Self {
         let number = life.0 as u32 + 1;
         let (next, last) = place_of(&mut copy, topic).map_or((0, None), |(at, it)| (at, Some(it)));
-        let log = WatchedLog::new(copy, Arc::new(Stages::new(1)));
+        let log = TracedLog::new(copy, Arc::new(LatencyTrace::new(1)));
         let sequencer = Sequencer::open(log, number, clock.now(), &mut |_| ());
         let sequencer = sequencer.expect("a copy of a good log replays");
-        let name = Name { name: format!("node-{number}"), node: number, instance: seed, ended: 0 };
+        let name =
+            NodeName { name: format!("node-{number}"), node: number, instance: seed, ended: 0 };
         let replica = Replica::new(sequencer, name, Quarantine::default(), last);
         let replica = replica.expect("a log in memory is read");
-        let hooks = Hooks {
+        let hooks = ReplicatedNodeOptions {
             message: Request::recognise,
             begin: Box::new(|_| Ok(Vec::new())),
             note_life: Box::new(|_| Ok(())),
@@ -129,7 +132,7 @@ impl Up {
         };
         let of_io = (vec![Arc::clone(&mailbox)], InboxLimits::default());
         let beside = (clock, Directory::default());
-        let driven = Driven::new(replica, next as i64, beside, of_io, hooks, connect);
+        let driven = ReplicatedNode::new(replica, next as i64, beside, of_io, hooks, connect);
         let driven = driven.expect("nothing is started that could fail");
         // The log is not read for a message: each lane keeps all of its own.
         let policy = Policy { bytes_max: u64::MAX, ..policy };
@@ -148,14 +151,14 @@ impl Up {
         }
     }
 
-    pub(crate) fn said(&self) -> Vec<Said> {
+    pub(crate) fn said(&self) -> Vec<TopicRequest> {
         std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The I/O thread reads its mail, works, and hands over what it has gathered.
     pub(crate) fn work(
         &mut self,
-        now: Now,
+        now: ClockReading,
         proof: &mut Proof,
         work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>),
     ) -> Vec<Act> {
@@ -165,8 +168,8 @@ impl Up {
             mailbox.take(&mut events);
             for event in events {
                 match &event {
-                    Event::Left(lanes) => unconfirmed.retain(|lane| !lanes.contains(lane)),
-                    Event::Taken(lanes) => unconfirmed.extend(lanes),
+                    MailboxEvent::Left(lanes) => unconfirmed.retain(|lane| !lanes.contains(lane)),
+                    MailboxEvent::Taken(lanes) => unconfirmed.extend(lanes),
                     _ => {}
                 }
                 outbox.handle(event, host);

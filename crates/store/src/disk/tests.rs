@@ -30,8 +30,8 @@ fn never_written(number: u32) -> TransferId {
     sample_id((mix(u64::from(number)) as u32) << 1 | 1)
 }
 
-fn row(number: u32) -> Ended {
-    Ended { id: present(number), ..sample_row(8, u64::from(number) + 10) }
+fn row(number: u32) -> FinalTransfer {
+    FinalTransfer { id: present(number), ..sample_row(8, u64::from(number) + 10) }
 }
 
 impl Disk {
@@ -101,13 +101,13 @@ struct Life {
     place: TempDir,
     store: Option<Disk>,
     known: BTreeMap<u32, u64>,
-    position: u64,
+    log_index: u64,
 }
 
 impl Life {
     fn begin() -> Self {
         let place = TempDir::new().expect("a directory");
-        let mut life = Self { place, store: None, known: BTreeMap::new(), position: 100 };
+        let mut life = Self { place, store: None, known: BTreeMap::new(), log_index: 100 };
         life.begin_anew();
         life
     }
@@ -145,19 +145,21 @@ impl Life {
     }
 
     fn write(&mut self, numbers: impl Iterator<Item = u32>) {
-        self.position += 1;
-        let Self { known, position, store, .. } = self;
+        self.log_index += 1;
+        let Self { known, log_index, store, .. } = self;
         let rows = numbers.map(|number| match known.get(&number) {
             None => {
-                known.insert(number, *position);
-                Ended { changed: Position(*position), ..row(number) }
+                known.insert(number, *log_index);
+                FinalTransfer { changed: LogIndex(*log_index), ..row(number) }
             }
             // An answer that came too late.
-            Some(_) => {
-                Ended { changed: Position(*position), outcome: Outcome::Expired, ..row(number) }
-            }
+            Some(_) => FinalTransfer {
+                changed: LogIndex(*log_index),
+                outcome: Outcome::Expired,
+                ..row(number)
+            },
         });
-        let portion = portion(rows.collect(), *position);
+        let portion = portion(rows.collect(), *log_index);
         store.as_ref().expect("it is open").write(&portion).expect("it writes");
     }
 
@@ -188,7 +190,7 @@ impl Life {
         let left = self.store().left_of(asked.clone().chain(others));
         assert_eq!(left[..self.known.len()], asked.collect::<Vec<_>>());
         for (number, changed) in self.known.iter().take(20) {
-            let found = self.store().read(&present(*number), Position(*changed));
+            let found = self.store().read(&present(*number), LogIndex(*changed));
             assert!(found.expect("it reads").is_some_and(|row| row.changed.0 == *changed));
         }
     }

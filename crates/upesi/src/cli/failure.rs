@@ -3,9 +3,9 @@
 /// One clear line for a person.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Failure(String);
+pub struct CliError(String);
 
-impl Failure {
+impl CliError {
     /// An error with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())

@@ -7,7 +7,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::Failure;
+use crate::CliError;
 
 /// What the standard library panics with begins so, where it cannot print.
 const UNPRINTABLE: &str = "failed printing to stdout: ";
@@ -26,13 +26,13 @@ pub(crate) fn keep_output_for_a_script() {
 /// Says what a start found, or did.
 pub(crate) fn say(line: impl Display) {
     match FOR_A_SCRIPT.load(Ordering::Relaxed) {
-        true => ports::tell(line),
-        false => ports::tell_on_output(line),
+        true => ports::log_line(line),
+        false => ports::print_line(line),
     }
 }
 
 /// Carries out a command. What it started and made beside the output is tidied up in any case.
-pub fn end_with_reader(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
+pub fn end_with_reader(command: impl FnOnce() -> Result<(), CliError>) -> ExitCode {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         if unprintable(panic.payload()).is_none() {
@@ -45,15 +45,15 @@ pub fn end_with_reader(command: impl FnOnce() -> Result<(), Failure>) -> ExitCod
     };
     match unprintable(&*panicked) {
         Some(why) if why.starts_with(NO_READER) => ExitCode::from(ENDED_WITH_READER),
-        Some(why) => code(Err(Failure::new(format!("cannot print: {why}")))),
+        Some(why) => code(Err(CliError::new(format!("cannot print: {why}")))),
         None => panic::resume_unwind(panicked),
     }
 }
 
 /// How the program ends, and for a failure its line.
-pub fn code(result: Result<(), Failure>) -> ExitCode {
+pub fn code(result: Result<(), CliError>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
-    ports::tell(failure);
+    ports::log_line(failure);
     ExitCode::FAILURE
 }
 
@@ -63,9 +63,9 @@ fn unprintable(panicked: &(dyn Any + Send)) -> Option<&str> {
 }
 
 /// Prints JSON for a script.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
     let text =
-        serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
+        serde_json::to_string_pretty(value).map_err(|error| CliError::new(error.to_string()))?;
     println!("{text}");
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use self::warnings::{Warning, warnings};
-use crate::Failure;
+use crate::CliError;
 use crate::config::{self, Auth, Change, Config};
 use crate::serve;
 use crate::serve::signatures;
@@ -59,13 +59,13 @@ struct Bound {
 }
 
 /// Prints what a file means; fails when the switch would not start with it.
-pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), Failure> {
+pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), CliError> {
     let config = Config::read(arguments.file.as_deref())?;
     check_start(&config)?;
     let text = match &arguments.file {
         None => String::new(),
         Some(file) => fs::read_to_string(file)
-            .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?,
+            .map_err(|error| CliError::new(format!("cannot read {}: {error}", file.display())))?,
     };
     let checked = Checked {
         settings: noted(settings(&given(&text)), &config),
@@ -80,14 +80,14 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), Failu
 }
 
 /// Fails as `serve` would at its start, for what can be seen without starting anything.
-fn check_start(config: &Config) -> Result<(), Failure> {
+fn check_start(config: &Config) -> Result<(), CliError> {
     let own = [("fspiop.listen", config.fspiop.listen), ("admin.listen", config.admin.listen)];
     let own: Vec<_> =
         own.into_iter().chain(config.probes().map(|it| ("health.listen", it))).collect();
     for (at, (name, first)) in own.iter().enumerate() {
         let clash = own[at + 1..].iter().find(|(_, second)| is_same_port(*first, *second));
         if let Some((other, second)) = clash {
-            return Err(Failure::new(format!(
+            return Err(CliError::new(format!(
                 "{name} = \"{first}\" and {other} = \"{second}\" are the same port: give them two, \
                  such as 4000, 3001 and 3002"
             )));

@@ -1,7 +1,7 @@
 //! How a node and the brokers know each other: the section `[kafka]`.
 
 #[cfg(feature = "kafka")]
-use crate::Failure;
+use crate::CliError;
 use crate::config::settings::Kafka;
 use crate::config::values::Mechanism;
 
@@ -37,7 +37,7 @@ impl Kafka {
 
     /// What the settings say, with the password read from its file.
     #[cfg(feature = "kafka")]
-    pub(crate) fn security(&self) -> Result<kafka::Security, Failure> {
+    pub(crate) fn security(&self) -> Result<kafka::Security, CliError> {
         self.must_be_there()?;
         let identity = self.certificate.clone().zip(self.key.clone());
         let identity = identity.map(|(certificate, key)| kafka::Identity { certificate, key });
@@ -55,14 +55,14 @@ impl Kafka {
 
     /// The client library names a file that it cannot read only when a broker is there.
     #[cfg(feature = "kafka")]
-    fn must_be_there(&self) -> Result<(), Failure> {
+    fn must_be_there(&self) -> Result<(), CliError> {
         if let Some(key) = &self.key {
             secrets::check("kafka.key", key)?;
         }
         for (name, path) in [("kafka.ca", &self.ca), ("kafka.certificate", &self.certificate)] {
             let Some(path) = path else { continue };
             std::fs::File::open(path)
-                .map_err(|error| Failure::new(format!("{name}: {}: {error}", path.display())))?;
+                .map_err(|error| CliError::new(format!("{name}: {}: {error}", path.display())))?;
         }
         Ok(())
     }
@@ -87,14 +87,14 @@ mod secrets {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use crate::Failure;
+    use crate::CliError;
 
     /// Longest password, in bytes.
     const PASSWORD_MAX: u64 = 1_024;
 
     /// Opens a file that must not be everybody's.
-    pub(super) fn check(name: &str, path: &Path) -> Result<File, Failure> {
-        let failed = |what: String| Failure::new(format!("{name}: {}: {what}", path.display()));
+    pub(super) fn check(name: &str, path: &Path) -> Result<File, CliError> {
+        let failed = |what: String| CliError::new(format!("{name}: {}: {what}", path.display()));
         let file = File::open(path).map_err(|error| failed(error.to_string()))?;
         let found = file.metadata().map_err(|error| failed(error.to_string()))?;
         let mode = found.permissions().mode() & 0o777;
@@ -108,9 +108,9 @@ mod secrets {
     }
 
     /// The first line of a file, which is all of it.
-    pub(super) fn password(path: &Path) -> Result<String, Failure> {
+    pub(super) fn password(path: &Path) -> Result<String, CliError> {
         let name = "kafka.password_file";
-        let failed = |what: &str| Failure::new(format!("{name}: {}: {what}", path.display()));
+        let failed = |what: &str| CliError::new(format!("{name}: {}: {what}", path.display()));
         let mut text = String::new();
         let read = check(name, path)?.take(PASSWORD_MAX + 1).read_to_string(&mut text);
         read.map_err(|error| failed(&error.to_string()))?;

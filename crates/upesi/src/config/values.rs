@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fspiop::reach::{Network, NoNetwork};
+use fspiop::egress_policy::{Network, NoNetwork};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// A length of time with its unit: `"1500ms"`, `"90s"`, `"15m"`, `"24h"` or `"30d"`.

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use harness::Progress;
-use journal::{Destination, Due, Handed, Place, RealDisk, Retention, Tier, Tiered};
+use journal::{
+    ArchivedSegment, BlobStore, Destination, PendingSegment, RealDisk, Retention, Tier, TieredDisk,
+};
 use ledger::Stamp;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout::print_json;
 use crate::data::layout::refuse_without_log;
 
@@ -68,17 +70,17 @@ struct Line {
     packed_bytes: Option<u64>,
 }
 
-pub(crate) fn archive(arguments: &ArchiveArguments) -> Result<(), Failure> {
+pub(crate) fn archive(arguments: &ArchiveArguments) -> Result<(), CliError> {
     let place = arguments.data.display().to_string();
-    let failed = |what: String| Failure::new(format!("{place}: {what}"));
+    let failed = |what: String| CliError::new(format!("{place}: {what}"));
     refuse_without_log(&arguments.data)?;
     let disk = match arguments.dry_run {
         true => RealDisk::open_to_read(&arguments.data),
         false => RealDisk::open(&arguments.data),
     };
-    let log = disk.and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
+    let log = disk.and_then(TieredDisk::open).map_err(|error| failed(error.to_string()))?;
     let to = arguments.to.as_deref().map(journal::open_place).transpose();
-    let to = to.map_err(|error| Failure::new(error.to_string()))?;
+    let to = to.map_err(|error| CliError::new(error.to_string()))?;
     let destination = to.as_deref().map_or(Destination::Here, Destination::Place);
     let age = Duration::from_secs(u64::from(arguments.after_hours) * 3_600);
     let retention = Retention { keep_segments: arguments.keep, closed_by: before_now(age) };
@@ -106,27 +108,27 @@ pub(crate) fn archive(arguments: &ArchiveArguments) -> Result<(), Failure> {
 
 /// One segment after the other. What went before a failure stays done, and is said with it.
 fn hand_over(
-    log: &Tiered<RealDisk>,
-    due: &[Due],
-    place: Option<&dyn Place>,
+    log: &TieredDisk<RealDisk>,
+    due: &[PendingSegment],
+    place: Option<&dyn BlobStore>,
     destination: Destination<'_>,
-) -> Result<Vec<Line>, Failure> {
+) -> Result<Vec<Line>, CliError> {
     if let Some(place) = place {
-        journal::claim_for(log, place).map_err(|error| Failure::new(error.to_string()))?;
+        journal::claim_for(log, place).map_err(|error| CliError::new(error.to_string()))?;
     }
     let total: u64 = due.iter().map(|due| due.segment.plain_bytes).sum();
     let mut progress = Progress::new("MiB", Some(total >> 20));
     let mut lines: Vec<Line> = Vec::new();
     let mut before = 0;
     for due in due {
-        let handed = journal::hand_over(log, due, destination, &mut |_| {
+        let handed = journal::archive_segment(log, due, destination, &mut |_| {
             progress.show(before >> 20);
             Ok(())
         });
         progress.end();
         let handed = handed.map_err(|error| {
             let done = lines.len();
-            Failure::new(format!("{error} ({done} segments were handed over; try again)"))
+            CliError::new(format!("{error} ({done} segments were handed over; try again)"))
         })?;
         before += handed.plain_bytes;
         lines.push(Line::done(&handed));
@@ -135,7 +137,7 @@ fn hand_over(
 }
 
 impl Line {
-    fn planned(due: &Due) -> Self {
+    fn planned(due: &PendingSegment) -> Self {
         let packed_bytes = match due.segment.tier {
             Tier::Plain => None,
             Tier::Packed | Tier::Archived(_) => Some(due.segment.stored_bytes),
@@ -148,7 +150,7 @@ impl Line {
         }
     }
 
-    fn done(handed: &Handed) -> Self {
+    fn done(handed: &ArchivedSegment) -> Self {
         Self {
             first: handed.first.0,
             last: handed.last.0,

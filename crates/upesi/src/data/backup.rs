@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::Progress;
-use journal::{ArchiveError, Backup, CopyLock, Extra, RealDisk, Tiered};
+use journal::{ArchiveError, Backup, CopyLock, ExtraFile, RealDisk, TieredDisk};
 use ports::DiskError;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout::print_json;
 
 /// A running switch can archive a segment between the look at it and its opening.
@@ -88,20 +88,20 @@ pub(crate) fn copy_alone(
     }
 }
 
-pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
+pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     let started = Instant::now();
     let shown = arguments.data.display().to_string();
-    let failed = |what: String| Failure::new(format!("{shown}: {what}"));
+    let failed = |what: String| CliError::new(format!("{shown}: {what}"));
     if !arguments.data.is_dir() {
         return Err(failed("there is no such directory".into()));
     }
     if let Some(config) = &arguments.config
         && let Err(error) = std::fs::metadata(config)
     {
-        return Err(Failure::new(format!("cannot read {}: {error}", config.display())));
+        return Err(CliError::new(format!("cannot read {}: {error}", config.display())));
     }
     let place = journal::open_place(&arguments.to);
-    let place = place.map_err(|error| Failure::new(error.to_string()))?;
+    let place = place.map_err(|error| CliError::new(error.to_string()))?;
     let disk = RealDisk::open_beside(&arguments.data).map_err(|error| failed(error.to_string()))?;
     let _alone = copy_alone(&disk, || false).map_err(|error| failed(error.to_string()))?;
     let mut progress = Progress::new("MiB read and written", None);
@@ -115,7 +115,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     let mut mended = BTreeSet::new();
     let mut copied = Err(ArchiveError::Stopped);
     for _ in 0..ATTEMPTS {
-        copied = Tiered::open(disk.clone()).map_err(ArchiveError::from).and_then(|log| {
+        copied = TieredDisk::open(disk.clone()).map_err(ArchiveError::from).and_then(|log| {
             let mut backup = Backup::open(&log, Arc::clone(&place))?;
             if arguments.check {
                 backup.check(&mut watch)?;
@@ -153,7 +153,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
 }
 
 /// What is copied that does not stand in the data directory: the configuration.
-pub(crate) fn extras(configuration: Option<&Path>) -> Vec<Extra> {
+pub(crate) fn extras(configuration: Option<&Path>) -> Vec<ExtraFile> {
     let read = configuration.and_then(|path| std::fs::read(path).ok());
-    read.map(|bytes| Extra { name: CONFIGURATION.to_owned(), bytes }).into_iter().collect()
+    read.map(|bytes| ExtraFile { name: CONFIGURATION.to_owned(), bytes }).into_iter().collect()
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use journal::{LOCK_FILE, RealDisk};
 
-use crate::Failure;
+use crate::CliError;
 
 /// Name of the cold store's directory within the data directory.
 pub(crate) const STORE: &str = "store";
@@ -27,24 +27,24 @@ pub(crate) fn has_segments(data: &Path) -> bool {
 }
 
 /// Before a directory is owned, which makes a file in it: whether a log is there.
-pub(crate) fn refuse_without_log(data: &Path) -> Result<(), Failure> {
+pub(crate) fn refuse_without_log(data: &Path) -> Result<(), CliError> {
     let what = match (data.is_dir(), has_segments(data)) {
         (false, _) => "there is no such directory",
         (true, false) => "there is no log here",
         (true, true) => return Ok(()),
     };
-    Err(Failure::new(format!("{}: {what}", data.display())))
+    Err(CliError::new(format!("{}: {what}", data.display())))
 }
 
 /// Finishes a restore that was interrupted when it was whole already; whether there was one.
 ///
 /// # Errors
 /// The directory cannot be changed, or somebody owns it.
-pub(crate) fn put_in_place(data: &Path) -> Result<bool, Failure> {
+pub(crate) fn put_in_place(data: &Path) -> Result<bool, CliError> {
     if !is_half_moved(data) {
         return Ok(false);
     }
-    let failed = |what: &str| Failure::new(format!("{}: {what}", data.display()));
+    let failed = |what: &str| CliError::new(format!("{}: {what}", data.display()));
     let _owned = RealDisk::open(data).map_err(|error| failed(&error.to_string()))?;
     move_up(data).map_err(|error| failed(&error.to_string()))?;
     Ok(true)
@@ -52,11 +52,11 @@ pub(crate) fn put_in_place(data: &Path) -> Result<bool, Failure> {
 
 /// Refuses a directory in which a restore was begun: a log that is begun beside it would be taken
 /// for the one that was to come.
-pub(crate) fn refuse_unfinished(data: &Path) -> Result<(), Failure> {
+pub(crate) fn refuse_unfinished(data: &Path) -> Result<(), CliError> {
     let unfinished = data.join(UNFINISHED);
     match unfinished.exists() {
         false => Ok(()),
-        true => Err(Failure::new(format!(
+        true => Err(CliError::new(format!(
             "{} is of a restore that was interrupted: repeat it, or remove that directory to begin \
              without it",
             unfinished.display()
@@ -65,10 +65,10 @@ pub(crate) fn refuse_unfinished(data: &Path) -> Result<(), Failure> {
 }
 
 /// Refuses a directory that such a restore has half moved up: to a reader it would be damaged.
-pub(crate) fn refuse_half(data: &Path) -> Result<(), Failure> {
+pub(crate) fn refuse_half(data: &Path) -> Result<(), CliError> {
     match is_half_moved(data) {
         false => Ok(()),
-        true => Err(Failure::new(format!(
+        true => Err(CliError::new(format!(
             "{}: a restore into it was interrupted when it had everything: repeat it, or start the \
              switch, and it is finished",
             data.display()

@@ -11,7 +11,7 @@ mod arguments;
 mod run;
 
 #[cfg(not(feature = "kafka"))]
-use crate::Failure;
+use crate::CliError;
 
 pub(crate) const EXPORT_EXAMPLES: &str = "\
 Examples:

@@ -21,24 +21,24 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use harness::Progress;
-use journal::{ArchiveError, Location, Placed, RealDisk, Tiered, Walked};
-use ledger::Position;
+use journal::{ArchiveError, LocatedFrame, Location, LogWalk, RealDisk, TieredDisk};
+use ledger::LogIndex;
 use ports::{ColdStore, Disk, DiskError, DiskFile};
 use record::frame::Tail;
 use sequencer::Replay;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
 use crate::config::Config;
 #[cfg(feature = "kafka")]
 use crate::data::layout;
 use crate::data::layout::has_segments;
 use crate::data::snapshot::Claims;
-use crate::inspect::offline::{Go, OfflineLog};
+use crate::inspect::offline::{Continue, OfflineLog};
 use crate::serve::open_store;
 
-use staging::Target;
+use staging::StagingDirectory;
 
 /// Files are copied in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
@@ -105,7 +105,7 @@ struct Proof {
 
 /// Makes a directory that is not there or empty from a copy, for a node that goes on from it.
 #[cfg(feature = "kafka")]
-pub(crate) fn begin(from: &str, data: &Path) -> Result<(), Failure> {
+pub(crate) fn begin(from: &str, data: &Path) -> Result<(), CliError> {
     if let Copy::Directory(path) = Copy::of(from)?
         && has_state(&path)
     {
@@ -117,7 +117,7 @@ pub(crate) fn begin(from: &str, data: &Path) -> Result<(), Failure> {
         state_hash: None,
         json: false,
     };
-    let proof = make(&arguments, Target::of_node(data)?)?;
+    let proof = make(&arguments, StagingDirectory::of_node(data)?)?;
     println!(
         "upesi: began with the copy in {from}: {} records decided again, up to record {}, in \
          {:.1} s",
@@ -137,9 +137,9 @@ fn has_state(path: &Path) -> bool {
 /// the log's chain is proved, the start goes on from the newest snapshot, and from then on this
 /// node's state is held against that of the others, as every node's is.
 #[cfg(feature = "kafka")]
-fn adopt(from: &Path, data: &Path) -> Result<(), Failure> {
+fn adopt(from: &Path, data: &Path) -> Result<(), CliError> {
     let started = Instant::now();
-    let target = Target::of_node(data)?;
+    let target = StagingDirectory::of_node(data)?;
     target.begin_anew()?;
     let source = OfflineLog::open(from)?;
     let failed = |error: std::io::Error| target.failure(&error.to_string());
@@ -190,12 +190,12 @@ fn copy_tree(from: &Path, to: &Path, tell: &mut dyn FnMut(u64)) -> std::io::Resu
     Ok(bytes)
 }
 
-pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
-    let proof = make(arguments, Target::of(&arguments.data)?)?;
+pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), CliError> {
+    let proof = make(arguments, StagingDirectory::of(&arguments.data)?)?;
     print(&proof, arguments)
 }
 
-fn make(arguments: &RestoreArguments, target: Target) -> Result<Proof, Failure> {
+fn make(arguments: &RestoreArguments, target: StagingDirectory) -> Result<Proof, CliError> {
     let started = Instant::now();
     let made = match Copy::of(&arguments.from)? {
         Copy::Place(location) => target.bring(&location, arguments)?,
@@ -224,7 +224,7 @@ fn make(arguments: &RestoreArguments, target: Target) -> Result<Proof, Failure> 
 }
 
 /// Where the log stands behind a frame.
-pub(crate) fn tail_behind(placed: &Placed<'_>) -> Tail {
+pub(crate) fn tail_behind(placed: &LocatedFrame<'_>) -> Tail {
     let header = placed.frame.header();
     Tail {
         identity: header.identity,
@@ -246,8 +246,8 @@ enum Copy {
 impl Copy {
     /// Reads the places that `backup --to` accepts. A directory with segments and without the
     /// marker of a place is a plain copy.
-    fn of(from: &str) -> Result<Self, Failure> {
-        let location = Location::parse(from).map_err(|error| Failure::new(error.to_string()))?;
+    fn of(from: &str) -> Result<Self, CliError> {
+        let location = Location::parse(from).map_err(|error| CliError::new(error.to_string()))?;
         Ok(match location.directory() {
             Some(path) if has_segments(path) && !path.join(journal::MARKER).exists() => {
                 Self::Directory(path.to_owned())
@@ -268,7 +268,7 @@ struct Made {
 /// A log that was decided again.
 struct Proved {
     beside: Deciding,
-    walked: Walked,
+    walked: LogWalk,
     snapshots: u64,
     quarantined: usize,
 }
@@ -287,7 +287,7 @@ struct Beside {
 
 /// Decides the whole log again, and holds the snapshots and the hash that is wanted against it.
 /// What ends goes to a new store in the directory `target`.
-fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved, Failure> {
+fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved, CliError> {
     let mut claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
     let segments = log.disk().segments().map_err(|error| log.failure(error))?;
     let first = segments.first().ok_or_else(|| log.failure("there is no log here"))?;
@@ -297,7 +297,7 @@ fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved
     let (replay, walked) = log.replay_beside(side, &mut |replay, placed| {
         replay.apply(placed.frame, &mut |_, _, _| {})?;
         claims.check(&tail_behind(placed), replay.state());
-        Ok(Go::On)
+        Ok(Continue::On)
     })?;
     let snapshots = claims.close(&walked.tail).map_err(|untrue| log.failure(untrue.line))?;
     let state_hash = replay.state().hash().to_string();
@@ -310,15 +310,15 @@ fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved
     Ok(Proved { beside: Deciding { replay, store }, walked, snapshots, quarantined })
 }
 
-impl Target {
+impl StagingDirectory {
     /// Brings back what a place holds, or the rest of it, and proves it.
-    fn bring(&self, from: &Location, arguments: &RestoreArguments) -> Result<Made, Failure> {
-        let place = from.open().map_err(|error| Failure::new(error.to_string()))?;
+    fn bring(&self, from: &Location, arguments: &RestoreArguments) -> Result<Made, CliError> {
+        let place = from.open().map_err(|error| CliError::new(error.to_string()))?;
         let failed = |error: DiskError| self.failure(&error.to_string());
         let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
         let mut progress = Progress::new("MiB brought back", None);
         let mut read = 0_u64;
-        let brought = journal::bring(&*place, &disk, &mut |more| {
+        let brought = journal::fetch(&*place, &disk, &mut |more| {
             read += more;
             progress.show(read >> 20);
             Ok(())
@@ -326,8 +326,8 @@ impl Target {
         progress.end();
         let unfinished = self.unfinished().display();
         let not_whole = |error: ArchiveError| match self.discard_if_empty() {
-            true => Failure::new(error.to_string()),
-            false => Failure::new(format!("{error}. What was brought back is in {unfinished}")),
+            true => CliError::new(error.to_string()),
+            false => CliError::new(format!("{error}. What was brought back is in {unfinished}")),
         };
         let brought = brought.map_err(not_whole)?;
         let mut files = brought.files.clone();
@@ -342,7 +342,7 @@ impl Target {
     }
 
     /// Proves a directory, copies what belongs to the log, and compares.
-    fn copy(&self, from: &Path, arguments: &RestoreArguments) -> Result<Made, Failure> {
+    fn copy(&self, from: &Path, arguments: &RestoreArguments) -> Result<Made, CliError> {
         self.begin_anew()?;
         let source = OfflineLog::open(from)?;
         let proved = prove(&source, self.unfinished(), arguments.state_hash.as_deref());
@@ -358,7 +358,7 @@ impl Target {
 
     /// Copies the segments, wherever they are, and what stands beside them; gives the names of the
     /// latter, and the number of bytes of all.
-    fn fill(&self, source: &OfflineLog) -> Result<(Vec<String>, u64), Failure> {
+    fn fill(&self, source: &OfflineLog) -> Result<(Vec<String>, u64), CliError> {
         let failed = |error: DiskError| self.failure(&error.to_string());
         let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
         let (mut files, mut bytes) = (Vec::new(), 0);
@@ -380,7 +380,7 @@ impl Target {
     }
 
     /// Reads what was copied: the same chain up to the same end.
-    fn check(&self, expected: &Tail) -> Result<(), Failure> {
+    fn check(&self, expected: &Tail) -> Result<(), CliError> {
         let copied = OfflineLog::open(self.unfinished())?;
         let walked = copied.walk(&mut |_| Ok(())).map_err(|error| copied.failure(error))?;
         match walked.tail == *expected {
@@ -390,7 +390,7 @@ impl Target {
     }
 
     /// Completes the store, and stores the state, so that a start goes on from here.
-    fn put_beside(&self, deciding: Deciding, tail: &Tail) -> Result<Beside, Failure> {
+    fn put_beside(&self, deciding: Deciding, tail: &Tail) -> Result<Beside, CliError> {
         let Deciding { mut replay, store } = deciding;
         let (records, state_hash) = (replay.records(), replay.state().hash().to_string());
         replay.close().map_err(|error| self.failure(&error.to_string()))?;
@@ -406,8 +406,8 @@ impl Target {
 
 /// Removes snapshots of records that the copy does not have: files are copied behind the log, and
 /// one may have been taken meanwhile. Gives their names.
-fn remove_later(disk: &RealDisk, end: Position) -> Result<Vec<String>, DiskError> {
-    let later = snapshots::list(disk)?.into_iter().filter(|file| end < file.position);
+fn remove_later(disk: &RealDisk, end: LogIndex) -> Result<Vec<String>, DiskError> {
+    let later = snapshots::list(disk)?.into_iter().filter(|file| end < file.log_index);
     let names: Vec<String> = later.map(|file| file.name).collect();
     for name in &names {
         disk.remove(name)?;
@@ -416,7 +416,7 @@ fn remove_later(disk: &RealDisk, end: Position) -> Result<Vec<String>, DiskError
     Ok(names)
 }
 
-fn copy(from: &Tiered<RealDisk>, to: &RealDisk, name: &str) -> Result<u64, DiskError> {
+fn copy(from: &TieredDisk<RealDisk>, to: &RealDisk, name: &str) -> Result<u64, DiskError> {
     let (from, to) = (from.open(name)?, to.create(name)?);
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;
@@ -431,7 +431,7 @@ fn copy(from: &Tiered<RealDisk>, to: &RealDisk, name: &str) -> Result<u64, DiskE
     }
 }
 
-fn print(proof: &Proof, arguments: &RestoreArguments) -> Result<(), Failure> {
+fn print(proof: &Proof, arguments: &RestoreArguments) -> Result<(), CliError> {
     if arguments.json {
         return print_json(proof);
     }

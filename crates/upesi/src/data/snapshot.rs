@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use harness::Progress;
-use journal::{DamagedEnd, FileLog, Options, RealDisk, Tiered, Verify};
-use ledger::snapshot::Head;
-use ledger::{Cold, Digest, Position, State};
+use journal::{FileLog, Options, RealDisk, TailPolicy, TieredDisk, Verify};
+use ledger::snapshot::StateHeader;
+use ledger::{Digest, EvictedRows, LogIndex, State};
 use ports::{Disk, DiskError, Log};
 use record::frame::Tail;
 use serde::Serialize;
-use snapshots::{Beside, Fault, SnapshotFile, Source, list, load, take, unpaced};
+use snapshots::{InvalidFile, ReplayStore, SnapshotFile, Source, list, load, take, unpaced};
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout::print_json;
 use crate::config::Config;
 use crate::data::layout::refuse_without_log;
@@ -26,7 +26,7 @@ use crate::serve::truncation;
 #[derive(Debug, Serialize)]
 struct Shown {
     /// Last record of the newest snapshot.
-    position: u64,
+    log_index: u64,
     file: String,
     /// Length of the one just taken, in bytes; none when there was one already.
     bytes: Option<u64>,
@@ -57,12 +57,13 @@ pub(crate) struct SnapshotArguments {
     json: bool,
 }
 
-pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
+pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), CliError> {
     let started = Instant::now();
     let data = arguments.data.display();
-    let failed = |what: String| Failure::new(format!("{data}: {what}"));
+    let failed = |what: String| CliError::new(format!("{data}: {what}"));
     refuse_without_log(&arguments.data)?;
-    let disk = RealDisk::open(&arguments.data).and_then(Tiered::open).map_err(|error| match error {
+    let opened = RealDisk::open(&arguments.data).and_then(TieredDisk::open);
+    let disk = opened.map_err(|error| match error {
         DiskError::InUse(_) => failed(format!(
             "a switch is running there; have it take one: curl -X POST -H \"Authorization: Bearer \
              $(cat {data}/admin-token)\" http://127.0.0.1:3001/snapshots (its admin address)"
@@ -83,15 +84,15 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
     };
     let source = Source { frames: &log.frames(), quarantine: &without };
     let place = open_store::Place::new(&Config::default(), &arguments.data, log.tail().identity);
-    let store = place.open(&mut log, Some(DamagedEnd::Refuse))?;
-    let beside = Beside { side: place.side(&store)?, store };
+    let store = place.open(&mut log, Some(TailPolicy::Refuse))?;
+    let beside = ReplayStore { side: place.side(&store)?, store };
     let taken = take(&disk, (source, Some(beside)), &mut pace);
     progress.end();
     let taken = taken.map_err(|error| failed(error.to_string()))?;
     let newest = list(&disk).map_err(|error| failed(error.to_string()))?.into_iter().next();
     let newest = newest.ok_or_else(|| failed("the log has no record yet".into()))?;
     let shown = Shown {
-        position: newest.position.0,
+        log_index: newest.log_index.0,
         file: newest.name,
         bytes: taken.as_ref().map(|taken| taken.bytes),
         records: taken.as_ref().map_or(0, |taken| taken.records),
@@ -101,7 +102,7 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
     print(&shown, arguments.json)
 }
 
-fn print(shown: &Shown, json: bool) -> Result<(), Failure> {
+fn print(shown: &Shown, json: bool) -> Result<(), CliError> {
     if json {
         return print_json(shown);
     }
@@ -111,9 +112,9 @@ fn print(shown: &Shown, json: bool) -> Result<(), Failure> {
     match shown.bytes {
         Some(bytes) => println!(
             "{}: the state after record {}, {} bytes; {} records decided again in {:.1} s",
-            shown.file, shown.position, bytes, shown.records, shown.seconds
+            shown.file, shown.log_index, bytes, shown.records, shown.seconds
         ),
-        None => println!("{} is of the last record, {}, already", shown.file, shown.position),
+        None => println!("{} is of the last record, {}, already", shown.file, shown.log_index),
     }
     Ok(())
 }
@@ -122,26 +123,26 @@ fn print(shown: &Shown, json: bool) -> Result<(), Failure> {
 /// is wrong with one is kept until the log itself was read: the log is what counts.
 #[derive(Default)]
 pub(crate) struct Claims {
-    by_position: BTreeMap<Position, Claim>,
+    by_log_index: BTreeMap<LogIndex, Claim>,
     good: u64,
-    untrue: Vec<Untrue>,
+    untrue: Vec<FalseClaim>,
 }
 
 /// What one snapshot says.
 struct Claim {
     file: SnapshotFile,
     tail: Tail,
-    head: Head,
+    head: StateHeader,
     hash: Digest,
 }
 
 /// A snapshot that is not what the log says, and why.
 #[derive(Clone, Debug)]
-pub(crate) struct Untrue {
+pub(crate) struct FalseClaim {
     /// Its file, and where in it, if it is known.
     pub(crate) file: String,
     pub(crate) offset: Option<u64>,
-    pub(crate) position: Position,
+    pub(crate) log_index: LogIndex,
     pub(crate) line: String,
 }
 
@@ -150,13 +151,13 @@ impl Claims {
     pub(crate) fn read(disk: &impl Disk) -> Result<Self, DiskError> {
         let mut claims = Self::default();
         for file in list(disk)? {
-            let position = file.position;
+            let log_index = file.log_index;
             match Claim::read(disk, file) {
-                Ok(claim) => drop(claims.by_position.insert(position, claim)),
+                Ok(claim) => drop(claims.by_log_index.insert(log_index, claim)),
                 Err(fault) => {
                     let line = format!("{fault}. {ADVICE}");
-                    let Fault { name: file, offset, .. } = fault;
-                    claims.untrue.push(Untrue { file, offset, position, line });
+                    let InvalidFile { name: file, offset, .. } = fault;
+                    claims.untrue.push(FalseClaim { file, offset, log_index, line });
                 }
             }
         }
@@ -165,7 +166,7 @@ impl Claims {
 
     /// Holds what one says against what the log came to there, if one speaks of that record.
     pub(crate) fn check(&mut self, tail: &Tail, state: &State) {
-        let Some(claim) = self.by_position.remove(&tail.end) else { return };
+        let Some(claim) = self.by_log_index.remove(&tail.end) else { return };
         let here = Tail { durable: claim.tail.durable, ..*tail };
         let differs = [
             (claim.tail != here, "the chain head"),
@@ -184,15 +185,15 @@ impl Claims {
     ///
     /// # Errors
     /// The first that is not.
-    pub(crate) fn close(mut self, end: &Tail) -> Result<u64, Untrue> {
-        for claim in self.by_position.into_values() {
+    pub(crate) fn close(mut self, end: &Tail) -> Result<u64, FalseClaim> {
+        for claim in self.by_log_index.into_values() {
             let Claim { file, tail, .. } = &claim;
             let ahead = tail.identity == end.identity && end.end < tail.end;
             self.untrue.push(match ahead {
-                true => Untrue {
+                true => FalseClaim {
                     file: file.name.clone(),
                     offset: None,
-                    position: tail.end,
+                    log_index: tail.end,
                     line: truncation::missing(&format!("{} was", file.name), tail.end, end.end),
                 },
                 false => claim.untrue("no batch of the log ends with that record"),
@@ -210,7 +211,7 @@ const ADVICE: &str = "The log is not touched by that: remove the file, and a sta
                       older one or from the log alone";
 
 impl Claim {
-    fn read(disk: &impl Disk, file: SnapshotFile) -> Result<Self, Fault> {
+    fn read(disk: &impl Disk, file: SnapshotFile) -> Result<Self, InvalidFile> {
         let snapshot = load(disk, &file, &mut unpaced)?;
         Ok(Self {
             file,
@@ -220,14 +221,14 @@ impl Claim {
         })
     }
 
-    fn untrue(&self, what: &str) -> Untrue {
+    fn untrue(&self, what: &str) -> FalseClaim {
         let file = self.file.name.clone();
         let line = format!("{file}: {what}. {ADVICE}");
-        Untrue { file, offset: None, position: self.tail.end, line }
+        FalseClaim { file, offset: None, log_index: self.tail.end, line }
     }
 }
 
 /// What there is one of, but for where rows live, which is no part of what a log says.
-fn head_of(state: &State) -> Head {
-    Head { cold: Cold::default(), ..state.parts().head() }
+fn head_of(state: &State) -> StateHeader {
+    StateHeader { evicted: EvictedRows::default(), ..state.parts().head() }
 }

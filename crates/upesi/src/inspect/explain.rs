@@ -15,18 +15,21 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ledger::{Decided, Listener, NoticeId, Outcome, Position, Teller, TransferId, TransferMessage};
+use ledger::{
+    Decision, DecisionRecorder, DecisionSink, LogIndex, NoticeId, Outcome, TransferId,
+    TransferMessage,
+};
 use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
 use record::frame::Frame;
 use store::Disk;
 use switch::Traffic;
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout::print_json;
 use crate::data::layout;
-use crate::inspect::explain::history::{Tale, tell};
+use crate::inspect::explain::history::{TransferDecisions, tell};
 use crate::inspect::explain::report::{Explanation, Source, Underway, request_of};
-use crate::inspect::offline::{Go, OfflineLog};
+use crate::inspect::offline::{Continue, OfflineLog};
 use crate::inspect::verify::accounting::is_end;
 use crate::operate::quarantine::Entry;
 
@@ -56,11 +59,11 @@ pub(crate) struct ExplainArguments {
     json: bool,
 }
 
-pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
+pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), CliError> {
     let started = Instant::now();
     let id = TransferId::parse(&arguments.transfer).ok_or_else(|| {
         let text = &arguments.transfer;
-        Failure::new(format!("{text:?} is no transfer id: a UUID in lower case, or a ULID"))
+        CliError::new(format!("{text:?} is no transfer id: a UUID in lower case, or a ULID"))
     })?;
     let log = OfflineLog::open(&arguments.data)?;
     let noted = match arguments.replay {
@@ -86,7 +89,8 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
 
 /// What the store beside a log says, or why it is not asked.
 fn noted(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanation, String> {
-    let records = journal::Records::open(log.disk().clone()).map_err(|error| error.to_string())?;
+    let records =
+        journal::OfflineReader::open(log.disk().clone()).map_err(|error| error.to_string())?;
     let store = Disk::open_for_questions(&data.join(layout::STORE), records.identity())?;
     let mark = store.mark();
     let tale = tale_of(&store, id).map_err(|error| error.to_string())?;
@@ -94,27 +98,29 @@ fn noted(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanation, S
         id,
         deadline_ms: deadline(&tale, &records).map_err(|error| error.to_string())?,
         tale: &tale,
-        is_of_log: mark.position == Position(0),
+        is_of_log: mark.log_index == LogIndex(0),
         late: None,
     };
-    let from = mark.position.max(Position(1));
+    let from = mark.log_index.max(LogIndex(1));
     let visited = records.visit(from, &mut |frame| {
-        if frame.header().last() == mark.position {
+        if frame.header().last() == mark.log_index {
             behind.is_of_log = frame.chain() == mark.chain;
         } else if behind.is_of_log {
             behind.look(frame);
         }
         let go_on = behind.is_of_log && behind.late.is_none();
-        if go_on { Ok(()) } else { Err(ports::Stop) }
+        if go_on { Ok(()) } else { Err(ports::StopReading) }
     });
     visited.map_err(|error| error.to_string())?;
     match behind.late {
         _ if !behind.is_of_log => Err("it was made from a log that went another way".into()),
-        Some(late) => Err(format!("it ends with record {}, before record {late}", mark.position.0)),
+        Some(late) => {
+            Err(format!("it ends with record {}, before record {late}", mark.log_index.0))
+        }
         None => {
             let told = tell(id, &tale, (&records, &log.quarantined));
             let told = told.map_err(|error| error.to_string())?;
-            Ok(Explanation { up_to: mark.position.0, ..told })
+            Ok(Explanation { up_to: mark.log_index.0, ..told })
         }
     }
 }
@@ -122,7 +128,7 @@ fn noted(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanation, S
 /// Looks through the records behind the store's mark.
 struct Behind<'a> {
     id: TransferId,
-    tale: &'a Tale,
+    tale: &'a TransferDecisions,
     /// Of a transfer that is in flight at the mark.
     deadline_ms: Option<u64>,
     is_of_log: bool,
@@ -137,35 +143,35 @@ impl Behind<'_> {
             let read = record::command::read_fields(record.kind, record.version, record.fields);
             read.map_or(true, |command| self.tale.is_about(self.id, &command))
         };
-        let late = frame.records().find(about).map(|record| record.position.0);
+        let late = frame.records().find(about).map(|record| record.log_index.0);
         let is_met = |deadline: u64| deadline <= header.batch.stamp.millis();
         self.late = late.or(self.deadline_ms.is_some_and(is_met).then_some(header.first.0));
     }
 }
 
-fn tale_of(store: &dyn ColdStore, id: TransferId) -> Result<Tale, ports::StoreError> {
+fn tale_of(store: &dyn ColdStore, id: TransferId) -> Result<TransferDecisions, ports::StoreError> {
     let told = store.tale(&id)?;
     let mut ends = BTreeMap::new();
     for owed in told.iter().flat_map(|told| &told.owed) {
         ends.insert(owed.notice, store.ends(owed.notice)?);
     }
-    Ok(Tale { told, ends })
+    Ok(TransferDecisions { told, ends })
 }
 
 /// When a transfer that is in flight as far as it is told ends by itself.
-fn deadline(tale: &Tale, reader: &dyn RecordReader) -> Result<Option<u64>, LogError> {
+fn deadline(tale: &TransferDecisions, reader: &dyn RecordReader) -> Result<Option<u64>, LogError> {
     let mut reserved = None;
-    for Decided { outcome, position, owed, .. } in &tale.told {
+    for Decision { outcome, log_index, owed, .. } in &tale.told {
         let expired = owed.iter().any(|owed| owed.outcome == Outcome::Expired);
         if *outcome == Outcome::PrepareReserved && !expired {
-            reserved = Some(*position);
+            reserved = Some(*log_index);
         }
         if *outcome == Outcome::Expired || is_end(*outcome) {
             reserved = None;
         }
     }
-    let Some(position) = reserved else { return Ok(None) };
-    let Some(owned) = reader.read(position)? else { return Ok(None) };
+    let Some(log_index) = reserved else { return Ok(None) };
+    let Some(owned) = reader.read(log_index)? else { return Ok(None) };
     let command = record::command::read_fields(owned.kind, owned.version, &owned.fields);
     Ok(command.ok().and_then(|command| match command.message()? {
         TransferMessage::Prepare(prepare) => Some(prepare.expiration_ms),
@@ -174,15 +180,15 @@ fn deadline(tale: &Tale, reader: &dyn RecordReader) -> Result<Option<u64>, LogEr
 }
 
 /// Decides the whole log again, and listens.
-fn decided_again(log: &OfflineLog, id: TransferId) -> Result<Explanation, Failure> {
-    let (mut teller, mut notes) = (Teller::default(), Notes::of(id, &log.quarantined));
+fn decided_again(log: &OfflineLog, id: TransferId) -> Result<Explanation, CliError> {
+    let (mut teller, mut notes) = (DecisionRecorder::default(), Notes::of(id, &log.quarantined));
     let (replay, walked) = log.replay(&mut |replay, placed| {
         let frame = placed.frame;
         replay.apply(frame, &mut |moment, state, effects| {
             teller.watch(moment, state, effects, &mut notes);
         })?;
         notes.keep(frame);
-        Ok(Go::On)
+        Ok(Continue::On)
     })?;
     if let Some(torn) = walked.torn {
         let (segment, offset) = (torn.segment, torn.offset);
@@ -190,47 +196,48 @@ fn decided_again(log: &OfflineLog, id: TransferId) -> Result<Explanation, Failur
     }
     let told = tell(id, &notes.tale, (&notes.records, notes.quarantined));
     let told = told.map_err(|error| log.failure(error))?;
-    Ok(Explanation { up_to: replay.state().position().0, records: replay.records(), ..told })
+    Ok(Explanation { up_to: replay.state().log_index().0, records: replay.records(), ..told })
 }
 
 /// What a replay tells of one transfer, and the records that it is told of.
 struct Notes<'a> {
     id: TransferId,
     quarantined: &'a [Entry],
-    tale: Tale,
+    tale: TransferDecisions,
     /// Records of the frame under way.
-    wanted: Vec<Position>,
-    records: Kept,
+    wanted: Vec<LogIndex>,
+    records: RecordsInMemory,
 }
 
 /// Records in memory.
 #[derive(Default)]
-struct Kept(BTreeMap<Position, OwnedRecord>);
+struct RecordsInMemory(BTreeMap<LogIndex, OwnedRecord>);
 
-impl RecordReader for Kept {
-    fn read(&self, position: Position) -> Result<Option<OwnedRecord>, LogError> {
-        Ok(self.0.get(&position).cloned())
+impl RecordReader for RecordsInMemory {
+    fn read(&self, log_index: LogIndex) -> Result<Option<OwnedRecord>, LogError> {
+        Ok(self.0.get(&log_index).cloned())
     }
 }
 
 impl<'a> Notes<'a> {
     fn of(id: TransferId, quarantined: &'a [Entry]) -> Self {
-        let (tale, wanted, records) = (Tale::default(), Vec::new(), Kept::default());
+        let (tale, wanted, records) =
+            (TransferDecisions::default(), Vec::new(), RecordsInMemory::default());
         Self { id, quarantined, tale, wanted, records }
     }
 
     fn keep(&mut self, frame: &Frame<'_>) {
         let (header, stamp) = (frame.header(), frame.header().batch.stamp);
-        let is_here = |position: &Position| (header.first..=header.last()).contains(position);
-        self.wanted.extend(self.quarantined.iter().map(Entry::position).filter(is_here));
-        let records = self.wanted.drain(..).filter_map(|position| frame.record(position));
-        let kept = records.map(|record| (record.position, OwnedRecord::copy(&record, stamp)));
+        let is_here = |log_index: &LogIndex| (header.first..=header.last()).contains(log_index);
+        self.wanted.extend(self.quarantined.iter().map(Entry::log_index).filter(is_here));
+        let records = self.wanted.drain(..).filter_map(|log_index| frame.record(log_index));
+        let kept = records.map(|record| (record.log_index, OwnedRecord::copy(&record, stamp)));
         self.records.0.extend(kept);
     }
 }
 
-impl Listener for Notes<'_> {
-    fn decided(&mut self, decided: &Decided) {
+impl DecisionSink for Notes<'_> {
+    fn decided(&mut self, decided: &Decision) {
         if decided.transfer != self.id {
             return;
         }
@@ -238,13 +245,13 @@ impl Listener for Notes<'_> {
             self.tale.ends.entry(owed.notice).or_default();
         }
         self.tale.told.push(decided.clone());
-        self.wanted.push(decided.position);
+        self.wanted.push(decided.log_index);
     }
 
-    fn delivered(&mut self, notice: NoticeId, position: Position) {
+    fn delivered(&mut self, notice: NoticeId, log_index: LogIndex) {
         if let Some(ends) = self.tale.ends.get_mut(&notice) {
-            ends.push(position);
-            self.wanted.push(position);
+            ends.push(log_index);
+            self.wanted.push(log_index);
         }
     }
 }
@@ -261,7 +268,7 @@ pub(crate) struct Question {
     pub(crate) store: Arc<dyn ColdStore>,
     pub(crate) reader: Arc<dyn RecordReader>,
     /// The last record that was decided on when it was asked.
-    pub(crate) asked_at: Position,
+    pub(crate) asked_at: LogIndex,
     /// Who sends what is owed.
     pub(crate) traffic: Arc<Traffic>,
     /// Records that decide nothing.
@@ -287,7 +294,7 @@ impl Question {
     }
 
     /// How far the callbacks are that are owed.
-    fn under_way(&self, tale: &Tale, pending: &[u64]) -> Vec<Underway> {
+    fn under_way(&self, tale: &TransferDecisions, pending: &[u64]) -> Vec<Underway> {
         if pending.is_empty() {
             return Vec::new();
         }
@@ -306,11 +313,11 @@ impl Question {
     }
 
     /// Waits until the store shows everything durable that was decided before the question.
-    fn wait(&self, started: Instant) -> Result<Position, LogError> {
+    fn wait(&self, started: Instant) -> Result<LogIndex, LogError> {
         loop {
-            let shown = self.store.mark().position;
+            let shown = self.store.mark().log_index;
             let late = self.asked_at <= shown || PATIENCE < started.elapsed();
-            if late || self.reader.read(Position(shown.0 + 1))?.is_none() {
+            if late || self.reader.read(LogIndex(shown.0 + 1))?.is_none() {
                 return Ok(shown);
             }
             thread::sleep(LOOK_EVERY);

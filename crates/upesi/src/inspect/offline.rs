@@ -6,19 +6,19 @@
 use std::path::Path;
 
 use harness::Progress;
-use journal::{OpenError, Placed, RealDisk, Tiered, Walked};
-use ledger::{Position, State};
-use ports::{Disk, DiskError, DiskFile, Stop};
+use journal::{LocatedFrame, LogWalk, OpenError, RealDisk, TieredDisk};
+use ledger::{LogIndex, State};
+use ports::{Disk, DiskError, DiskFile, StopReading};
 use record::frame::{FRAME_HEADER_BYTES, frame_length};
-use sequencer::{ColdSide, Replay, Start};
+use sequencer::{ColdTier, Replay, ReplayStart};
 
-use crate::Failure;
+use crate::CliError;
 use crate::data::layout::{has_segments, refuse_half, refuse_unfinished};
 use crate::operate::quarantine::{self, Entry};
 
 /// A log to be read.
 pub(crate) struct OfflineLog {
-    disk: Tiered<RealDisk>,
+    disk: TieredDisk<RealDisk>,
     walk: Walk,
     place: String,
     /// Records that operators have set aside.
@@ -26,57 +26,57 @@ pub(crate) struct OfflineLog {
 }
 
 /// Why a log was not opened.
-pub(crate) struct Unopened {
-    pub(crate) failure: Failure,
+pub(crate) struct OpenFailure {
+    pub(crate) failure: CliError,
     /// What the disk said, if it did.
     pub(crate) error: Option<DiskError>,
 }
 
-impl From<Failure> for Unopened {
-    fn from(failure: Failure) -> Self {
+impl From<CliError> for OpenFailure {
+    fn from(failure: CliError) -> Self {
         Self { failure, error: None }
     }
 }
 
-impl From<Unopened> for Failure {
-    fn from(unopened: Unopened) -> Self {
+impl From<OpenFailure> for CliError {
+    fn from(unopened: OpenFailure) -> Self {
         unopened.failure
     }
 }
 
 /// [`journal::walk`], or the same beside a switch.
 type Walk = fn(
-    &Tiered<RealDisk>,
-    &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
-) -> Result<Walked, OpenError>;
+    &TieredDisk<RealDisk>,
+    &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
+) -> Result<LogWalk, OpenError>;
 
 impl OfflineLog {
-    pub(crate) fn open(data: &Path) -> Result<Self, Unopened> {
-        let open = |data: &Path| RealDisk::open_to_read(data).and_then(Tiered::open);
+    pub(crate) fn open(data: &Path) -> Result<Self, OpenFailure> {
+        let open = |data: &Path| RealDisk::open_to_read(data).and_then(TieredDisk::open);
         Self::open_with(data, open, journal::walk)
     }
 
     /// The same beside a switch that may be running there: the log is read as far as it goes now.
-    pub(crate) fn open_beside(data: &Path) -> Result<Self, Unopened> {
-        let open = |data: &Path| RealDisk::open_beside(data).and_then(Tiered::open_beside);
+    pub(crate) fn open_beside(data: &Path) -> Result<Self, OpenFailure> {
+        let open = |data: &Path| RealDisk::open_beside(data).and_then(TieredDisk::open_beside);
         Self::open_with(data, open, journal::walk_beside)
     }
 
     fn open_with(
         data: &Path,
-        open: fn(&Path) -> Result<Tiered<RealDisk>, DiskError>,
+        open: fn(&Path) -> Result<TieredDisk<RealDisk>, DiskError>,
         walk: Walk,
-    ) -> Result<Self, Unopened> {
+    ) -> Result<Self, OpenFailure> {
         let place = data.display().to_string();
         if !data.is_dir() {
-            return Err(Failure::new(format!("{place}: there is no such directory")).into());
+            return Err(CliError::new(format!("{place}: there is no such directory")).into());
         }
         refuse_half(data)?;
         if !has_segments(data) {
             refuse_unfinished(data)?;
         }
-        let failed = |error: String| Failure::new(format!("{place}: {error}"));
-        let disk = open(data).map_err(|error| Unopened {
+        let failed = |error: String| CliError::new(format!("{place}: {error}"));
+        let disk = open(data).map_err(|error| OpenFailure {
             failure: match &error {
                 DiskError::InUse(_) => failed(format!(
                     "{error}. A running switch tells by its admin API: GET /state, and GET \
@@ -91,12 +91,12 @@ impl OfflineLog {
     }
 
     /// The records up to `end` that decide nothing.
-    pub(crate) fn quarantined_up_to(&self, end: Position) -> Vec<Entry> {
-        self.quarantined.iter().filter(|entry| entry.position() <= end).cloned().collect()
+    pub(crate) fn quarantined_up_to(&self, end: LogIndex) -> Vec<Entry> {
+        self.quarantined.iter().filter(|entry| entry.log_index() <= end).cloned().collect()
     }
 
     /// The directory, to be read.
-    pub(crate) fn disk(&self) -> &Tiered<RealDisk> {
+    pub(crate) fn disk(&self) -> &TieredDisk<RealDisk> {
         &self.disk
     }
 
@@ -106,8 +106,8 @@ impl OfflineLog {
     }
 
     /// What went wrong, with the directory before it.
-    pub(crate) fn failure(&self, what: impl std::fmt::Display) -> Failure {
-        Failure::new(format!("{}: {what}", self.place))
+    pub(crate) fn failure(&self, what: impl std::fmt::Display) -> CliError {
+        CliError::new(format!("{}: {what}", self.place))
     }
 
     /// What stands where a damaged frame begins, if its header says how long it is.
@@ -125,8 +125,8 @@ impl OfflineLog {
     /// Visits every frame, as [`journal::walk`] says, and shows the progress.
     pub(crate) fn walk(
         &self,
-        visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
-    ) -> Result<Walked, OpenError> {
+        visit: &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
+    ) -> Result<LogWalk, OpenError> {
         let mut progress = Progress::new("records", records_about(&self.disk));
         let walked = (self.walk)(&self.disk, &mut |placed| {
             progress.show(placed.frame.header().last().0);
@@ -140,27 +140,33 @@ impl OfflineLog {
     /// replay itself.
     pub(crate) fn replay(
         &self,
-        step: &mut dyn FnMut(&mut Replay, &Placed<'_>) -> Result<Go, sequencer::ReplayError>,
-    ) -> Result<(Replay, Walked), Failure> {
+        step: &mut dyn FnMut(
+            &mut Replay,
+            &LocatedFrame<'_>,
+        ) -> Result<Continue, sequencer::ReplayError>,
+    ) -> Result<(Replay, LogWalk), CliError> {
         self.replay_beside(None, step)
     }
 
     /// The same with a store for what ends; without one everything stays in memory.
     pub(crate) fn replay_beside(
         &self,
-        cold: Option<ColdSide>,
-        step: &mut dyn FnMut(&mut Replay, &Placed<'_>) -> Result<Go, sequencer::ReplayError>,
-    ) -> Result<(Replay, Walked), Failure> {
+        cold: Option<ColdTier>,
+        step: &mut dyn FnMut(
+            &mut Replay,
+            &LocatedFrame<'_>,
+        ) -> Result<Continue, sequencer::ReplayError>,
+    ) -> Result<(Replay, LogWalk), CliError> {
         let quarantine = quarantine::of(&self.quarantined);
-        let mut replay = Replay::from(Start { state: State::new(), quarantine, cold });
+        let mut replay = Replay::from(ReplayStart { state: State::new(), quarantine, cold });
         let mut failed = None;
         let walked = self.walk(&mut |placed| match step(&mut replay, placed) {
-            Ok(Go::On) => Ok(()),
-            Ok(Go::Stop) => Err(Stop),
+            Ok(Continue::On) => Ok(()),
+            Ok(Continue::Stop) => Err(StopReading),
             Err(error) => {
-                let Placed { segment, offset, .. } = placed;
+                let LocatedFrame { segment, offset, .. } = placed;
                 failed = Some(format!("{segment} at byte {offset}: {error}"));
-                Err(Stop)
+                Err(StopReading)
             }
         });
         match (failed, walked) {
@@ -173,14 +179,14 @@ impl OfflineLog {
 
 /// About how many records there are: all but those of the last segment. `None` if there is one
 /// segment, or if one cannot be read, which a reading of the log then says.
-pub(crate) fn records_about(disk: &Tiered<RealDisk>) -> Option<u64> {
+pub(crate) fn records_about(disk: &TieredDisk<RealDisk>) -> Option<u64> {
     let last = disk.segments().ok()?.last()?.first.0;
     last.checked_sub(1).filter(|records| 0 < *records)
 }
 
 /// Whether the next frame is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Go {
+pub(crate) enum Continue {
     On,
     Stop,
 }

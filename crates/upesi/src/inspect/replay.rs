@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
 
-use journal::Placed;
-use ledger::{Account, Notice, ParticipantIndex, Position, Stamp, State};
+use journal::LocatedFrame;
+use ledger::{Account, LogIndex, Notice, ParticipantIndex, Stamp, State};
 use sequencer::{Replay, ReplayError};
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
 use crate::inspect::explain::history::name_of;
 use crate::inspect::explain::report::{Decimal, request_of};
-use crate::inspect::offline::{Go, OfflineLog};
+use crate::inspect::offline::{Continue, OfflineLog};
 use crate::operate::quarantine::Entry;
 
 /// Transfers and notices that are shown to people; scripts get all of them.
@@ -25,7 +25,7 @@ const SHOWN: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     /// This record, and none after it.
-    Record(Position),
+    Record(LogIndex),
     /// Batches with a stamp up to this.
     Moment(Stamp),
     /// All of it.
@@ -38,7 +38,7 @@ impl FromStr for Until {
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let parsed = match digits {
-            true => text.parse().ok().filter(|number| 0 < *number).map(Position).map(Self::Record),
+            true => text.parse().ok().filter(|number| 0 < *number).map(LogIndex).map(Self::Record),
             false => parse_moment(text).map(Self::Moment),
         };
         parsed.ok_or_else(|| {
@@ -85,7 +85,7 @@ pub(crate) struct ReplayArguments {
     json: bool,
 }
 
-pub(crate) fn replay(arguments: &ReplayArguments) -> Result<(), Failure> {
+pub(crate) fn replay(arguments: &ReplayArguments) -> Result<(), CliError> {
     let started = Instant::now();
     let log = OfflineLog::open(&arguments.data)?;
     let until = arguments.until.unwrap_or(Until::End);
@@ -94,7 +94,7 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> Result<(), Failure> {
         first.get_or_insert(placed.frame.header().batch.stamp);
         step(replay, placed, until)
     })?;
-    let end = replay.state().position();
+    let end = replay.state().log_index();
     match (until, first) {
         (Until::Record(wanted), _) if end < wanted => {
             return Err(log.failure(format!("the log ends with record {}", end.0)));
@@ -117,23 +117,27 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn step(replay: &mut Replay, placed: &Placed<'_>, until: Until) -> Result<Go, ReplayError> {
+fn step(
+    replay: &mut Replay,
+    placed: &LocatedFrame<'_>,
+    until: Until,
+) -> Result<Continue, ReplayError> {
     let frame = placed.frame;
     let header = frame.header();
     let last = match until {
-        Until::Moment(moment) if moment < header.batch.stamp => return Ok(Go::Stop),
+        Until::Moment(moment) if moment < header.batch.stamp => return Ok(Continue::Stop),
         Until::Record(wanted) => wanted.min(header.last()),
         Until::Moment(_) | Until::End => header.last(),
     };
     replay.apply_until(frame, last, &mut |_, _, _| {})?;
-    Ok(if until == Until::Record(last) { Go::Stop } else { Go::On })
+    Ok(if until == Until::Record(last) { Continue::Stop } else { Continue::On })
 }
 
 /// The state as it is shown.
 #[derive(Debug, Serialize)]
 struct Shown {
     /// The last record applied.
-    position: u64,
+    log_index: u64,
     /// Its stamp.
     time: String,
     participants: Vec<Participant>,
@@ -212,7 +216,7 @@ impl Shown {
         });
         let hashed = state.hash().to_string();
         Self {
-            position: state.position().0,
+            log_index: state.log_index().0,
             time: moment(state.stamp()),
             participants: participants.collect(),
             transfers_in_flight: in_flight(state),
@@ -278,7 +282,7 @@ fn name(state: &State, index: ParticipantIndex) -> String {
 
 impl Display for Shown {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "after record {}, stamped {}:", self.position, self.time)?;
+        writeln!(f, "after record {}, stamped {}:", self.log_index, self.time)?;
         for participant in &self.participants {
             let off = if participant.active { "" } else { ", switched off" };
             writeln!(f, "\n{}{off}", participant.name)?;
@@ -337,7 +341,7 @@ mod tests {
     fn a_moment_or_a_record() {
         let noon = 1_777_636_800_000_000;
         for (text, expected) in [
-            ("41", Some(Until::Record(Position(41)))),
+            ("41", Some(Until::Record(LogIndex(41)))),
             ("2026-05-01T12:00:00Z", Some(Until::Moment(Stamp(noon)))),
             ("2026-05-01T12:00:00.5Z", Some(Until::Moment(Stamp(noon + 500_000)))),
             ("2026-05-01T12:00:00.000001Z", Some(Until::Moment(Stamp(noon + 1)))),

@@ -12,20 +12,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{Damage, Dropped, MARK, OpenError, Placed, Walked, advice_on};
-use ledger::{Effects, Moment, Position, State};
-use ports::{DiskError, Stop, StoreError, byte_of};
+use journal::{Damage, LocatedFrame, LogWalk, MARK, OpenError, TruncatedTail, advice_on};
+use ledger::{ApplyStep, Effects, LogIndex, State};
+use ports::{DiskError, StopReading, StoreError, byte_of};
 use record::command::read_fields;
 use record::frame::{LogIdentity, damaged_records};
-use sequencer::{ColdSide, Replay, ReplayError, Start};
+use sequencer::{ColdTier, Replay, ReplayError, ReplayStart};
 use serde::Serialize;
-use store::{Behind, Disk, Options};
+use store::{Disk, Options, WriteBehind};
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
 use crate::data::restore::tail_behind;
-use crate::data::snapshot::{Claims, Untrue};
-use crate::inspect::offline::{OfflineLog, Unopened};
+use crate::data::snapshot::{Claims, FalseClaim};
+use crate::inspect::offline::{OfflineLog, OpenFailure};
 use crate::inspect::verify::accounting::{Audit, Figures, Finding, first_untrue};
 use crate::operate::quarantine::{self, Noted, Notes};
 
@@ -98,7 +98,7 @@ struct Fault {
     segment: Option<String>,
     offset: Option<u64>,
     /// The record, or the one that should stand there.
-    position: Option<u64>,
+    log_index: Option<u64>,
     transfer: Option<String>,
     what: String,
     /// The same as one line.
@@ -137,9 +137,9 @@ pub(crate) struct VerifyArguments {
     json: bool,
 }
 
-pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
+pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), CliError> {
     let started = Instant::now();
-    let Unproved { fault, records, failure } = match prove(arguments, started) {
+    let VerifyFailure { fault, records, failure } = match prove(arguments, started) {
         Ok(proof) => return print(&proof, arguments.json),
         Err(unproved) => unproved,
     };
@@ -156,22 +156,22 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
 }
 
 /// Why a log is not proved.
-struct Unproved {
+struct VerifyFailure {
     /// The first fault; `None` if something else stood in the way.
     fault: Option<Box<Fault>>,
     /// Records found good before.
     records: u64,
-    failure: Failure,
+    failure: CliError,
 }
 
-impl From<Failure> for Unproved {
-    fn from(failure: Failure) -> Self {
+impl From<CliError> for VerifyFailure {
+    fn from(failure: CliError) -> Self {
         Self { fault: None, records: 0, failure }
     }
 }
 
 /// Reads the log from end to end.
-fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unproved> {
+fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, VerifyFailure> {
     let log = OfflineLog::open(&arguments.data).map_err(unopened)?;
     let above = scratch_for(log.records_about(), arguments.scratch.as_deref());
     // Read first: beside a switch the log may grow meanwhile, and the mark with it.
@@ -184,7 +184,7 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
 }
 
 /// What of a proof the replay and the account do not know.
-struct Besides {
+struct ProofContext {
     quarantined: Vec<Noted>,
     snapshots: u64,
     durable_mark: Option<u64>,
@@ -206,31 +206,31 @@ impl<'a> Pass<'a> {
         log: &'a OfflineLog,
         above: Option<&'a Path>,
         scratch: Option<&Scratch>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         let (cold, audit) = match scratch {
             Some(scratch) => (Some(scratch.side()?), Audit::within(scratch.list()?)),
             None => (None, Audit::default()),
         };
         let quarantine = quarantine::of(&log.quarantined);
-        let replay = Replay::from(Start { state: State::new(), quarantine, cold });
+        let replay = Replay::from(ReplayStart { state: State::new(), quarantine, cold });
         let claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
         Ok(Self { log, above, replay, audit, notes: Notes::default(), claims })
     }
 
     /// Every frame, up to the first fault.
-    fn read(&mut self) -> Result<Walked, Unproved> {
+    fn read(&mut self) -> Result<LogWalk, VerifyFailure> {
         let (mut fault, log) = (None, self.log);
         let walked = log.walk(&mut |placed| {
             self.step(placed).map_err(|found| {
                 fault = Some(found);
-                Stop
+                StopReading
             })
         });
-        let next = Position(self.replay.state().position().0 + 1);
+        let next = LogIndex(self.replay.state().log_index().0 + 1);
         Err(match (fault, walked) {
             (Some(fault), _) if fault.of_scratch => self.unproved(&fault.what),
             (Some(fault), _) => self.disproved_by_record(*fault),
-            (None, Ok(Walked { torn: Some(torn), tail, .. })) => {
+            (None, Ok(LogWalk { torn: Some(torn), tail, .. })) => {
                 self.disproved(Fault::of_torn(&torn, tail.next()))
             }
             (None, Ok(walked)) => return Ok(walked),
@@ -244,13 +244,13 @@ impl<'a> Pass<'a> {
         })
     }
 
-    fn step(&mut self, placed: &Placed<'_>) -> Result<(), Box<Fault>> {
+    fn step(&mut self, placed: &LocatedFrame<'_>) -> Result<(), Box<Fault>> {
         let Self { replay, audit, notes, claims, .. } = self;
         notes.batch(placed.frame.header().last());
         let mut records = placed.frame.records();
-        let mut watch = |moment: Moment<'_>, state: &State, effects: &Effects| {
-            if let Moment::After(position, command, _) = moment {
-                notes.see(position, command);
+        let mut watch = |moment: ApplyStep<'_>, state: &State, effects: &Effects| {
+            if let ApplyStep::After(log_index, command, _) = moment {
+                notes.see(log_index, command);
             }
             audit.watch(moment, &mut records, state, effects);
         };
@@ -268,27 +268,33 @@ impl<'a> Pass<'a> {
     }
 
     /// What shows only when all is read.
-    fn close(&mut self, walked: &Walked, mark: journal::Noted) -> Result<Besides, Unproved> {
+    fn close(
+        &mut self,
+        walked: &LogWalk,
+        mark: journal::StoredMark,
+    ) -> Result<ProofContext, VerifyFailure> {
         let closed = self.audit.close(self.replay.state());
         let closed = closed.map_err(|error| Fault::of_list(&error).what);
         let stored = self.replay.close().map_err(|error| Fault::of_replay(&error).what);
         stored.and(closed).map_err(|what| self.unproved(&what))?;
         let finding = self.audit.finding().cloned();
-        let checked = self.notes.check(&self.log.quarantined, self.replay.state().position());
+        let checked = self.notes.check(&self.log.quarantined, self.replay.state().log_index());
         let claimed = mem::take(&mut self.claims).close(&walked.tail);
         let finding = finding.or_else(|| self.silence());
         let fault = match (finding, checked, claimed) {
             (Some(finding), ..) | (None, Err(finding), _) => {
-                Fault::of_finding(&finding).placed(self.log, finding.position)
+                Fault::of_finding(&finding).placed(self.log, finding.log_index)
             }
             (None, Ok(_), Err(untrue)) => Fault::of_snapshot(&untrue),
-            (None, Ok(_), Ok(_)) if mark == journal::Noted::Damaged => Fault::of_mark(),
+            (None, Ok(_), Ok(_)) if mark == journal::StoredMark::Damaged => Fault::of_mark(),
             (None, Ok(quarantined), Ok(snapshots)) => {
                 let durable_mark = match mark {
-                    journal::Noted::Durable(of, at) if of == walked.tail.identity => Some(at.0),
+                    journal::StoredMark::Durable(of, at) if of == walked.tail.identity => {
+                        Some(at.0)
+                    }
                     _ => None,
                 };
-                return Ok(Besides { quarantined, snapshots, durable_mark });
+                return Ok(ProofContext { quarantined, snapshots, durable_mark });
             }
         };
         Err(self.disproved(fault))
@@ -297,51 +303,51 @@ impl<'a> Pass<'a> {
     /// That the log's last frame leaves what was decided before it to be believed.
     fn silence(&self) -> Option<Finding> {
         self.replay.ends_in_silence().then(|| Finding {
-            position: self.replay.state().position(),
+            log_index: self.replay.state().log_index(),
             transfer: None,
             what: "its frame, the last one, does not say what was decided before it".into(),
         })
     }
 
     /// By a record that was decided; what it does may show only in the frame behind.
-    fn disproved_by_record(&self, fault: Fault) -> Unproved {
-        let fault = match fault.position {
-            Some(position) if fault.is_behind => fault.placed(self.log, Position(position)),
+    fn disproved_by_record(&self, fault: Fault) -> VerifyFailure {
+        let fault = match fault.log_index {
+            Some(log_index) if fault.is_behind => fault.placed(self.log, LogIndex(log_index)),
             _ => fault,
         };
-        let before = fault.position.map_or(u64::MAX, |position| position.saturating_sub(1));
+        let before = fault.log_index.map_or(u64::MAX, |log_index| log_index.saturating_sub(1));
         let unproved = self.disproved(fault);
-        Unproved { records: unproved.records.min(before), ..unproved }
+        VerifyFailure { records: unproved.records.min(before), ..unproved }
     }
 
-    fn disproved(&self, fault: Fault) -> Unproved {
+    fn disproved(&self, fault: Fault) -> VerifyFailure {
         let (records, failure) = (self.replay.records(), self.log.failure(&fault.line));
-        Unproved { fault: Some(Box::new(fault)), records, failure }
+        VerifyFailure { fault: Some(Box::new(fault)), records, failure }
     }
 
     /// What was kept beside the proof let it down: that says nothing of the log.
-    fn unproved(&self, why: &str) -> Unproved {
+    fn unproved(&self, why: &str) -> VerifyFailure {
         let scratch = self.above.unwrap_or(Path::new("memory"));
         let records = self.replay.records();
-        let failure = Failure::new(format!(
+        let failure = CliError::new(format!(
             "--scratch {}: {why}. The log is neither proved nor found wrong; {records} of its \
              records were read. Make room there, or give another directory: it takes some 300 \
              bytes for every transfer",
             scratch.display()
         ));
-        Unproved { records, ..failure.into() }
+        VerifyFailure { records, ..failure.into() }
     }
 }
 
 /// A file without which the log is not read may be damaged itself.
-fn unopened(unopened: Unopened) -> Unproved {
+fn unopened(unopened: OpenFailure) -> VerifyFailure {
     let fault = match unopened.error {
         Some(DiskError::Damaged { file, offset, reason }) => {
-            Some(Box::new(Fault::of_file((file, offset), reason, Position(1))))
+            Some(Box::new(Fault::of_file((file, offset), reason, LogIndex(1))))
         }
         _ => None,
     };
-    Unproved { fault, records: 0, failure: unopened.failure }
+    VerifyFailure { fault, records: 0, failure: unopened.failure }
 }
 
 /// Below which directory is kept what grows with the log: the one that was asked for, for a long
@@ -365,7 +371,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn within(above: &Path) -> Result<Self, Failure> {
+    fn within(above: &Path) -> Result<Self, CliError> {
         let path = above.join(format!("upesi-verify-{}", std::process::id()));
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| Self::failure(&path, &error))?;
@@ -373,27 +379,27 @@ impl Scratch {
     }
 
     /// Where the kernel's rows go.
-    fn side(&self) -> Result<ColdSide, Failure> {
+    fn side(&self) -> Result<ColdTier, CliError> {
         let path = self.path.join("store");
         let options = Options { cache_bytes: CACHE_BYTES };
         let store = Disk::begin(&path, LogIdentity::default(), options);
         let store = store.map_err(|(StoreError::Failed(what) | StoreError::Damaged(what))| {
-            Failure::new(format!("--scratch: the store: {what}"))
+            CliError::new(format!("--scratch: the store: {what}"))
         })?;
-        let behind = Behind::start_silent(Arc::new(store), QUEUE_MAX);
+        let behind = WriteBehind::start_silent(Arc::new(store), QUEUE_MAX);
         let behind = behind.map_err(|error| Self::failure(&path, &error))?;
-        Ok(ColdSide::new(Box::new(behind), KEEP).silent())
+        Ok(ColdTier::new(Box::new(behind), KEEP).silent())
     }
 
     /// Where the account's own list goes.
-    fn list(&self) -> Result<File, Failure> {
+    fn list(&self) -> Result<File, CliError> {
         let path = self.path.join("transfers");
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         made.map_err(|error| Self::failure(&path, &error))
     }
 
-    fn failure(path: &Path, error: &io::Error) -> Failure {
-        Failure::new(format!("--scratch: {}: {error}", path.display()))
+    fn failure(path: &Path, error: &io::Error) -> CliError {
+        CliError::new(format!("--scratch: {}: {error}", path.display()))
     }
 }
 
@@ -410,7 +416,7 @@ impl Fault {
         let fault = Self {
             segment: Some(damage.segment.clone()),
             offset: Some(damage.offset),
-            position: Some(damage.position.0),
+            log_index: Some(damage.log_index.0),
             what: damage.reason.to_string(),
             line: damage.to_string(),
             ..Self::default()
@@ -426,7 +432,7 @@ impl Fault {
     fn shown_in(self, finding: &Finding) -> Self {
         let transfer = finding.transfer.map(|id| id.to_string());
         let of = transfer.as_ref().map_or(String::new(), |id| format!(", of transfer {id}"));
-        let shown = format!("record {}{of}: {}", finding.position.0, finding.what);
+        let shown = format!("record {}{of}: {}", finding.log_index.0, finding.what);
         Self {
             transfer,
             what: format!("{}; it shows in {shown}", self.what),
@@ -437,19 +443,19 @@ impl Fault {
 
     /// A segment that is kept in another form or place, read in blocks: `next` stands in the one
     /// that is damaged, or soon behind it.
-    fn of_file((file, offset): (String, Option<u64>), what: String, next: Position) -> Self {
+    fn of_file((file, offset): (String, Option<u64>), what: String, next: LogIndex) -> Self {
         let place = byte_of(&file, offset);
         let line = format!(
             "{place}: {what}; record {} is the first that was not read{}",
             next.0,
             advice_on(&file)
         );
-        Self { segment: Some(file), offset, position: Some(next.0), what, line, ..Self::default() }
+        Self { segment: Some(file), offset, log_index: Some(next.0), what, line, ..Self::default() }
     }
 
     /// Verifying repairs nothing and proves nothing about bytes it cannot read.
-    fn of_torn(torn: &Dropped, next: Position) -> Self {
-        let Dropped { segment, offset, bytes, reason } = torn;
+    fn of_torn(torn: &TruncatedTail, next: LogIndex) -> Self {
+        let TruncatedTail { segment, offset, bytes, reason } = torn;
         let what = format!("the last {bytes} bytes are a part of a frame: {reason}");
         let line = format!(
             "{segment} at byte {offset}, where record {} should start: {what}. After a crash that \
@@ -460,7 +466,7 @@ impl Fault {
         Self {
             segment: Some(segment.clone()),
             offset: Some(*offset),
-            position: Some(next.0),
+            log_index: Some(next.0),
             what,
             line,
             ..Self::default()
@@ -478,21 +484,21 @@ impl Fault {
         Self { segment: Some(MARK.into()), what, line, ..Self::default() }
     }
 
-    fn of_snapshot(untrue: &Untrue) -> Self {
-        let Untrue { file, offset, position, line } = untrue.clone();
-        let (segment, position) = (Some(file), Some(position.0));
-        Self { segment, offset, position, what: line.clone(), line, ..Self::default() }
+    fn of_snapshot(untrue: &FalseClaim) -> Self {
+        let FalseClaim { file, offset, log_index, line } = untrue.clone();
+        let (segment, log_index) = (Some(file), Some(log_index.0));
+        Self { segment, offset, log_index, what: line.clone(), line, ..Self::default() }
     }
 
     fn of_replay(error: &ReplayError) -> Self {
-        let position = match error {
+        let log_index = match error {
             ReplayError::Log(_) | ReplayError::Store(_) => None,
-            ReplayError::Unreadable { position, .. }
-            | ReplayError::UnknownRules { position, .. }
-            | ReplayError::Poison { position }
-            | ReplayError::NotTheQuarantined { position }
-            | ReplayError::Diverged { position }
-            | ReplayError::Unconfirmed { position, .. } => Some(position.0),
+            ReplayError::Unreadable { log_index, .. }
+            | ReplayError::UnknownRules { log_index, .. }
+            | ReplayError::Poison { log_index }
+            | ReplayError::NotTheQuarantined { log_index }
+            | ReplayError::Diverged { log_index }
+            | ReplayError::Unconfirmed { log_index, .. } => Some(log_index.0),
         };
         let (what, of_scratch) = match error {
             ReplayError::Store(StoreError::Failed(what) | StoreError::Damaged(what)) => {
@@ -502,7 +508,7 @@ impl Fault {
         };
         let is_of_record =
             !matches!(error, ReplayError::Diverged { .. } | ReplayError::Unconfirmed { .. });
-        Self { position, line: what.clone(), what, of_scratch, is_of_record, ..Self::default() }
+        Self { log_index, line: what.clone(), what, of_scratch, is_of_record, ..Self::default() }
     }
 
     fn of_list(error: &io::Error) -> Self {
@@ -514,8 +520,8 @@ impl Fault {
         let transfer = finding.transfer.map(|id| id.to_string());
         let about = transfer.as_ref().map_or(String::new(), |id| format!("transfer {id}: "));
         Self {
-            position: Some(finding.position.0),
-            line: format!("record {}: {about}{}. {UNTRUE}", finding.position.0, finding.what),
+            log_index: Some(finding.log_index.0),
+            line: format!("record {}: {about}{}. {UNTRUE}", finding.log_index.0, finding.what),
             what: finding.what.clone(),
             transfer,
             ..Self::default()
@@ -523,32 +529,32 @@ impl Fault {
     }
 
     /// At the frame with this record, which was passed long ago.
-    fn placed(self, log: &OfflineLog, position: Position) -> Self {
+    fn placed(self, log: &OfflineLog, log_index: LogIndex) -> Self {
         let mut fault = Some(self);
         let mut found = None;
-        let _read_before = log.walk(&mut |placed| match placed.frame.header().last() < position {
+        let _read_before = log.walk(&mut |placed| match placed.frame.header().last() < log_index {
             true => Ok(()),
             false => {
                 found = fault.take().map(|fault| fault.at(placed));
-                Err(Stop)
+                Err(StopReading)
             }
         });
         found.or(fault).expect("it was moved once at most")
     }
 
     /// Seen while this frame was decided: at it, unless its record stands in an earlier one.
-    fn seen_at(self, placed: &Placed<'_>) -> Self {
+    fn seen_at(self, placed: &LocatedFrame<'_>) -> Self {
         let first = placed.frame.header().first.0;
-        match self.position {
-            Some(position) if position < first => Self { is_behind: true, ..self },
+        match self.log_index {
+            Some(log_index) if log_index < first => Self { is_behind: true, ..self },
             _ => self.at(placed),
         }
     }
 
-    fn at(self, placed: &Placed<'_>) -> Self {
-        let Placed { segment, offset, frame } = *placed;
+    fn at(self, placed: &LocatedFrame<'_>) -> Self {
+        let LocatedFrame { segment, offset, frame } = *placed;
         let mut records = frame.records();
-        let record = records.find(|record| Some(record.position.0) == self.position);
+        let record = records.find(|record| Some(record.log_index.0) == self.log_index);
         let command =
             record.and_then(|record| read_fields(record.kind, record.version, record.fields).ok());
         // What is told of a whole batch may be any record's, unless it has only one.
@@ -568,9 +574,9 @@ impl Fault {
     }
 }
 
-fn proof(pass: &Pass<'_>, walked: &Walked, besides: Besides, started: Instant) -> Proof {
+fn proof(pass: &Pass<'_>, walked: &LogWalk, besides: ProofContext, started: Instant) -> Proof {
     let Pass { replay, audit, .. } = pass;
-    let Besides { quarantined, snapshots, durable_mark } = besides;
+    let ProofContext { quarantined, snapshots, durable_mark } = besides;
     let state = replay.state();
     // The hash of the state is part of the proof and of its time.
     let state_hash = state.hash().to_string();
@@ -601,7 +607,7 @@ fn proof(pass: &Pass<'_>, walked: &Walked, besides: Besides, started: Instant) -
     }
 }
 
-fn print(proof: &Proof, json: bool) -> Result<(), Failure> {
+fn print(proof: &Proof, json: bool) -> Result<(), CliError> {
     if json {
         return print_json(proof);
     }

@@ -9,17 +9,17 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
 
-use ledger::{Amount, Currency, FspName, FundsDirection, Position, State};
+use ledger::{Amount, Currency, FspName, FundsDirection, LogIndex, State};
 use serde::Serialize;
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
 use crate::inspect::explain::report::Decimal;
-use crate::inspect::offline::{Go, OfflineLog};
+use crate::inspect::offline::{Continue, OfflineLog};
 use crate::inspect::replay::Until;
 use crate::inspect::what_if::engine::{
-    Assumed, Assumption, Counterfactual, Course, Courses, Differing, DifferingFunds, Edge, Mark,
-    Row, Standing, Tally,
+    ChangedDecision, ChangedFunds, Edge, FundsStatus, Mark, Override, OverrideEffect, Row, Tally,
+    Totals, TotalsByCopy, WhatIf,
 };
 use crate::operate::quarantine::Entry;
 
@@ -106,49 +106,49 @@ impl FromStr for Said {
     }
 }
 
-pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), Failure> {
+pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), CliError> {
     let started = Instant::now();
     if let Some(said) = arguments.limit.iter().find(|said| said.amount < Amount::ZERO) {
         let name = said.name.as_str();
-        return Err(Failure::new(format!("--limit of {name}: a cap cannot be below zero")));
+        return Err(CliError::new(format!("--limit of {name}: a cap cannot be below zero")));
     }
     said_once(&arguments.limit, "--limit")?;
     said_once(&arguments.cover, "--cover")?;
     let from = edge(arguments.from, "--from")?;
     let to = arguments.to.map(|to| edge(to, "--to")).transpose()?;
     if to.is_some_and(|to| is_before(to, from)) {
-        return Err(Failure::new("--to lies before --from"));
+        return Err(CliError::new("--to lies before --from"));
     }
     let log = OfflineLog::open_beside(&arguments.data)?;
-    if from == Edge::Record(Position(1)) {
-        return Err(Failure::new(
+    if from == Edge::Record(LogIndex(1)) {
+        return Err(CliError::new(
             "--from: nobody has a cap before the first record; begin behind the one that gave it",
         ));
     }
-    let mut period = Counterfactual::new(assumptions(arguments), from, to);
+    let mut period = WhatIf::new(assumptions(arguments), from, to);
     let (replay, _) = log.replay(&mut |replay, placed| {
         replay.apply(placed.frame, &mut |moment, state, effects| {
             period.watch(moment, state, effects);
         })?;
-        Ok(if period.is_over() { Go::Stop } else { Go::On })
+        Ok(if period.is_over() { Continue::Stop } else { Continue::On })
     })?;
     if let Some(fault) = &period.fault {
         return Err(log.failure(fault));
     }
     if period.first.is_none() || period.last.is_none() {
         let state = replay.state();
-        let (position, at) = (state.position().0, moment(state.stamp()));
+        let (log_index, at) = (state.log_index().0, moment(state.stamp()));
         let beside = match period.is_over() {
             true => format!("the first ones behind it are of {at}"),
-            false => format!("the log ends with record {position}, at {at}"),
+            false => format!("the log ends with record {log_index}, at {at}"),
         };
         return Err(log.failure(format!("no record is within the period; {beside}")));
     }
-    if let Some(Edge::Record(Position(to))) = period.unreached() {
-        let end = replay.state().position().0;
+    if let Some(Edge::Record(LogIndex(to))) = period.unreached() {
+        let end = replay.state().log_index().0;
         return Err(log.failure(format!("--to {to}: the log ends with record {end}")));
     }
-    let quarantined = log.quarantined_up_to(replay.state().position());
+    let quarantined = log.quarantined_up_to(replay.state().log_index());
     let shown = Shown::of(&period, replay.state(), arguments, started);
     let shown = Shown { quarantined, ..shown };
     match arguments.json {
@@ -159,12 +159,12 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), Failure> {
 }
 
 /// Of two changes of one account, which one is meant is not known.
-fn said_once(all: &[Said], option: &str) -> Result<(), Failure> {
+fn said_once(all: &[Said], option: &str) -> Result<(), CliError> {
     let account = |said: &Said| (said.name, said.currency);
     for (at, said) in all.iter().enumerate() {
         if all[..at].iter().any(|other| account(other) == account(said)) {
             let (name, currency) = (said.name.as_str(), said.currency);
-            return Err(Failure::new(format!("{option} of {name}:{currency} is given twice")));
+            return Err(CliError::new(format!("{option} of {name}:{currency} is given twice")));
         }
     }
     Ok(())
@@ -179,21 +179,21 @@ fn is_before(to: Edge, from: Edge) -> bool {
     }
 }
 
-fn edge(until: Until, option: &str) -> Result<Edge, Failure> {
+fn edge(until: Until, option: &str) -> Result<Edge, CliError> {
     match until {
-        Until::Record(position) => Ok(Edge::Record(position)),
+        Until::Record(log_index) => Ok(Edge::Record(log_index)),
         Until::Moment(stamp) => Ok(Edge::Moment(stamp)),
-        Until::End => Err(Failure::new(format!("{option} is the number of a record, or a time"))),
+        Until::End => Err(CliError::new(format!("{option} is the number of a record, or a time"))),
     }
 }
 
-fn assumptions(arguments: &WhatIfArguments) -> Vec<Assumption> {
-    let assume = |said: &Said, what: fn(Amount) -> Assumed| {
+fn assumptions(arguments: &WhatIfArguments) -> Vec<Override> {
+    let assume = |said: &Said, what: fn(Amount) -> OverrideEffect| {
         let Said { name, currency, amount } = *said;
-        Assumption { name, currency, what: what(amount) }
+        Override { name, currency, what: what(amount) }
     };
-    let caps = arguments.limit.iter().map(|said| assume(said, Assumed::Cap));
-    caps.chain(arguments.cover.iter().map(|said| assume(said, Assumed::Cover))).collect()
+    let caps = arguments.limit.iter().map(|said| assume(said, OverrideEffect::Cap));
+    caps.chain(arguments.cover.iter().map(|said| assume(said, OverrideEffect::Cover))).collect()
 }
 
 /// The answer as it is shown.
@@ -222,7 +222,7 @@ struct Shown {
 
 #[derive(Debug, Serialize)]
 struct Moment {
-    position: u64,
+    log_index: u64,
     time: String,
 }
 
@@ -231,7 +231,7 @@ struct ShownRow {
     participant: String,
     currency: String,
     #[serde(flatten)]
-    courses: Courses<ShownCourse>,
+    courses: TotalsByCopy<ShownCourse>,
 }
 
 #[derive(Debug, Serialize)]
@@ -264,7 +264,7 @@ struct ShownFunds {
     amount: Decimal,
     currency: String,
     #[serde(flatten)]
-    standings: Courses<&'static str>,
+    standings: TotalsByCopy<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -277,7 +277,7 @@ struct ShownTally {
 
 #[derive(Debug, Serialize)]
 struct ShownMark {
-    position: u64,
+    log_index: u64,
     time: String,
     transfer: String,
 }
@@ -291,19 +291,14 @@ struct ShownTransfer {
     amount: Decimal,
     currency: String,
     #[serde(flatten)]
-    outcomes: Courses<String>,
+    outcomes: TotalsByCopy<String>,
 }
 
 impl Shown {
-    fn of(
-        period: &Counterfactual,
-        state: &State,
-        arguments: &WhatIfArguments,
-        started: Instant,
-    ) -> Self {
-        let at = |edge: Option<(Position, ledger::Stamp)>| {
-            let (position, stamp) = edge.expect("the period has a record");
-            Moment { position: position.0, time: moment(stamp) }
+    fn of(period: &WhatIf, state: &State, arguments: &WhatIfArguments, started: Instant) -> Self {
+        let at = |edge: Option<(LogIndex, ledger::Stamp)>| {
+            let (log_index, stamp) = edge.expect("the period has a record");
+            Moment { log_index: log_index.0, time: moment(stamp) }
         };
         let named = |name: &FspName, currency: &Currency| {
             let said = arguments.limit.iter().chain(&arguments.cover);
@@ -339,8 +334,8 @@ impl Shown {
 }
 
 /// Whether there is more to say of somebody than how high the position went.
-fn is_touched(course: &Course) -> bool {
-    let Course { refused, appear, vanish, withdrawals_refused, .. } = course;
+fn is_touched(course: &Totals) -> bool {
+    let Totals { refused, appear, vanish, withdrawals_refused, .. } = course;
     let tallies = [refused, appear, vanish, withdrawals_refused];
     tallies.iter().any(|tally| 0 < tally.count) || course.not_withdrawn != Amount::ZERO
 }
@@ -361,7 +356,7 @@ impl ShownRow {
 }
 
 impl ShownCourse {
-    fn of(course: &Course) -> Self {
+    fn of(course: &Totals) -> Self {
         Self {
             refused: ShownTally::of(&course.refused),
             refusals_that_appear: ShownTally::of(&course.appear),
@@ -376,14 +371,14 @@ impl ShownCourse {
 }
 
 impl Columns {
-    fn of(funds: &[DifferingFunds]) -> Self {
+    fn of(funds: &[ChangedFunds]) -> Self {
         let count = |column: usize| funds.iter().filter(|one| one.differs()[column]).count();
         Self { all_commit: count(0), none_commit: count(1), given_back: count(2) }
     }
 }
 
 impl ShownFunds {
-    fn of(one: &DifferingFunds) -> Self {
+    fn of(one: &ChangedFunds) -> Self {
         Self {
             mark: ShownMark::of(&one.mark),
             participant: one.participant.as_str().to_owned(),
@@ -410,13 +405,13 @@ impl ShownFunds {
 
 const REFUSED: &str = "refused";
 
-const fn standing(standing: &Standing) -> &'static str {
+const fn standing(standing: &FundsStatus) -> &'static str {
     match standing {
-        Standing::Deposited => "deposited",
-        Standing::Refused => REFUSED,
-        Standing::Reserved => "reserved",
-        Standing::Withdrawn => "withdrawn",
-        Standing::CalledOff => "called off",
+        FundsStatus::Deposited => "deposited",
+        FundsStatus::Refused => REFUSED,
+        FundsStatus::Reserved => "reserved",
+        FundsStatus::Withdrawn => "withdrawn",
+        FundsStatus::CalledOff => "called off",
     }
 }
 
@@ -433,13 +428,13 @@ impl ShownTally {
 
 impl ShownMark {
     fn of(mark: &Mark) -> Self {
-        let Mark { position, stamp, transfer } = *mark;
-        Self { position: position.0, time: moment(stamp), transfer: transfer.to_string() }
+        let Mark { log_index, stamp, transfer } = *mark;
+        Self { log_index: log_index.0, time: moment(stamp), transfer: transfer.to_string() }
     }
 }
 
 impl ShownTransfer {
-    fn of(one: &Differing) -> Self {
+    fn of(one: &ChangedDecision) -> Self {
         Self {
             mark: ShownMark::of(&one.mark),
             payer: one.payer.as_str().to_owned(),
@@ -454,7 +449,7 @@ impl ShownTransfer {
 impl Display for Shown {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { from, to, assumed, .. } = self;
-        write!(f, "records {} to {}, {} to {}", from.position, to.position, from.time, to.time)?;
+        write!(f, "records {} to {}, {} to {}", from.log_index, to.log_index, from.time, to.time)?;
         writeln!(f, "{}", if self.log_ends_before { "; there the log ends" } else { "" })?;
         writeln!(f, "assumed: {}", assumed.join(", "))?;
         for row in &self.participants {
@@ -469,9 +464,9 @@ impl Display for Shown {
         }
         for transfer in self.transfers.iter().flatten() {
             let ShownTransfer { mark, payer, payee, amount, currency, .. } = transfer;
-            let (position, id) = (mark.position, &mark.transfer);
-            write!(f, "\nrecord {position}: {id}, {amount} {currency} from {payer} to {payee}: ")?;
-            let Courses { log, all_commit, none_commit, given_back } = &transfer.outcomes;
+            let (log_index, id) = (mark.log_index, &mark.transfer);
+            write!(f, "\nrecord {log_index}: {id}, {amount} {currency} from {payer} to {payee}: ")?;
+            let TotalsByCopy { log, all_commit, none_commit, given_back } = &transfer.outcomes;
             write!(f, "{log}; all commit: {all_commit}; none commits: {none_commit}; ")?;
             write!(f, "given back: {given_back}")?;
         }
@@ -508,9 +503,9 @@ impl Shown {
 impl Display for ShownFunds {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { mark, participant, direction, amount, currency, standings } = self;
-        let (position, id) = (mark.position, &mark.transfer);
+        let (log_index, id) = (mark.log_index, &mark.transfer);
         let way = if *direction == "in" { "into" } else { "out of" };
-        write!(f, "record {position}: {id}, {amount} {currency} {way} {participant}: ")?;
+        write!(f, "record {log_index}: {id}, {amount} {currency} {way} {participant}: ")?;
         let [log, all, none, back] = standings.all();
         write!(f, "in the log {log}; all commit: {all}; none commits: {none}; given back: {back}")
     }
@@ -572,7 +567,7 @@ impl Display for ShownRow {
 }
 
 fn first_of(mark: &Option<ShownMark>) -> String {
-    mark.as_ref().map_or_else(|| "-".to_owned(), |mark| format!("record {}", mark.position))
+    mark.as_ref().map_or_else(|| "-".to_owned(), |mark| format!("record {}", mark.log_index))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod status;
 mod trim;
 
-use crate::Failure;
+use crate::CliError;
 
 /// Arguments of `cluster`.
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ enum What {
     Trim(trim::TrimArguments),
 }
 
-pub(crate) fn run(arguments: &ClusterArguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &ClusterArguments) -> Result<(), CliError> {
     match &arguments.what {
         What::Status(arguments) => status::run(arguments),
         What::Trim(arguments) => trim::run(arguments),

@@ -4,7 +4,7 @@
 use harness::Admin;
 use serde_json::Value;
 
-use crate::Failure;
+use crate::CliError;
 
 /// Where a switch with default addresses answers probes.
 const PROBES: &str = "http://127.0.0.1:3002";
@@ -36,8 +36,8 @@ pub(crate) struct HealthArguments {
 }
 
 /// Prints what `GET /health` says; fails when that is not good enough.
-pub(crate) fn health(arguments: &HealthArguments) -> Result<(), Failure> {
-    let failed = |error: harness::HarnessError| Failure::new(error.to_string());
+pub(crate) fn health(arguments: &HealthArguments) -> Result<(), CliError> {
+    let failed = |error: harness::HarnessError| CliError::new(error.to_string());
     let ask = |url: &str| Admin::at(url, None)?.call("GET", "/health", None);
     let answered = match arguments.health.as_deref().or(arguments.admin.as_deref()) {
         Some(url) => ask(url),
@@ -49,7 +49,7 @@ pub(crate) fn health(arguments: &HealthArguments) -> Result<(), Failure> {
         println!("{text}");
         return Ok(());
     }
-    Err(Failure::new(format!("answered {}: {}", answered.status, what_is_down(&text))))
+    Err(CliError::new(format!("answered {}: {}", answered.status, what_is_down(&text))))
 }
 
 /// The services that are down, by name; the whole text when it is no answer of a switch.

@@ -15,11 +15,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fspiop::{IDENTIFIER_CHARS_MAX, PartyIdType, is_identifier, is_known_currency};
-use harness::{Admin, Answered, Interrupt, Progress};
+use harness::{Admin, AdminResponse, Interrupt, Progress};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::admin_get::ask;
 
 /// The first line of a file, and with it the order of its columns.
@@ -181,14 +181,14 @@ struct Refused {
     error_information: Fault,
 }
 
-pub(crate) fn parties(arguments: &PartiesArguments) -> Result<(), Failure> {
+pub(crate) fn parties(arguments: &PartiesArguments) -> Result<(), CliError> {
     match &arguments.what {
         What::Import(arguments) => import(arguments),
         What::Find(arguments) => find(arguments),
     }
 }
 
-fn import(arguments: &ImportArguments) -> Result<(), Failure> {
+fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     let mut source = Source::open(&arguments.file)?;
     source.skip_to(arguments.from_line)?;
     let mut import = Import::new(arguments, &source)?;
@@ -200,7 +200,7 @@ fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     ended.and(saved)?;
     match import.refused {
         0 => Ok(()),
-        refused => Err(Failure::new(format!(
+        refused => Err(CliError::new(format!(
             "{refused} lines were refused, see above; the others are {}",
             if arguments.dry_run { "good" } else { "registered" }
         ))),
@@ -226,22 +226,22 @@ struct Import<'a> {
 }
 
 impl<'a> Import<'a> {
-    fn new(arguments: &'a ImportArguments, source: &Source) -> Result<Self, Failure> {
+    fn new(arguments: &'a ImportArguments, source: &Source) -> Result<Self, CliError> {
         let rejects = arguments.rejects.as_deref();
         rejects.map_or(Ok(()), |path| source.keep_from(path))?;
         let Place { admin, token } = &arguments.place;
         let mut admin =
-            Admin::at(admin, token.as_deref()).map_err(|error| Failure::new(error.to_string()))?;
+            Admin::at(admin, token.as_deref()).map_err(|error| CliError::new(error.to_string()))?;
         for (name, text) in [("x-actor", &arguments.by), ("x-reason", &arguments.reason)] {
             let Some(text) = text else { continue };
             if text.chars().any(char::is_control) {
-                return Err(Failure::new("--by and --reason take one line of text"));
+                return Err(CliError::new("--by and --reason take one line of text"));
             }
             admin.with(name, text);
         }
         let first = ask_patiently(&mut admin, arguments.wait, ("GET", "/participants", None));
-        first.map_err(Failure::new)?;
-        let fsps = admin.participants().map_err(|error| Failure::new(error.to_string()))?;
+        first.map_err(CliError::new)?;
+        let fsps = admin.participants().map_err(|error| CliError::new(error.to_string()))?;
         let rejects = rejects.map(|path| Rejects::begin(path, arguments.from_line)).transpose()?;
         Ok(Self {
             arguments,
@@ -258,7 +258,7 @@ impl<'a> Import<'a> {
         })
     }
 
-    fn carry_out(&mut self, source: &mut Source, interrupt: &Interrupt) -> Result<(), Failure> {
+    fn carry_out(&mut self, source: &mut Source, interrupt: &Interrupt) -> Result<(), CliError> {
         let start = source.bytes;
         while let Some(line) = source.next()? {
             self.lines += 1;
@@ -281,7 +281,7 @@ impl<'a> Import<'a> {
     }
 
     /// Sends what is gathered; `line` is the next one to be read.
-    fn send(&mut self, line: u64) -> Result<(), Failure> {
+    fn send(&mut self, line: u64) -> Result<(), CliError> {
         let batch = std::mem::take(&mut self.batch);
         if !batch.is_empty() && self.arguments.dry_run {
             self.registered += batch.len() as u64;
@@ -312,14 +312,14 @@ impl<'a> Import<'a> {
 
     /// Adds what was refused to the file of such lines, once an import that goes on begins behind
     /// them.
-    fn keep_refused(&mut self) -> Result<(), Failure> {
+    fn keep_refused(&mut self) -> Result<(), CliError> {
         let refused = std::mem::take(&mut self.left_out);
         let Some(rejects) = &mut self.rejects else { return Ok(()) };
         refused.iter().try_for_each(|line| rejects.add(&line.text))
     }
 
     /// Has a batch registered, waiting for a switch that is away or full.
-    fn register(&mut self, body: &str) -> Result<Registered, Failure> {
+    fn register(&mut self, body: &str) -> Result<Registered, CliError> {
         let batch = ("POST", "/parties", Some(body));
         let answered = ask_patiently(&mut self.admin, self.arguments.wait, batch);
         let answered = answered.map_err(|problem| self.unfinished(&problem))?;
@@ -337,8 +337,8 @@ impl<'a> Import<'a> {
         self.left_out.push(line);
     }
 
-    fn unfinished(&self, why: &str) -> Failure {
-        Failure::new(format!(
+    fn unfinished(&self, why: &str) -> CliError {
+        CliError::new(format!(
             "{why}. Everything before line {} is done; go on with --from-line {}, or run the \
              whole again, which is harmless",
             self.next_line, self.next_line
@@ -371,7 +371,7 @@ fn ask_patiently(
     admin: &mut Admin,
     wait: u64,
     (method, path, body): (&str, &str, Option<&str>),
-) -> Result<Answered, String> {
+) -> Result<AdminResponse, String> {
     let give_up = Instant::now() + Duration::from_secs(wait);
     loop {
         let problem = match admin.call(method, path, body) {
@@ -387,7 +387,7 @@ fn ask_patiently(
 }
 
 /// What the switch says about a request that it refused.
-fn problem(answered: &Answered) -> String {
+fn problem(answered: &AdminResponse) -> String {
     let told = serde_json::from_slice::<Refused>(&answered.body);
     let told = told.map(|told| told.error_information.error_description);
     let hint = if answered.status == 401 { ": name the file that holds it, --token" } else { "" };
@@ -402,7 +402,7 @@ struct Rejects {
 
 impl Rejects {
     /// Begins the file anew, or goes on with it when the import goes on.
-    fn begin(path: &Path, from_line: u64) -> Result<Self, Failure> {
+    fn begin(path: &Path, from_line: u64) -> Result<Self, CliError> {
         let goes_on = 2 < from_line;
         let opened = File::options()
             .create(true)
@@ -419,12 +419,12 @@ impl Rejects {
         Ok(rejects)
     }
 
-    fn add(&mut self, line: &[u8]) -> Result<(), Failure> {
+    fn add(&mut self, line: &[u8]) -> Result<(), CliError> {
         let written = self.file.write_all(line).and_then(|()| self.file.write_all(b"\n"));
         written.map_err(cannot("write", &self.path))
     }
 
-    fn save(&mut self) -> Result<(), Failure> {
+    fn save(&mut self) -> Result<(), CliError> {
         self.file.flush().map_err(cannot("write", &self.path))
     }
 }
@@ -447,7 +447,7 @@ struct Source {
 
 impl Source {
     /// Opens the file and checks its header.
-    fn open(path: &Path) -> Result<Self, Failure> {
+    fn open(path: &Path) -> Result<Self, CliError> {
         let file = File::open(path).map_err(cannot("read", path))?;
         let length = file.metadata().map_err(cannot("read", path))?.len();
         let reader = BufReader::with_capacity(1 << 20, file);
@@ -458,7 +458,7 @@ impl Source {
         if first == HEADER.as_bytes() {
             return Ok(source);
         }
-        Err(Failure::new(format!(
+        Err(CliError::new(format!(
             "{}, line 1: the first line must be {HEADER} and name the columns in this order; it \
              is \"{}\"",
             path.display(),
@@ -467,24 +467,24 @@ impl Source {
     }
 
     /// Refuses to write the rejects into the file that is read.
-    fn keep_from(&self, rejects: &Path) -> Result<(), Failure> {
+    fn keep_from(&self, rejects: &Path) -> Result<(), CliError> {
         let own = self.reader.get_ref().metadata().map_err(cannot("read", &self.path))?;
         // One that is not there, or cannot be looked at, is not this one, which is open.
         let Ok(other) = fs::metadata(rejects) else { return Ok(()) };
         if (own.dev(), own.ino()) != (other.dev(), other.ino()) {
             return Ok(());
         }
-        Err(Failure::new(format!(
+        Err(CliError::new(format!(
             "--rejects {} is the file that is imported, {}: it would be overwritten; name another",
             rejects.display(),
             self.path.display()
         )))
     }
 
-    fn skip_to(&mut self, line: u64) -> Result<(), Failure> {
+    fn skip_to(&mut self, line: u64) -> Result<(), CliError> {
         while self.line < line {
             if self.next()?.is_none() {
-                return Err(Failure::new(format!(
+                return Err(CliError::new(format!(
                     "{} has {} lines: there is nothing from line {line} on",
                     self.path.display(),
                     self.line - 1
@@ -495,7 +495,7 @@ impl Source {
     }
 
     /// The next line; of one that is too long the begin, which no row can be.
-    fn next(&mut self) -> Result<Option<Line>, Failure> {
+    fn next(&mut self) -> Result<Option<Line>, CliError> {
         let mut text = Vec::with_capacity(96);
         let limit = LINE_BYTES_MAX as u64;
         let read = (&mut self.reader).take(limit).read_until(b'\n', &mut text);
@@ -515,7 +515,7 @@ impl Source {
     }
 
     /// Reads away the rest of a line.
-    fn skip_rest(&mut self) -> Result<usize, Failure> {
+    fn skip_rest(&mut self) -> Result<usize, CliError> {
         self.reader.skip_until(b'\n').map_err(cannot("read", &self.path))
     }
 }
@@ -621,12 +621,12 @@ fn shown(text: &str) -> String {
     text.chars().take(40).flat_map(char::escape_debug).collect()
 }
 
-fn cannot(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+fn cannot(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> CliError {
     let path = path.to_owned();
-    move |error| Failure::new(format!("cannot {what} {}: {error}", path.display()))
+    move |error| CliError::new(format!("cannot {what} {}: {error}", path.display()))
 }
 
-fn find(arguments: &FindArguments) -> Result<(), Failure> {
+fn find(arguments: &FindArguments) -> Result<(), CliError> {
     let FindArguments { kind, id, sub_id, place, json } = arguments;
     let mut path = format!("/parties/{kind}/{}", fspiop::percent_encode(id));
     if let Some(sub_id) = sub_id {
@@ -640,9 +640,9 @@ fn find(arguments: &FindArguments) -> Result<(), Failure> {
         return Ok(());
     }
     let found: Vec<serde_json::Value> = serde_json::from_str(&text)
-        .map_err(|error| Failure::new(format!("the answer: {error}")))?;
+        .map_err(|error| CliError::new(format!("the answer: {error}")))?;
     let Some(found) = found.first() else {
-        return Err(Failure::new(format!("nobody serves {kind} {id}")));
+        return Err(CliError::new(format!("nobody serves {kind} {id}")));
     };
     let member = |name: &str| found[name].as_str().unwrap_or("-").to_owned();
     println!("fsp       {}", member("fspId"));

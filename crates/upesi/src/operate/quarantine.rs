@@ -10,13 +10,13 @@ use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use journal::{DurableFrames, OpenError, RealDisk, Tiered};
-use ledger::{Administer, Change, Command, Configure, Digest, Position, Settings, Stamp};
-use ports::{Disk, DiskError, DiskFile, LogError, Stop};
+use journal::{DurableFrames, OpenError, RealDisk, TieredDisk};
+use ledger::{Administer, Change, Command, Configure, Digest, LogIndex, Settings, Stamp};
+use ports::{Disk, DiskError, DiskFile, LogError, StopReading};
 use sequencer::{Quarantine, Replay, ReplayError};
 use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout::moment;
 use crate::data::layout::refuse_without_log;
 use crate::inspect::verify::accounting::{Finding, transfer_of};
@@ -50,7 +50,8 @@ struct Sheet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Entry {
-    position: u64,
+    #[serde(rename = "position")]
+    log_index: u64,
     /// [`record::frame::Record::digest`], in hexadecimal.
     digest: String,
     by: String,
@@ -60,8 +61,8 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Which record is set aside.
-    pub(crate) fn position(&self) -> Position {
-        Position(self.position)
+    pub(crate) fn log_index(&self) -> LogIndex {
+        LogIndex(self.log_index)
     }
 
     /// Who did it, when and why, in words.
@@ -72,7 +73,7 @@ impl Entry {
 
     /// Which record it is, as the log is to say.
     fn subject(&self) -> String {
-        format!("record {} with digest {}", self.position, self.digest)
+        format!("record {} with digest {}", self.log_index, self.digest)
     }
 
     /// The words that the log is to hold.
@@ -90,7 +91,7 @@ impl Entry {
 
 impl Display for Entry {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "record {} decides nothing: {}", self.position, self.by_whom())
+        write!(f, "record {} decides nothing: {}", self.log_index, self.by_whom())
     }
 }
 
@@ -120,7 +121,7 @@ impl Display for Noted {
 /// One record that says of another that it is set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word {
-    at: Position,
+    at: LogIndex,
     actor: String,
     words: String,
 }
@@ -144,26 +145,26 @@ pub(crate) struct Notes {
     noted: HashMap<String, Vec<Word>>,
     /// Records of which what the log says cannot be read, and why. A snapshot is later than they
     /// are, so that a start has said it.
-    pub(crate) unread: Vec<(Position, LogError)>,
+    pub(crate) unread: Vec<(LogIndex, LogError)>,
     /// The last record of each of the last two batches.
-    last: Position,
-    before_last: Position,
+    last: LogIndex,
+    before_last: LogIndex,
 }
 
 impl Notes {
     /// A batch begins that ends with `last`.
-    pub(crate) fn batch(&mut self, last: Position) {
+    pub(crate) fn batch(&mut self, last: LogIndex) {
         (self.before_last, self.last) = (self.last, last);
     }
 
-    pub(crate) fn see(&mut self, position: Position, command: &Command) {
+    pub(crate) fn see(&mut self, log_index: LogIndex, command: &Command) {
         let Command::Administer(administer) = command else { return };
         let Administer { actor, reason, change } = &**administer;
         let Some((subject, _)) = reason.split_once(WAS_QUARANTINED) else { return };
         if matches!(change, Change::Configure(_)) {
             let all = self.noted.entry(subject.to_owned()).or_default();
             if all.iter().all(|word| (&word.actor, &word.words) != (actor, reason)) {
-                all.push(Word { at: position, actor: actor.clone(), words: reason.clone() });
+                all.push(Word { at: log_index, actor: actor.clone(), words: reason.clone() });
                 all.sort_by_key(|word| word.at);
             }
         }
@@ -174,25 +175,25 @@ impl Notes {
     /// Where an archive is away, or a segment damaged, it is not known.
     pub(crate) fn recall(
         &mut self,
-        frames: &DurableFrames<Tiered<RealDisk>>,
+        frames: &DurableFrames<TieredDisk<RealDisk>>,
         entries: &[Entry],
-        until: Position,
+        until: LogIndex,
     ) {
-        for entry in entries.iter().filter(|entry| entry.position <= until.0) {
+        for entry in entries.iter().filter(|entry| entry.log_index <= until.0) {
             let mut batches = 0;
-            let read = frames.replay(Position(entry.position), &mut |frame| {
+            let read = frames.replay(LogIndex(entry.log_index), &mut |frame| {
                 for record in frame.records() {
                     let read =
                         record::command::read_fields(record.kind, record.version, record.fields);
                     if let Ok(command) = read {
-                        self.see(record.position, &command);
+                        self.see(record.log_index, &command);
                     }
                 }
                 batches += 1;
                 let wanted = batches < BATCHES_TO_NOTE && frame.header().last() < until;
-                if wanted { Ok(()) } else { Err(Stop) }
+                if wanted { Ok(()) } else { Err(StopReading) }
             });
-            self.unread.extend(read.err().map(|error| (entry.position(), error)));
+            self.unread.extend(read.err().map(|error| (entry.log_index(), error)));
         }
     }
 
@@ -201,7 +202,7 @@ impl Notes {
         self.noted.get(&entry.subject()).map_or(&[], Vec::as_slice)
     }
 
-    fn of(&self, entry: &Entry) -> Option<Position> {
+    fn of(&self, entry: &Entry) -> Option<LogIndex> {
         self.all(entry).iter().find(|word| word.is_of(entry)).map(|word| word.at)
     }
 
@@ -213,7 +214,7 @@ impl Notes {
         match entries.iter().find_map(|entry| Some((entry, other(entry)?))) {
             Some((entry, word)) => Err(format!(
                 "{FILE}: of record {} it says other words than the log, where {word}{ADVICE}",
-                entry.position
+                entry.log_index
             )),
             None => Ok(()),
         }
@@ -221,25 +222,25 @@ impl Notes {
 
     /// What the log does not say yet.
     pub(crate) fn missing<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
-        let is_read = |entry: &Entry| self.unread.iter().all(|(at, _)| *at != entry.position());
+        let is_read = |entry: &Entry| self.unread.iter().all(|(at, _)| *at != entry.log_index());
         entries.iter().filter(|entry| self.of(entry).is_none() && is_read(entry)).collect()
     }
 
     /// Holds the file against the log, which ends with `end`: every entry is of the log, and on
     /// record unless nothing was written since.
-    pub(crate) fn check(&self, entries: &[Entry], end: Position) -> Result<Vec<Noted>, Finding> {
+    pub(crate) fn check(&self, entries: &[Entry], end: LogIndex) -> Result<Vec<Noted>, Finding> {
         let find = |entry: &Entry, what: &str| Finding {
-            position: Position(entry.position),
+            log_index: LogIndex(entry.log_index),
             transfer: None,
             what: format!("it stands in {FILE}, but {what}"),
         };
         let mut noted = Vec::new();
         for entry in entries {
-            let at = self.of(entry).map(|position| position.0);
-            if end.0 < entry.position {
+            let at = self.of(entry).map(|log_index| log_index.0);
+            if end.0 < entry.log_index {
                 return Err(find(entry, "the log ends before it"));
             }
-            if at.is_none() && entry.position <= self.before_last.0 {
+            if at.is_none() && entry.log_index <= self.before_last.0 {
                 let what = "the log went on without a word of it: the file was changed";
                 let said = self.all(entry).first().map(|word| format!("; {word}"));
                 return Err(find(entry, &format!("{what}{}", said.unwrap_or_default())));
@@ -273,7 +274,7 @@ pub(crate) fn load(disk: &impl Disk) -> Result<Vec<Entry>, String> {
     }
     match sheet.records.iter().find(|entry| digest_of(entry).is_none()) {
         Some(entry) => {
-            Err(format!("{FILE}: the digest of record {} is none{ADVICE}", entry.position))
+            Err(format!("{FILE}: the digest of record {} is none{ADVICE}", entry.log_index))
         }
         None => Ok(sheet.records),
     }
@@ -282,7 +283,7 @@ pub(crate) fn load(disk: &impl Disk) -> Result<Vec<Entry>, String> {
 /// The same for a replay.
 pub(crate) fn of(entries: &[Entry]) -> Quarantine {
     let digests =
-        entries.iter().filter_map(|entry| Some((Position(entry.position), digest_of(entry)?)));
+        entries.iter().filter_map(|entry| Some((LogIndex(entry.log_index), digest_of(entry)?)));
     Quarantine::of(digests)
 }
 
@@ -301,8 +302,8 @@ effect with the next start; whoever sent them and sends them again hears how the
 #[derive(clap::Args)]
 pub(crate) struct QuarantineArguments {
     /// The record, as the failed start names it.
-    #[arg(value_name = "POSITION", value_parser = clap::value_parser!(u64).range(2..))]
-    position: u64,
+    #[arg(value_name = "LOG_INDEX", value_parser = clap::value_parser!(u64).range(2..))]
+    log_index: u64,
     /// Directory of the log. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
@@ -314,30 +315,30 @@ pub(crate) struct QuarantineArguments {
     reason: String,
 }
 
-pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), Failure> {
+pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError> {
     let place = arguments.data.display().to_string();
-    let failed = |what: String| Failure::new(format!("{place}: {what}"));
+    let failed = |what: String| CliError::new(format!("{place}: {what}"));
     for (name, text, bytes_max) in
         [("--by", &arguments.by, NAME_BYTES_MAX), ("--reason", &arguments.reason, REASON_BYTES_MAX)]
     {
         let plain = !text.trim().is_empty() && !text.chars().any(char::is_control);
         if !plain || bytes_max < text.len() {
             let what = format!("{name} is one line of at most {bytes_max} bytes, and not empty");
-            return Err(Failure::new(what));
+            return Err(CliError::new(what));
         }
     }
     refuse_without_log(&arguments.data)?;
     let disk = RealDisk::open(&arguments.data)
-        .and_then(Tiered::open)
+        .and_then(TieredDisk::open)
         .map_err(|error| failed(error.to_string()))?;
     let mut entries = load(&disk).map_err(failed)?;
-    let wanted = Position(arguments.position);
+    let wanted = LogIndex(arguments.log_index);
     let poison = match find_poison(&disk, of(&entries)).map_err(failed)? {
         None => return Err(failed("the log replays to its end; nothing is set aside".into())),
-        Some(poison) if poison.position != wanted => {
+        Some(poison) if poison.log_index != wanted => {
             let what = format!(
                 "the log stops at record {}, not at record {}; nothing is set aside",
-                poison.position.0, wanted.0
+                poison.log_index.0, wanted.0
             );
             return Err(failed(what));
         }
@@ -347,7 +348,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), Failure>
         return Err(failed(format!("{FILE} is full: {ENTRIES_MAX} records")));
     }
     entries.push(Entry {
-        position: wanted.0,
+        log_index: wanted.0,
         digest: poison.digest.to_string(),
         by: arguments.by.clone(),
         reason: arguments.reason.clone(),
@@ -355,7 +356,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), Failure>
     });
     // What is behind it must be sound, or stop at a record of its own.
     let next = find_poison(&disk, of(&entries)).map_err(failed)?;
-    if next.as_ref().is_some_and(|next| next.position == wanted) {
+    if next.as_ref().is_some_and(|next| next.log_index == wanted) {
         let what = "the log stops there without this record as well; nothing is set aside";
         return Err(failed(what.into()));
     }
@@ -363,7 +364,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), Failure>
     println!("record {} ({}) decides nothing from now on", wanted.0, poison.what);
     match next {
         Some(next) => {
-            println!("record {} ({}) breaks an invariant too", next.position.0, next.what)
+            println!("record {} ({}) breaks an invariant too", next.log_index.0, next.what)
         }
         None => println!("the log replays to its end; `upesi verify` shows what is set aside"),
     }
@@ -372,7 +373,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), Failure>
 
 /// A record that breaks an invariant.
 struct Poison {
-    position: Position,
+    log_index: LogIndex,
     digest: Digest,
     /// What it is, as far as it can be read.
     what: String,
@@ -385,13 +386,13 @@ fn find_poison(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<Poison
     let walked = journal::walk(disk, &mut |placed| {
         replay.apply(placed.frame, &mut |_, _, _| {}).map_err(|error| {
             stopped = Some(match error {
-                ReplayError::Poison { position } => {
-                    let record = placed.frame.record(position);
+                ReplayError::Poison { log_index } => {
+                    let record = placed.frame.record(log_index);
                     record.map(|record| poison_of(&record)).ok_or_else(|| error.to_string())
                 }
                 other => Err(other.to_string()),
             });
-            Stop
+            StopReading
         })
     });
     match stopped {
@@ -408,7 +409,7 @@ fn poison_of(record: &record::frame::Record<'_>) -> Poison {
         None => command.change().map(|change| format!(", {}", change.declaration().name)),
     });
     let what = format!("kind {}{}", record.kind, about.unwrap_or_default());
-    Poison { position: record.position, digest: record.digest(), what }
+    Poison { log_index: record.log_index, digest: record.digest(), what }
 }
 
 /// Replaces the file in one step.

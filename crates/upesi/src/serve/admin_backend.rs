@@ -8,16 +8,16 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{
     Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
 };
-use node::progress::Stuck;
-use node::{Attached, Handle, Refused, SystemClock, Ticket, Unread};
+use node::stall::Stall;
+use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
-    BoxFuture, Cluster, ClusterLane, ClusterNode, Fullness, Health, Hub, Noted, OpenBreaker,
-    OpenBreakers, PARKED_MAX, ServiceStatus, SnapshotFile, Snapshots, Stage, StalledLane,
-    StalledLanes, Storage, StuckStage, Takeover, Told, Unavailable,
+    AdminBackend, BoxFuture, ChangeAuthor, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse,
+    Health, OpenBreaker, OpenBreakers, PARKED_MAX, ServiceStatus, SnapshotFile, Snapshots, Span,
+    StalledLane, StalledLanes, StuckStage, Takeover, TransferTrace, Unavailable,
 };
-use ports::{Clock, Now};
+use ports::{Clock, ClockReading};
 use sequencer::{Durability, Submission};
-use snapshots::FollowerHandle;
+use snapshots::SnapshotterHandle;
 use switch::{Message, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -26,17 +26,17 @@ use crate::operate::quarantine::Entry;
 use crate::serve::metrics;
 
 /// The node as operators reach it.
-pub(crate) struct NodeHub {
+pub(crate) struct NodeBackend {
     pub(crate) handle: Handle<Message>,
     pub(crate) traffic: Arc<Traffic>,
-    pub(crate) snapshots: FollowerHandle,
+    pub(crate) snapshots: SnapshotterHandle,
     pub(crate) clock: SystemClock,
-    pub(crate) began: Now,
+    pub(crate) began: ClockReading,
     /// Places for those who have a transfer explained.
     pub(crate) explaining: Arc<Semaphore>,
     /// Records that decide nothing.
     pub(crate) quarantined: Arc<[Entry]>,
-    pub(crate) storage: Arc<Mutex<Storage>>,
+    pub(crate) storage: Arc<Mutex<DiskStatus>>,
 }
 
 /// Open breakers that `/health` lists; all of them are counted.
@@ -44,7 +44,7 @@ const BREAKERS_SHOWN_MAX: usize = 100;
 /// Transfers explained at a time.
 pub(crate) const EXPLAINED_MAX: usize = 2;
 
-impl Hub for NodeHub {
+impl AdminBackend for NodeBackend {
     fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
         Box::pin(async move { self.record(Command::Administer(Box::new(change)), None).await })
     }
@@ -53,7 +53,7 @@ impl Hub for NodeHub {
     fn change_parties(
         &self,
         change: ChangeParties,
-        told: Told,
+        told: ChangeAuthor,
     ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
         Box::pin(async move {
             let said = [(ACTOR, told.actor), (REASON, told.reason)];
@@ -62,7 +62,7 @@ impl Hub for NodeHub {
             };
             let headers: HeaderMap = said.into_iter().filter_map(line).collect();
             let mut payload = Vec::new();
-            fspiop::payload::encode(&headers, b"", &mut payload);
+            fspiop::stored_message::encode(&headers, b"", &mut payload);
             self.record(Command::ChangeParties(Box::new(change)), Some(&payload)).await
         })
     }
@@ -75,7 +75,7 @@ impl Hub for NodeHub {
     ) -> Result<Option<PartyBinding>, Unavailable> {
         let found = self.handle.find_party(id_type, id, sub_id);
         let row = found.map_err(|error| {
-            ports::tell(error);
+            ports::log_line(error);
             Unavailable::Unreadable
         })?;
         Ok(row.map(|row| PartyBinding {
@@ -87,7 +87,7 @@ impl Hub for NodeHub {
         }))
     }
 
-    fn ask(&self, question: operations::Question) -> BoxFuture<'_, Result<(), Unavailable>> {
+    fn ask(&self, question: operations::StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async move {
             let (done, has_run) = oneshot::channel();
             let ask = move |state: &State| {
@@ -127,7 +127,7 @@ impl Hub for NodeHub {
                 told
             });
             let told = telling.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
-                ports::tell(format_args!("{id} cannot be explained: {error}"));
+                ports::log_line(format_args!("{id} cannot be explained: {error}"));
                 Unavailable::Unreadable
             })?;
             let written = told.map(|told| serde_json::to_vec(&told).map(Bytes::from)).transpose();
@@ -151,7 +151,7 @@ impl Hub for NodeHub {
     fn snapshots(&self) -> Snapshots {
         let status = self.snapshots.status();
         let file = |file: snapshots::SnapshotFile| SnapshotFile {
-            position: file.position.0,
+            log_index: file.log_index.0,
             name: file.name,
         };
         Snapshots {
@@ -169,17 +169,17 @@ impl Hub for NodeHub {
         self.snapshots.request();
     }
 
-    fn storage(&self) -> Storage {
+    fn storage(&self) -> DiskStatus {
         let condition = self.handle.condition();
-        if let Some(Unread { position, .. }) = condition.unread {
+        if let Some(ReadFailure { log_index, .. }) = condition.unread {
             let reader = self.handle.reader();
             // Nobody else may ever ask for it: the next answer knows whether it can be read.
-            let _forgets_it = tokio::task::spawn_blocking(move || reader.read(position).is_ok());
+            let _forgets_it = tokio::task::spawn_blocking(move || reader.read(log_index).is_ok());
         }
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let fullness = if condition.is_full { Fullness::Full } else { storage.fullness };
+        let fullness = if condition.is_full { DiskUse::Full } else { storage.fullness };
         let failing = condition.storage_fault().or(storage.failing);
-        Storage { fullness, failing, ..storage }
+        DiskStatus { fullness, failing, ..storage }
     }
 
     fn cluster(&self) -> Cluster {
@@ -187,10 +187,10 @@ impl Hub for NodeHub {
         let node = |node: node::ClusterNode| ClusterNode {
             name: node.name,
             epoch: node.epoch,
-            position: node.position.0,
+            log_index: node.log_index.0,
             silent_ms: node.silent_ms,
             rules: node.rules,
-            contradicts_at: node.contradicts.map(|position| position.0),
+            contradicts_at: node.contradicts.map(|log_index| log_index.0),
         };
         let lane = |lane: node::ClusterLane| ClusterLane {
             participant: lane.participant.to_string(),
@@ -198,16 +198,16 @@ impl Hub for NodeHub {
         };
         Cluster {
             node: cluster.me,
-            position: cluster.position.0,
+            log_index: cluster.log_index.0,
             behind: cluster.behind,
             unheard_ms: cluster.unheard_ms,
             held_ms: cluster.held_us / 1_000,
             foreign: cluster.foreign,
-            agreed_at: cluster.agreed.map(|position| position.0),
+            agreed_at: cluster.agreed.map(|log_index| log_index.0),
             nodes: cluster.nodes.into_iter().map(node).collect(),
             lanes: cluster.lanes.into_iter().map(lane).collect(),
             last_takeover: cluster.last_takeover.map(|last| Takeover {
-                position: last.position.0,
+                log_index: last.log_index.0,
                 at: last.stamp,
                 gone: last.gone,
             }),
@@ -222,14 +222,14 @@ impl Hub for NodeHub {
         self.handle.stages().watch(watching);
     }
 
-    fn stages(&self, transfer: &TransferId) -> Noted {
+    fn stages(&self, transfer: &TransferId) -> TransferTrace {
         let noted = self.handle.stages().of(transfer);
-        let shown = |stage: node::stages::Stage| Stage {
+        let shown = |stage: node::latency_trace::StageSpan| Span {
             start_ns: stage.start_ns,
             end_ns: stage.end_ns,
             label: stage.label,
         };
-        Noted {
+        TransferTrace {
             stages: noted.stages.into_iter().map(shown).collect(),
             waits: noted.waits.into_iter().map(shown).collect(),
             reach: noted.reach,
@@ -241,7 +241,7 @@ impl Hub for NodeHub {
         let condition = self.handle.condition();
         let uptime_us = self.clock.now().monotonic_us.saturating_sub(self.began.monotonic_us);
         let service = |down| if down { ServiceStatus::Down } else { ServiceStatus::Ok };
-        let shown = |stuck: &Stuck| StuckStage {
+        let shown = |stuck: &Stall| StuckStage {
             name: stuck.stage.clone(),
             idle: stuck.idle,
             detail: stuck.detail.clone(),
@@ -262,7 +262,7 @@ impl Hub for NodeHub {
 const ACTOR: HeaderName = HeaderName::from_static("x-actor");
 const REASON: HeaderName = HeaderName::from_static("x-reason");
 
-impl NodeHub {
+impl NodeBackend {
     fn stalled_lanes(&self) -> StalledLanes {
         let switch::StalledLanes { count, owed, shown } = self.traffic.stalled_lanes();
         let now = self.clock.now().wall;
@@ -305,7 +305,7 @@ impl NodeHub {
     /// Why a question was given back without an answer.
     fn unanswered(&self) -> Unavailable {
         match self.handle.ask_local(|_| ()) {
-            Err(Refused::Stopped) => Unavailable::Stopped,
+            Err(SubmissionRefused::Stopped) => Unavailable::Stopped,
             _ => Unavailable::Unanswered,
         }
     }
@@ -321,7 +321,7 @@ impl NodeHub {
             // Whoever asked may have gone; the change stands all the same.
             let _told = answer.send(result);
         });
-        let attached = Attached { ticket: Ticket::Call(call), message: None };
+        let attached = SubmissionContext { ticket: ReplyTo::Call(call), message: None };
         let record = sequencer::encode(&command, payload).map_err(|_| Unavailable::InboxFull)?;
         let durability = Durability::Synced;
         let submission = Submission { command, record, durability, attached };
@@ -330,12 +330,12 @@ impl NodeHub {
     }
 }
 
-fn unavailable(refused: Refused) -> Unavailable {
+fn unavailable(refused: SubmissionRefused) -> Unavailable {
     match refused {
         // Nothing that operators send comes from a participant.
-        Refused::Full | Refused::Owed => Unavailable::InboxFull,
-        Refused::DiskFull => Unavailable::DiskFull,
-        Refused::Unacknowledged => Unavailable::Unacknowledged,
-        Refused::Stopped => Unavailable::Stopped,
+        SubmissionRefused::Full | SubmissionRefused::Owed => Unavailable::InboxFull,
+        SubmissionRefused::DiskFull => Unavailable::DiskFull,
+        SubmissionRefused::Unacknowledged => Unavailable::Unacknowledged,
+        SubmissionRefused::Stopped => Unavailable::Stopped,
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use journal::DamagedEnd;
+use journal::TailPolicy;
 
 use crate::serve::log_backend::LogArguments;
 use crate::serve::slow_disk::SlownessArguments;
@@ -49,10 +49,10 @@ pub(crate) struct ServeArguments {
 }
 
 impl ServeArguments {
-    pub(crate) fn damaged_end(&self) -> DamagedEnd {
+    pub(crate) fn damaged_end(&self) -> TailPolicy {
         match self.drop_damaged_end {
-            true => DamagedEnd::Drop,
-            false => DamagedEnd::Refuse,
+            true => TailPolicy::Drop,
+            false => TailPolicy::Refuse,
         }
     }
 }

@@ -15,13 +15,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use journal::{
-    ArchiveError, Backup, Destination, Place, RealDisk, Retention, SegmentInfo, Tier, Tiered,
+    ArchiveError, Backup, BlobStore, Destination, RealDisk, Retention, SegmentInfo, Tier,
+    TieredDisk,
 };
-use ledger::{Position, Stamp};
-use operations::{Fullness, Storage, Task};
-use ports::Stop;
+use ledger::{LogIndex, Stamp};
+use operations::{BackgroundJob, DiskStatus, DiskUse};
+use ports::StopReading;
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout;
 use crate::config::{self, Config};
 use crate::data::archive::before_now;
@@ -50,26 +51,26 @@ const NICE: i32 = 19;
 /// What the work is done on.
 #[derive(Clone)]
 pub(crate) struct Segments {
-    pub(crate) log: Tiered<RealDisk>,
+    pub(crate) log: TieredDisk<RealDisk>,
     /// Makes readers let go of a segment that was moved.
-    pub(crate) closer: Arc<dyn Fn(Position) + Send + Sync>,
+    pub(crate) closer: Arc<dyn Fn(LogIndex) + Send + Sync>,
 }
 
 /// The threads; they end when this is dropped.
-pub(crate) struct Keeper {
+pub(crate) struct BackgroundJobs {
     stopping: Arc<AtomicBool>,
     alarms: Vec<SyncSender<()>>,
     threads: Vec<JoinHandle<()>>,
-    pub(crate) storage: Arc<Mutex<Storage>>,
+    pub(crate) storage: Arc<Mutex<DiskStatus>>,
 }
 
-impl Keeper {
+impl BackgroundJobs {
     /// Starts what the configuration asks for.
     pub(crate) fn start(
         config: &Config,
         paths: (&Path, Option<&Path>),
         segments: Segments,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         let (data, configuration) = paths;
         let mut keeper = Self {
             stopping: Arc::default(),
@@ -88,12 +89,12 @@ impl Keeper {
         keeper.spawn("archives", VISIT_EVERY, move |_| archives.visit())?;
         if config.archive.to.is_some() || config.archive.compress {
             let place = open(config.archive.to.as_deref())?;
-            let mut archiver = Archiver::new(&config.archive, place, segments.clone(), &keeper);
+            let mut archiver = ArchiveJob::new(&config.archive, place, segments.clone(), &keeper);
             keeper.spawn("archive", ARCHIVE_EVERY, move |stopping| archiver.run(stopping))?;
         }
         if let Some(place) = open(config.backup.to.as_deref())? {
             let configuration = configuration.map(Path::to_owned);
-            let mut copier = Copier::new(place, segments.log, configuration, &keeper);
+            let mut copier = BackupJob::new(place, segments.log, configuration, &keeper);
             let every = Duration::from_secs(config.backup.every_seconds);
             keeper.spawn("backup", every, move |stopping| copier.run(stopping))?;
         }
@@ -105,7 +106,7 @@ impl Keeper {
         name: &'static str,
         every: Duration,
         mut work: impl FnMut(&AtomicBool) -> Result<(), ()> + Send + 'static,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         let (alarm, waiting) = sync_channel(1);
         let stopping = Arc::clone(&self.stopping);
         let run = move || {
@@ -113,7 +114,7 @@ impl Keeper {
             repeat(&waiting, every, || work(&stopping));
         };
         let thread = thread::Builder::new().name(name.into()).spawn(run);
-        let cannot = |error| Failure::new(format!("cannot start the thread {name}: {error}"));
+        let cannot = |error| CliError::new(format!("cannot start the thread {name}: {error}"));
         self.threads.push(thread.map_err(cannot)?);
         self.alarms.push(alarm);
         Ok(())
@@ -134,7 +135,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for BackgroundJobs {
     fn drop(&mut self) {
         self.end();
     }
@@ -159,16 +160,16 @@ fn be_nice() {
     let _taken = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
 }
 
-fn open(url: Option<&str>) -> Result<Option<Arc<dyn Place>>, Failure> {
+fn open(url: Option<&str>) -> Result<Option<Arc<dyn BlobStore>>, CliError> {
     let place = url.map(journal::open_place).transpose();
-    place.map_err(|error| Failure::new(error.to_string()))
+    place.map_err(|error| CliError::new(error.to_string()))
 }
 
-fn watch(stopping: &AtomicBool) -> impl Fn(u64) -> Result<(), Stop> + '_ {
-    |_| if stopping.load(Ordering::Relaxed) { Err(Stop) } else { Ok(()) }
+fn watch(stopping: &AtomicBool) -> impl Fn(u64) -> Result<(), StopReading> + '_ {
+    |_| if stopping.load(Ordering::Relaxed) { Err(StopReading) } else { Ok(()) }
 }
 
-fn lock(storage: &Mutex<Storage>) -> MutexGuard<'_, Storage> {
+fn lock(storage: &Mutex<DiskStatus>) -> MutexGuard<'_, DiskStatus> {
     storage.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -177,31 +178,31 @@ fn now() -> Stamp {
 }
 
 /// Which of the two kinds of work is told about.
-type Field = fn(&mut Storage) -> &mut Option<Task>;
+type Field = fn(&mut DiskStatus) -> &mut Option<BackgroundJob>;
 
 /// Tells how a kind of work goes, and says it when that changes.
 struct Teller {
     name: &'static str,
-    storage: Arc<Mutex<Storage>>,
+    storage: Arc<Mutex<DiskStatus>>,
     field: Field,
 }
 
 impl Teller {
-    fn new(name: &'static str, storage: &Arc<Mutex<Storage>>, field: Field) -> Self {
-        *field(&mut lock(storage)) = Some(Task::default());
+    fn new(name: &'static str, storage: &Arc<Mutex<DiskStatus>>, field: Field) -> Self {
+        *field(&mut lock(storage)) = Some(BackgroundJob::default());
         Self { name, storage: Arc::clone(storage), field }
     }
 
-    fn tell(&self, done: Result<Option<Position>, ArchiveError>) -> Result<(), ()> {
+    fn tell(&self, done: Result<Option<LogIndex>, ArchiveError>) -> Result<(), ()> {
         let mut storage = lock(&self.storage);
         let task = (self.field)(&mut storage).get_or_insert_default();
         match done {
-            Ok(position) => {
+            Ok(log_index) => {
                 if task.failing.take().is_some() {
                     stdout::say(format_args!("{}: it goes well again", self.name));
                 }
                 task.last_done = Some(now());
-                task.position = position.map_or(task.position, |position| position.0);
+                task.log_index = log_index.map_or(task.log_index, |log_index| log_index.0);
                 Ok(())
             }
             Err(ArchiveError::Stopped) => Ok(()),
@@ -218,19 +219,19 @@ impl Teller {
 }
 
 /// Hands closed segments over.
-struct Archiver {
+struct ArchiveJob {
     settings: config::Archive,
-    place: Option<Arc<dyn Place>>,
+    place: Option<Arc<dyn BlobStore>>,
     segments: Segments,
     teller: Teller,
 }
 
-impl Archiver {
+impl ArchiveJob {
     fn new(
         settings: &config::Archive,
-        place: Option<Arc<dyn Place>>,
+        place: Option<Arc<dyn BlobStore>>,
         segments: Segments,
-        keeper: &Keeper,
+        keeper: &BackgroundJobs,
     ) -> Self {
         let teller = Teller::new("archive", &keeper.storage, |storage| &mut storage.archive);
         Self { settings: settings.clone(), place, segments, teller }
@@ -240,7 +241,7 @@ impl Archiver {
         self.teller.tell(self.hand_over(stopping))
     }
 
-    fn hand_over(&self, stopping: &AtomicBool) -> Result<Option<Position>, ArchiveError> {
+    fn hand_over(&self, stopping: &AtomicBool) -> Result<Option<LogIndex>, ArchiveError> {
         let Segments { log, closer } = &self.segments;
         let destination = self.place.as_deref().map_or(Destination::Here, Destination::Place);
         let age = Duration::from_secs(self.settings.after_hours * 3_600);
@@ -251,7 +252,7 @@ impl Archiver {
             if let Some(place) = &self.place {
                 journal::claim_for(log, &**place)?;
             }
-            let handed = journal::hand_over(log, &due, destination, &mut watch(stopping))?;
+            let handed = journal::archive_segment(log, &due, destination, &mut watch(stopping))?;
             closer(handed.first);
             last = Some(handed.last);
         }
@@ -262,7 +263,7 @@ impl Archiver {
 /// Looks whether the places are there that segments were moved to: a start from a snapshot needs
 /// none of them, and nobody would notice one that is not mounted before a segment is wanted.
 struct Archives {
-    log: Tiered<RealDisk>,
+    log: TieredDisk<RealDisk>,
     /// Those that are not, and why.
     absent: BTreeMap<Arc<str>, String>,
 }
@@ -299,9 +300,9 @@ impl Archives {
 }
 
 /// Keeps the copy.
-struct Copier {
-    place: Arc<dyn Place>,
-    log: Tiered<RealDisk>,
+struct BackupJob {
+    place: Arc<dyn BlobStore>,
+    log: TieredDisk<RealDisk>,
     configuration: Option<PathBuf>,
     /// With the moment at which it was opened. None before the first attempt, and after one that
     /// failed.
@@ -309,12 +310,12 @@ struct Copier {
     teller: Teller,
 }
 
-impl Copier {
+impl BackupJob {
     fn new(
-        place: Arc<dyn Place>,
-        log: Tiered<RealDisk>,
+        place: Arc<dyn BlobStore>,
+        log: TieredDisk<RealDisk>,
         configuration: Option<PathBuf>,
-        keeper: &Keeper,
+        keeper: &BackgroundJobs,
     ) -> Self {
         let teller = Teller::new("backup", &keeper.storage, |storage| &mut storage.backup);
         Self { place, log, configuration, backup: None, teller }
@@ -339,7 +340,7 @@ impl Copier {
         Ok(backup)
     }
 
-    fn copy(&mut self, stopping: &AtomicBool) -> Result<Option<Position>, ArchiveError> {
+    fn copy(&mut self, stopping: &AtomicBool) -> Result<Option<LogIndex>, ArchiveError> {
         // Between two runs anybody else may copy, even to the same place.
         let _alone = backup::copy_alone(self.log.below(), || stopping.load(Ordering::Relaxed))?;
         let backup = match self.backup.take() {
@@ -358,8 +359,8 @@ impl Copier {
 /// Watches the disk.
 struct Disk {
     data: PathBuf,
-    log: Tiered<RealDisk>,
-    storage: Arc<Mutex<Storage>>,
+    log: TieredDisk<RealDisk>,
+    storage: Arc<Mutex<DiskStatus>>,
     /// When it was looked at first, and how long the log was.
     start: Option<Point>,
     /// When log and store were measured last.
@@ -374,7 +375,7 @@ struct Point {
 }
 
 impl Disk {
-    fn new(data: &Path, log: Tiered<RealDisk>, storage: Arc<Mutex<Storage>>) -> Self {
+    fn new(data: &Path, log: TieredDisk<RealDisk>, storage: Arc<Mutex<DiskStatus>>) -> Self {
         Self { data: data.to_owned(), log, storage, start: None, measured: None }
     }
 
@@ -411,7 +412,7 @@ impl Disk {
             say(fullness, free_bytes, hours_until_full);
         }
         let known = storage.clone();
-        *storage = Storage { fullness, disk_bytes, free_bytes, hours_until_full, ..known };
+        *storage = DiskStatus { fullness, disk_bytes, free_bytes, hours_until_full, ..known };
         Ok(())
     }
 
@@ -487,24 +488,24 @@ fn between(before: Point, after: Point, stamp: Stamp) -> Point {
     Point { stamp, bytes: before.bytes + grown as u64 }
 }
 
-fn fullness(disk_bytes: u64, free_bytes: u64, hours_until_full: Option<u64>) -> Fullness {
+fn fullness(disk_bytes: u64, free_bytes: u64, hours_until_full: Option<u64>) -> DiskUse {
     let hours = hours_until_full.unwrap_or(u64::MAX);
     match () {
-        () if free_bytes < disk_bytes / 20 || hours < 24 => Fullness::Critical,
-        () if free_bytes < disk_bytes / 10 || hours < 72 => Fullness::Low,
-        () => Fullness::Ok,
+        () if free_bytes < disk_bytes / 20 || hours < 24 => DiskUse::Critical,
+        () if free_bytes < disk_bytes / 10 || hours < 72 => DiskUse::Low,
+        () => DiskUse::Ok,
     }
 }
 
-fn say(fullness: Fullness, free_bytes: u64, hours_until_full: Option<u64>) {
+fn say(fullness: DiskUse, free_bytes: u64, hours_until_full: Option<u64>) {
     let free = free_bytes >> 20;
     let until = hours_until_full
         .map_or(String::new(), |hours| format!(", full in about {hours} hours at this growth"));
     match fullness {
-        Fullness::Ok => {
+        DiskUse::Ok => {
             stdout::say(format_args!("the disk of the log has room again: {free} MiB free"))
         }
-        Fullness::Low | Fullness::Critical | Fullness::Full => stdout::say(format_args!(
+        DiskUse::Low | DiskUse::Critical | DiskUse::Full => stdout::say(format_args!(
             "the disk of the log fills up ({}): {free} MiB free{until}. Make room, or set \
              archive.to; a full disk refuses with 503",
             fullness.name()
@@ -547,12 +548,12 @@ mod tests {
     #[test]
     fn a_disk_is_low_by_room_or_by_time() {
         for (free, hours, expected) in [
-            (100, None, Fullness::Ok),
-            (100, Some(72), Fullness::Ok),
-            (99, None, Fullness::Low),
-            (900, Some(71), Fullness::Low),
-            (49, Some(1_000), Fullness::Critical),
-            (900, Some(23), Fullness::Critical),
+            (100, None, DiskUse::Ok),
+            (100, Some(72), DiskUse::Ok),
+            (99, None, DiskUse::Low),
+            (900, Some(71), DiskUse::Low),
+            (49, Some(1_000), DiskUse::Critical),
+            (900, Some(23), DiskUse::Critical),
         ] {
             assert_eq!(fullness(1_000, free, hours), expected, "{free} {hours:?}");
         }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use ledger::State;
 use node::{Handle, InboxLimits, Mailbox, Node, SystemClock};
-use snapshots::Follower;
+use snapshots::Snapshotter;
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::data::layout;
-use crate::serve::durable_mark_thread::Marking;
+use crate::serve::durable_mark_thread::DurableMarkThread;
 use crate::serve::{self, Opened, Opening};
 
 /// A data directory whose log was read to its end.
@@ -24,15 +24,15 @@ pub struct BareNode {
 /// The same, taking commands.
 pub struct RunningBareNode {
     node: Node<()>,
-    follower: Follower,
+    follower: Snapshotter,
     /// Lives until the node has stopped, so that the last mark is of the last sync.
-    _marking: Marking,
+    _marking: DurableMarkThread,
 }
 
 impl BareNode {
     /// Opens a directory, or begins one, with notices as measurements have them: payees get no
     /// confirmation. Start-up messages go to standard error: standard output is for the result.
-    pub fn open(data: &Path, segment_mib: u64, clock: &SystemClock) -> Result<Self, Failure> {
+    pub fn open(data: &Path, segment_mib: u64, clock: &SystemClock) -> Result<Self, CliError> {
         let mut config = Config::default();
         config.transfers.confirm_to_payee = false;
         config.log.segment_mib = segment_mib;
@@ -49,13 +49,13 @@ impl BareNode {
     }
 
     /// Starts the sequencer's thread, the snapshots and the durable mark.
-    pub fn start(self, mailbox: Arc<Mailbox<()>>) -> Result<RunningBareNode, Failure> {
+    pub fn start(self, mailbox: Arc<Mailbox<()>>) -> Result<RunningBareNode, CliError> {
         let Self { config, opened, clock } = self;
         let Opened { sequencer, directory, following, .. } = opened;
         let limits = InboxLimits::default();
         let node = node::start(sequencer, clock, directory, vec![mailbox], limits)
-            .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
-        let marking = Marking::start(following.disk.clone(), following.frames.clone())?;
+            .map_err(|error| CliError::new(format!("cannot start the sequencer: {error}")))?;
+        let marking = DurableMarkThread::start(following.disk.clone(), following.frames.clone())?;
         let follower = following.start(&config, node.handle(), |_| ())?;
         Ok(RunningBareNode { node, follower, _marking: marking })
     }
@@ -69,8 +69,8 @@ impl RunningBareNode {
     }
 
     /// Ends everything in order.
-    pub fn stop(self) -> Result<(), Failure> {
+    pub fn stop(self) -> Result<(), CliError> {
         self.follower.stop();
-        self.node.stop().map_err(Failure::new)
+        self.node.stop().map_err(CliError::new)
     }
 }

@@ -6,38 +6,38 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use journal::{DurableFrames, MARK, Marker};
+use journal::{DurableFrames, DurableMarkWriter, MARK};
 use ports::Disk;
 
-use crate::Failure;
+use crate::CliError;
 
 /// Between two notes: what became durable after the last one is not covered.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The thread; it ends, after a last note, when this is dropped.
-pub(crate) struct Marking {
+pub(crate) struct DurableMarkThread {
     alarm: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Marking {
-    pub(crate) fn start<D>(disk: D, frames: DurableFrames<D>) -> Result<Self, Failure>
+impl DurableMarkThread {
+    pub(crate) fn start<D>(disk: D, frames: DurableFrames<D>) -> Result<Self, CliError>
     where
         D: Disk + Send + 'static,
         D::File: Send,
         DurableFrames<D>: Send,
     {
         let (alarm, waiting) = sync_channel(1);
-        let marker = Marker::new(disk, frames);
+        let marker = DurableMarkWriter::new(disk, frames);
         let thread = thread::Builder::new()
             .name("mark".into())
             .spawn(move || note_until_told(marker, &waiting))
-            .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
+            .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
         Ok(Self { alarm: Some(alarm), thread: Some(thread) })
     }
 }
 
-impl Drop for Marking {
+impl Drop for DurableMarkThread {
     fn drop(&mut self) {
         self.alarm = None;
         if let Some(thread) = self.thread.take() {
@@ -47,7 +47,7 @@ impl Drop for Marking {
     }
 }
 
-fn note_until_told<D: Disk>(mut marker: Marker<D>, waiting: &Receiver<()>) {
+fn note_until_told<D: Disk>(mut marker: DurableMarkWriter<D>, waiting: &Receiver<()>) {
     let mut is_failing = false;
     loop {
         let told = waiting.recv_timeout(EVERY);
@@ -55,7 +55,7 @@ fn note_until_told<D: Disk>(mut marker: Marker<D>, waiting: &Receiver<()>) {
             Ok(()) => is_failing = false,
             Err(error) if !is_failing => {
                 is_failing = true;
-                ports::tell(format_args!(
+                ports::log_line(format_args!(
                     "{MARK} was not written: {error}. The log is not touched by that; \
                      until it is written again, a log cut short by somebody looks like one that \
                      ends there"

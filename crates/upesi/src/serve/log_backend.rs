@@ -16,11 +16,11 @@ use std::sync::mpsc::Receiver;
 
 #[cfg(feature = "kafka")]
 use journal::Damage;
-use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tiered};
+use journal::{FileLog, OpenError, Options, RealDisk, Recovery, TieredDisk};
 use ledger::FspName;
 #[cfg(feature = "kafka")]
 use ledger::Genesis;
-use node::stages::WatchedLog;
+use node::latency_trace::TracedLog;
 use node::{Directory, InboxLimits, Mailbox, Node, SystemClock};
 #[cfg(feature = "kafka")]
 use ports::Clock;
@@ -30,17 +30,17 @@ use sequencer::Quarantine;
 use sequencer::Sequencer;
 use switch::Message;
 
-use crate::Failure;
+use crate::CliError;
 #[cfg(feature = "kafka")]
 use crate::cli::stdout::say;
 use crate::config::Config;
 use crate::data::layout::MARKER;
 #[cfg(feature = "kafka")]
 use crate::data::layout::has_segments;
-use crate::serve::slow_disk::SlowLog;
+use crate::serve::slow_disk::DelayedLog;
 
 /// The log of a switch, with its stages and its slowness noted.
-pub(crate) type Log = WatchedLog<SlowLog<ServedLog>>;
+pub(crate) type Log = TracedLog<DelayedLog<LogBackend>>;
 
 /// `--log` and `--node` of a switch.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -92,8 +92,8 @@ pub(crate) enum Place {
 }
 
 /// What was opened.
-pub(crate) struct Served {
-    pub(crate) log: ServedLog,
+pub(crate) struct OpenBackend {
+    pub(crate) log: LogBackend,
     /// What recovering the files found.
     pub(crate) recovery: Recovery,
     pub(crate) topic: Option<Topic>,
@@ -113,22 +113,22 @@ pub(crate) struct Topic {
 pub(crate) enum Topic {}
 
 /// A node that was started; where it shares its log, who hears when it is one of the nodes.
-pub(crate) type Started = (Node<Message>, Option<Receiver<()>>);
+pub(crate) type RunningNode = (Node<Message>, Option<Receiver<()>>);
 
 /// What a node is started with, wherever its log is.
-pub(crate) struct Starting {
+pub(crate) struct NodeParts {
     pub(crate) clock: SystemClock,
     pub(crate) directory: Directory,
     pub(crate) mailboxes: Vec<Arc<Mailbox<Message>>>,
 }
 
-impl Starting {
+impl NodeParts {
     /// Starts a node that has its log alone.
-    pub(crate) fn alone(self, sequencer: Sequencer<Log>) -> Result<Started, Failure> {
+    pub(crate) fn alone(self, sequencer: Sequencer<Log>) -> Result<RunningNode, CliError> {
         let Self { clock, directory, mailboxes } = self;
         let limits = InboxLimits::default();
         let node = node::start(sequencer, clock, directory, mailboxes, limits)
-            .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
+            .map_err(|error| CliError::new(format!("cannot start the sequencer: {error}")))?;
         Ok((node, None))
     }
 
@@ -139,23 +139,23 @@ impl Starting {
         sequencer: Sequencer<Log>,
         topic: Topic,
         (place, data, quarantine): (&Place, &Path, Quarantine),
-        begin: node::Begin,
-    ) -> Result<Started, Failure> {
+        begin: node::FirstCommands,
+    ) -> Result<RunningNode, CliError> {
         let Self { clock, directory, mailboxes } = self;
         let Topic { address, options, next, last } = topic;
         let path = data.join(LIFE);
         let node = place.node();
         let mut instance = [0; 8];
-        getrandom::fill(&mut instance).map_err(|error| Failure::new(error.to_string()))?;
-        let name = sequencer::Name {
+        getrandom::fill(&mut instance).map_err(|error| CliError::new(error.to_string()))?;
+        let name = sequencer::NodeName {
             name: options.node.clone(),
             node,
             instance: u64::from_le_bytes(instance),
-            ended: former_life(&path, node),
+            ended: former_epoch(&path, node),
         };
         let replica = sequencer::Replica::new(sequencer, name, quarantine, last)
-            .map_err(|error| Failure::new(error.to_string()))?;
-        let hooks = node::Hooks {
+            .map_err(|error| CliError::new(error.to_string()))?;
+        let hooks = node::ReplicatedNodeOptions {
             message: switch::message_of_payload,
             begin,
             note_life: Box::new(move |epoch| {
@@ -173,10 +173,10 @@ impl Starting {
         };
         let of_io = (mailboxes, InboxLimits::default());
         let beside = (clock, directory);
-        let node = node::Driven::new(replica, next, beside, of_io, hooks, connect);
-        let started = node.map_err(Failure::new)?.start();
+        let node = node::ReplicatedNode::new(replica, next, beside, of_io, hooks, connect);
+        let started = node.map_err(CliError::new)?.start();
         let (node, ready) =
-            started.map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
+            started.map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
         Ok((node, Some(ready)))
     }
 }
@@ -187,7 +187,7 @@ impl Starting {
 pub(crate) const LIFE: &str = "node-life";
 
 #[cfg(feature = "kafka")]
-fn former_life(path: &Path, node: u32) -> u32 {
+fn former_epoch(path: &Path, node: u32) -> u32 {
     let noted = fs::read_to_string(path).unwrap_or_default();
     let mut words = noted.split_whitespace().map(|word| word.parse::<u32>().ok());
     match (words.next().flatten(), words.next().flatten()) {
@@ -199,11 +199,11 @@ fn former_life(path: &Path, node: u32) -> u32 {
 impl Place {
     /// What the arguments say.
     #[cfg(feature = "kafka")]
-    pub(crate) fn of(arguments: &LogArguments, config: &Config) -> Result<Self, Failure> {
+    pub(crate) fn of(arguments: &LogArguments, config: &Config) -> Result<Self, CliError> {
         match (&arguments.log, &arguments.node) {
             (Some(log), Some(node)) => {
                 let address =
-                    log.parse().map_err(|error| Failure::new(format!("--log: {error}")))?;
+                    log.parse().map_err(|error| CliError::new(format!("--log: {error}")))?;
                 let security = Box::new(config.kafka.security()?);
                 Ok(Self::Kafka { address, node: node.clone(), begins: true, security })
             }
@@ -213,9 +213,9 @@ impl Place {
 
     /// What the arguments say.
     #[cfg(not(feature = "kafka"))]
-    pub(crate) fn of(arguments: &LogArguments, _config: &Config) -> Result<Self, Failure> {
+    pub(crate) fn of(arguments: &LogArguments, _config: &Config) -> Result<Self, CliError> {
         if arguments.log.is_some() {
-            return Err(Failure::new(
+            return Err(CliError::new(
                 "--log: this binary was built without Kafka; build it with \
                  `cargo build --profile dist`, without --no-default-features",
             ));
@@ -241,16 +241,16 @@ impl Place {
     pub(crate) fn open(
         &self,
         data: &Path,
-        disk: Tiered<RealDisk>,
+        disk: TieredDisk<RealDisk>,
         hub: FspName,
         options: Options,
-    ) -> Result<Served, Failure> {
+    ) -> Result<OpenBackend, CliError> {
         let mut random = [0; 32];
-        getrandom::fill(&mut random).map_err(|error| Failure::new(error.to_string()))?;
+        getrandom::fill(&mut random).map_err(|error| CliError::new(error.to_string()))?;
         let [identity, seed] = [&random[..16], &random[16..]]
             .map(|half| *half.first_chunk::<16>().expect("a half has sixteen bytes"));
         let identity = LogIdentity(identity);
-        let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
+        let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
         self.mark(data)?;
         match self {
             Self::Files => {
@@ -258,7 +258,7 @@ impl Place {
                 let (log, recovery) =
                     opened.map_err(|error: OpenError| failed(error.to_string()))?;
                 let _first = (hub, seed);
-                Ok(Served { log, recovery, topic: None })
+                Ok(OpenBackend { log, recovery, topic: None })
             }
             #[cfg(feature = "kafka")]
             Self::Kafka { address, node, begins, security } => {
@@ -268,7 +268,7 @@ impl Place {
                     copy: options,
                     security: (**security).clone(),
                 };
-                let founding = sequencer::Founding {
+                let founding = sequencer::GenesisMessage {
                     identity,
                     genesis: Genesis { seed, hub },
                     node: self.node(),
@@ -286,20 +286,20 @@ impl Place {
                     .map_err(|error| refusal(&error, (data, address), (is_marked, is_copy)))?;
                 if !is_marked {
                     fs::write(&marker, &address.topic)
-                        .map_err(|error| Failure::new(format!("{}: {error}", marker.display())))?;
+                        .map_err(|error| CliError::new(format!("{}: {error}", marker.display())))?;
                 }
-                let kafka::Opened { copy, next, last, report } = opened;
+                let kafka::ConnectedLog { copy, next, last, report } = opened;
                 tell(address, &report);
                 let topic = Topic { address: address.clone(), options, next, last };
-                Ok(Served { log: copy, recovery: report.copy, topic: Some(topic) })
+                Ok(OpenBackend { log: copy, recovery: report.copy, topic: Some(topic) })
             }
         }
     }
 
     /// Makes sure that the copy of a topic is never continued on its own, nor as that of another.
-    fn mark(&self, data: &Path) -> Result<(), Failure> {
+    fn mark(&self, data: &Path) -> Result<(), CliError> {
         let path = data.join(MARKER);
-        let cannot = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
+        let cannot = |error: std::io::Error| CliError::new(format!("{}: {error}", path.display()));
         let marked = match fs::read_to_string(&path) {
             Ok(topic) => Some(topic),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -307,7 +307,7 @@ impl Place {
         };
         match (self, marked) {
             (Self::Files, None) => Ok(()),
-            (Self::Files, Some(topic)) => Err(Failure::new(format!(
+            (Self::Files, Some(topic)) => Err(CliError::new(format!(
                 "{} holds the copy of a log on Kafka, topic {topic}: name that with --log \
                  kafka://HOST:PORT/{topic} and --node, for what is recorded here alone would be \
                  lost",
@@ -317,7 +317,7 @@ impl Place {
             (Self::Kafka { address, .. }, Some(topic)) if topic == address.topic => Ok(()),
             #[cfg(feature = "kafka")]
             (Self::Kafka { address, .. }, Some(topic)) if has_segments(data) => {
-                Err(Failure::new(format!(
+                Err(CliError::new(format!(
                     "{} holds the copy of topic {topic}, and --log names {}: name that topic, or \
                      another data directory",
                     data.display(),
@@ -340,12 +340,12 @@ fn refusal(
     error: &kafka::OpenError,
     (data, address): (&Path, &kafka::Address),
     (is_marked, is_copy): (bool, bool),
-) -> Failure {
+) -> CliError {
     let is_gone = matches!(error, kafka::OpenError::NoLog(_));
     let is_its_own = is_gone || matches!(error, kafka::OpenError::Another { .. });
     let data = data.display();
     if is_marked && is_copy && is_gone {
-        return Failure::new(format!(
+        return CliError::new(format!(
             "{error}, and {data} holds a copy of one: the topic was deleted, or --log names other \
              brokers. Nothing was made. If the topic is gone, stop all nodes, find with `upesi \
              verify` whose copy is the longest, and make the topic again of that one: `upesi \
@@ -356,9 +356,9 @@ fn refusal(
         return damaged_copy(damage, &data, address);
     }
     if is_marked || !is_its_own {
-        return Failure::new(error.to_string());
+        return CliError::new(error.to_string());
     }
-    Failure::new(format!(
+    CliError::new(format!(
         "{error}. If {data} holds a scheme that shall go on over Kafka, `upesi export-log --data \
          {data} --log {address}` moves it to a topic that is not there yet"
     ))
@@ -366,16 +366,16 @@ fn refusal(
 
 /// A damaged copy is made again, never mended: it is synced by nobody, and the topic has all of it.
 #[cfg(feature = "kafka")]
-fn damaged_copy(damage: &Damage, data: &impl Display, address: &kafka::Address) -> Failure {
-    let Damage { segment, offset, position, reason } = damage;
+fn damaged_copy(damage: &Damage, data: &impl Display, address: &kafka::Address) -> CliError {
+    let Damage { segment, offset, log_index, reason } = damage;
     let topic = &address.topic;
-    Failure::new(format!(
+    CliError::new(format!(
         "the copy of topic {topic} in {data} is damaged in {segment} at byte {offset}, where \
          record {} should start: {reason}. Nothing was changed. After a loss of power that is no \
          wonder. Put the directory aside and start with an empty one, which is filled from the \
          topic; with --from and a copy of the log, as of another node's directory, that takes less \
          time",
-        position.0
+        log_index.0
     ))
 }
 
@@ -385,8 +385,8 @@ fn damaged_copy(damage: &Damage, data: &impl Display, address: &kafka::Address) 
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[cfg(feature = "kafka")]
-fn tell(address: &kafka::Address, report: &kafka::Report) {
-    let kafka::Report { brokers, replicas, in_sync, behind, .. } = report;
+fn tell(address: &kafka::Address, report: &kafka::ConnectReport) {
+    let kafka::ConnectReport { brokers, replicas, in_sync, behind, .. } = report;
     let made = if report.created { ", made just now" } else { "" };
     say(format_args!(
         "the log is topic {}{made}: {brokers} brokers, {replicas} replicas, {in_sync} of them have \
@@ -402,4 +402,4 @@ fn tell(address: &kafka::Address, report: &kafka::Report) {
 }
 
 /// The log that is served: the log itself, or the copy of a topic.
-pub(crate) type ServedLog = FileLog<Tiered<RealDisk>>;
+pub(crate) type LogBackend = FileLog<TieredDisk<RealDisk>>;

@@ -7,7 +7,7 @@ use switch::{Message, StalledLanes, Totals, Traffic};
 /// Sources of the metrics.
 #[derive(Default)]
 struct Now {
-    node: node::Status,
+    node: node::NodeStatus,
     store_bytes: u64,
     inbox_refused: u64,
     edge: Totals,
@@ -18,7 +18,7 @@ struct Now {
 static TABLE: &[Metric<Now>] = metrics! { now: Now;
     Counter "upesi_log_syncs_total" "Syncs of the log." now.node.counts.syncs;
     Counter "upesi_log_bytes_total" "Bytes appended to the log." now.node.counts.bytes;
-    Gauge "upesi_log_position" "Position of the last record applied." now.node.position.0;
+    Gauge "upesi_log_index" "Position of the last record applied." now.node.log_index.0;
     Counter "upesi_batches_total" "Batches appended." now.node.counts.batches;
     Counter "upesi_records_total" "Records appended." now.node.counts.records;
     Counter "upesi_transfers_reserved_total" "Transfers reserved." now.node.counters.reserved;
@@ -38,7 +38,7 @@ static TABLE: &[Metric<Now>] = metrics! { now: Now;
 
     Gauge "upesi_transfers_ended_in_memory" "Transfers ended whose rows are in memory."
         now.node.hot;
-    Gauge "upesi_store_position" "Position up to which the cold store is complete."
+    Gauge "upesi_store_log_index" "Position up to which the cold store is complete."
         now.node.stored.0;
     Counter "upesi_store_reads_total" "Questions to the cold store for transfers not in memory."
         now.node.cold.reads;
@@ -112,7 +112,7 @@ mod tests {
     use std::fmt::Write;
 
     use expect_test::expect_file;
-    use ledger::Position;
+    use ledger::LogIndex;
     use operations::{Family, families};
 
     use super::*;
@@ -173,9 +173,9 @@ mod tests {
     #[test]
     fn every_metric_has_its_source() {
         let now = Now {
-            node: node::Status {
-                counts: sequencer::Counts { syncs: 1, bytes: 2, batches: 4, records: 5 },
-                position: Position(3),
+            node: node::NodeStatus {
+                counts: sequencer::WriteCounts { syncs: 1, bytes: 2, batches: 4, records: 5 },
+                log_index: LogIndex(3),
                 counters: ledger::Counters {
                     reserved: 6,
                     refused: 7,
@@ -188,7 +188,7 @@ mod tests {
                 in_flight: 11,
                 ended: 12,
                 hot: 31,
-                stored: Position(32),
+                stored: LogIndex(32),
                 cold: sequencer::ColdCounts { reads: 33, found: 34, waits: 35 },
                 owed: 13,
                 dead: 15,
@@ -226,7 +226,7 @@ mod tests {
         expect_test::expect![[r#"
             upesi_log_syncs_total 1
             upesi_log_bytes_total 2
-            upesi_log_position 3
+            upesi_log_index 3
             upesi_batches_total 4
             upesi_records_total 5
             upesi_transfers_reserved_total 6
@@ -242,7 +242,7 @@ mod tests {
             upesi_notices_without_address 42
             upesi_dead_letters 15
             upesi_transfers_ended_in_memory 31
-            upesi_store_position 32
+            upesi_store_log_index 32
             upesi_store_reads_total 33
             upesi_store_reads_found_total 34
             upesi_store_waits_total 35

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use journal::DamagedEnd;
-use ledger::Position;
+use journal::TailPolicy;
+use ledger::LogIndex;
 use ports::{ColdStore, Log};
 use record::frame::LogIdentity;
-use sequencer::{ColdSide, is_of_log};
-use store::{Behind, Disk, Options};
+use sequencer::{ColdTier, is_of_log};
+use store::{Disk, Options, WriteBehind};
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::data::layout;
@@ -42,10 +42,10 @@ impl Place {
     pub(crate) fn open(
         &self,
         log: &mut impl Log,
-        own: Option<DamagedEnd>,
-    ) -> Result<Arc<Disk>, Failure> {
+        own: Option<TailPolicy>,
+    ) -> Result<Arc<Disk>, CliError> {
         let opened = Disk::open(&self.path, self.identity, self.options);
-        let (store, reason) = opened.map_err(|error| Failure::new(error.to_string()))?;
+        let (store, reason) = opened.map_err(|error| CliError::new(error.to_string()))?;
         if let Some(reason) = reason {
             say(&reason);
             return Ok(Arc::new(store));
@@ -53,18 +53,18 @@ impl Place {
         let (mark, end) = (store.mark(), log.end());
         if let Some(damaged_end) = own {
             truncation::check_store(&store, end, damaged_end)
-                .map_err(|why| Failure::new(format!("{}: {why}", self.path.display())))?;
+                .map_err(|why| CliError::new(format!("{}: {why}", self.path.display())))?;
         }
         let same = is_of_log(log, &mark)
-            .map_err(|error| Failure::new(format!("{}: {error}", self.path.display())))?;
+            .map_err(|error| CliError::new(format!("{}: {error}", self.path.display())))?;
         if same {
-            if mark.position == Position(0) && Position(0) < end {
+            if mark.log_index == LogIndex(0) && LogIndex(0) < end {
                 say("it is empty");
             }
             return Ok(Arc::new(store));
         }
-        say(&match end < mark.position {
-            true => format!("it is at record {}, and the log ends at {}", mark.position.0, end.0),
+        say(&match end < mark.log_index {
+            true => format!("it is at record {}, and the log ends at {}", mark.log_index.0, end.0),
             false => "it was made from a log that went another way".into(),
         });
         drop(store);
@@ -72,16 +72,16 @@ impl Place {
     }
 
     /// After what is there was found damaged: an empty store.
-    pub(crate) fn begin(&self) -> Result<Arc<Disk>, Failure> {
+    pub(crate) fn begin(&self) -> Result<Arc<Disk>, CliError> {
         let begun = Disk::begin(&self.path, self.identity, self.options);
-        begun.map(Arc::new).map_err(|error| Failure::new(error.to_string()))
+        begun.map(Arc::new).map_err(|error| CliError::new(error.to_string()))
     }
 
     /// The cold side of a sequencer over the store.
-    pub(crate) fn side(&self, store: &Arc<Disk>) -> Result<ColdSide, Failure> {
-        let behind = Behind::start(Arc::clone(store) as _)
-            .map_err(|error| Failure::new(format!("cannot start the store's thread: {error}")))?;
-        Ok(ColdSide::new(Box::new(behind), self.keep))
+    pub(crate) fn side(&self, store: &Arc<Disk>) -> Result<ColdTier, CliError> {
+        let behind = WriteBehind::start(Arc::clone(store) as _)
+            .map_err(|error| CliError::new(format!("cannot start the store's thread: {error}")))?;
+        Ok(ColdTier::new(Box::new(behind), self.keep))
     }
 }
 

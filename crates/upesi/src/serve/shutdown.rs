@@ -20,7 +20,7 @@ impl Deadline {
         let (done, waiting) = sync_channel(0);
         let wait = move || {
             if waiting.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-                ports::tell(format_args!(
+                ports::log_line(format_args!(
                     "{what} did not stop within {} s; the process ends without: what was \
                      acknowledged is in the log",
                     patience.as_secs()

@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::Failure;
+use crate::CliError;
 
 /// The signals that the program listens to.
 pub(crate) struct Signals {
@@ -28,7 +28,7 @@ pub(crate) struct Signals {
 }
 
 /// What a signal asks for.
-pub(crate) enum Asked {
+pub(crate) enum StopRequest {
     /// The end of the program.
     End,
     /// The keys of this directory, read again.
@@ -44,9 +44,9 @@ impl Signals {
         loop {
             tokio::select! {
                 asked = self.next() => match asked {
-                    Asked::End => return None,
-                    Asked::Reload(_) => tell_ignored("SIGHUP", "the switch is not ready yet"),
-                    Asked::Nothing(name, why) => tell_ignored(name, why),
+                    StopRequest::End => return None,
+                    StopRequest::Reload(_) => tell_ignored("SIGHUP", "the switch is not ready yet"),
+                    StopRequest::Nothing(name, why) => tell_ignored(name, why),
                 },
                 done = &mut waited => return Some(done),
             }
@@ -54,21 +54,21 @@ impl Signals {
     }
 
     /// Waits for the next signal.
-    pub(crate) async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> StopRequest {
         let Self { ending, hangup, keys, ignored } = self;
         poll_fn(|context| {
             if ending.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
-                return Poll::Ready(Asked::End);
+                return Poll::Ready(StopRequest::End);
             }
             if hangup.poll_recv(context).is_ready() {
                 return Poll::Ready(match keys {
-                    Some(keys) => Asked::Reload(Arc::clone(keys)),
-                    None => Asked::Nothing("SIGHUP", NOTHING_TO_READ),
+                    Some(keys) => StopRequest::Reload(Arc::clone(keys)),
+                    None => StopRequest::Nothing("SIGHUP", NOTHING_TO_READ),
                 });
             }
             for (name, signal) in ignored.iter_mut() {
                 if signal.poll_recv(context).is_ready() {
-                    return Poll::Ready(Asked::Nothing(name, "it means nothing here"));
+                    return Poll::Ready(StopRequest::Nothing(name, "it means nothing here"));
                 }
             }
             Poll::Pending
@@ -82,20 +82,20 @@ const NOTHING_TO_READ: &str =
 
 /// Logs a signal that changes nothing.
 pub(crate) fn tell_ignored(name: &str, why: &str) {
-    ports::tell(format_args!("{name} ignored: {why}"));
+    ports::log_line(format_args!("{name} ignored: {why}"));
 }
 
 /// The runtime of this thread, and the signals, which from here on end nothing by themselves.
 pub(crate) fn start_runtime(
     keys: Option<Arc<KeyDirectory>>,
-) -> Result<(Runtime, Signals), Failure> {
+) -> Result<(Runtime, Signals), CliError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(format!("cannot start the admin thread: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start the admin thread: {error}")))?;
     let context = runtime.enter();
     let listen = |kind| {
-        signal(kind).map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))
+        signal(kind).map_err(|error| CliError::new(format!("cannot listen for signals: {error}")))
     };
     let ending = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit()];
     let ignored = [
@@ -106,10 +106,10 @@ pub(crate) fn start_runtime(
     ];
     let ignored = ignored.into_iter().map(|(name, kind)| Ok((name, listen(kind)?)));
     let signals = Signals {
-        ending: ending.into_iter().map(listen).collect::<Result<_, Failure>>()?,
+        ending: ending.into_iter().map(listen).collect::<Result<_, CliError>>()?,
         hangup: listen(SignalKind::hangup())?,
         keys,
-        ignored: ignored.collect::<Result<_, Failure>>()?,
+        ignored: ignored.collect::<Result<_, CliError>>()?,
     };
     drop(context);
     Ok((runtime, signals))
@@ -117,30 +117,30 @@ pub(crate) fn start_runtime(
 
 /// As long as this lives a signal ends the program at once. The system does the same, but not for
 /// the first process of a container.
-pub(crate) struct Unready {
+pub(crate) struct EarlySignals {
     until: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Unready {
+impl EarlySignals {
     /// From here on. Whatever is done meanwhile must bear an end at any moment.
-    pub(crate) fn begin() -> Result<Self, Failure> {
+    pub(crate) fn begin() -> Result<Self, CliError> {
         let (until, waited) = oneshot::channel();
         let (runtime, mut signals) = start_runtime(None)?;
         let watch = move || {
             if runtime.block_on(signals.unless(waited)).is_none() {
-                ports::tell("told to end before it was ready");
+                ports::log_line("told to end before it was ready");
                 exit(0);
             }
         };
         let thread = std::thread::Builder::new().name("opening".to_owned()).spawn(watch);
         let thread =
-            thread.map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
+            thread.map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
         Ok(Self { until: Some(until), thread: Some(thread) })
     }
 }
 
-impl Drop for Unready {
+impl Drop for EarlySignals {
     /// Waits for the thread: from then on signals are somebody else's.
     fn drop(&mut self) {
         drop(self.until.take());

@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use jws::{KEY_TEXT_BYTES_MAX, KeyDirectory, Reloaded, SigningKey, VerificationKey};
+use jws::{KEY_TEXT_BYTES_MAX, KeyDirectory, ReloadReport, SigningKey, VerificationKey};
 use operations::AdminKeys;
 use switch::{Signatures, Signer};
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout;
 use crate::config::Config;
 
@@ -27,7 +27,7 @@ impl Keys {
     ///
     /// Fails with what to do when either cannot be used: a hub that starts without its keys would
     /// refuse good messages, or send unsigned ones.
-    pub(crate) fn open(config: &Config) -> Result<Self, Failure> {
+    pub(crate) fn open(config: &Config) -> Result<Self, CliError> {
         let directory = match &config.jws.keys {
             None => None,
             Some(path) => Some(Arc::new(open_directory(path)?)),
@@ -38,7 +38,7 @@ impl Keys {
             hub = Some(public);
             let started = Signer::start(key, config.signing_threads());
             signer = Some(started.map_err(|error| {
-                Failure::new(format!("cannot start a signing thread: {error}"))
+                CliError::new(format!("cannot start a signing thread: {error}"))
             })?);
         }
         let (policy, admin) = (config.jws.policy(), directory.clone());
@@ -50,7 +50,7 @@ impl Keys {
 }
 
 /// Fails as [`Keys::open`] would for what the keys' files are; starts nothing.
-pub(crate) fn check(config: &Config) -> Result<(), Failure> {
+pub(crate) fn check(config: &Config) -> Result<(), CliError> {
     if let Some(path) = &config.jws.keys {
         open_directory(path)?;
     }
@@ -64,25 +64,25 @@ pub(crate) fn check(config: &Config) -> Result<(), Failure> {
 pub(crate) async fn reload(directory: Arc<KeyDirectory>) {
     let reading = tokio::task::spawn_blocking(move || directory.reload());
     // An error means that the runtime ends, and the program with it.
-    let Ok(Reloaded { keys, participants, faults }) = reading.await else { return };
+    let Ok(ReloadReport { keys, participants, faults }) = reading.await else { return };
     for fault in faults {
-        ports::tell(format_args!("jws.keys: {fault}; what was known of it stays in force"));
+        ports::log_line(format_args!("jws.keys: {fault}; what was known of it stays in force"));
     }
     stdout::say(format_args!("{keys} keys of {participants} participants in the directory"));
 }
 
-fn open_directory(path: &Path) -> Result<KeyDirectory, Failure> {
+fn open_directory(path: &Path) -> Result<KeyDirectory, CliError> {
     KeyDirectory::open(path).map_err(|fault| {
-        Failure::new(format!(
+        CliError::new(format!(
             "jws.keys: {fault}; it must be a directory of public keys as PEM files, <fspId>.pem \
              or <fspId>.<number>.pem: mend or remove what is named"
         ))
     })
 }
 
-fn read_signing_key(path: &Path) -> Result<(SigningKey, VerificationKey), Failure> {
+fn read_signing_key(path: &Path) -> Result<(SigningKey, VerificationKey), CliError> {
     let name = path.display();
-    let failed = |what: String| Failure::new(format!("jws.signing_key: {name}: {what}"));
+    let failed = |what: String| CliError::new(format!("jws.signing_key: {name}: {what}"));
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
     let mode = file.metadata().map_err(|error| failed(error.to_string()))?.permissions().mode();
     if mode & 0o007 != 0 {

@@ -12,19 +12,19 @@ use ports::{LogError, LogObserver, ObservedLog};
 
 /// How much slower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slowness {
+pub(crate) struct SyncDelay {
     delay: Duration,
     /// From the begin of one sync to that of the next at least.
     distance: Duration,
 }
 
 /// A log whose syncs take longer.
-pub(crate) type SlowLog<L> = ObservedLog<L, Delay>;
+pub(crate) type DelayedLog<L> = ObservedLog<L, Delay>;
 
 /// Delays syncs, or does nothing.
 #[derive(Debug)]
 pub(crate) struct Delay {
-    slowness: Option<Slowness>,
+    slowness: Option<SyncDelay>,
     next: Instant,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct SlownessArguments {
     inject_sync_per_second: Option<u32>,
 }
 
-impl Slowness {
+impl SyncDelay {
     /// What the hidden arguments ask for.
     pub(crate) fn of(arguments: &SlownessArguments) -> Option<Self> {
         let per_second = arguments.inject_sync_per_second;
@@ -56,8 +56,8 @@ impl Slowness {
     }
 }
 
-impl From<Option<Slowness>> for Delay {
-    fn from(slowness: Option<Slowness>) -> Self {
+impl From<Option<SyncDelay>> for Delay {
+    fn from(slowness: Option<SyncDelay>) -> Self {
         Self { slowness, next: Instant::now() }
     }
 }
@@ -74,7 +74,7 @@ impl LogObserver for Delay {
     }
 }
 
-impl fmt::Display for Slowness {
+impl fmt::Display for SyncDelay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         if !self.delay.is_zero() {
@@ -98,13 +98,13 @@ mod tests {
     fn syncs_take_as_long_as_asked() {
         let ms = Duration::from_millis;
         for (delay, distance, least) in [(3, 0, 15), (0, 4, 16), (2, 5, 20)] {
-            let slowness = Slowness { delay: ms(delay), distance: ms(distance) };
+            let slowness = SyncDelay { delay: ms(delay), distance: ms(distance) };
             let opened = FileLog::open_or_create(
                 MemoryDisk::new(1),
                 LogIdentity([1; 16]),
                 Options::default(),
             );
-            let mut log = SlowLog::new(opened.expect("a new disk has room").0, Some(slowness));
+            let mut log = DelayedLog::new(opened.expect("a new disk has room").0, Some(slowness));
             let start = Instant::now();
             for _ in 0..5 {
                 log.sync().expect("nothing breaks");
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn what_is_injected_is_told() {
         let delay = Duration::from_micros(140);
-        let both = Slowness { delay, distance: Duration::from_millis(2) };
+        let both = SyncDelay { delay, distance: Duration::from_millis(2) };
         assert_eq!(both.to_string(), "each sync takes 140µs longer, one sync every 2ms at most");
     }
 }

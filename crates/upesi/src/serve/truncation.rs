@@ -8,8 +8,8 @@
 
 use std::path::Path;
 
-use journal::{DamageReason, DamagedEnd, OpenError};
-use ledger::Position;
+use journal::{DamageReason, OpenError, TailPolicy};
+use ledger::LogIndex;
 use ports::{ColdStore, Disk, DiskError};
 use record::frame::Tail;
 use snapshots::{SnapshotFile, list, origin};
@@ -45,17 +45,17 @@ pub(crate) fn check_begins(disk: &impl Disk, data: &Path, has_log: bool) -> Resu
 pub(crate) fn check_snapshots(
     disk: &impl Disk,
     tail: &Tail,
-    damaged_end: DamagedEnd,
+    damaged_end: TailPolicy,
 ) -> Result<(), String> {
     let failed = |error: DiskError| OpenError::from(error).to_string();
     for file in list(disk).map_err(failed)?.iter().filter(|file| is_ahead(disk, file, tail)) {
-        if damaged_end == DamagedEnd::Refuse {
-            return Err(missing(&format!("{} was", file.name), file.position, tail.end));
+        if damaged_end == TailPolicy::Refuse {
+            return Err(missing(&format!("{} was", file.name), file.log_index, tail.end));
         }
         disk.remove(&file.name).map_err(failed)?;
         stdout::say(format_args!(
             "removed {}: the log went as far as record {}, and ends with record {}",
-            file.name, file.position.0, tail.end.0
+            file.name, file.log_index.0, tail.end.0
         ));
     }
     Ok(())
@@ -74,18 +74,18 @@ fn is_ahead(disk: &impl Disk, file: &SnapshotFile, tail: &Tail) -> bool {
 /// What it shows, unless the end is given up.
 pub(crate) fn check_store(
     store: &impl ColdStore,
-    end: Position,
-    damaged_end: DamagedEnd,
+    end: LogIndex,
+    damaged_end: TailPolicy,
 ) -> Result<(), String> {
-    let reached = store.mark().position;
-    match end < reached && damaged_end == DamagedEnd::Refuse {
+    let reached = store.mark().log_index;
+    match end < reached && damaged_end == TailPolicy::Refuse {
         true => Err(missing("the cold store beside it was", reached, end)),
         false => Ok(()),
     }
 }
 
 /// What is to be said, and done.
-pub(crate) fn missing(made: &str, of: Position, end: Position) -> String {
+pub(crate) fn missing(made: &str, of: LogIndex, end: LogIndex) -> String {
     format!(
         "the log ends with record {}, though {made} made of this log when it went as far as record \
          {}: its end is missing. {}",

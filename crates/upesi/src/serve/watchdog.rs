@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use node::progress::{Stuck, Watch};
+use node::stall::{Stall, StallDetector};
 use node::{Handle, SystemClock};
 use ports::Clock;
-use switch::{Message, Traffic, Wedge};
+use switch::{InjectedStall, Message, Traffic};
 
 use crate::cli::stdout;
 use crate::config::{self, Health};
@@ -35,10 +35,10 @@ pub(crate) enum Injected {
 
 impl Injected {
     /// What the edge must leave undone.
-    pub(crate) fn wedge(self) -> Option<Wedge> {
+    pub(crate) fn wedge(self) -> Option<InjectedStall> {
         match self {
-            Self::Io => Some(Wedge::Thread),
-            Self::Lane => Some(Wedge::Lanes),
+            Self::Io => Some(InjectedStall::Thread),
+            Self::Lane => Some(InjectedStall::Lanes),
             Self::Sequencer | Self::Expiry => None,
         }
     }
@@ -73,7 +73,7 @@ impl Injected {
 
 /// The one who looks.
 pub(crate) struct Watchdog {
-    watch: Watch,
+    watch: StallDetector,
     bites: bool,
     node: Handle<Message>,
     traffic: Arc<Traffic>,
@@ -89,7 +89,7 @@ impl Watchdog {
         clock: SystemClock,
     ) -> Self {
         Self {
-            watch: Watch::new(Duration::from_secs(health.stuck_seconds)),
+            watch: StallDetector::new(Duration::from_secs(health.stuck_seconds)),
             bites: health.watchdog == config::Watchdog::Exit,
             node,
             traffic,
@@ -105,18 +105,18 @@ impl Watchdog {
         let stuck = self.watch.look(now_us, &self.node.progress(), &self.traffic.pulses());
         for name in &self.told {
             if stuck.iter().all(|one| one.stage != *name) {
-                ports::tell(format_args!("{name} gets on again"));
+                ports::log_line(format_args!("{name} gets on again"));
             }
         }
         for one in &stuck {
             if !self.told.contains(&one.stage) {
-                ports::tell(line(one));
+                ports::log_line(line(one));
             }
         }
         self.told = stuck.iter().map(|one| one.stage.clone()).collect();
         let victim = stuck.iter().find(|one| self.bites && one.restart_helps);
         if let Some(one) = victim {
-            ports::tell(format_args!(
+            ports::log_line(format_args!(
                 "watchdog: ends the process, because {} is stuck; a supervisor should start \
                  it again",
                 one.stage
@@ -127,7 +127,7 @@ impl Watchdog {
     }
 }
 
-fn line(stuck: &Stuck) -> String {
-    let Stuck { stage, idle, detail, .. } = stuck;
+fn line(stuck: &Stall) -> String {
+    let Stall { stage, idle, detail, .. } = stuck;
     format!("{stage} is stuck for {} s: {detail}", idle.as_secs())
 }

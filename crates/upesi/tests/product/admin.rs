@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use openapi::play;
+use openapi::generate;
 use rustix::process::Signal;
 use serde_json::Value;
 use testkit::http::{Connection, PATIENCE, Response};
@@ -155,8 +155,8 @@ const LENIENT: [(&str, &str); 2] = [("deleteOracle", "{id}"), ("findParty", "{ID
 
 /// The good messages of the operations that are served, with an id in place of one parameter of
 /// their path, and whether they must be refused.
-fn with_id(document: &Value, id: &str) -> Vec<(play::Message, bool)> {
-    let mut all = play::operations(document);
+fn with_id(document: &Value, id: &str) -> Vec<(generate::Message, bool)> {
+    let mut all = generate::operations(document);
     all.retain(|played| played.operation["responses"].get("501").is_none());
     // First: what is refused by the others is on record, and explained.
     all.sort_by_key(|played| played.id != "explainTransfer");
@@ -165,7 +165,7 @@ fn with_id(document: &Value, id: &str) -> Vec<(play::Message, bool)> {
         for (at, name) in played.path.split('/').enumerate().filter(|(_, it)| it.starts_with('{')) {
             let mut segments: Vec<_> = played.good.path.split('/').collect();
             segments[at] = id;
-            let message = play::Message { path: segments.join("/"), ..played.good.clone() };
+            let message = generate::Message { path: segments.join("/"), ..played.good.clone() };
             found.push((message, !LENIENT.contains(&(played.id, name))));
         }
     }
@@ -189,12 +189,12 @@ fn a_wrong_id_is_never_a_fault_of_the_hub() {
     let [admin, fspiop] =
         ["admin", "fspiop"].map(|api| serde_json::from_str(&printed(api)).unwrap());
     for id in wrong_ids() {
-        for (play::Message { method, path, body, .. }, refused) in with_id(&admin, &id) {
+        for (generate::Message { method, path, body, .. }, refused) in with_id(&admin, &id) {
             let body = body.map_or(String::new(), |(_, text)| text);
             let answer = scheme.admin.call(&method, &path, &body);
             assert_no_fault(&answer, &format!("{method} {path}"), refused);
         }
-        for (play::Message { method, path, .. }, _) in with_id(&fspiop, &id) {
+        for (generate::Message { method, path, .. }, _) in with_id(&fspiop, &id) {
             let message = Message::new(&method, &path, "payerfsp").body("{}");
             assert_no_fault(&scheme.ask(&message), &format!("{method} {path}"), false);
         }

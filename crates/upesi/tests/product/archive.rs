@@ -91,7 +91,7 @@ pub(crate) fn played() -> (Home, Transfer) {
         scheme.send(&transfer.prepare(), 202);
         scheme.send(&transfer.fulfil("COMMITTED"), 200);
     }
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.switch.stop(Signal::TERM);
     split(&scheme.home.data());
     let [first, ..] = transfers;
@@ -162,7 +162,7 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     assert!(disproof["fault"]["what"].as_str().unwrap().contains("checksum"), "{disproof}");
     assert_eq!(disproof["fault"]["offset"], 512, "where its first block begins: {disproof}");
     let first: u64 = name.split('.').next().unwrap().parse().unwrap();
-    assert_eq!(disproof["fault"]["position"], first, "{disproof}");
+    assert_eq!(disproof["fault"]["log_index"], first, "{disproof}");
     let restore = "Restore this file from a copy or the archive";
     refused(&["verify", "--data", data], restore);
     let said = home.serve_in_vain(Ports::free()).err();
@@ -203,8 +203,8 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     assert!(all() == plain, "it was put back");
 }
 
-/// With a snapshot a start needs no old segment. What needs one is refused and said, until it can be
-/// read.
+/// With a snapshot a start needs no old segment. What needs one is refused and said, until it can
+/// be read.
 #[test]
 fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
     let (home, transfer) = played();
@@ -254,8 +254,8 @@ fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
     assert_eq!(failing(), "");
 }
 
-/// A callback whose message stands in an archive that is away waits for it, however long: that is no
-/// attempt, and the participant's failure least of all.
+/// A callback whose message stands in an archive that is away waits for it, however long: that is
+/// no attempt, and the participant's failure least of all.
 #[test]
 fn a_callback_waits_for_an_archive_that_is_away() {
     let scheme = Scheme::start();
@@ -316,12 +316,12 @@ fn a_callback_waits_for_an_archive_that_is_away() {
     assert_eq!(attempts, [1], "{told}");
 }
 
-/// What decides nothing is not needed: neither by a start from a later snapshot, nor to tell of what
-/// is here.
+/// What decides nothing is not needed: neither by a start from a later snapshot, nor to tell of
+/// what is here.
 #[test]
 fn a_record_in_quarantine_and_in_an_archive_that_is_away_stops_nothing() {
     let aside = Transfer::of("7");
-    let (home, payee, position) = Scheme::with_prepare_in_quarantine(&aside);
+    let (home, payee, log_index) = Scheme::with_prepare_in_quarantine(&aside);
     payee.answer(|_| Reply::Accept);
     let data = home.data();
     let pay = |switch: &Switch| {
@@ -347,24 +347,24 @@ fn a_record_in_quarantine_and_in_an_archive_that_is_away_stops_nothing() {
 
     let switch = home.serve();
     let said =
-        format!("record {position} is in quarantine; what the log says of that was not held");
+        format!("record {log_index} is in quarantine; what the log says of that was not held");
     assert!(switch.greeting.contains(&said), "{}", switch.greeting);
     let here = pay(&switch);
     let admin = Admin::new(&home, &switch);
     let live = admin.get(&format!("/transfers/{}/explanation", here.id));
     switch.signal(Signal::TERM);
     let (status, said) = switch.end();
-    let complaint = format!("upesi: record {position} cannot be read: ");
+    let complaint = format!("upesi: record {log_index} cannot be read: ");
     assert!(status.success() && said.starts_with(&complaint), "{status}: {said}");
     let offline = answer(&["explain", &here.id, "--json", "--data", text(&data)]);
     for told in [serde_json::from_str(&live).unwrap(), offline] {
         assert_eq!((&told["source"], &told["state"]), (&json!("store"), &json!("RESERVED")));
         let unread = told["unread"][0].as_str().unwrap();
-        assert!(unread.contains(&format!("record {position} decides nothing")), "{unread}");
+        assert!(unread.contains(&format!("record {log_index} decides nothing")), "{unread}");
     }
     fs::rename(&away, &kept).unwrap();
     let proof = answer(&["verify", "--json", "--data", text(&data)]);
-    assert_eq!(proof["quarantined"][0]["position"], position, "{proof:#}");
+    assert_eq!(proof["quarantined"][0]["log_index"], log_index, "{proof:#}");
     let told = answer(&["explain", &aside.id, "--json", "--data", text(&data)]);
     assert_eq!(told["events"][0]["event"], "set_aside");
 }
@@ -484,10 +484,10 @@ fn a_copy_of_a_running_switch_gives_the_same_state() {
     let mut copied = Vec::new();
     for amount in ["10", "20"] {
         scheme.pay(amount);
-        scheme.settle();
+        scheme.wait_until_delivered();
         let state = scheme.admin.json("/state");
         let report = answer(&backup);
-        assert_eq!(report["end"], state["position"]);
+        assert_eq!(report["end"], state["logIndex"]);
         copied.push(report["bytes"].as_u64().unwrap());
         let data = beside.path(&format!("restored {amount}"));
         let restore = ["restore", "--json", "--from", &place, "--data", text(&data)];
@@ -551,10 +551,10 @@ fn a_switch_keeps_its_copy_and_its_archive_by_itself() {
     let admin = Admin::new(&home, &switch);
     admin.must("POST", "/participants", "{\"name\":\"newfsp\",\"currency\":\"USD\"}", 201);
     let state = admin.json("/state");
-    let position = state["position"].as_u64().unwrap();
-    admin.wait_for("upesi_backup_position", |there| position <= there);
+    let log_index = state["logIndex"].as_u64().unwrap();
+    admin.wait_for("upesi_backup_log_index", |there| log_index <= there);
     let storage = admin.json("/storage");
-    assert_eq!(storage["backup"]["position"], position, "{storage}");
+    assert_eq!(storage["backup"]["logIndex"], log_index, "{storage}");
     assert_eq!(storage["backup"].get("failing"), None, "{storage}");
     while names(&home.data(), ".segment").len() != 2 {
         assert_eq!(admin.metric("upesi_archive_failing"), 0);
@@ -583,7 +583,7 @@ fn a_place_that_is_gone_is_said_and_tried_again() {
     let storage = scheme.admin.get("/storage");
     assert!(storage.contains("open the directory"), "{storage}");
     scheme.pay("1");
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.end();
 }
 
@@ -594,16 +594,16 @@ fn a_copy_is_made_beside_a_switch_that_keeps_one() {
     let (kept, other) = (beside.place("kept"), beside.place("other"));
     let scheme = Scheme::configured(&format!("[backup]\nto = \"{kept}\"\nevery_seconds = 1\n"));
     let data = scheme.home.data();
-    let end = || scheme.admin.metric("upesi_backup_position");
+    let end = || scheme.admin.metric("upesi_backup_log_index");
     for (to, at) in [(&other, "1"), (&kept, "2"), (&other, "3")] {
         let before = end();
         scheme.pay(at);
-        scheme.settle();
+        scheme.wait_until_delivered();
         let made = answer(&["backup", "--json", "--data", text(&data), "--to", to]);
         assert!(before < made["end"].as_u64().unwrap(), "{made}");
     }
-    let log_end = scheme.admin.metric("upesi_log_position");
-    scheme.admin.wait_for("upesi_backup_position", |position| log_end <= position);
+    let log_end = scheme.admin.metric("upesi_log_index");
+    scheme.admin.wait_for("upesi_backup_log_index", |log_index| log_end <= log_index);
     assert_eq!(scheme.admin.metric("upesi_backup_failing"), 0);
     scheme.end();
     let restored = beside.path("restored");
@@ -619,15 +619,15 @@ fn who_copies_beside_a_switch_does_not_make_its_own_copy_late() {
     let data = fs::File::open(scheme.home.data()).unwrap();
     rustix::fs::flock(&data, FlockOperation::LockExclusive).unwrap();
     scheme.send(&Transfer::of("1").prepare(), 202);
-    scheme.settle();
-    let log_end = scheme.admin.metric("upesi_log_position");
+    scheme.wait_until_delivered();
+    let log_end = scheme.admin.metric("upesi_log_index");
     // It would have copied twice meanwhile.
     thread::sleep(Duration::from_millis(2_500));
     assert_eq!(scheme.admin.metric("upesi_backup_failing"), 0);
-    assert!(scheme.admin.metric("upesi_backup_position") < log_end);
+    assert!(scheme.admin.metric("upesi_backup_log_index") < log_end);
     drop(data);
     let released = Instant::now();
-    scheme.admin.wait_for("upesi_backup_position", |position| log_end <= position);
+    scheme.admin.wait_for("upesi_backup_log_index", |log_index| log_end <= log_index);
     assert!(released.elapsed() < Duration::from_secs(20), "it goes on at once");
     scheme.end();
 }

@@ -115,7 +115,8 @@ fn every_scenario_gives_a_valid_result() {
         assert_eq!(result["confirm_to_payee"], Value::from(false), "{scenario}");
         let steady = result["steady"]["ended"].as_u64();
         assert!(steady.is_some_and(|ended| (170..=173).contains(&ended)), "{scenario}: {result}");
-        // Even what is only forwarded comes in, is answered, and goes out; several may share a call.
+        // Even what is only forwarded comes in, is answered, and goes out; several may share a
+        // call.
         for calls in ["socket_reads_per_tx", "socket_writes_per_tx"] {
             let each = result["system_calls"][calls].as_f64();
             assert!(each.is_some_and(|each| (0.5..20.0).contains(&each)), "{scenario}: {result}");

@@ -111,12 +111,12 @@ fn check_one(scheme: &Scheme, one: &One) {
         End::Refused => "/error from Hub: 3100",
     };
     assert!(told.contains(expected), "{end:?}: {told}");
-    scheme.settle();
+    scheme.wait_until_delivered();
 }
 
 /// Nothing is owed any more, and everything heard so far is let go.
 fn hush(scheme: &Scheme) {
-    scheme.settle();
+    scheme.wait_until_delivered();
     for fsp in [&scheme.payer, &scheme.payee, &scheme.other] {
         fsp.take(0);
     }
@@ -206,7 +206,7 @@ fn a_store_that_is_ahead_of_its_log_shows_that_its_end_is_missing() {
     let keep_log = |data: &Path| replace(data, &log);
     let mut scheme = restart(scheme, keep_log, None);
     drop(Past::new(&scheme));
-    let end = |scheme: &Scheme| scheme.admin.metric("upesi_log_position");
+    let end = |scheme: &Scheme| scheme.admin.metric("upesi_log_index");
     let later = end(&scheme);
     let go_back = |data: &Path| {
         replace(&data.join("store"), &store);

@@ -1,7 +1,7 @@
 //! The real program is left in the middle of each change of its log's directory in turn: each write
-//! (made by half), each sync, each new name, those of a snapshot too. After each it is started again,
-//! proved, and held against an outside record of every 2xx: what was accepted is there, what was
-//! uncertain is sent again and is there once. So too when the disk is full.
+//! (made by half), each sync, each new name, those of a snapshot too. After each it is started
+//! again, proved, and held against an outside record of every 2xx: what was accepted is there, what
+//! was uncertain is sent again and is there once. So too when the disk is full.
 //!
 //! `UPESI_PROOF_SECONDS` repeats the script, on a log that grows, until the time is over.
 

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use openapi::play::{Message, Played, fault_of_answer, operations};
+use openapi::generate::{Message, OperationMessages, fault_of_answer, operations};
 use serde_json::Value;
 use testkit::http::Connection;
 
@@ -54,13 +54,18 @@ fn the_switch_does_what_its_document_says() {
             assert!(refused.contains(&status), "{} when {}: {status}", played.id, message.what);
         }
     }
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.end();
 }
 
 /// Sends a message and answers with the status, which with all else must be as described.
 #[track_caller]
-fn play(client: &mut Connection, document: &Value, played: &Played<'_>, message: &Message) -> u16 {
+fn play(
+    client: &mut Connection,
+    document: &Value,
+    played: &OperationMessages<'_>,
+    message: &Message,
+) -> u16 {
     let answer = client.exchange(render(message).as_bytes()).unwrap();
     let media = answer.headers.get("content-type");
     let text = answer.text();

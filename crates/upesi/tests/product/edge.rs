@@ -76,7 +76,7 @@ fn what_identifies_a_caller_is_neither_forwarded_nor_stored() {
     };
     let transfer = Transfer::of("1");
     scheme.send(&marked(transfer.prepare()), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.send(&marked(transfer.fulfil("COMMITTED")), 200);
     let party = "/participants/MSISDN/254700000001";
     let registration = Message::new("POST", party, "payeefsp").body(r#"{"fspId":"payeefsp"}"#);
@@ -87,7 +87,7 @@ fn what_identifies_a_caller_is_neither_forwarded_nor_stored() {
     scheme.send(&marked(Message::new("DELETE", party, "payeefsp")), 202);
     let look_up = Message::new("GET", "/parties/MSISDN/254700000002", "payerfsp");
     scheme.send(&marked(look_up), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     let heard = [scheme.payer.take(1), scheme.payee.take(6)].concat();
     assert!(heard.iter().all(|callback| !callback.header("fspiop-source").is_empty()));
     for name in NAMES {
@@ -227,7 +227,7 @@ async fn http2_by_prior_knowledge() {
     }
     drop(sender);
     driving.await.expect("no panic").expect("an orderly end");
-    scheme.settle();
+    scheme.wait_until_delivered();
     let heard = scheme.payee.take(transfers.len());
     let bodies: Vec<_> = heard.iter().map(|callback| &callback.body[..]).collect();
     assert!(transfers.iter().all(|transfer| bodies.contains(&transfer.bytes())));
@@ -297,7 +297,8 @@ fn only_allowed_addresses_are_called() {
     let scheme = Scheme::configured(
         "[delivery]\nhorizon_seconds = 1\nbackoff_base_ms = 2500\n[endpoints]\nnetworks = [\"127.0.0.1\", \"169.254.0.0/16\"]\n",
     );
-    // A name is judged by what it stands for when it is called: here 127.0.0.2, as resolvers read it.
+    // A name is judged by what it stands for when it is called: here 127.0.0.2, as resolvers read
+    // it.
     let address = format!("http://127.2:{}", scheme.payee.address().port());
     for (kind, path) in [("PARTIES_GET", "/parties"), ("TRANSFER_POST", "/transfers")] {
         scheme.admin.set_endpoint("payeefsp", kind, &format!("{address}{path}"));

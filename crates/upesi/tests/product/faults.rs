@@ -83,7 +83,7 @@ fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
         }
         let stored = || {
             let admin = Admin::new(&home, &switch);
-            (admin.metric("upesi_store_position"), admin.metric("upesi_log_position"))
+            (admin.metric("upesi_store_log_index"), admin.metric("upesi_log_index"))
         };
         let (_, refused_at) = stored();
         while stored().0 < refused_at {

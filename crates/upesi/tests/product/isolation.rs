@@ -243,7 +243,7 @@ fn an_answer_to_a_notice_or_another_address_closes_the_breaker() {
     let (message, path) = look_up(7);
     scheme.send(&message, 202);
     scheme.payee.wait("GET", &path);
-    scheme.settle();
+    scheme.wait_until_delivered();
 
     open_the_breaker(&scheme);
     let moved = Fsp::start("payeefsp");
@@ -270,7 +270,7 @@ fn lines_are(switch: &Switch, expected: &[&str]) {
 #[test]
 fn stalled_lanes_are_listed_counted_and_reported_once_until_they_recover() {
     let scheme = Scheme::configured("[delivery]\nanswer_timeout_ms = 500\n");
-    scheme.settle();
+    scheme.wait_until_delivered();
     let stalled = || scheme.admin.metric("upesi_lanes_stalled");
     assert_eq!(stalled(), 0);
     let began = Instant::now();
@@ -303,7 +303,7 @@ fn stalled_lanes_are_listed_counted_and_reported_once_until_they_recover() {
     [&scheme.payee, &scheme.other].into_iter().for_each(|fsp| fsp.answer(|_| Reply::Accept));
     scheme.admin.wait_for("upesi_lanes_stalled", |stalled| stalled == 0);
     assert!(!scheme.admin.get("/health").contains("stalledLanes"));
-    scheme.settle();
+    scheme.wait_until_delivered();
     let complaints = scheme.switch.complaints();
     for name in ["payeefsp", "otherfsp"] {
         let prefix = format!("upesi: lane {name}: ");

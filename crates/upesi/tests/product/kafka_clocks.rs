@@ -1,8 +1,9 @@
-//! Clocks that stand ten minutes off: that of a node, and those of the brokers, which stamp the log.
+//! Clocks that stand ten minutes off: that of a node, and those of the brokers, which stamp the
+//! log.
 
 use std::time::{Duration, Instant};
 
-use brokers::{Cluster, Options};
+use kafka_testkit::{Cluster, Options};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -20,10 +21,10 @@ const TEN_MINUTES: i64 = 600;
 const BROKERS: &str = "brokers";
 const NODE: &str = "node";
 
-/// A node that is wrong decides nothing about time. Brokers that jump ahead are not believed, though
-/// that node agrees with them; brokers that jump back let time stand still. Either way transfers go
-/// on, none ends early, and with the clocks time is right again. A node that dies while time stands
-/// still is missed once it goes on: its callbacks wait until then.
+/// A node that is wrong decides nothing about time. Brokers that jump ahead are not believed,
+/// though that node agrees with them; brokers that jump back let time stand still. Either way
+/// transfers go on, none ends early, and with the clocks time is right again. A node that dies
+/// while time stands still is missed once it goes on: its callbacks wait until then.
 #[test]
 fn clocks_that_are_ten_minutes_off() {
     let (directory, clocks) = (TempDir::new().unwrap(), Clocks::new());

@@ -1,5 +1,5 @@
-//! What else may go wrong with nodes over real brokers: the disk of a broker or of a node is full, a
-//! node stands still for a minute, comes back from an old disk, loses power or decides otherwise,
+//! What else may go wrong with nodes over real brokers: the disk of a broker or of a node is full,
+//! a node stands still for a minute, comes back from an old disk, loses power or decides otherwise,
 //! somebody else writes to the topic.
 
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use brokers::{Cluster, Options};
+use kafka_testkit::{Cluster, Options};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -236,8 +236,8 @@ fn a_node_that_stands_still_for_a_minute() {
     prove(&[&scheme.home, &b.home, &c.home]);
 }
 
-/// A node that takes a record for another than all others do has decided otherwise: it stops and says
-/// where, and with an empty directory it is one of them again.
+/// A node that takes a record for another than all others do has decided otherwise: it stops and
+/// says where, and with an empty directory it is one of them again.
 #[test]
 fn a_node_that_decides_otherwise() {
     let directory = TempDir::new().unwrap();
@@ -254,7 +254,7 @@ fn a_node_that_decides_otherwise() {
     let b = Node { switch: b.home.serve(), home: b.home };
     // Both others have said what they have there.
     let admin = Admin::new(&scheme.home, &scheme.switch);
-    let has_said = |node: &serde_json::Value| position + 4 < node["position"].as_u64().unwrap();
+    let has_said = |node: &serde_json::Value| log_index + 4 < node["logIndex"].as_u64().unwrap();
     wait_until(|| cluster_of(&admin, 2)["nodes"].as_array().unwrap().iter().all(has_said));
 
     let said = c.home.serve_in_vain(Ports::free()).fails();
@@ -307,7 +307,8 @@ fn an_old_disk_and_foreign_messages() {
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
     assert_eq!(admin.position("payerfsp"), "40");
 
-    // What only a later program can read ends every node, and each start, with a word on what to do.
+    // What only a later program can read ends every node, and each start, with a word on what to
+    // do.
     let mut later = [0; 144];
     later[..6].copy_from_slice(b"UpBu\x09\x00");
     later[8] = 144;

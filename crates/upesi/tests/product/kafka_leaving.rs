@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use brokers::{Cluster, Options};
+use kafka_testkit::{Cluster, Options};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;

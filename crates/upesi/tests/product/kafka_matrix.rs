@@ -4,8 +4,8 @@
 //! counted them, every message answered 2xx in the log of every node, each log verified, all of one
 //! state.
 //!
-//! One round unless `UPESI_PROOF_SECONDS` gives time for more, and then [`ROUNDS_MIN`] whatever that
-//! takes; where rounds are counted (`UPESI_PROOF_TALLY`) it goes on from the last one.
+//! One round unless `UPESI_PROOF_SECONDS` gives time for more, and then [`ROUNDS_MIN`] whatever
+//! that takes; where rounds are counted (`UPESI_PROOF_TALLY`) it goes on from the last one.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

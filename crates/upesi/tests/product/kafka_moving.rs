@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use brokers::{Cluster, Options};
+use kafka_testkit::{Cluster, Options};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -1,11 +1,11 @@
-//! Brokers that know their clients, and clients that know their brokers: certificates of both, and a
-//! password. What is wrong is said within seconds, and nothing is sent in the clear instead.
+//! Brokers that know their clients, and clients that know their brokers: certificates of both, and
+//! a password. What is wrong is said within seconds, and nothing is sent in the clear instead.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use brokers::{Cluster, Options, Secure};
+use kafka_testkit::{Cluster, Options, Secure};
 use rustix::process::Signal;
 use tempfile::TempDir;
 

@@ -1,7 +1,7 @@
 //! Messages that a copy of the log holds are deleted from the topic, and nobody misses them: nodes
 //! go on, new ones begin with the copy, and the scheme moves back to files.
 
-use brokers::{Cluster, Options};
+use kafka_testkit::{Cluster, Options};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;

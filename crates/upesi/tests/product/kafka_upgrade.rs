@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use brokers::{Cluster, Options};
+use kafka_testkit::{Cluster, Options};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use testkit::http::Connection;

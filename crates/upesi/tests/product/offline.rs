@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use journal::{FileLog, RealDisk};
-use ledger::{FspName, Position, TransferId};
+use ledger::{FspName, LogIndex, TransferId};
 use ports::Log;
 use record::frame::{BatchHeader, Frame, FrameBuilder, NewRecord, Payload, Tail};
 use rustix::process::Signal;
@@ -50,8 +50,8 @@ fn answer(home: &Home, arguments: &[&str]) -> (Value, Output) {
     (value, output)
 }
 
-/// Waits until a running switch leaves its files alone: notes of deliveries are synced half a second
-/// after them, and the mark beside the log a second later at most.
+/// Waits until a running switch leaves its files alone: notes of deliveries are synced half a
+/// second after them, and the mark beside the log a second later at most.
 fn wait_until_quiet(data: &Path) {
     let end = Instant::now() + PATIENCE;
     let mut before = content(data);
@@ -96,7 +96,7 @@ fn played() -> (Home, [Transfer; 4]) {
     }
     scheme.send(&transfers[0].fulfil("COMMITTED"), 200);
     scheme.send(&transfers[1].error("5104", "No"), 200);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.switch.stop(Signal::TERM);
     (scheme.home, transfers)
 }
@@ -210,7 +210,7 @@ fn damage_is_located_and_nothing_is_mended() {
         bytes
     };
     let (a, b) = (&good[one.clone()], &good[two.clone()]);
-    for (what, bytes, offset, position, named) in [
+    for (what, bytes, offset, log_index, named) in [
         ("a byte of a record", flipped(one.end - 3), one.start, *first, "checksum"),
         ("a byte of a frame's header", flipped(one.start + 50), one.start, *first, "header"),
         ("a byte of the segment's header", flipped(40), 0, 1, "checksum of the segment's header"),
@@ -227,10 +227,10 @@ fn damage_is_located_and_nothing_is_mended() {
         assert_eq!(disproof["ok"], false, "{what}");
         assert_eq!(fault["segment"], "00000000000000000001.segment", "{what}: {fault:#}");
         assert_eq!(fault["offset"], offset as u64, "{what}: {fault:#}");
-        assert_eq!(fault["position"], position, "{what}: {fault:#}");
+        assert_eq!(fault["log_index"], log_index, "{what}: {fault:#}");
         assert!(fault["what"].as_str().unwrap().contains(named), "{what}: {fault:#}");
         if 0 < offset {
-            assert_eq!(disproof["records"], position - 1, "{what}: all before it was proved");
+            assert_eq!(disproof["records"], log_index - 1, "{what}: all before it was proved");
         }
         let (small, again) = answer(&home, &["verify", "--json", "--scratch", place]);
         assert!(!again.status.success(), "{what}");
@@ -269,7 +269,7 @@ fn the_transfer_of_a_damaged_record_is_named() {
         fs::write(&path, &bytes).unwrap();
         let (disproof, output) = answer(&home, &["verify", "--json"]);
         let fault = &disproof["fault"];
-        assert_eq!(fault["position"], first, "byte {at}: {fault:#}");
+        assert_eq!(fault["log_index"], first, "byte {at}: {fault:#}");
         assert_eq!(fault["transfer"], transfer.id, "byte {at}: {fault:#}");
         let said = output.err();
         assert!(said.contains(&format!("of transfer {}", transfer.id)), "byte {at}: {said}");
@@ -307,7 +307,7 @@ fn a_message_that_somebody_changed_is_told() {
         text.contains(&transfer.id) && text.contains("\"amount\":\"10\"")
     });
     let at = of_prepare.unwrap();
-    let (frame, position) = &frames[at];
+    let (frame, log_index) = &frames[at];
     let forged = forge(&bytes, (&frames[at - 1].0, frame));
     assert_eq!(forged.len(), frame.len());
     assert_ne!(forged, bytes[frame.clone()]);
@@ -316,8 +316,8 @@ fn a_message_that_somebody_changed_is_told() {
 
     let (disproof, output) = answer(&home, &["verify", "--json"]);
     let fault = &disproof["fault"];
-    let found = (&fault["position"], &fault["transfer"], &disproof["records"]);
-    assert_eq!(found, (&json!(position), &json!(transfer.id), &json!(position - 1)), "{fault:#}");
+    let found = (&fault["log_index"], &fault["transfer"], &disproof["records"]);
+    assert_eq!(found, (&json!(log_index), &json!(transfer.id), &json!(log_index - 1)), "{fault:#}");
     let said = output.err();
     assert!(said.contains("digest") && said.contains("hold it against a copy"), "{said}");
     for more in [&[][..], &["--replay"]] {
@@ -425,7 +425,7 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
     let expired = Transfer::of("20").expiring(2_000);
     scheme.send(&expired.prepare(), 202);
     scheme.payer.wait("PUT", &format!("{}/error", expired.path()));
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.switch.stop(Signal::TERM);
     let home = scheme.home;
 
@@ -505,10 +505,13 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
 #[test]
 fn a_message_in_quarantine_is_told() {
     let transfer = Transfer::of("7");
-    let (home, _payee, position) = Scheme::with_prepare_in_quarantine(&transfer);
+    let (home, _payee, log_index) = Scheme::with_prepare_in_quarantine(&transfer);
     let told = |life: &Value| {
         let event = &life["events"][0];
-        assert_eq!((&event["event"], &event["position"]), (&json!("set_aside"), &json!(position)));
+        assert_eq!(
+            (&event["event"], &event["log_index"]),
+            (&json!("set_aside"), &json!(log_index))
+        );
         assert_eq!(event["message"]["request"], "POST /transfers");
         assert_eq!(event["message"]["sender"], "payerfsp");
         assert_eq!(event["quarantined"]["by"], "somebody");
@@ -552,7 +555,7 @@ fn a_message_that_came_again_and_again_is_counted() {
     send(600);
     scheme.send(&transfer.fulfil("COMMITTED"), 200);
     send(600);
-    scheme.settle();
+    scheme.wait_until_delivered();
     let live = scheme.admin.explain(&transfer.id);
     scheme.switch.stop(Signal::TERM);
     for told in [live, life(&scheme.home, &transfer.id)] {
@@ -579,10 +582,10 @@ fn a_reservation_that_expires_in_its_own_millisecond_is_explained_as_two_decisio
         if scheme.ask(&transfer.prepare()).status != 202 {
             continue;
         }
-        scheme.settle();
+        scheme.wait_until_delivered();
         let events = explain(&transfer.id)["events"].clone();
         let expiry = events.as_array().unwrap().iter().find(|one| one["event"] == "expiry");
-        if expiry.is_some_and(|expiry| expiry["position"] == events[0]["position"]) {
+        if expiry.is_some_and(|expiry| expiry["log_index"] == events[0]["log_index"]) {
             break events;
         }
     };
@@ -622,17 +625,17 @@ fn the_state_can_be_seen_as_it_was_at_any_record_or_moment() {
     let at = |until: &str| answer(&home, &["replay", "--until", until, "--json"]).0;
 
     // Just before the prepare, just after it, and after the commit.
-    let position = prepared["position"].as_u64().unwrap();
-    let before = at(&(position - 1).to_string());
+    let log_index = prepared["log_index"].as_u64().unwrap();
+    let before = at(&(log_index - 1).to_string());
     assert_eq!(value(&before, "payerfsp", "POSITION"), "0");
     assert_eq!(before["transfers_in_flight"], json!([]));
-    let after = at(&position.to_string());
-    assert_eq!(after["position"], position);
+    let after = at(&log_index.to_string());
+    assert_eq!(after["log_index"], log_index);
     assert_eq!(value(&after, "payerfsp", "POSITION"), "10");
     assert_eq!(value(&after, "Hub", "IN_FLIGHT"), "-10");
     assert_eq!(after["transfers_in_flight"][0]["id"], *committed.id);
     assert_eq!(after["notices_owed"][0]["request"], "POST /transfers");
-    let end = at(&committed_at["position"].to_string());
+    let end = at(&committed_at["log_index"].to_string());
     assert_eq!(value(&end, "payeefsp", "POSITION"), "-10");
 
     // The same by the time that explain tells.
@@ -640,7 +643,7 @@ fn the_state_can_be_seen_as_it_was_at_any_record_or_moment() {
     assert_eq!(by_time["state_hash"], after["state_hash"]);
     let last = answer(&home, &["replay", "--json"]).0;
     assert_eq!(last["state_hash"], proof["state_hash"]);
-    assert_eq!(last["position"], proof["records"]);
+    assert_eq!(last["log_index"], proof["records"]);
     assert_eq!(last["transfers_in_flight"][0]["id"], *open.id);
 
     let said = home.offline(&["replay"]).out();
@@ -664,7 +667,7 @@ fn a_running_switch_is_left_alone() {
         assert!(output.contains("in use"), "{command:?}");
     }
     scheme.send(&transfer.fulfil("COMMITTED"), 200);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.end();
 }
 
@@ -687,7 +690,7 @@ fn a_decision_that_is_not_the_recorded_one_is_placed_at_its_record() {
     let (actor, reason) = ("nobody".to_owned(), String::new());
     let change = ledger::Administer { actor, reason, change };
     let commands = [ledger::Command::Administer(Box::new(change)), ledger::Command::Tick];
-    for (command, applied) in commands.iter().zip([Position(0), Position(at)]) {
+    for (command, applied) in commands.iter().zip([LogIndex(0), LogIndex(at)]) {
         let header = BatchHeader { applied, ..of_nobody(&log.tail()) };
         append(&mut log, &[command], header);
     }
@@ -702,13 +705,13 @@ fn a_decision_that_is_not_the_recorded_one_is_placed_at_its_record() {
     .unwrap();
     let (disproof, output) = answer(&home, &["verify", "--json"]);
     let fault = &disproof["fault"];
-    assert_eq!((&fault["position"], &fault["offset"]), (&json!(at), &json!(offset)), "{fault}");
+    assert_eq!((&fault["log_index"], &fault["offset"]), (&json!(at), &json!(offset)), "{fault}");
     assert_eq!(fault["transfer"], *transfers[0].id, "{fault}");
     assert!(output.err().contains(&format!("(transfer {})", transfers[0].id)));
 }
 
-/// A frame that says nothing of what was decided before it is vouched for by the next one that does;
-/// the log's last one has none behind it, and one that speaks of something else is a fault.
+/// A frame that says nothing of what was decided before it is vouched for by the next one that
+/// does; the log's last one has none behind it, and one that speaks of something else is a fault.
 #[test]
 fn a_log_does_not_end_in_a_frame_that_confirms_nothing() {
     let (home, _) = played();
@@ -727,7 +730,7 @@ fn a_log_does_not_end_in_a_frame_that_confirms_nothing() {
     append(&mut log, &tick, header);
     drop(log);
     let disproof = refused("does not say what was decided before it");
-    assert_eq!(disproof["fault"]["position"], end + 1, "{disproof:#}");
+    assert_eq!(disproof["fault"]["log_index"], end + 1, "{disproof:#}");
 
     let mut log = open();
     let header = that_speaks(&mut log);
@@ -738,7 +741,7 @@ fn a_log_does_not_end_in_a_frame_that_confirms_nothing() {
     assert_eq!(proof["batches_confirmed"], batches - 2, "the next one speaks for it");
 
     let mut log = open();
-    let header = BatchHeader { applied: Position(1), ..of_nobody(&log.tail()) };
+    let header = BatchHeader { applied: LogIndex(1), ..of_nobody(&log.tail()) };
     append(&mut log, &tick, header);
     drop(log);
     let named = "gives the outcomes up to record 1, and not those up to where it stands";
@@ -756,7 +759,7 @@ fn poison(home: &Home) -> u64 {
     let commands = [&ledger::Command::Genesis(genesis), &ledger::Command::Tick];
     let header = that_speaks(&mut log);
     append(&mut log, &commands, header);
-    assert_eq!(log.end(), Position(tail.end.0 + 2));
+    assert_eq!(log.end(), LogIndex(tail.end.0 + 2));
     tail.end.0 + 1
 }
 
@@ -769,7 +772,7 @@ fn of_nobody(tail: &Tail) -> BatchHeader {
 /// One that says what was decided before it.
 fn that_speaks(log: &mut FileLog<RealDisk>) -> BatchHeader {
     let state = sequencer::replay(log, &mut |_| {}).unwrap().state;
-    let (applied, outcome_digest) = (state.position(), *state.digest());
+    let (applied, outcome_digest) = (state.log_index(), *state.digest());
     BatchHeader { applied, outcome_digest, ..of_nobody(&log.tail()) }
 }
 
@@ -795,13 +798,13 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
         let all = ["quarantine", position, "--by", "A. Odhiambo", "--reason", "defect 512"];
         all.map(str::to_owned).to_vec()
     };
-    let quarantine = |position: u64| {
-        let arguments = arguments(&position.to_string());
+    let quarantine = |log_index: u64| {
+        let arguments = arguments(&log_index.to_string());
         home.offline(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    let refused = |position: u64, named: &str| {
+    let refused = |log_index: u64, named: &str| {
         let before = content(&home.data());
-        let said = quarantine(position).fails();
+        let said = quarantine(log_index).fails();
         assert!(said.contains(named), "{said}");
         assert!(before == content(&home.data()), "nothing is set aside");
     };
@@ -815,7 +818,7 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
     };
     stopped(home.serve_in_vain(Ports::free()));
     let (disproof, _) = answer(&home, &["verify", "--json"]);
-    assert_eq!(disproof["fault"]["position"], poison);
+    assert_eq!(disproof["fault"]["log_index"], poison);
     refused(sound, "the log stops at record");
     quarantine(poison).succeeds();
 
@@ -830,7 +833,7 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
     let (proof, _) = answer(&home, &["verify", "--json"]);
     let quarantined = &proof["quarantined"][0];
     for (name, expected) in [
-        ("position", json!(poison)),
+        ("log_index", json!(poison)),
         ("by", json!("A. Odhiambo")),
         ("reason", json!("defect 512")),
         ("noted", json!(poison + 2)),
@@ -850,7 +853,7 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
     assert_eq!(life["state"], "COMMITTED");
     let at = answer(&home, &["replay", "--until", &poison.to_string(), "--json"]).0;
     assert_eq!(
-        (&at["position"], &at["quarantined"][0]["position"]),
+        (&at["log_index"], &at["quarantined"][0]["log_index"]),
         (&json!(poison), &json!(poison))
     );
     let before = answer(&home, &["replay", "--until", "5", "--json"]).0;
@@ -897,13 +900,13 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
 #[test]
 fn other_caps_and_cover_are_tried_on_the_log() {
     let scheme = Scheme::start();
-    let from = scheme.admin.metric("upesi_log_position") + 1;
+    let from = scheme.admin.metric("upesi_log_index") + 1;
     let [small, large] = ["10", "5000"].map(Transfer::of);
     for transfer in [&small, &large] {
         scheme.send(&transfer.prepare(), 202);
     }
     scheme.send(&small.fulfil("COMMITTED"), 200);
-    scheme.settle();
+    scheme.wait_until_delivered();
     wait_until_quiet(&scheme.home.data());
     let ask = |changes: &[&str]| {
         let from = from.to_string();
@@ -985,15 +988,15 @@ fn a_withdrawal_that_another_cap_would_have_stopped_is_named() {
     withdraw(admin, "1500", "recordFundsOutCommit");
     admin.set_limit("payerfsp", "250");
     pay("200");
-    scheme.settle();
-    let from = (admin.metric("upesi_log_position") + 1).to_string();
+    scheme.wait_until_delivered();
+    let from = (admin.metric("upesi_log_index") + 1).to_string();
     let [by_cap, by_cover] = ["100", "100"].map(Transfer::of);
     scheme.send(&by_cap.prepare(), 202);
     pay("50");
     admin.set_limit("payerfsp", "1000");
     let movement = withdraw(admin, "200", "recordFundsOutCommit");
     scheme.send(&by_cover.prepare(), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
 
     let asked = ["what-if", "--limit", "payerfsp:USD:1000", "--from", &from];
     let (shown, _) = answer(&scheme.home, &[&asked[..], &["--json"]].concat());
@@ -1029,7 +1032,7 @@ fn a_withdrawal_that_another_cap_would_have_stopped_is_named() {
     }
     // Named to people too, without being asked to list.
     let said = scheme.home.offline(&asked).out();
-    let (record, count) = (&one["position"], "(all commit 1, none commits 1, given back 0)");
+    let (record, count) = (&one["log_index"], "(all commit 1, none commits 1, given back 0)");
     for expected in [
         &*format!("movements of funds that would have ended otherwise: 1 {count}"),
         &format!("record {record}: {movement}, 200 USD out of payerfsp: in the log withdrawn; "),
@@ -1069,10 +1072,10 @@ fn a_running_switch_explains_a_transfer_as_its_log_does() {
     scheme.send(&transfers[0].fulfil("COMMITTED"), 200);
     scheme.send(&transfers[1].error("5104", "No"), 200);
     scheme.admin.wait_for("upesi_transfers_expired_total", |expired| expired == 1);
-    scheme.settle();
+    scheme.wait_until_delivered();
     // Makes durable what is noted of deliveries.
     scheme.send(&transfers[3].prepare(), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     let explain = |id: &str| scheme.admin.explain(id);
     let ids: Vec<_> = transfers.iter().chain([&short]).map(|one| one.id.clone()).collect();
     let live: Vec<_> = ids.iter().map(|id| explain(id)).collect();
@@ -1121,10 +1124,10 @@ fn a_callback_that_fails_is_explained_while_it_does() {
     assert_eq!(tried.len() as u64, one["attempts"].as_u64().unwrap(), "{one:#}");
     assert!(tried.iter().all(|attempt| attempt["status"] == 500), "{one:#}");
     scheme.payee.answer(|_| Reply::Status(202));
-    scheme.settle();
+    scheme.wait_until_delivered();
     // Makes durable what is noted of deliveries.
     scheme.send(&transfer.prepare(), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     let notice = one["notice"].clone();
     let told = explain();
     assert!(!told["notices_pending"].as_array().unwrap().contains(&notice), "{told:#}");
@@ -1155,7 +1158,7 @@ fn attempts_without_an_answer_are_told_with_their_cause() {
     let transfer = Transfer::of("10");
     let reached = Transfer::of("20");
     scheme.send(&reached.prepare(), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{nobody}/transfers");
     scheme.admin.set_endpoint("payeefsp", "TRANSFER_POST", &url);
@@ -1189,7 +1192,7 @@ fn what_the_store_does_not_tell_is_decided_again() {
         scheme.send(&transfer.prepare(), 202);
     }
     scheme.send(&resent.fulfil("COMMITTED"), 200);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.switch.stop(Signal::TERM);
     let store = scheme.home.data().join("store");
     let kept = scheme.home.data().parent().unwrap().join("kept");
@@ -1197,7 +1200,7 @@ fn what_the_store_does_not_tell_is_decided_again() {
     scheme.switch = scheme.home.serve();
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     scheme.send(&resent.prepare(), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.switch.stop(Signal::TERM);
 
     let home = scheme.home;

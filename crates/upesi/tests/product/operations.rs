@@ -126,7 +126,7 @@ fn either_signal_stops_it_in_order_and_it_comes_back_as_it_was() {
     scheme.send(&committed.fulfil("COMMITTED"), 200);
     let open = Transfer::of("5");
     scheme.send(&open.prepare(), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     let state = scheme.admin.state();
     for signal in [Signal::INT, Signal::TERM, Signal::INT] {
         scheme.switch.stop(signal);
@@ -150,7 +150,7 @@ fn a_damaged_log_is_refused_by_name_and_place() {
     for _ in 0..20 {
         scheme.send(&Transfer::of("1").prepare(), 202);
     }
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.switch.stop(Signal::TERM);
     let good = scheme.home.verify();
     let proof = good.json();
@@ -180,11 +180,11 @@ fn the_state_hash_of_the_node_is_that_of_its_log() {
     let transfer = Transfer::of("1");
     scheme.send(&transfer.prepare(), 202);
     scheme.send(&transfer.prepare(), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     let state = scheme.admin.json("/state");
     scheme.switch.stop(Signal::TERM);
     let proof: Value = serde_json::from_slice(&scheme.home.verify().stdout).unwrap();
-    assert_eq!(state["position"], proof["records"], "nothing was appended in between");
+    assert_eq!(state["logIndex"], proof["records"], "nothing was appended in between");
     assert_eq!(state["stateHash"], proof["state_hash"]);
     assert_eq!(state["outcomeDigest"], proof["outcome_digest"]);
 }
@@ -223,7 +223,7 @@ fn a_notice_that_is_refused_becomes_a_dead_letter_and_can_be_sent_again() {
     let resent = scheme.payer.take(1);
     assert_eq!((&resent[0].path, &resent[0].body), (&refused[0].path, &refused[0].body));
     assert_eq!(resent[0].header("fspiop-source"), "payeefsp");
-    scheme.settle();
+    scheme.wait_until_delivered();
     assert_eq!(scheme.admin.get("/deadletters"), "[]");
     scheme.admin.must("POST", &path, "", 400);
     scheme.end();

@@ -109,7 +109,7 @@ fn good_lines_are_served_and_bad_ones_told() {
     let asked = Message::new("GET", "/parties/MSISDN/254700000001", "payerfsp");
     scheme.send(&asked, 202);
     assert_eq!(scheme.other.take(1)[0].path, "/parties/MSISDN/254700000001");
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.end();
 }
 
@@ -255,11 +255,11 @@ fn an_import_goes_on_after_the_switch_was_killed() {
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
     let path = many(&home, &admin, LINES);
-    let before = admin.metric("upesi_log_position");
+    let before = admin.metric("upesi_log_index");
     let name = path.to_str().unwrap();
     let mut first = command(&home, &switch, &["import", name, "--json", "--wait", "0"]);
     let first = first.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    admin.wait_for("upesi_log_position", |position| before + 3 <= position);
+    admin.wait_for("upesi_log_index", |log_index| before + 3 <= log_index);
     let ports = switch.ports();
     switch.kill();
     let first = first.wait_with_output().unwrap();

@@ -59,11 +59,11 @@ fn check(scheme: &Scheme, key: &str, accepted: bool) {
     if accepted {
         scheme.send(&message, 202);
         scheme.payee.wait("POST", "/transfers");
-        scheme.settle();
+        scheme.wait_until_delivered();
         scheme.payee.take(1);
         return;
     }
-    scheme.settle();
+    scheme.wait_until_delivered();
     let before = scheme.admin.state();
     let answer = scheme.ask(&message);
     assert_eq!(answer.status, 400, "{message:?}: {}", answer.text());

@@ -26,12 +26,12 @@ fn played() -> (Scheme, Vec<Transfer>) {
     let registration = Message::new("POST", "/participants/MSISDN/27713803912", "payeefsp")
         .body("{\"fspId\":\"payeefsp\",\"currency\":\"USD\"}");
     scheme.send(&registration, 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     take(&scheme.admin, 1);
     transfers.push(Transfer::of("40"));
     scheme.send(&transfers[4].prepare(), 202);
     scheme.send(&transfers[4].fulfil("COMMITTED"), 200);
-    scheme.settle();
+    scheme.wait_until_delivered();
     take(&scheme.admin, 2);
     (scheme, transfers)
 }
@@ -77,10 +77,10 @@ fn a_start_goes_on_from_a_snapshot_and_knows_everything() {
     let listed = scheme.admin.json("/snapshots");
     let files = snapshots(&scheme.home.data());
     assert_eq!(listed["snapshots"].as_array().unwrap().len(), 2, "{listed}");
-    assert_eq!(listed["snapshots"][0]["position"], position_of(&files[0]));
+    assert_eq!(listed["snapshots"][0]["logIndex"], position_of(&files[0]));
     let late = Transfer::of("50");
     scheme.send(&late.prepare(), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     let before = state(&scheme.admin);
     let ports = scheme.switch.ports();
     let Scheme { switch, home, payer, payee, other, .. } = scheme;
@@ -99,7 +99,7 @@ fn a_start_goes_on_from_a_snapshot_and_knows_everything() {
     scheme.payer.wait("PUT", &transfers[0].path());
     scheme.send(&transfers[3].fulfil("COMMITTED"), 200);
     scheme.send(&late.fulfil("COMMITTED"), 200);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.positions("130", "-130");
     let asked = Message::new("GET", "/parties/MSISDN/27713803912", "payerfsp");
     scheme.send(&asked, 202);
@@ -154,7 +154,7 @@ fn what_is_wrong_with_a_snapshot_only_costs_time() {
     assert_eq!(shown["removed"].as_array().unwrap().len(), 1, "{shown}");
     let files = snapshots(&home.data());
     assert_eq!(files.len(), 1);
-    assert_eq!(shown["position"], position_of(&files[0]));
+    assert_eq!(shown["log_index"], position_of(&files[0]));
     assert_eq!(start(&[&of(&files[0]), "replayed 0 records"]), hash);
     let output = home.offline(&["snapshot"]);
     assert!(said(&output).contains("already"), "{}", said(&output));
@@ -164,7 +164,7 @@ fn what_is_wrong_with_a_snapshot_only_costs_time() {
 fn one_taken_offline_goes_on_from_one_that_needs_the_store() {
     let (scheme, _) = played();
     scheme.send(&Transfer::of("50").prepare(), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     let Scheme { switch, home, .. } = scheme;
     switch.stop(Signal::TERM);
     let before = snapshots(&home.data());

@@ -41,7 +41,7 @@ fn a_lower_limit_on_expirations_refuses_only_what_the_hub_does_not_know() {
     prepare(&scheme, &known);
     prepare(&scheme, &ended);
     scheme.send(&ended.error("5000", "No"), 200);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.payer.take(1);
     scheme.payee.take(1);
     let ports = scheme.switch.ports();
@@ -142,8 +142,8 @@ fn who_takes_no_callbacks_is_heard_until_two_lanes_are_full() {
     scheme.positions("10", "-10");
     let address = scheme.payer.address();
     endpoint(&format!("http://{address}"));
-    scheme.settle();
+    scheme.wait_until_delivered();
     assert_eq!(connection.exchange(&prepare).unwrap().status, 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.positions("10", "-10");
 }

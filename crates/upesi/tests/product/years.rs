@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use journal::RealDisk;
-use ledger::{Position, TransferId};
+use ledger::{LogIndex, TransferId};
 use record::frame::{Payload, Record};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -100,7 +100,7 @@ fn a_copy_of_a_million_transfers_comes_to_the_same_state() {
     let switch = years.serve(Ports::free(), "to be copied");
     let before = state(&Admin::new(&years.home, &switch));
     let copied = years.timed("backup", &["--data", text(&years.data()), "--to", &copy]);
-    assert_eq!(copied["end"], before["position"], "{copied}");
+    assert_eq!(copied["end"], before["log_index"], "{copied}");
     switch.stop(Signal::TERM);
     let hash = before["stateHash"].as_str().unwrap();
     let restore = ["--from", &copy, "--data", text(&data), "--state-hash", hash];
@@ -384,7 +384,7 @@ impl Sample {
             }
             Ok(())
         });
-        assert!(Position(transfers) < walked.unwrap().tail.end);
+        assert!(LogIndex(transfers) < walked.unwrap().tail.end);
         let old = |(id, (prepare, fulfil)): (TransferId, (Said, Option<Said>))| {
             Some(Old { id: id.to_string(), prepare, fulfil: fulfil? })
         };
@@ -444,7 +444,7 @@ impl Old {
 impl Said {
     fn of(record: &Record<'_>) -> Self {
         let Payload::Stored(stored) = record.payload else { panic!("it has a message") };
-        let payload = fspiop::payload::decode(&Bytes::copy_from_slice(stored)).unwrap();
+        let payload = fspiop::stored_message::decode(&Bytes::copy_from_slice(stored)).unwrap();
         let mut said = Self { body: utf8(&payload.body), ..Self::default() };
         for (name, value) in &payload.headers {
             let value = utf8(value.as_bytes());

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::scrub::scrub;
+use super::lexer::scrub;
 
 /// All text files under the root but those of `target` and `.git`.
 pub(crate) struct Tree {

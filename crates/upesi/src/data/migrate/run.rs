@@ -7,19 +7,19 @@ use std::path::Path;
 use std::time::Instant;
 
 use harness::Progress;
-use journal::{RealDisk, Tiered};
-use kafka::{Address, Exported, MoveError, Reader, Step, Watch};
-use ledger::Position;
+use journal::{RealDisk, TieredDisk};
+use kafka::{Address, Exported, MigrateError, MigrationObserver, MigrationStep, Reader};
+use ledger::LogIndex;
 use node::SystemClock;
 use ports::{Clock, Disk, DiskFile, Log as _};
 use record::bundle::BundleError;
 use record::frame::{LogIdentity, Tail};
-use record::message::Message;
-use sequencer::{Delivered, Name, Replica};
+use record::topic_message::TopicMessage;
+use sequencer::{AppliedMessage, NodeName, Replica};
 use serde::Serialize;
 
 use super::arguments::{ExportArguments, ImportArguments};
-use crate::Failure;
+use crate::CliError;
 use crate::cli::stdout;
 use crate::cli::stdout::print_json;
 use crate::config::Config;
@@ -43,17 +43,17 @@ struct Report {
     seconds: f64,
 }
 
-pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
+pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
     let started = Instant::now();
     let data = &*arguments.data;
     let shown = data.display();
-    let failed = |what: String| Failure::new(format!("{shown}: {what}"));
+    let failed = |what: String| CliError::new(format!("{shown}: {what}"));
     let address = address_of(&arguments.log)?;
     let security = Config::read(arguments.config.as_deref())?.kafka.security()?;
     if !data.is_dir() {
         return Err(failed("there is no such directory".into()));
     }
-    let disk = RealDisk::open(data).and_then(Tiered::open);
+    let disk = RealDisk::open(data).and_then(TieredDisk::open);
     let disk = disk.map_err(|error| failed(error.to_string()))?;
     check_marker(data, &address)?;
     let all = records_about(&disk);
@@ -82,7 +82,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
     let Exported { end, frames, sent, bytes, created } = exported;
     let report = Report {
         topic: address.topic.clone(),
-        end: end.position.0,
+        end: end.log_index.0,
         chain_head: end.chain.to_string(),
         moved: sent,
         bytes,
@@ -112,14 +112,14 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
 }
 
 /// Whether another attempt may succeed without anything else being done.
-const fn is_passing(error: &MoveError) -> bool {
-    matches!(error, MoveError::Open(_) | MoveError::Files(_) | MoveError::Stopped(_))
+const fn is_passing(error: &MigrateError) -> bool {
+    matches!(error, MigrateError::Open(_) | MigrateError::Files(_) | MigrateError::Stopped(_))
 }
 
 /// Refuses the copy of another topic.
-fn check_marker(data: &Path, address: &Address) -> Result<(), Failure> {
+fn check_marker(data: &Path, address: &Address) -> Result<(), CliError> {
     match fs::read_to_string(data.join(MARKER)) {
-        Ok(topic) if topic != address.topic => Err(Failure::new(format!(
+        Ok(topic) if topic != address.topic => Err(CliError::new(format!(
             "{} is the copy of topic {topic}: `upesi import-log` moves the log from there first",
             data.display()
         ))),
@@ -135,11 +135,11 @@ struct Leaving<'a> {
     read: Progress,
 }
 
-impl Watch for Leaving<'_> {
-    fn tell(&mut self, step: Step) -> Result<(), String> {
+impl MigrationObserver for Leaving<'_> {
+    fn tell(&mut self, step: MigrationStep) -> Result<(), String> {
         match step {
-            Step::Sent(position) => self.sent.show(position.0),
-            Step::Read(position) => self.read.show(position.0),
+            MigrationStep::Sent(log_index) => self.sent.show(log_index.0),
+            MigrationStep::Read(log_index) => self.read.show(log_index.0),
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ fn note(data: &Path, name: &str, topic: &str) -> Result<(), String> {
 /// that the same command again finds its work done.
 const TAKING: &str = "kafka-taken";
 
-pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
+pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     let started = Instant::now();
     if arguments.json {
         stdout::keep_output_for_a_script();
@@ -180,17 +180,17 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let was_own = has_segments(data) && !data.join(MARKER).exists();
     let Opened { sequencer, sharing, .. } = serve::open(&config, data, &opening, &clock)?;
     let Some(Sharing { topic, quarantine, .. }) = sharing else {
-        return Err(Failure::new("a log on Kafka is shared"));
+        return Err(CliError::new("a log on Kafka is shared"));
     };
     let Topic { options, next, last, .. } = topic;
-    let name = Name { name: NAME.into(), node: opening.place.node(), instance: 0, ended: 0 };
+    let name = NodeName { name: NAME.into(), node: opening.place.node(), instance: 0, ended: 0 };
     let replica = Replica::new(sequencer, name, quarantine, last)
-        .map_err(|error| Failure::new(error.to_string()))?;
+        .map_err(|error| CliError::new(error.to_string()))?;
     let reader = Reader::open(&address, &options).map_err(told)?;
     let mut arriving =
         Arriving { replica, clock, progress: Progress::new("records decided", None), moved: 0 };
     let had_left = arriving.read(&reader, next, &|identity| {
-        note(data, TAKING, &address.topic).map_err(Failure::new)?;
+        note(data, TAKING, &address.topic).map_err(CliError::new)?;
         kafka::say_left(&address, &options, identity).map_err(told)
     })?;
     arriving.progress.end();
@@ -199,7 +199,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
         if was_own {
             remove(data, MARKER)?;
         }
-        return Err(Failure::new(format!(
+        return Err(CliError::new(format!(
             "the log has left topic {} before, for another directory than {}: find that one, for \
              the scheme may have gone on there. If it is lost, or was never served, `--again` \
              makes this one go on instead, from record {} on",
@@ -212,7 +212,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let tail = replica.sequencer().log().tail();
     // Its files and its store are let go of.
     drop(replica);
-    let bytes = settle(data, (&reader, &address), &tail)?;
+    let bytes = make_own_log(data, (&reader, &address), &tail)?;
     let report = Report {
         topic: address.topic,
         end: tail.end.0,
@@ -251,8 +251,8 @@ impl Arriving {
         &mut self,
         reader: &Reader,
         mut next: i64,
-        say_left: &dyn Fn(LogIdentity) -> Result<(), Failure>,
-    ) -> Result<bool, Failure> {
+        say_left: &dyn Fn(LogIdentity) -> Result<(), CliError>,
+    ) -> Result<bool, CliError> {
         let mut is_said = false;
         loop {
             let end = reader.range().map_err(told)?.end;
@@ -261,13 +261,13 @@ impl Arriving {
             }
             next = next.max(end);
             if self.replica.is_partial() {
-                return Err(Failure::new(
+                return Err(CliError::new(
                     "the topic holds a part of a log that is being moved there: finish with \
                      `upesi export-log` first",
                 ));
             }
             if is_said {
-                return Err(Failure::new(
+                return Err(CliError::new(
                     "the word that the log leaves the topic was acknowledged and is not there; try \
                      again",
                 ));
@@ -278,7 +278,7 @@ impl Arriving {
     }
 
     /// Takes messages; whether the word that the log has left was among them.
-    fn take(&mut self, reader: &Reader, offsets: std::ops::Range<i64>) -> Result<bool, Failure> {
+    fn take(&mut self, reader: &Reader, offsets: std::ops::Range<i64>) -> Result<bool, CliError> {
         let (mut has_left, mut failed) = (false, None);
         reader
             .read(offsets, &mut |at, bytes| match self.hear(at, bytes) {
@@ -297,49 +297,49 @@ impl Arriving {
     }
 
     /// Takes a message; breaks with the word that the log has left.
-    fn hear(&mut self, at: ledger::Stamp, bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
-        let message = match Message::parse(bytes) {
+    fn hear(&mut self, at: ledger::Stamp, bytes: &[u8]) -> Result<ControlFlow<()>, CliError> {
+        let message = match TopicMessage::parse(bytes) {
             Ok(message) => message,
             Err(BundleError::Foreign(_)) => return Ok(ControlFlow::Continue(())),
             Err(error @ BundleError::Version(_)) => return Err(told(error)),
         };
         let identity = self.replica.sequencer().log().tail().identity;
         let delivered = match message {
-            Message::Bundle(bundle) => self.replica.deliver(&bundle, at),
-            Message::Frame(frame) => self.replica.restore(&frame),
-            Message::Whole(end) => {
+            TopicMessage::Bundle(bundle) => self.replica.deliver(&bundle, at),
+            TopicMessage::Frame(frame) => self.replica.restore(&frame),
+            TopicMessage::Whole(end) => {
                 let _is_whole = self.replica.note_whole(&end);
                 return Ok(ControlFlow::Continue(()));
             }
-            Message::Left(left) if left == identity && !self.replica.is_partial() => {
+            TopicMessage::Left(left) if left == identity && !self.replica.is_partial() => {
                 return Ok(ControlFlow::Break(()));
             }
-            Message::Left(_) | Message::State(_) => return Ok(ControlFlow::Continue(())),
+            TopicMessage::Left(_) | TopicMessage::State(_) => return Ok(ControlFlow::Continue(())),
         };
         let delivered = delivered.map_err(told)?;
-        self.moved += u64::from(matches!(delivered, Delivered::Framed { .. }));
+        self.moved += u64::from(matches!(delivered, AppliedMessage::Framed { .. }));
         let Self { replica, clock, progress, .. } = self;
-        replica.sequencer_mut().tend(clock.now()).map_err(told)?;
-        let position: Position = replica.sequencer().state().position();
-        progress.show(position.0);
+        replica.sequencer_mut().run_maintenance(clock.now()).map_err(told)?;
+        let log_index: LogIndex = replica.sequencer().state().log_index();
+        progress.show(log_index.0);
         Ok(ControlFlow::Continue(()))
     }
 }
 
 /// Makes a copy that is whole a log of its own: synced, compared, and no copy any more. Gives the
 /// number of its bytes.
-fn settle(
+fn make_own_log(
     data: &Path,
     (reader, address): (&Reader, &Address),
     tail: &Tail,
-) -> Result<u64, Failure> {
-    let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
-    let disk = RealDisk::open(data).and_then(Tiered::open);
+) -> Result<u64, CliError> {
+    let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
+    let disk = RealDisk::open(data).and_then(TieredDisk::open);
     let disk = disk.map_err(|error| failed(error.to_string()))?;
     sync(disk.below()).map_err(|error| failed(error.to_string()))?;
     let mut progress = Progress::new("records compared", Some(tail.end.0));
-    let walked = kafka::compare(reader, address, &disk, &mut |position| {
-        progress.show(position.0);
+    let walked = kafka::compare(reader, address, &disk, &mut |log_index| {
+        progress.show(log_index.0);
     });
     progress.end();
     let walked = walked.map_err(|error| failed(error.to_string()))?;
@@ -353,10 +353,10 @@ fn settle(
 }
 
 /// Removes a file of a directory; it need not be there.
-fn remove(data: &Path, name: &str) -> Result<(), Failure> {
+fn remove(data: &Path, name: &str) -> Result<(), CliError> {
     match fs::remove_file(data.join(name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::new(format!("{}: {name}: {error}", data.display())))
+            Err(CliError::new(format!("{}: {name}: {error}", data.display())))
         }
         _ => Ok(()),
     }
@@ -375,10 +375,10 @@ pub(crate) fn options(name: &str, security: kafka::Security) -> kafka::Options {
     kafka::Options { node: name.into(), patience: PATIENCE, copy, security }
 }
 
-pub(crate) fn address_of(text: &str) -> Result<Address, Failure> {
-    text.parse().map_err(|error| Failure::new(format!("--log: {error}")))
+pub(crate) fn address_of(text: &str) -> Result<Address, CliError> {
+    text.parse().map_err(|error| CliError::new(format!("--log: {error}")))
 }
 
-fn told(error: impl std::fmt::Display) -> Failure {
-    Failure::new(error.to_string())
+fn told(error: impl std::fmt::Display) -> CliError {
+    CliError::new(error.to_string())
 }

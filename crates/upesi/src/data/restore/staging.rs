@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use journal::{LOCK_FILE, RealDisk};
 use ports::Disk;
 
-use crate::Failure;
+use crate::CliError;
 #[cfg(feature = "kafka")]
 use crate::data::layout::MARKER;
 use crate::data::layout::{UNFINISHED, WHOLE, move_up, put_in_place, sync};
@@ -24,7 +24,7 @@ const IN_EVERY_VOLUME: &str = "lost+found";
 const OF_A_START_IN_VAIN: [&str; 2] = [MARKER, "admin-token"];
 
 /// The directory being made. Nobody else owns it meanwhile.
-pub(super) struct Target {
+pub(super) struct StagingDirectory {
     data: PathBuf,
     unfinished: PathBuf,
     /// Whether it was made for this.
@@ -32,18 +32,18 @@ pub(super) struct Target {
     owned: RealDisk,
 }
 
-impl Target {
+impl StagingDirectory {
     /// Takes a directory that is not there or empty.
     ///
     /// # Errors
     /// There is something in it, or somebody owns it.
-    pub(super) fn of(data: &Path) -> Result<Self, Failure> {
+    pub(super) fn of(data: &Path) -> Result<Self, CliError> {
         Self::beside(data, &[])
     }
 
     /// Takes a directory in which no log was begun, for a node.
     #[cfg(feature = "kafka")]
-    pub(super) fn of_node(data: &Path) -> Result<Self, Failure> {
+    pub(super) fn of_node(data: &Path) -> Result<Self, CliError> {
         let target = Self::beside(data, &OF_A_START_IN_VAIN)?;
         // What comes is held against the topic, and is marked then.
         match fs::remove_file(data.join(MARKER)) {
@@ -54,8 +54,8 @@ impl Target {
         }
     }
 
-    fn beside(data: &Path, allowed: &[&str]) -> Result<Self, Failure> {
-        let failed = |what: &str| Failure::new(format!("{}: {what}", data.display()));
+    fn beside(data: &Path, allowed: &[&str]) -> Result<Self, CliError> {
+        let failed = |what: &str| CliError::new(format!("{}: {what}", data.display()));
         if put_in_place(data)? {
             return Err(failed(
                 "an earlier restore had all of it, which is in its place now: `upesi verify` \
@@ -92,7 +92,7 @@ impl Target {
     }
 
     /// Forgets what an earlier attempt brought.
-    pub(super) fn begin_anew(&self) -> Result<(), Failure> {
+    pub(super) fn begin_anew(&self) -> Result<(), CliError> {
         match fs::remove_dir_all(&self.unfinished) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(self.failure(&error.to_string()))
@@ -107,7 +107,7 @@ impl Target {
     }
 
     /// Makes the directory what was brought, durably.
-    pub(super) fn finish(self) -> Result<(), Failure> {
+    pub(super) fn finish(self) -> Result<(), CliError> {
         let failed = |error: io::Error| self.failure(&error.to_string());
         fs::rename(&self.unfinished, self.data.join(WHOLE)).map_err(failed)?;
         self.owned.sync_directory().map_err(|error| self.failure(&error.to_string()))?;
@@ -117,12 +117,12 @@ impl Target {
     }
 
     /// An error with the place where it happened.
-    pub(super) fn failure(&self, what: &str) -> Failure {
-        Failure::new(format!("{}: {what}", self.unfinished.display()))
+    pub(super) fn failure(&self, what: &str) -> CliError {
+        CliError::new(format!("{}: {what}", self.unfinished.display()))
     }
 }
 
-impl Drop for Target {
+impl Drop for StagingDirectory {
     /// A directory that was made for nothing goes again.
     fn drop(&mut self) {
         if self.is_new && holds_nothing(&self.data) {

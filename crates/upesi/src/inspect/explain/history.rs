@@ -8,20 +8,20 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use fspiop::body::ErrorInformation;
-use fspiop::payload::Payload as Sent;
+use fspiop::stored_message::StoredMessage as Sent;
 use ledger::{
-    Abort, AccountKind, Amount, AnswerEnd, AnswerOutcome, Change, Command, Currency, Decided,
-    DeliveryResult, ExplainedOutcome, FinishedDelivery, FspName, Fulfilment, FundsDirection, Held,
-    HubAccount, NoticeId, Numbers, Outcome, Owed, Position, PrepareOutcome, Side, Stamp,
-    TransferChange, TransferId, TransferMessage,
+    Abort, AccountKind, Amount, BalanceChange, Change, Command, Currency, Decision, DecisionInputs,
+    DeliveryResult, ExplainedOutcome, FinishedDelivery, FspName, Fulfilment, FundsDirection,
+    HubAccount, LogIndex, NoticeId, Outcome, OwedNotice, PartyInputs, PrepareOutcome, ResponseEnd,
+    ResponseOutcome, Stamp, TransferChange, TransferId, TransferMessage,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
 
 use crate::cli::stdout::moment;
 use crate::inspect::explain::report::{
-    Attempt, Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Party, Source, Verdict,
-    What, request_of,
+    Attempt, Decimal, DecisionReport, Delivery, Event, Explanation, Leg, Message, Party, Source,
+    Verdict, What, request_of,
 };
 use crate::inspect::verify::accounting::is_end;
 use crate::operate::quarantine::Entry;
@@ -33,14 +33,14 @@ const DEAD: &str = "dead";
 
 /// What is told of one transfer.
 #[derive(Debug, Default)]
-pub(crate) struct Tale {
+pub(crate) struct TransferDecisions {
     /// Its decisions, in the order of the log.
-    pub(crate) told: Vec<Decided>,
+    pub(crate) told: Vec<Decision>,
     /// The records that say how deliveries of its notices ended.
-    pub(crate) ends: BTreeMap<NoticeId, Vec<Position>>,
+    pub(crate) ends: BTreeMap<NoticeId, Vec<LogIndex>>,
 }
 
-impl Tale {
+impl TransferDecisions {
     /// Whether a record is about the transfer `id`, which this is the tale of.
     pub(crate) fn is_about(&self, id: TransferId, command: &Command) -> bool {
         let owed = |notice| self.told.iter().any(|told| owes(told, notice));
@@ -48,7 +48,7 @@ impl Tale {
     }
 }
 
-fn owes(told: &Decided, notice: NoticeId) -> bool {
+fn owes(told: &Decision, notice: NoticeId) -> bool {
     told.owed.iter().any(|owed| owed.notice == notice)
 }
 
@@ -58,14 +58,14 @@ fn owes(told: &Decided, notice: NoticeId) -> bool {
 /// As [`RecordReader::read`].
 pub(crate) fn tell(
     id: TransferId,
-    tale: &Tale,
+    tale: &TransferDecisions,
     (reader, quarantined): (&dyn RecordReader, &[Entry]),
 ) -> Result<Explanation, LogError> {
     let reading = Reading { reader, records: Cell::new(0) };
-    let mut life = Life { expiration: String::new(), state: None, events: Vec::new() };
+    let mut life = HistoryBuilder { expiration: String::new(), state: None, events: Vec::new() };
     let shown = shown(&tale.told);
     for told in &shown {
-        life.decided(told, &reading.read(told.position)?)?;
+        life.decided(told, &reading.read(told.log_index)?)?;
     }
     let made_owed: HashSet<_> =
         shown.iter().flat_map(|told| &told.owed).map(|owed| owed.notice).collect();
@@ -77,8 +77,8 @@ pub(crate) fn tell(
     let mut notices_pending = Vec::new();
     for (notice, (owed, again)) in owed {
         let ends = tale.ends.get(&notice).map_or(&[][..], |ends| ends);
-        for position in ends.iter().filter(|_| made_owed.contains(&notice)) {
-            life.delivered(&owed, &reading.read(*position)?)?;
+        for log_index in ends.iter().filter(|_| made_owed.contains(&notice)) {
+            life.delivered(&owed, &reading.read(*log_index)?)?;
         }
         if ends.len() <= again {
             notices_pending.push(notice.0);
@@ -87,12 +87,12 @@ pub(crate) fn tell(
     let mut unread = Vec::new();
     for entry in quarantined {
         let is_about = |command: &_| tale.is_about(id, command);
-        let read = reader.read(entry.position());
+        let read = reader.read(entry.log_index());
         let told = read.and_then(|owned| life.set_aside(entry, owned, &is_about));
         unread.extend(told.err().map(|error| unread_of(entry, &error)));
     }
-    let Life { state, mut events, .. } = life;
-    events.sort_by_key(|event| event.position);
+    let HistoryBuilder { state, mut events, .. } = life;
+    events.sort_by_key(|event| event.log_index);
     let dead_letters = dead_letters(&events, &notices_pending);
     Ok(Explanation {
         transfer: id.to_string(),
@@ -113,22 +113,22 @@ pub(crate) fn tell(
 fn unread_of(entry: &Entry, error: &LogError) -> String {
     format!(
         "record {} decides nothing, and whether it is about the transfer is not known: {error}",
-        entry.position().0
+        entry.log_index().0
     )
 }
 
 /// The decisions that are told: those at either end, and in the middle, where somebody sent the
 /// same again and again, the turns of the transfer's life.
-fn shown(told: &[Decided]) -> Vec<&Decided> {
+fn shown(told: &[Decision]) -> Vec<&Decision> {
     let middle = TOLD_AT_EITHER_END..told.len().saturating_sub(TOLD_AT_EITHER_END);
-    let is_shown = |(at, told): &(usize, &Decided)| !middle.contains(at) || is_turn(told);
+    let is_shown = |(at, told): &(usize, &Decision)| !middle.contains(at) || is_turn(told);
     told.iter().enumerate().filter(is_shown).map(|(_, told)| told).collect()
 }
 
 /// Whether a transfer, or a movement of funds, begins or ends with a decision. What is answered
 /// from what is stored has no numbers; answers that leave a transfer open have some.
-fn is_turn(decided: &Decided) -> bool {
-    let is_answer = AnswerOutcome::of(decided.outcome).is_some();
+fn is_turn(decided: &Decision) -> bool {
+    let is_answer = ResponseOutcome::of(decided.outcome).is_some();
     let is_new = decided.numbers.is_some() && !is_answer;
     is_new || is_end(decided.outcome) || decided.outcome == Outcome::Expired
 }
@@ -154,32 +154,32 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn read(&self, position: Position) -> Result<OwnedRecord, LogError> {
+    fn read(&self, log_index: LogIndex) -> Result<OwnedRecord, LogError> {
         self.records.set(self.records.get() + 1);
-        self.reader.read(position)?.ok_or_else(|| LogError::Damaged {
-            place: format!("record {}", position.0),
+        self.reader.read(log_index)?.ok_or_else(|| LogError::Damaged {
+            place: format!("record {}", log_index.0),
             reason: "it is told of, and it is not there".into(),
         })
     }
 }
 
 /// What has been told so far.
-struct Life {
+struct HistoryBuilder {
     /// Of the prepare that reserved.
     expiration: String,
     state: Option<&'static str>,
     events: Vec<Event>,
 }
 
-impl Life {
-    fn decided(&mut self, decided: &Decided, owned: &OwnedRecord) -> Result<(), LogError> {
+impl HistoryBuilder {
+    fn decided(&mut self, decided: &Decision, owned: &OwnedRecord) -> Result<(), LogError> {
         if decided.outcome == Outcome::Expired {
             self.expire(decided, &decided.owed, owned.stamp);
             return Ok(());
         }
         let command = command_of(owned)?;
         // A prepare that expires at the very moment of its reservation is two decisions in one.
-        let at_once = |owed: &&Owed| owed.outcome == Outcome::Expired;
+        let at_once = |owed: &&OwedNotice| owed.outcome == Outcome::Expired;
         let expired = decided.owed.iter().any(|owed| at_once(&owed))
             && decided.outcome == Outcome::PrepareReserved;
         let (of_end, own): (Vec<_>, Vec<_>) =
@@ -204,26 +204,26 @@ impl Life {
             self.expiration = moment(Stamp::from_millis(prepare.expiration_ms));
         }
         self.state = state_after(&command, decided.outcome).or(self.state);
-        self.push(decided.position, owned.stamp, what);
+        self.push(decided.log_index, owned.stamp, what);
         if expired {
             self.expire(&back(decided), &of_end, owned.stamp);
         }
         Ok(())
     }
 
-    fn expire(&mut self, decided: &Decided, owed: &[Owed], stamp: Stamp) {
+    fn expire(&mut self, decided: &Decision, owed: &[OwedNotice], stamp: Stamp) {
         let decision = decision_of(ExplainedOutcome::Expired, decided, owed);
         let expiration = self.expiration.clone();
         self.state = Some("ABORTED");
-        self.push(decided.position, stamp, What::Expiry { expiration, decision });
+        self.push(decided.log_index, stamp, What::Expiry { expiration, decision });
     }
 
     /// A record of ends of deliveries, one of which is that of the notice.
-    fn delivered(&mut self, owed: &Owed, owned: &OwnedRecord) -> Result<(), LogError> {
+    fn delivered(&mut self, owed: &OwedNotice, owned: &OwnedRecord) -> Result<(), LogError> {
         let Command::FinishDeliveries(ends) = command_of(owned)? else { return Ok(()) };
         for end in ends.iter().filter(|end| end.notice == owed.notice) {
             let tried = tried_of(owned, end.notice)?;
-            self.push(owned.position, owned.stamp, What::Delivery(delivery_of(owed, end, tried)));
+            self.push(owned.log_index, owned.stamp, What::Delivery(delivery_of(owed, end, tried)));
         }
         Ok(())
     }
@@ -253,18 +253,18 @@ impl Life {
             }
         };
         let what = What::SetAside { message, change, quarantined: entry.clone() };
-        self.push(owned.position, owned.stamp, what);
+        self.push(owned.log_index, owned.stamp, what);
         Ok(())
     }
 
-    fn push(&mut self, position: Position, stamp: Stamp, what: What) {
-        self.events.push(Event { position: position.0, time: moment(stamp), what });
+    fn push(&mut self, log_index: LogIndex, stamp: Stamp, what: What) {
+        self.events.push(Event { log_index: log_index.0, time: moment(stamp), what });
     }
 }
 
 /// The state that a decision brings about, if it does.
 fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
-    if let Some(end) = AnswerEnd::of(outcome) {
+    if let Some(end) = ResponseEnd::of(outcome) {
         return Some(if end.commits() { "COMMITTED" } else { "ABORTED" });
     }
     match command.change().and_then(Change::about_transfer) {
@@ -321,7 +321,7 @@ fn command_of(owned: &OwnedRecord) -> Result<Command, LogError> {
 }
 
 fn damaged(owned: &OwnedRecord, reason: &dyn std::fmt::Display) -> LogError {
-    let place = format!("record {}", owned.position.0);
+    let place = format!("record {}", owned.log_index.0);
     LogError::Damaged { place, reason: reason.to_string() }
 }
 
@@ -332,12 +332,16 @@ fn tried_of(owned: &OwnedRecord, notice: NoticeId) -> Result<Vec<Attempt>, LogEr
     if payload_digest(bytes) != owned.payload_digest {
         return Err(damaged(owned, &"what it says of attempts is not what was written"));
     }
-    let all = record::tried::read(bytes).map_err(|error| damaged(owned, &error))?;
+    let all = record::attempts::read(bytes).map_err(|error| damaged(owned, &error))?;
     let own = all.iter().filter(|(other, _)| *other == notice);
     Ok(own.flat_map(|(_, tried)| tried.iter().map(Attempt::of)).collect())
 }
 
-fn decision_of(outcome: ExplainedOutcome, decided: &Decided, owed: &[Owed]) -> Decision {
+fn decision_of(
+    outcome: ExplainedOutcome,
+    decided: &Decision,
+    owed: &[OwedNotice],
+) -> DecisionReport {
     let numbers = decided.numbers.as_ref();
     let owes = owed.iter().map(|owed| crate::inspect::explain::report::Owed {
         notice: owed.notice.0,
@@ -348,7 +352,7 @@ fn decision_of(outcome: ExplainedOutcome, decided: &Decided, owed: &[Owed]) -> D
     let parties = numbers.into_iter().flat_map(|numbers| {
         numbers.sides.iter().map(move |side| party_of(side, numbers.lane_capacity))
     });
-    Decision {
+    DecisionReport {
         verdict: Verdict::of(outcome),
         parties: parties.collect(),
         postings: numbers.map(legs_of).unwrap_or_default(),
@@ -357,9 +361,9 @@ fn decision_of(outcome: ExplainedOutcome, decided: &Decided, owed: &[Owed]) -> D
 }
 
 /// The end of a reservation within its own decision: what that moved goes back.
-fn back(decided: &Decided) -> Decided {
+fn back(decided: &Decision) -> Decision {
     let mut back = decided.clone();
-    let turn = |held: &mut Held| (held.before, held.change) = (held.after(), -held.change);
+    let turn = |held: &mut BalanceChange| (held.before, held.change) = (held.after(), -held.change);
     if let Some(numbers) = &mut back.numbers {
         numbers.sides.iter_mut().for_each(|side| turn(&mut side.position));
         numbers.hub.iter_mut().for_each(|account| turn(&mut account.held));
@@ -367,7 +371,7 @@ fn back(decided: &Decided) -> Decided {
     back
 }
 
-fn party_of(side: &Side, lane_capacity: u32) -> Party {
+fn party_of(side: &PartyInputs, lane_capacity: u32) -> Party {
     Party {
         name: side.name.as_str().to_owned(),
         currency: side.currency.to_string(),
@@ -384,7 +388,7 @@ fn party_of(side: &Side, lane_capacity: u32) -> Party {
 }
 
 /// The accounts whose balances changed, in order of number.
-fn legs_of(numbers: &Numbers) -> Vec<Leg> {
+fn legs_of(numbers: &DecisionInputs) -> Vec<Leg> {
     let of_sides = numbers.sides.iter().flat_map(|side| {
         [(AccountKind::Position, &side.position), (AccountKind::Settlement, &side.settlement)]
             .map(|(kind, held)| leg_of(kind, held, (&side.name, side.currency)))
@@ -397,7 +401,11 @@ fn legs_of(numbers: &Numbers) -> Vec<Leg> {
     legs
 }
 
-fn leg_of(kind: AccountKind, held: &Held, (owner, currency): (&FspName, Currency)) -> Option<Leg> {
+fn leg_of(
+    kind: AccountKind,
+    held: &BalanceChange,
+    (owner, currency): (&FspName, Currency),
+) -> Option<Leg> {
     let (side, amount) = match held.change {
         Amount::ZERO => return None,
         rise if Amount::ZERO < rise => ("debit", rise),
@@ -415,7 +423,7 @@ fn leg_of(kind: AccountKind, held: &Held, (owner, currency): (&FspName, Currency
     })
 }
 
-fn delivery_of(owed: &Owed, end: &FinishedDelivery, tried: Vec<Attempt>) -> Delivery {
+fn delivery_of(owed: &OwedNotice, end: &FinishedDelivery, tried: Vec<Attempt>) -> Delivery {
     Delivery {
         notice: end.notice.0,
         recipient: owed.recipient.as_str().to_owned(),
@@ -440,7 +448,7 @@ fn view_of(owned: &OwnedRecord) -> Record<'_> {
         OwnedPayload::Stored(bytes) => (Payload::Stored(bytes), bytes.len() as u32),
     };
     Record {
-        position: owned.position,
+        log_index: owned.log_index,
         kind: owned.kind,
         version: owned.version,
         fields: &owned.fields,
@@ -555,7 +563,7 @@ fn sent_of(record: &Record<'_>) -> (&'static str, Option<Sent>) {
         Payload::Erased => ("erased", None),
         Payload::Stored(stored) => {
             let is_sound = payload_digest(stored) == record.payload_digest;
-            let sent = fspiop::payload::decode(&bytes::Bytes::copy_from_slice(stored)).ok();
+            let sent = fspiop::stored_message::decode(&bytes::Bytes::copy_from_slice(stored)).ok();
             (if is_sound { "stored" } else { "damaged" }, sent)
         }
     }

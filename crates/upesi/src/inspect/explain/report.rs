@@ -3,9 +3,9 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use delivery::{AttemptResult, Waits};
+use delivery::{AttemptResult, WaitReason};
 use ledger::{Amount, ExplainedOutcome, NoticeKind, Stamp};
-use record::tried::{Tried, TriedEnd};
+use record::attempts::{AttemptEnd, DeliveryAttempt};
 use serde::{Serialize, Serializer};
 
 use crate::cli::stdout::moment;
@@ -61,7 +61,7 @@ pub(crate) enum Source {
 #[derive(Debug, Serialize)]
 pub(crate) struct Event {
     /// The record; of an expiry, the one whose stamp met the deadline.
-    pub(crate) position: u64,
+    pub(crate) log_index: u64,
     pub(crate) time: String,
     #[serde(flatten)]
     pub(crate) what: What,
@@ -72,11 +72,11 @@ pub(crate) struct Event {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum What {
     /// A participant's message came, and was decided on.
-    Message { message: Message, decision: Decision },
+    Message { message: Message, decision: DecisionReport },
     /// The deadline was met.
-    Expiry { expiration: String, decision: Decision },
+    Expiry { expiration: String, decision: DecisionReport },
     /// An operator moved funds, or sent a dead letter again.
-    Operator { actor: String, reason: String, change: String, decision: Decision },
+    Operator { actor: String, reason: String, change: String, decision: DecisionReport },
     /// A callback came to its end.
     Delivery(Delivery),
     /// A record that decides nothing: it broke an invariant, and an operator set it aside.
@@ -134,7 +134,7 @@ impl Verdict {
 
 /// What the kernel made of it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Decision {
+pub(crate) struct DecisionReport {
     #[serde(flatten)]
     pub(crate) verdict: Verdict,
     /// The numbers it was made on, and those after it.
@@ -216,12 +216,12 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(crate) fn of(tried: &Tried) -> Self {
+    pub(crate) fn of(tried: &DeliveryAttempt) -> Self {
         let (status, failure) = match tried.end {
-            TriedEnd::Status(status) => (Some(status), None),
-            TriedEnd::TimedOut => (None, Some(TIMED_OUT)),
-            TriedEnd::ConnectFailed => (None, Some(CONNECT_FAILED)),
-            TriedEnd::Broken => (None, Some(BROKEN)),
+            AttemptEnd::Status(status) => (Some(status), None),
+            AttemptEnd::TimedOut => (None, Some(TIMED_OUT)),
+            AttemptEnd::ConnectFailed => (None, Some(CONNECT_FAILED)),
+            AttemptEnd::Broken => (None, Some(BROKEN)),
         };
         let began = moment(Stamp::from_millis(tried.began_ms));
         Self { began, took_ms: tried.took_ms, status, failure }
@@ -256,7 +256,7 @@ pub(crate) struct Underway {
 
 impl Underway {
     pub(crate) fn of(
-        underway: &switch::Underway,
+        underway: &switch::DeliveryStatus,
         (recipient, request): (String, &'static str),
     ) -> Self {
         let at = |ms: u64| moment(Stamp::from_millis(ms));
@@ -265,12 +265,14 @@ impl Underway {
             recipient,
             request,
             waits: match underway.waits {
-                Waits::Earlier => "an earlier callback of this transfer to this participant",
-                Waits::Turn => "its turn among the callbacks to this participant",
-                Waits::Result => "the answer to an attempt",
-                Waits::Until(_) => "the end of a pause after a failure",
-                Waits::Address => "an address: its recipient has registered none for this request",
-                Waits::Record => "the record of its end",
+                WaitReason::Earlier => "an earlier callback of this transfer to this participant",
+                WaitReason::Turn => "its turn among the callbacks to this participant",
+                WaitReason::Result => "the answer to an attempt",
+                WaitReason::Until(_) => "the end of a pause after a failure",
+                WaitReason::Address => {
+                    "an address: its recipient has registered none for this request"
+                }
+                WaitReason::Record => "the record of its end",
             },
             attempts: underway.attempts,
             first_attempt: underway.first_attempt_ms.map(at),
@@ -315,7 +317,7 @@ impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "transfer {}: {}", self.transfer, self.state.unwrap_or("never made"))?;
         for event in &self.events {
-            write!(f, "\nrecord {}, {}: {}", event.position, event.time, event.what)?;
+            write!(f, "\nrecord {}, {}: {}", event.log_index, event.time, event.what)?;
         }
         writeln!(f)?;
         if 0 < self.left_out {
@@ -440,7 +442,7 @@ impl Display for Message {
     }
 }
 
-impl Display for Decision {
+impl Display for DecisionReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Verdict { outcome, number, why } = &self.verdict;
         writeln!(f, "  decided  {outcome} ({number}): {why}")?;
@@ -559,13 +561,13 @@ const fn why(outcome: ExplainedOutcome) -> &'static str {
         }
         PrepareReserved => "reserved: with the amount the payer is within cover and cap",
         FulfilVersionIgnored => "passed over: version 1.0 knows no RESERVED; left to time out",
-        AnswerTransferNotFound => "refused: there is no such transfer",
-        AnswerFromStranger => "refused: the sender is not the payee; the transfer is untouched",
-        AnswerToStranger => "aborted: the payee addressed somebody else than the payer",
-        AnswerModified => "refused: it differs from the answer already taken",
-        AnswerResent => "sent again: answered with the stored end",
-        AnswerExpired => "refused: the transfer had expired",
-        AnswerStateNotReserved => "refused: the transfer is not RESERVED",
+        ResponseTransferNotFound => "refused: there is no such transfer",
+        ResponseNotFromPayee => "refused: the sender is not the payee; the transfer is untouched",
+        ResponseNotToPayer => "aborted: the payee addressed somebody else than the payer",
+        ResponseModified => "refused: it differs from the answer already taken",
+        ResponseResent => "sent again: answered with the stored end",
+        ResponseAfterExpiry => "refused: the transfer had expired",
+        ResponseStateNotReserved => "refused: the transfer is not RESERVED",
         FulfilAbortedIgnored => "passed over: ABORTED by PUT is left to time out",
         FulfilmentInvalid => "aborted: the fulfilment is missing or does not hash to the condition",
         Committed => "committed: the fulfilment hashes to the condition",

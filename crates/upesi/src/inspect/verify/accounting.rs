@@ -17,19 +17,19 @@ use std::fs::File;
 use std::io;
 
 use fspiop::body::{self, TransferState};
-use fspiop::payload::Stated;
+use fspiop::stored_message::StoredSummary;
 use ledger::{
-    AccountId, AccountKind, Amount, AnswerEnd, Command, Currency, DeliveryResult, Effects,
-    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Moment, MoveFunds,
-    Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, Position, PostingChange, Prepare,
-    SetInitialPositionAndLimits, State, TransferId, TransferMessage,
+    AccountId, AccountKind, Amount, ApplyStep, Command, Currency, DeliveryResult, Effects,
+    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, LogIndex,
+    MoveFunds, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, PostingChange, Prepare,
+    ResponseEnd, SetInitialPositionAndLimits, State, TransferId, TransferMessage,
 };
 use record::command::read_fields;
 use record::frame::{Payload, Record, Records};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use self::id_hasher::Folding;
+use self::id_hasher::IdHasher;
 use self::reserved_ids::Reserved;
 
 /// Batches between two comparisons of all accounts.
@@ -67,7 +67,7 @@ pub(crate) struct Figures {
 /// The first thing that does not add up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    pub(crate) position: Position,
+    pub(crate) log_index: LogIndex,
     pub(crate) transfer: Option<TransferId>,
     pub(crate) what: String,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Audit {
     figures: Figures,
     finding: Option<Finding>,
     /// The record that is being decided.
-    at: Position,
+    at: LogIndex,
     /// The transfer that it is about.
     about: Option<TransferId>,
     batches: u64,
@@ -86,14 +86,14 @@ pub(crate) struct Audit {
     own: Vec<Amount>,
     touched: Vec<AccountId>,
     internal: HashMap<(Currency, AccountKind), AccountId>,
-    open: HashMap<TransferId, Open, Folding>,
+    open: HashMap<TransferId, Open, IdHasher>,
     /// By expiration, then by prepare.
-    deadlines: BTreeMap<(u64, Position), TransferId>,
+    deadlines: BTreeMap<(u64, LogIndex), TransferId>,
     /// Every transfer that ever was in flight.
     reserved: Reserved,
     outflows: HashMap<TransferId, Amount>,
-    owed: HashMap<NoticeId, Owed, Folding>,
-    dead: HashSet<NoticeId, Folding>,
+    owed: HashMap<NoticeId, Owed, IdHasher>,
+    dead: HashSet<NoticeId, IdHasher>,
     /// Notices of this batch that were looked at.
     noticed: usize,
 }
@@ -114,7 +114,7 @@ struct Open {
     amount: Amount,
     condition: [u8; 32],
     expiration_ms: u64,
-    prepare: Position,
+    prepare: LogIndex,
 }
 
 impl Audit {
@@ -140,7 +140,7 @@ impl Audit {
     /// One moment of a replay; `records` are those of the frame, from the next one on.
     pub(crate) fn watch(
         &mut self,
-        moment: Moment<'_>,
+        moment: ApplyStep<'_>,
         records: &mut Records<'_>,
         state: &State,
         effects: &Effects,
@@ -149,20 +149,20 @@ impl Audit {
             return;
         }
         match moment {
-            Moment::Opened => {
-                (self.at, self.about) = (Position(state.position().0 + 1), None);
+            ApplyStep::Opened => {
+                (self.at, self.about) = (LogIndex(state.log_index().0 + 1), None);
                 self.noticed = 0;
             }
-            Moment::DeadlinesFired => {
+            ApplyStep::DeadlinesFired => {
                 let new = &effects.notices[self.noticed..];
                 self.expire_due(state, new);
                 self.close_decision(state, effects);
             }
-            Moment::Expiring(_) | Moment::Expired(_) => {}
-            Moment::Before(position, command) => {
-                (self.at, self.about) = (position, command.rows().next().copied());
+            ApplyStep::Expiring(_) | ApplyStep::Expired(_) => {}
+            ApplyStep::Before(log_index, command) => {
+                (self.at, self.about) = (log_index, command.rows().next().copied());
             }
-            Moment::After(_, command, outcome) => {
+            ApplyStep::After(_, command, outcome) => {
                 let record = records.next();
                 record.iter().for_each(|record| self.check_message(record, command));
                 let new = &effects.notices[self.noticed..];
@@ -203,7 +203,7 @@ impl Audit {
     pub(crate) fn close(&mut self, state: &State) -> io::Result<()> {
         if let Some((id, at)) = self.reserved.repeated()? {
             let what = "reserved again; it has ended before".into();
-            self.finding.get_or_insert(Finding { position: at, transfer: Some(id), what });
+            self.finding.get_or_insert(Finding { log_index: at, transfer: Some(id), what });
         }
         self.compare_all(state);
         let (own, kernel) = (self.figures(), state.counters());
@@ -228,8 +228,8 @@ impl Audit {
     }
 
     fn find(&mut self, transfer: Option<TransferId>, what: String) {
-        let (position, transfer) = (self.at, transfer.or(self.about));
-        self.finding.get_or_insert(Finding { position, transfer, what });
+        let (log_index, transfer) = (self.at, transfer.or(self.about));
+        self.finding.get_or_insert(Finding { log_index, transfer, what });
     }
 
     /// What a decision must have brought about.
@@ -367,7 +367,7 @@ impl Audit {
         *count += 1;
         self.post(in_flight, to, open.amount);
         let told = |who| new.iter().any(|one| one.transfer == Some(*id) && one.recipient == who);
-        let both = matches!(outcome, Outcome::Expired | Outcome::AnswerToStranger);
+        let both = matches!(outcome, Outcome::Expired | Outcome::ResponseNotToPayer);
         if !told(open.payer) || (both && !told(open.payee)) {
             self.find(Some(*id), "ended, and no notice to its parties is owed".into());
         }
@@ -581,7 +581,7 @@ impl Audit {
         let Some((_, hash)) = transfer.zip(command.message().map(TransferMessage::hash)) else {
             return;
         };
-        let Ok(stated) = fspiop::payload::stated(stored) else {
+        let Ok(stated) = fspiop::stored_message::stated(stored) else {
             return self.find(transfer, "the stored message cannot be read".into());
         };
         let body = stated.body;
@@ -589,7 +589,7 @@ impl Audit {
             let what = "the stored headers name other participants than what was decided on";
             return self.find(transfer, what.into());
         }
-        if fspiop::significant_hash(body) != hash.0 {
+        if fspiop::body_hash(body) != hash.0 {
             let what = "the stored body is not the one that the hash of the record was taken of";
             return self.find(transfer, what.into());
         }
@@ -609,7 +609,7 @@ impl Audit {
 pub(crate) fn first_untrue<'a>(records: impl Iterator<Item = Record<'a>>) -> Option<Finding> {
     let mut audit = Audit::default();
     for record in records {
-        audit.at = record.position;
+        audit.at = record.log_index;
         match read_fields(record.kind, record.version, record.fields) {
             Ok(command) => audit.check_message(&record, &command),
             Err(error) => audit.find(None, format!("its fields: {error}")),
@@ -625,7 +625,7 @@ pub(crate) fn first_untrue<'a>(records: impl Iterator<Item = Record<'a>>) -> Opt
 /// The transfer that a stored prepare is about, by its body.
 fn transfer_of_body(record: &Record<'_>) -> Option<TransferId> {
     let Payload::Stored(stored) = record.payload else { return None };
-    let stated = fspiop::payload::stated(stored).ok().filter(|_| record.verify_payload())?;
+    let stated = fspiop::stored_message::stated(stored).ok().filter(|_| record.verify_payload())?;
     body::Prepare::parse(stated.body).ok().map(|prepare| prepare.transfer)
 }
 
@@ -636,7 +636,7 @@ pub(crate) fn transfer_of(command: &Command) -> Option<TransferId> {
 
 /// Whether the outcome of an answer ends its transfer.
 pub(crate) fn is_end(outcome: Outcome) -> bool {
-    AnswerEnd::of(outcome).is_some()
+    ResponseEnd::of(outcome).is_some()
 }
 
 /// Whether the name is a participant's, in whatever case. The hub is none.
@@ -649,7 +649,7 @@ fn is_participant(state: &State, name: &FspName) -> bool {
 
 /// Whether the headers say from whom to whom the command is. A prepare goes to its payee, whatever
 /// they say.
-fn names_the_same(stated: &Stated<'_>, command: &Command) -> bool {
+fn names_the_same(stated: &StoredSummary<'_>, command: &Command) -> bool {
     let Some(message) = command.message() else { return true };
     let source = message.source();
     let destination = match message {

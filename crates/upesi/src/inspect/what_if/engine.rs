@@ -23,11 +23,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ledger::{
-    Abort, AccountId, Administer, Amount, Batch, Change, Command, Currency, DeliveryResult, Digest,
-    Effects, EndFundsOut, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
-    FundsDirection, Holding, Moment, MoveFunds, Notice, NoticeId, Outcome, ParticipantIndex,
-    Position, Prepare, PrepareOutcome, Redeliver, SetLimit, Stamp, State, TransferChange,
-    TransferId, TransferMessage, TransferState,
+    Abort, AccountId, Administer, Amount, ApplyStep, Batch, Change, Command, Currency,
+    CurrencyAccounts, DeliveryResult, Digest, Effects, EndFundsOut, FinishedDelivery, FspName,
+    Fulfil, FulfilState, Fulfilment, FundsDirection, LogIndex, MoveFunds, Notice, NoticeId,
+    Outcome, ParticipantIndex, Prepare, PrepareOutcome, Redeliver, SetLimit, Stamp, State,
+    TransferChange, TransferId, TransferMessage, TransferState,
 };
 use serde::Serialize;
 use sha2::Digest as _;
@@ -37,14 +37,14 @@ const FULFILMENT: [u8; 32] = [0x57; 32];
 
 /// Something that could have been otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Assumption {
+pub(crate) struct Override {
     pub(crate) name: FspName,
     pub(crate) currency: Currency,
-    pub(crate) what: Assumed,
+    pub(crate) what: OverrideEffect,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Assumed {
+pub(crate) enum OverrideEffect {
     /// This net debit cap.
     Cap(Amount),
     /// So much more cover, or less.
@@ -54,19 +54,19 @@ pub(crate) enum Assumed {
 /// Where a period begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
-    Record(Position),
+    Record(LogIndex),
     Moment(Stamp),
 }
 
 /// How transfers end that the log refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum AssumedEnd {
     Commit,
     ComeBack,
     GiveBack,
 }
 
-impl Ending {
+impl AssumedEnd {
     const ALL: [Self; 3] = [Self::Commit, Self::ComeBack, Self::GiveBack];
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Tally {
 /// A transfer and its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    pub(crate) position: Position,
+    pub(crate) log_index: LogIndex,
     pub(crate) stamp: Stamp,
     pub(crate) transfer: TransferId,
 }
@@ -98,7 +98,7 @@ impl Tally {
 
 /// What became of a participant's own transfers in one currency, in one course of things.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Course {
+pub(crate) struct Totals {
     /// Refused for want of cover, or by the cap.
     pub(crate) refused: Tally,
     /// Refused here and reserved by the log.
@@ -119,9 +119,9 @@ pub(crate) struct Course {
     pub(crate) headroom: Option<Amount>,
 }
 
-/// A value of the log, and one of each copy in the order of [`Ending::ALL`].
+/// A value of the log, and one of each copy in the order of [`AssumedEnd::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Courses<T> {
+pub(crate) struct TotalsByCopy<T> {
     pub(crate) log: T,
     pub(crate) all_commit: T,
     pub(crate) none_commit: T,
@@ -129,9 +129,9 @@ pub(crate) struct Courses<T> {
 }
 
 /// A participant in one currency.
-pub(crate) type Row = Courses<Course>;
+pub(crate) type Row = TotalsByCopy<Totals>;
 
-impl<T> Courses<T> {
+impl<T> TotalsByCopy<T> {
     fn new(log: T, [all_commit, none_commit, given_back]: [T; 3]) -> Self {
         Self { log, all_commit, none_commit, given_back }
     }
@@ -152,37 +152,37 @@ impl<T> Courses<T> {
         [&mut self.all_commit, &mut self.none_commit, &mut self.given_back]
     }
 
-    pub(crate) fn map<U>(&self, of: impl Fn(&T) -> U) -> Courses<U> {
-        Courses::new(of(&self.log), self.copies().map(of))
+    pub(crate) fn map<U>(&self, of: impl Fn(&T) -> U) -> TotalsByCopy<U> {
+        TotalsByCopy::new(of(&self.log), self.copies().map(of))
     }
 }
 
 /// A transfer that would have been decided otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Differing {
+pub(crate) struct ChangedDecision {
     pub(crate) mark: Mark,
     pub(crate) payer: FspName,
     pub(crate) payee: FspName,
     pub(crate) amount: Amount,
     pub(crate) currency: Currency,
-    pub(crate) outcomes: Courses<Outcome>,
+    pub(crate) outcomes: TotalsByCopy<Outcome>,
 }
 
 /// A deposit or a withdrawal, begun in the period, that ends otherwise in a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DifferingFunds {
+pub(crate) struct ChangedFunds {
     /// The record that begins it.
     pub(crate) mark: Mark,
     pub(crate) participant: FspName,
     pub(crate) direction: FundsDirection,
     pub(crate) amount: Amount,
     pub(crate) currency: Currency,
-    pub(crate) standings: Courses<Standing>,
+    pub(crate) standings: TotalsByCopy<FundsStatus>,
 }
 
 /// What became of a movement of funds up to the last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum FundsStatus {
     Deposited,
     Refused,
     /// To be withdrawn: no longer cover.
@@ -192,9 +192,9 @@ pub(crate) enum Standing {
     CalledOff,
 }
 
-/// A log and its copies, in the order of [`Ending::ALL`].
-pub(crate) struct Counterfactual {
-    assumptions: Vec<Assumption>,
+/// A log and its copies, in the order of [`AssumedEnd::ALL`].
+pub(crate) struct WhatIf {
+    assumptions: Vec<Override>,
     from: Edge,
     to: Option<Edge>,
     copies: Option<Box<[Copy; 3]>>,
@@ -202,20 +202,20 @@ pub(crate) struct Counterfactual {
     noticed: usize,
     over: bool,
     pub(crate) rows: BTreeMap<(ParticipantIndex, Currency), Row>,
-    pub(crate) differing: Vec<Differing>,
+    pub(crate) differing: Vec<ChangedDecision>,
     /// Changes of a cap in the log that the assumed one took the place of.
     pub(crate) overridden: u64,
     /// Movements of funds that end otherwise in a copy, each one once.
-    pub(crate) funds_differing: Vec<DifferingFunds>,
-    pub(crate) first: Option<(Position, Stamp)>,
-    pub(crate) last: Option<(Position, Stamp)>,
+    pub(crate) funds_differing: Vec<ChangedFunds>,
+    pub(crate) first: Option<(LogIndex, Stamp)>,
+    pub(crate) last: Option<(LogIndex, Stamp)>,
     /// Why an assumption cannot be made.
     pub(crate) fault: Option<String>,
 }
 
 /// One course of things beside the log's.
 struct Copy {
-    ending: Ending,
+    ending: AssumedEnd,
     state: State,
     epoch: u32,
     sequence: u64,
@@ -228,8 +228,8 @@ struct Copy {
     differing: HashSet<TransferId>,
 }
 
-impl Counterfactual {
-    pub(crate) fn new(assumptions: Vec<Assumption>, from: Edge, to: Option<Edge>) -> Self {
+impl WhatIf {
+    pub(crate) fn new(assumptions: Vec<Override>, from: Edge, to: Option<Edge>) -> Self {
         Self {
             assumptions,
             from,
@@ -258,44 +258,44 @@ impl Counterfactual {
     }
 
     /// One moment of the log's own replay.
-    pub(crate) fn watch(&mut self, moment: Moment<'_>, state: &State, effects: &Effects) {
+    pub(crate) fn watch(&mut self, moment: ApplyStep<'_>, state: &State, effects: &Effects) {
         if self.is_over() {
             return;
         }
         match moment {
-            Moment::Opened => {
+            ApplyStep::Opened => {
                 self.noticed = 0;
                 self.over |= matches!(self.to, Some(Edge::Moment(to)) if to < state.stamp());
             }
-            Moment::DeadlinesFired => {
+            ApplyStep::DeadlinesFired => {
                 let new = &effects.notices[self.noticed..];
                 for copy in self.copies.iter_mut().flat_map(|copies| copies.iter_mut()) {
                     copy.decide(state.stamp(), None, new);
                 }
             }
-            Moment::Expiring(_) | Moment::Expired(_) => return,
-            Moment::Before(position, _) => {
-                if self.copies.is_none() && reached(self.from, position, state.stamp()) {
-                    self.begin(position, state);
+            ApplyStep::Expiring(_) | ApplyStep::Expired(_) => return,
+            ApplyStep::Before(log_index, _) => {
+                if self.copies.is_none() && reached(self.from, log_index, state.stamp()) {
+                    self.begin(log_index, state);
                 }
                 return;
             }
-            Moment::After(position, command, outcome) => {
+            ApplyStep::After(log_index, command, outcome) => {
                 let new = &effects.notices[self.noticed..];
                 if self.copies.is_some() {
-                    self.follow((position, command, outcome), state, new);
-                    self.last = Some((position, state.stamp()));
+                    self.follow((log_index, command, outcome), state, new);
+                    self.last = Some((log_index, state.stamp()));
                 }
-                self.over |= matches!(self.to, Some(Edge::Record(to)) if to <= position);
+                self.over |= matches!(self.to, Some(Edge::Record(to)) if to <= log_index);
             }
         }
         self.noticed = effects.notices.len();
     }
 
     /// Makes the copies, and the change in them.
-    fn begin(&mut self, position: Position, state: &State) {
-        self.first = Some((position, state.stamp()));
-        let mut copies = Box::new(Ending::ALL.map(|ending| Copy {
+    fn begin(&mut self, log_index: LogIndex, state: &State) {
+        self.first = Some((log_index, state.stamp()));
+        let mut copies = Box::new(AssumedEnd::ALL.map(|ending| Copy {
             ending,
             state: state.clone(),
             epoch: state.epoch_of(0) + 1,
@@ -320,7 +320,7 @@ impl Counterfactual {
     /// One record, decided in the copies too.
     fn follow(
         &mut self,
-        (position, command, outcome): (Position, &Command, Outcome),
+        (log_index, command, outcome): (LogIndex, &Command, Outcome),
         state: &State,
         new: &[Notice],
     ) {
@@ -333,7 +333,7 @@ impl Counterfactual {
             true => copy.decide(state.stamp(), Some(&Command::Tick), new),
             false => copy.follow(followed, outcome, state.stamp(), new),
         });
-        let mark = |transfer| Mark { position, stamp: state.stamp(), transfer };
+        let mark = |transfer| Mark { log_index, stamp: state.stamp(), transfer };
         if let Some(TransferMessage::Prepare(prepare)) = command.message()
             && is_first(outcome)
         {
@@ -406,13 +406,13 @@ impl Counterfactual {
             }
         }
         if outcomes.iter().any(differs) {
-            self.differing.push(Differing {
+            self.differing.push(ChangedDecision {
                 mark,
                 payer: prepare.payer,
                 payee: prepare.payee,
                 amount: prepare.amount,
                 currency: prepare.currency,
-                outcomes: Courses::new(outcome, outcomes),
+                outcomes: TotalsByCopy::new(outcome, outcomes),
             });
         }
     }
@@ -426,7 +426,7 @@ impl Counterfactual {
         state: &State,
     ) {
         let MoveFunds { name, direction, amount, currency, .. } = *funds;
-        let all = Courses::new(outcome, outcomes);
+        let all = TotalsByCopy::new(outcome, outcomes);
         if let Some((index, _)) = state.register().find(&name) {
             let row = self.rows.entry((index, currency)).or_default();
             for (course, outcome) in row.all_mut().into_iter().zip(all.all()) {
@@ -436,13 +436,13 @@ impl Counterfactual {
             }
         }
         if outcomes.iter().any(|one| *one != outcome) {
-            self.funds_differing.push(DifferingFunds {
+            self.funds_differing.push(ChangedFunds {
                 mark,
                 participant: name,
                 direction,
                 amount,
                 currency,
-                standings: all.map(|outcome| Standing::of(direction, *outcome)),
+                standings: all.map(|outcome| FundsStatus::of(direction, *outcome)),
             });
         }
     }
@@ -455,7 +455,7 @@ impl Counterfactual {
             assert!(same, "a withdrawal ends otherwise only where it began otherwise");
             return;
         };
-        let all = Courses::new(outcome, outcomes);
+        let all = TotalsByCopy::new(outcome, outcomes);
         for (standing, outcome) in found.standings.all_mut().into_iter().zip(all.all()) {
             standing.end(end, *outcome);
         }
@@ -490,13 +490,13 @@ impl Counterfactual {
     }
 }
 
-impl Course {
+impl Totals {
     fn observe_in(&mut self, state: &State, party: (&FspName, Currency), besides: Amount) {
         holding_in(state, party).iter().for_each(|holding| self.observe(state, holding, besides));
     }
 
     /// The position, with what was reserved `besides` and is gone again.
-    fn observe(&mut self, state: &State, holding: &Holding, besides: Amount) {
+    fn observe(&mut self, state: &State, holding: &CurrencyAccounts, besides: Amount) {
         let (position, cover) = (value(state, holding.position), cover(state, holding));
         let position = position.checked_add(besides).expect("both are far from the range");
         let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
@@ -521,7 +521,7 @@ impl Course {
     }
 }
 
-impl Standing {
+impl FundsStatus {
     fn of(direction: FundsDirection, outcome: Outcome) -> Self {
         if outcome != Outcome::Accepted {
             return Self::Refused;
@@ -539,7 +539,7 @@ impl Standing {
     }
 }
 
-impl DifferingFunds {
+impl ChangedFunds {
     /// Whether it ends otherwise than in the log: with all commit, with none, and given back.
     pub(crate) fn differs(&self) -> [bool; 3] {
         self.standings.copies().map(|one| *one != self.standings.log)
@@ -567,7 +567,7 @@ impl Copy {
                 outcome
             }
             // Its condition is one that this copy can meet, should it be taken here.
-            Command::Prepare(prepare) if is_want(outcome) && self.ending == Ending::Commit => {
+            Command::Prepare(prepare) if is_want(outcome) && self.ending == AssumedEnd::Commit => {
                 let condition = sha2::Sha256::digest(FULFILMENT).into();
                 let prepare = Prepare { condition, ..(**prepare).clone() };
                 self.decide(stamp, Some(&Command::Prepare(Box::new(prepare))), new)
@@ -641,7 +641,7 @@ impl Copy {
     }
 
     fn apply(&mut self, stamp: Stamp, command: Option<&Command>) -> Outcome {
-        let first = Position(self.state.position().0 + 1);
+        let first = LogIndex(self.state.log_index().0 + 1);
         self.sequence += 1;
         let (epoch, sequence) = (self.epoch, self.sequence);
         let batch = Batch { first, stamp, node: 0, epoch, sequence };
@@ -656,9 +656,9 @@ impl Copy {
             return;
         }
         match self.ending {
-            Ending::Commit => self.commit(prepare, stamp),
-            Ending::ComeBack => {}
-            Ending::GiveBack => self.give_back(prepare, stamp),
+            AssumedEnd::Commit => self.commit(prepare, stamp),
+            AssumedEnd::ComeBack => {}
+            AssumedEnd::GiveBack => self.give_back(prepare, stamp),
         }
     }
 
@@ -695,20 +695,20 @@ impl Copy {
     }
 
     /// Makes an assumption true, as an operator would.
-    fn assume(&mut self, assumption: &Assumption, at: usize, stamp: Stamp) -> Result<(), String> {
-        let Assumption { name, currency, what } = *assumption;
+    fn assume(&mut self, assumption: &Override, at: usize, stamp: Stamp) -> Result<(), String> {
+        let Override { name, currency, what } = *assumption;
         let whose = format!("{} in {currency}", name.as_str());
         let holding = holding_in(&self.state, (&name, currency))
             .ok_or_else(|| format!("{whose}: there is no such account when the period begins"))?;
         let changes = match what {
-            Assumed::Cap(value) => {
+            OverrideEffect::Cap(value) => {
                 let limit = holding.limit.ok_or_else(|| {
                     format!("{whose}: there is no net debit cap yet when the period begins")
                 })?;
                 let alarm_percentage = limit.alarm_percentage;
                 vec![Change::SetLimit(SetLimit { name, currency, limit: value, alarm_percentage })]
             }
-            Assumed::Cover(more) => Self::funds(name, &holding, more, at),
+            OverrideEffect::Cover(more) => Self::funds(name, &holding, more, at),
         };
         for change in changes {
             let administer = Administer { actor: "what-if".into(), reason: String::new(), change };
@@ -728,7 +728,7 @@ impl Copy {
     }
 
     /// Funds in, or out and gone.
-    fn funds(name: FspName, holding: &Holding, more: Amount, at: usize) -> Vec<Change> {
+    fn funds(name: FspName, holding: &CurrencyAccounts, more: Amount, at: usize) -> Vec<Change> {
         let account = holding.settlement;
         let id = id_of_nobody(at);
         let moving = |direction, amount| {
@@ -755,20 +755,20 @@ fn value(state: &State, account: AccountId) -> Amount {
     state.books().get(account).map_or(Amount::ZERO, |account| account.value)
 }
 
-fn cover(state: &State, holding: &Holding) -> Amount {
+fn cover(state: &State, holding: &CurrencyAccounts) -> Amount {
     -value(state, holding.settlement)
 }
 
-fn holding_in(state: &State, (name, currency): (&FspName, Currency)) -> Option<Holding> {
+fn holding_in(state: &State, (name, currency): (&FspName, Currency)) -> Option<CurrencyAccounts> {
     let (_, participant) = state.register().find(name)?;
     participant.holding(currency).copied()
 }
 
 /// How much more cover is assumed, or less.
-fn assumed_cover(assumptions: &[Assumption], (name, currency): (&FspName, Currency)) -> Amount {
+fn assumed_cover(assumptions: &[Override], (name, currency): (&FspName, Currency)) -> Amount {
     let more = assumptions.iter().filter_map(|one| match one.what {
-        Assumed::Cover(more) if (&one.name, one.currency) == (name, currency) => Some(more),
-        Assumed::Cover(_) | Assumed::Cap(_) => None,
+        OverrideEffect::Cover(more) if (&one.name, one.currency) == (name, currency) => Some(more),
+        OverrideEffect::Cover(_) | OverrideEffect::Cap(_) => None,
     });
     let sum = |sum: Amount, more| sum.checked_add(more).expect("amounts have 18 digits");
     more.fold(Amount::ZERO, sum)
@@ -781,21 +781,21 @@ fn id_of_nobody(at: usize) -> TransferId {
     TransferId::from_bytes(bytes).expect("it has the form of a UUID")
 }
 
-fn reached(edge: Edge, position: Position, stamp: Stamp) -> bool {
+fn reached(edge: Edge, log_index: LogIndex, stamp: Stamp) -> bool {
     match edge {
-        Edge::Record(from) => from <= position,
+        Edge::Record(from) => from <= log_index,
         Edge::Moment(from) => from <= stamp,
     }
 }
 
 /// Whether a command sets a cap for which another one is assumed.
-fn is_overridden(assumptions: &[Assumption], command: &Command) -> bool {
+fn is_overridden(assumptions: &[Override], command: &Command) -> bool {
     let Command::Administer(administer) = command else { return false };
     let Change::SetLimit(SetLimit { name, currency, .. }) = &administer.change else {
         return false;
     };
     assumptions.iter().any(|one| {
-        matches!(one.what, Assumed::Cap(_)) && (&one.name, &one.currency) == (name, currency)
+        matches!(one.what, OverrideEffect::Cap(_)) && (&one.name, &one.currency) == (name, currency)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use operations::{Cluster, Takeover};
 
-use crate::Failure;
+use crate::CliError;
 use crate::cli::admin_get::ask;
 use crate::cli::stdout::moment;
 
@@ -17,7 +17,7 @@ pub(crate) struct StatusArguments {
     json: bool,
 }
 
-pub(crate) fn run(StatusArguments { admin, json }: &StatusArguments) -> Result<(), Failure> {
+pub(crate) fn run(StatusArguments { admin, json }: &StatusArguments) -> Result<(), CliError> {
     let (text, cluster) = cluster_of(admin)?;
     if *json {
         println!("{text}");
@@ -32,10 +32,10 @@ pub(crate) fn run(StatusArguments { admin, json }: &StatusArguments) -> Result<(
 }
 
 /// What a node says of all, as it came and as it was read.
-pub(super) fn cluster_of(admin: &str) -> Result<(String, Cluster), Failure> {
+pub(super) fn cluster_of(admin: &str) -> Result<(String, Cluster), CliError> {
     let text = ask(admin, None, "/cluster")?;
     let cluster = serde_json::from_str(&text)
-        .map_err(|error| Failure::new(format!("the switch answered {text}: {error}")))?;
+        .map_err(|error| CliError::new(format!("the switch answered {text}: {error}")))?;
     Ok((text, cluster))
 }
 
@@ -45,7 +45,7 @@ const UNHEARD_MS: u64 = 3_000;
 fn show(cluster: &Cluster) {
     println!(
         "as {} sees it at record {}, {} messages behind the topic:",
-        cluster.node, cluster.position, cluster.behind
+        cluster.node, cluster.log_index, cluster.behind
     );
     if UNHEARD_MS <= cluster.unheard_ms {
         println!(
@@ -63,23 +63,23 @@ fn show(cluster: &Cluster) {
             "  {:<12} life {:<4} applied {:<12} silent {:>5} ms  rules {:<3} sends to {}",
             node.name,
             node.epoch,
-            node.position,
+            node.log_index,
             node.silent_ms,
             node.rules,
             if served.is_empty() { "nobody".to_owned() } else { served.join(", ") }
         );
-        if let Some(position) = node.contradicts_at {
-            println!("  {:<12} HAS DECIDED OTHERWISE by record {position}", "");
+        if let Some(log_index) = node.contradicts_at {
+            println!("  {:<12} HAS DECIDED OTHERWISE by record {log_index}", "");
         }
     }
-    if let Some(position) = cluster.agreed_at {
-        println!("another node had the same state after record {position}");
+    if let Some(log_index) = cluster.agreed_at {
+        println!("another node had the same state after record {log_index}");
     }
     match &cluster.last_takeover {
         None => println!("no node was found to be gone since {} started", cluster.node),
-        Some(Takeover { position, at, gone }) => {
+        Some(Takeover { log_index, at, gone }) => {
             let (gone, at) = (gone.join(", "), moment(*at));
-            println!("last takeover: of {gone} at {at}, with record {position}");
+            println!("last takeover: of {gone} at {at}, with record {log_index}");
         }
     }
     if 0 < cluster.held_ms {

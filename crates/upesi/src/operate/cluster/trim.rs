@@ -13,7 +13,7 @@
 use std::path::PathBuf;
 
 #[cfg(not(feature = "kafka"))]
-use crate::Failure;
+use crate::CliError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,16 +69,16 @@ pub(super) fn run(arguments: &TrimArguments) -> Result<(), Failure> {
 
 #[cfg(feature = "kafka")]
 mod work {
-    use journal::{RealDisk, Records, Tiered, open_place, survey};
-    use ledger::Position;
+    use journal::{OfflineReader, RealDisk, TieredDisk, open_place, survey};
+    use ledger::LogIndex;
     use operations::Cluster;
-    use ports::Stop;
+    use ports::StopReading;
     use record::frame::{FrameHeader, Tail};
     use serde::Serialize;
 
     use super::super::status::cluster_of;
     use super::TrimArguments;
-    use crate::Failure;
+    use crate::CliError;
     use crate::cli::stdout::print_json;
     use crate::config::Config;
     use crate::data::layout::MARKER;
@@ -96,7 +96,7 @@ mod work {
         dry_run: bool,
     }
 
-    pub(crate) fn run(arguments: &TrimArguments) -> Result<(), Failure> {
+    pub(crate) fn run(arguments: &TrimArguments) -> Result<(), CliError> {
         let address = address_of(&arguments.log)?;
         let config = Config::read(arguments.config.as_deref())?;
         let records = copy_of(arguments, &address.topic)?;
@@ -107,7 +107,7 @@ mod work {
         let found = match frame_behind(&records, until)? {
             Some(frame) if 0 < until.0 => {
                 let trimming = kafka::trim(&address, &options, &frame, arguments.dry_run);
-                let trimming = trimming.map_err(|error| Failure::new(error.to_string()))?;
+                let trimming = trimming.map_err(|error| CliError::new(error.to_string()))?;
                 trimming.first.map(|_| (trimming, frame.first))
             }
             _ => None,
@@ -131,30 +131,30 @@ mod work {
     fn copy_of(
         arguments: &TrimArguments,
         topic: &str,
-    ) -> Result<Records<Tiered<RealDisk>>, Failure> {
+    ) -> Result<OfflineReader<TieredDisk<RealDisk>>, CliError> {
         let data = &*arguments.data;
-        let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
+        let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
         let marked = std::fs::read_to_string(data.join(MARKER)).unwrap_or_default();
         if marked != topic {
             return Err(failed(format!("it is no copy of topic {topic}")));
         }
-        let disk = RealDisk::open_beside(data).and_then(Tiered::open_beside);
+        let disk = RealDisk::open_beside(data).and_then(TieredDisk::open_beside);
         let disk = disk.map_err(|error| failed(error.to_string()))?;
-        Records::open(disk).map_err(|error| failed(error.to_string()))
+        OfflineReader::open(disk).map_err(|error| failed(error.to_string()))
     }
 
     /// Where the packed segments of the other copy end, which is of this log.
     fn copied(
         arguments: &TrimArguments,
-        records: &Records<Tiered<RealDisk>>,
-    ) -> Result<Tail, Failure> {
-        let failed = |error: String| Failure::new(format!("--copy: {error}"));
+        records: &OfflineReader<TieredDisk<RealDisk>>,
+    ) -> Result<Tail, CliError> {
+        let failed = |error: String| CliError::new(format!("--copy: {error}"));
         let place = open_place(&arguments.copy).map_err(|error| failed(error.to_string()))?;
         let copied = survey(&*place).map_err(|error| failed(error.to_string()))?;
         let mut is_of_log = copied.end.0 == 0;
         let visited = records.visit(copied.end, &mut |frame| {
             is_of_log |= frame.header().last() == copied.end && frame.chain() == copied.chain;
-            Err(Stop)
+            Err(StopReading)
         });
         visited.map_err(|error| failed(error.to_string()))?;
         match is_of_log && copied.identity == records.identity() {
@@ -168,33 +168,33 @@ mod work {
     }
 
     /// The last record whose message may go.
-    fn last_to_go(copied: Position, keep: u64, cluster: &Cluster) -> Result<Position, Failure> {
+    fn last_to_go(copied: LogIndex, keep: u64, cluster: &Cluster) -> Result<LogIndex, CliError> {
         if cluster.node.is_empty() {
-            return Err(Failure::new("--admin: that switch has its log alone, in files"));
+            return Err(CliError::new("--admin: that switch has its log alone, in files"));
         }
-        let applied = cluster.nodes.iter().map(|node| node.position).min().unwrap_or(0);
-        Ok(Position(copied.0.min(applied).saturating_sub(keep)))
+        let applied = cluster.nodes.iter().map(|node| node.log_index).min().unwrap_or(0);
+        Ok(LogIndex(copied.0.min(applied).saturating_sub(keep)))
     }
 
     /// The header of the frame that begins behind a record.
     fn frame_behind(
-        records: &Records<Tiered<RealDisk>>,
-        until: Position,
-    ) -> Result<Option<FrameHeader>, Failure> {
+        records: &OfflineReader<TieredDisk<RealDisk>>,
+        until: LogIndex,
+    ) -> Result<Option<FrameHeader>, CliError> {
         let mut found = None;
-        let visited = records.visit(Position(until.0 + 1), &mut |frame| {
+        let visited = records.visit(LogIndex(until.0 + 1), &mut |frame| {
             // The one that holds it may begin before it.
             if frame.header().first <= until {
                 return Ok(());
             }
             found = Some(*frame.header());
-            Err(Stop)
+            Err(StopReading)
         });
-        visited.map_err(|error| Failure::new(error.to_string()))?;
+        visited.map_err(|error| CliError::new(error.to_string()))?;
         Ok(found)
     }
 
-    fn tell(arguments: &TrimArguments, report: &Report) -> Result<(), Failure> {
+    fn tell(arguments: &TrimArguments, report: &Report) -> Result<(), CliError> {
         if arguments.json {
             return print_json(report);
         }

@@ -1,6 +1,6 @@
 //! Programs whose clock stands elsewhere: a library that is loaded before all others adds to the
-//! time of day. Only what asks for the time of day sees it; what measures passing time does not, and
-//! who waits until a time of day waits as long as before.
+//! time of day. Only what asks for the time of day sees it; what measures passing time does not,
+//! and who waits until a time of day waits as long as before.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -119,7 +119,7 @@ impl Admin {
     pub(crate) fn state(&self) -> String {
         let names = ["payerfsp", "payeefsp", "otherfsp", "Hub"];
         let accounts = names.map(|name| self.get(&format!("/participants/{name}/accounts")));
-        format!("{} {}", self.metric("upesi_log_position"), accounts.join("\n"))
+        format!("{} {}", self.metric("upesi_log_index"), accounts.join("\n"))
     }
 
     pub(crate) fn set_limit(&self, name: &str, limit: &str) {
@@ -199,15 +199,15 @@ impl Scheme {
     /// record.
     pub(crate) fn with_prepare_in_quarantine(transfer: &Transfer) -> (Home, Fsp, u64) {
         let scheme = Self::start();
-        scheme.settle();
+        scheme.wait_until_delivered();
         // Nothing is decided behind it.
         scheme.payee.answer(|_| Reply::Silence);
         scheme.send(&transfer.prepare(), 202);
         scheme.switch.kill();
         let Self { home, payee, .. } = scheme;
-        let position = set_aside_in(&home, &home, &transfer.id);
+        let log_index = set_aside_in(&home, &home, &transfer.id);
         fs::remove_dir_all(home.data().join("store")).unwrap();
-        (home, payee, position)
+        (home, payee, log_index)
     }
 
     /// Sends a message on a connection of its own.
@@ -231,7 +231,7 @@ impl Scheme {
     }
 
     /// Waits until nothing is owed to anybody.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_until_delivered(&self) {
         self.admin.wait_for("upesi_notices_owed", |owed| owed == 0);
     }
 
@@ -239,7 +239,7 @@ impl Scheme {
     /// `{}` stands for the transfer's path.
     #[track_caller]
     pub(crate) fn heard(&self, transfer: &Transfer, expected: [&[&str]; 3]) -> Vec<Callback> {
-        self.settle();
+        self.wait_until_delivered();
         let path = transfer.path();
         let mut all = Vec::new();
         for (fsp, expected) in [&self.payer, &self.payee, &self.other].into_iter().zip(expected) {

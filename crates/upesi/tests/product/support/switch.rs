@@ -294,20 +294,20 @@ pub(crate) fn set_aside_in(home: &Home, other: &Home, transfer: &str) -> u64 {
         for record in placed.frame.records() {
             let command = read_fields(record.kind, record.version, record.fields).unwrap();
             if matches!(&command, Prepare(it) if it.id.to_string() == transfer) {
-                found = Some((record.position.0, record.digest().to_string()));
+                found = Some((record.log_index.0, record.digest().to_string()));
             }
         }
         Ok(())
     })
     .unwrap();
-    let (position, digest) = found.expect("the log holds the prepare");
+    let (log_index, digest) = found.expect("the log holds the prepare");
     let (by, reason, time) = ("somebody", "here alone", "2026-01-01T00:00:00.000000Z");
     let entry = json!({
-        "position": position, "digest": digest, "by": by, "reason": reason, "time": time
+        "position": log_index, "digest": digest, "by": by, "reason": reason, "time": time
     });
     let sheet = json!({"version": 1, "records": [entry]});
     fs::write(home.data().join("quarantine.json"), sheet.to_string()).unwrap();
-    position
+    log_index
 }
 
 /// Every file of a directory and of those in it.

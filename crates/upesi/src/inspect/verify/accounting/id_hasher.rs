@@ -8,19 +8,19 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Makes hashers that share two secrets.
 #[derive(Clone, Debug)]
-pub(super) struct Folding {
+pub(super) struct IdHasher {
     begin: u64,
     by: u64,
 }
 
-impl Default for Folding {
+impl Default for IdHasher {
     fn default() -> Self {
         let secrets = RandomState::new();
         Self { begin: secrets.hash_one(0), by: secrets.hash_one(1) | 1 }
     }
 }
 
-impl BuildHasher for Folding {
+impl BuildHasher for IdHasher {
     type Hasher = Folded;
 
     fn build_hasher(&self) -> Folded {
@@ -72,7 +72,7 @@ mod tests {
     /// Numbers in a row, and words that differ in one bit, go to different places of a table.
     #[test]
     fn near_values_are_spread() {
-        let folding = Folding::default();
+        let folding = IdHasher::default();
         for value in [|at: u64| at, |at: u64| at << 40, |at: u64| 1 << (at % 64)] {
             let distinct: HashSet<u64> = (0..4_096).map(value).collect();
             let places: HashSet<u64> =

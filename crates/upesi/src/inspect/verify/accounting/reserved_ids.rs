@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use ledger::{Position, TransferId};
+use ledger::{LogIndex, TransferId};
 
 /// An id and, big endian, the record that reserved it: sorted as bytes, an id's records are
 /// together and in order.
@@ -61,7 +61,7 @@ impl Reserved {
         Self { recent, runs, scratch: scratch.map(|file| (file, 0)), run, failed: None }
     }
 
-    pub(super) fn insert(&mut self, id: &TransferId, at: Position) {
+    pub(super) fn insert(&mut self, id: &TransferId, at: LogIndex) {
         let mut entry = [0; ENTRY];
         entry[..ID].copy_from_slice(&id.to_bytes());
         entry[ID..].copy_from_slice(&at.0.to_be_bytes());
@@ -93,7 +93,7 @@ impl Reserved {
     ///
     /// # Errors
     /// What the file said, now or before.
-    pub(super) fn repeated(&mut self) -> io::Result<Option<(TransferId, Position)>> {
+    pub(super) fn repeated(&mut self) -> io::Result<Option<(TransferId, LogIndex)>> {
         self.close_run();
         let (mut before, mut repeated) = (None::<Entry>, None);
         let read = self.merge(&mut |entry| {
@@ -152,10 +152,10 @@ impl Reserved {
     }
 }
 
-fn read_entry(entry: &Entry) -> Option<(TransferId, Position)> {
+fn read_entry(entry: &Entry) -> Option<(TransferId, LogIndex)> {
     let (id, at) = entry.split_first_chunk::<ID>()?;
     let at = u64::from_be_bytes(at.try_into().ok()?);
-    Some((TransferId::from_bytes(*id)?, Position(at)))
+    Some((TransferId::from_bytes(*id)?, LogIndex(at)))
 }
 
 /// Reads a run from its beginning.
@@ -213,12 +213,12 @@ mod tests {
         for count in [1_u64, 99, 100, 101, 10_000] {
             for again in [None, Some(0), Some(count / 2), Some(count - 1)] {
                 for mut list in both(100) {
-                    (0..count).for_each(|at| list.insert(&id(at), Position(at + 1)));
-                    again.into_iter().for_each(|at| list.insert(&id(at), Position(count + 1)));
+                    (0..count).for_each(|at| list.insert(&id(at), LogIndex(at + 1)));
+                    again.into_iter().for_each(|at| list.insert(&id(at), LogIndex(count + 1)));
                     assert!(!list.contains(&id(count)), "{count}");
                     assert!(list.contains(&id(count - 1)), "{count}");
                     let found = list.repeated().expect("it reads");
-                    assert_eq!(found, again.map(|at| (id(at), Position(count + 1))), "{count}");
+                    assert_eq!(found, again.map(|at| (id(at), LogIndex(count + 1))), "{count}");
                 }
             }
         }
@@ -228,9 +228,9 @@ mod tests {
     fn a_file_that_cannot_be_written_is_not_passed_over() {
         let file = File::open("/dev/null").expect("it opens to be read");
         let mut list = Reserved::with(Some(file), 2);
-        list.insert(&id(0), Position(1));
+        list.insert(&id(0), LogIndex(1));
         assert!(list.failure().is_none(), "nothing was written");
-        (1..5).for_each(|at| list.insert(&id(at), Position(at + 1)));
+        (1..5).for_each(|at| list.insert(&id(at), LogIndex(at + 1)));
         assert!(list.failure().is_some());
         assert!(list.repeated().is_err());
     }

@@ -43,18 +43,18 @@ impl Bench {
         let sealed = builder.seal(&tail, &BatchHeader::default());
         let mut records = Frame::parse(sealed.bytes).expect("it was just sealed").records();
 
-        let number = self.state.position().0 + 1;
-        let (first, stamp) = (Position(number), Stamp(1_000_000 * number));
+        let number = self.state.log_index().0 + 1;
+        let (first, stamp) = (LogIndex(number), Stamp(1_000_000 * number));
         let batch = Batch { first, stamp, node: 0, epoch: 1, sequence: number };
         let mut effects = Effects::default();
         let Self { state, audit } = self;
         state.apply_watched(&batch, [command], &mut effects, &mut |moment, state, effects| {
             let (mut command, mut outcome) = match moment {
-                Moment::After(_, command, outcome) => (command.clone(), outcome),
+                ApplyStep::After(_, command, outcome) => (command.clone(), outcome),
                 _ => return audit.watch(moment, &mut records, state, effects),
             };
             told(&mut command, &mut outcome);
-            audit.watch(Moment::After(first, &command, outcome), &mut records, state, effects);
+            audit.watch(ApplyStep::After(first, &command, outcome), &mut records, state, effects);
         });
         self.audit.close_batch(&self.state);
         effects.outcomes[0]
@@ -75,13 +75,13 @@ fn stored(headers: &[(&'static str, &'static str)], body: &[u8]) -> Message {
     let value = HeaderValue::from_static;
     let headers = headers.iter().map(|(name, text)| (HeaderName::from_static(name), value(text)));
     let mut payload = Vec::new();
-    fspiop::payload::encode(&headers.collect(), body, &mut payload);
+    fspiop::stored_message::encode(&headers.collect(), body, &mut payload);
     let digest = record::frame::payload_digest(&payload);
     (payload, digest)
 }
 
 fn hash(body: &[u8]) -> Hash {
-    Hash(fspiop::significant_hash(body))
+    Hash(fspiop::body_hash(body))
 }
 
 fn name(text: &str) -> FspName {
@@ -190,14 +190,14 @@ fn check(told: Told<'_>, other: Option<Other<'_>>, expected: Option<&str>) {
     let mut bench = Bench { state: State::new(), audit: Audit::default() };
     let outcomes: Vec<_> =
         commands().iter().map(|command| bench.decide(command, told, other)).collect();
-    assert!(outcomes.ends_with(&[Outcome::Committed, Outcome::Accepted, Outcome::AnswerResent]));
+    assert!(outcomes.ends_with(&[Outcome::Committed, Outcome::Accepted, Outcome::ResponseResent]));
     bench.audit.close(&bench.state).expect("it needs no file");
     match (bench.audit.finding(), expected) {
         (None, None) => assert_eq!(bench.audit.figures().fulfilments_hashed, 1),
-        (Some(Finding { transfer, what, position }), Some(expected)) => {
+        (Some(Finding { transfer, what, log_index }), Some(expected)) => {
             assert!(what.contains(expected), "{what}");
             let commands = commands();
-            let decided = &commands[position.0 as usize - 1];
+            let decided = &commands[log_index.0 as usize - 1];
             let of_notice = what.starts_with("its notice").then(id);
             assert_eq!(*transfer, decided.rows().next().copied().or(of_notice), "{what}");
         }
@@ -218,7 +218,7 @@ fn what_differs_from_the_kernel_is_found() {
             "whose SHA-256 is not the condition",
         ),
         (
-            &|_, outcome| instead(outcome, [Outcome::AnswerResent, Outcome::Committed]),
+            &|_, outcome| instead(outcome, [Outcome::ResponseResent, Outcome::Committed]),
             "has two ends",
         ),
         (
@@ -263,7 +263,7 @@ fn an_end_that_its_payer_gets_twice_is_found() {
             recipient: ParticipantIndex(*recipient),
             transfer: Some(id()),
             kind: NoticeKind::Error,
-            source: bench.state.position(),
+            source: bench.state.log_index(),
             outcome: Outcome::Expired,
             at: bench.state.stamp(),
             owed_at: bench.state.stamp(),

@@ -16,7 +16,7 @@ struct World {
     state: State,
     at_ms: u64,
     sequence: u64,
-    watching: Vec<Counterfactual>,
+    watching: Vec<WhatIf>,
 }
 
 impl World {
@@ -42,10 +42,10 @@ impl World {
         world
     }
 
-    fn watch(&mut self, assumptions: &[Assumption]) {
-        let next = Position(self.state.position().0 + 1);
+    fn watch(&mut self, assumptions: &[Override]) {
+        let next = LogIndex(self.state.log_index().0 + 1);
         let from = Edge::Record(next);
-        self.watching.push(Counterfactual::new(assumptions.to_vec(), from, None));
+        self.watching.push(WhatIf::new(assumptions.to_vec(), from, None));
     }
 
     fn change(&mut self, change: Change) -> Outcome {
@@ -93,7 +93,7 @@ impl World {
         self.at_ms += 1;
         self.sequence += 1;
         let batch = Batch {
-            first: Position(self.state.position().0 + 1),
+            first: LogIndex(self.state.log_index().0 + 1),
             stamp: Stamp::from_millis(self.at_ms),
             node: 0,
             epoch: 1,
@@ -101,7 +101,7 @@ impl World {
         };
         let mut effects = Effects::default();
         let watching = &mut self.watching;
-        let mut watch = |moment: Moment<'_>, state: &State, effects: &Effects| {
+        let mut watch = |moment: ApplyStep<'_>, state: &State, effects: &Effects| {
             watching.iter_mut().for_each(|one| one.watch(moment, state, effects));
         };
         self.state.apply_watched(&batch, [command], &mut effects, &mut watch);
@@ -192,12 +192,12 @@ fn units(whole: i128) -> Amount {
     Amount::from_units(whole * 10_000)
 }
 
-fn cap(dfsp: &str, whole: i128) -> Assumption {
-    Assumption { name: name(dfsp), currency: usd(), what: Assumed::Cap(units(whole)) }
+fn cap(dfsp: &str, whole: i128) -> Override {
+    Override { name: name(dfsp), currency: usd(), what: OverrideEffect::Cap(units(whole)) }
 }
 
-fn cover(dfsp: &str, whole: i128) -> Assumption {
-    Assumption { name: name(dfsp), currency: usd(), what: Assumed::Cover(units(whole)) }
+fn cover(dfsp: &str, whole: i128) -> Override {
+    Override { name: name(dfsp), currency: usd(), what: OverrideEffect::Cover(units(whole)) }
 }
 
 /// Count and value, in whole units.
@@ -206,7 +206,7 @@ fn told(tally: Tally) -> (u64, i128) {
 }
 
 #[track_caller]
-fn check(course: Course, refused: [(u64, i128); 3], numbers: (i128, i128)) {
+fn check(course: Totals, refused: [(u64, i128); 3], numbers: (i128, i128)) {
     assert_eq!([course.refused, course.appear, course.vanish].map(told), refused, "{course:?}");
     let whole = |amount: Option<Amount>| amount.expect("it was seen").units() / 10_000;
     assert_eq!((whole(course.highest), whole(course.headroom)), numbers, "{course:?}");
@@ -378,7 +378,7 @@ fn a_withdrawal_that_only_the_log_takes_is_named_and_what_it_covers_is_counted()
     // The log is at 250 with cover of 500; so is the copy where the second was given back. The
     // others are at 350 and have 150 to spare.
     assert_eq!(world.funds(911, "alpha", FundsDirection::Out, 200), Outcome::Accepted);
-    let reserved_at = world.state.position();
+    let reserved_at = world.state.log_index();
     assert_eq!(world.end_funds(911, "alpha", true), Outcome::Accepted);
     // 350 of 300, in the others 450 of 500.
     assert_eq!(world.prepare(4, route, 100), Outcome::PrepareLiquidityInsufficient);
@@ -393,21 +393,21 @@ fn a_withdrawal_that_only_the_log_takes_is_named_and_what_it_covers_is_counted()
     check_withdrawals(none_commit, (1, 200), (1, 100), 200);
     check_withdrawals(given_back, (0, 0), (0, 0), 0);
     let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
-    assert_eq!((one.mark.position, one.mark.transfer), (reserved_at, id(911)));
+    assert_eq!((one.mark.log_index, one.mark.transfer), (reserved_at, id(911)));
     assert_eq!((one.participant, one.amount), (name("alpha"), units(200)));
     assert_eq!(
         (one.standings.log, one.standings.given_back),
-        (Standing::Withdrawn, Standing::Withdrawn)
+        (FundsStatus::Withdrawn, FundsStatus::Withdrawn)
     );
     assert_eq!(
         (one.standings.all_commit, one.standings.none_commit),
-        (Standing::Refused, Standing::Refused)
+        (FundsStatus::Refused, FundsStatus::Refused)
     );
     assert_eq!(one.differs(), [true, true, false]);
 }
 
 #[track_caller]
-fn check_withdrawals(course: Course, refused: (u64, i128), covered: (u64, i128), kept: i128) {
+fn check_withdrawals(course: Totals, refused: (u64, i128), covered: (u64, i128), kept: i128) {
     assert_eq!(told(course.withdrawals_refused), refused, "{course:?}");
     assert_eq!(told(course.so_covered), covered, "{course:?}");
     assert_eq!(course.not_withdrawn, units(kept), "{course:?}");
@@ -425,7 +425,7 @@ fn a_withdrawal_that_is_called_off_makes_a_difference_until_then() {
     let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
     assert_eq!(
         (one.standings.log, one.standings.none_commit),
-        (Standing::CalledOff, Standing::Refused)
+        (FundsStatus::CalledOff, FundsStatus::Refused)
     );
 }
 
@@ -440,7 +440,7 @@ fn a_withdrawal_that_only_the_copies_take_lowers_their_cover() {
         one.standings.all().map(|one| *one)
     };
     let [refused, reserved, withdrawn] =
-        [Standing::Refused, Standing::Reserved, Standing::Withdrawn];
+        [FundsStatus::Refused, FundsStatus::Reserved, FundsStatus::Withdrawn];
     assert_eq!(standing(&world), [refused, reserved, reserved, reserved]);
     assert_eq!(world.end_funds(911, "alpha", true), Outcome::FundsOutNotReserved);
     assert_eq!(standing(&world), [refused, withdrawn, withdrawn, withdrawn]);
@@ -460,8 +460,8 @@ fn covers_differ_by_the_movements_that_are_named() {
         let funds = &world.watching[0].funds_differing;
         for dfsp in DFSPS {
             let whole = |standing, amount: Amount| match standing {
-                Standing::Reserved | Standing::Withdrawn => amount.units() / 10_000,
-                Standing::Deposited | Standing::Refused | Standing::CalledOff => 0,
+                FundsStatus::Reserved | FundsStatus::Withdrawn => amount.units() / 10_000,
+                FundsStatus::Deposited | FundsStatus::Refused | FundsStatus::CalledOff => 0,
             };
             let own = funds.iter().filter(|one| one.participant == name(dfsp));
             let expected = own.fold([0; 3], |sum, one| {

@@ -1,0 +1,220 @@
+//! A place that is a directory: `file:///directory`.
+//!
+//! A file under another name, synced, renamed, and each directory above it synced: what an upload
+//! has finished survives a loss of power, and what it has not is not seen. One process writes an
+//! object at a time; a file that is left unfinished is written over by the next attempt.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, FlockOperation};
+use rustix::io::Errno;
+
+use crate::{BlobError, BlobStore, Upload};
+
+/// How long somebody else who writes the same object is waited for: small ones take a moment.
+const OTHERS_MAX: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Of an object that is being written.
+const UNFINISHED: &str = ".unfinished";
+
+/// A directory. It must be there: one that is made by mistake would be the place under a mount
+/// point. What is under it is made as needed.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    url: String,
+    path: PathBuf,
+}
+
+impl Directory {
+    pub(crate) fn new(url: String, path: PathBuf) -> Self {
+        Self { url, path }
+    }
+
+    fn failed(&self, what: &str, name: &str, error: &io::Error) -> BlobError {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => BlobError::Full(self.url.clone()),
+            _ => BlobError::Failed {
+                url: self.url.clone(),
+                what: format!("{what} {name}"),
+                error: error.to_string(),
+            },
+        }
+    }
+
+    /// The path of an object; an error if the directory itself is not there.
+    fn at(&self, name: &str) -> Result<PathBuf, BlobError> {
+        let error = match fs::metadata(&self.path) {
+            Ok(found) if found.is_dir() => return Ok(self.path.join(name)),
+            Ok(_) => io::Error::from(ErrorKind::NotADirectory),
+            Err(error) => error,
+        };
+        Err(self.failed("open the directory", "(it is not made here; is it mounted?)", &error))
+    }
+
+    /// Makes the directories above an object, each durable in the one above.
+    fn make_room_for(&self, path: &Path) -> io::Result<()> {
+        let Some(above) = path.parent().filter(|above| !above.is_dir()) else { return Ok(()) };
+        self.make_room_for(above)?;
+        DirBuilder::new().mode(0o700).create(above)?;
+        sync_directory(above.parent().unwrap_or(above))
+    }
+}
+
+impl BlobStore for Directory {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, BlobError> {
+        let path = self.at(name)?;
+        let failed = |error| self.failed("write", name, &error);
+        self.make_room_for(&path).map_err(failed)?;
+        let mut unfinished = path.clone().into_os_string();
+        unfinished.push(UNFINISHED);
+        let unfinished = PathBuf::from(unfinished);
+        let file = begin_alone(&unfinished).map_err(failed)?;
+        let directory = Self { url: self.url.clone(), path: self.path.clone() };
+        let (name, finished) = (name.to_owned(), false);
+        Ok(Box::new(FileUpload { directory, name, file, unfinished, path, finished }))
+    }
+
+    fn length(&self, name: &str) -> Result<Option<u64>, BlobError> {
+        match fs::metadata(self.at(name)?) {
+            Ok(found) => Ok(Some(found.len())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed("look for", name, &error)),
+        }
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, BlobError> {
+        let failed = |error: io::Error| match error.kind() {
+            ErrorKind::NotFound => {
+                BlobError::NotFound { url: self.url.clone(), name: name.to_owned() }
+            }
+            _ => self.failed("read", name, &error),
+        };
+        let file = File::open(self.at(name)?).map_err(failed)?;
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, BlobError> {
+        let failed = |error| self.failed("list", prefix, &error);
+        let entries = match fs::read_dir(self.at(prefix)?) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            // A share may have its own directory for what it found after a crash.
+            if !name.ends_with(UNFINISHED) && name != "lost+found" {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), BlobError> {
+        match fs::remove_file(self.at(name)?) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(self.failed("remove", name, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+struct FileUpload {
+    directory: Directory,
+    name: String,
+    file: File,
+    unfinished: PathBuf,
+    path: PathBuf,
+    finished: bool,
+}
+
+impl FileUpload {
+    fn publish(&mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        // So that whoever reads it back reads what is stored. A hint: it may not be taken.
+        let _taken = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+        fs::rename(&self.unfinished, &self.path)?;
+        self.finished = true;
+        sync_directory(self.path.parent().unwrap_or(&self.path))
+    }
+}
+
+impl Upload for FileUpload {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|error| self.directory.failed("write", &self.name, &error))
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), BlobError> {
+        let published = self.publish();
+        published.map_err(|error| self.directory.failed("write", &self.name, &error))
+    }
+}
+
+impl Drop for FileUpload {
+    fn drop(&mut self) {
+        if !self.finished {
+            // If it stays, the next attempt writes over it.
+            let _removed = fs::remove_file(&self.unfinished);
+        }
+    }
+}
+
+/// Opens the file of an object being written, empty, once nobody else has it.
+fn begin_alone(path: &Path) -> io::Result<File> {
+    let started = Instant::now();
+    loop {
+        match try_to_begin(path)? {
+            Some(file) => return Ok(file),
+            None if started.elapsed() < OTHERS_MAX => thread::sleep(LOOK),
+            None => {
+                let what = "another process, or another part of this one, is writing it";
+                return Err(io::Error::new(ErrorKind::ResourceBusy, what));
+            }
+        }
+    }
+}
+
+/// `None` while somebody else has it: what that one has finished meanwhile must not be cut.
+fn try_to_begin(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        locked => locked?,
+    }
+    let identity = |found: fs::Metadata| (found.dev(), found.ino());
+    match fs::metadata(path).map(identity) {
+        Ok(named) if named == identity(file.metadata()?) => {}
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(_) | Err(_) => return Ok(None),
+    }
+    file.set_len(0)?;
+    Ok(Some(file))
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

@@ -1,0 +1,463 @@
+//! Second places for closed segments and copies: objects under names, whole or not there.
+//!
+//! A place is named by a directory or a URL ([`Location`]):
+//! - `/directory` or `file:///directory`: another disk, a mounted share (`directory.rs`).
+//! - `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`: an object store, with the
+//!   feature `object-stores` (`bucket.rs`). What such a store needs beside the URL, credentials
+//!   and an endpoint of one's own among it, is taken from the environment and never shown.
+//!
+//! Both pass one contract ([`contract`]); why there are two is said in
+//! docs/decisions/0023-archive.md.
+//!
+//! # Whose it is
+//! A place belongs to one log: its object [`MARKER`] says to which. Whoever writes claims it first
+//! ([`claim`]), so that two hubs never write to one place, and so that the empty directory under a
+//! share that is not mounted is not taken for the archive.
+//!
+//! # Costs and bounds
+//! Every call blocks. A bucket costs a request for each call, and ends it after two minutes at
+//! most; it holds a part of [`PART_BYTES`] for each upload, and as much of what is read in order.
+#![warn(missing_docs)]
+
+#[cfg(feature = "object-stores")]
+mod bucket;
+pub mod contract;
+mod directory;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use record::frame::LogIdentity;
+use serde::{Deserialize, Serialize};
+
+use directory::Directory;
+
+/// Objects longer than this go to a bucket in parts of this size.
+pub const PART_BYTES: usize = 8 << 20;
+
+/// Name of the object that says to which log a place belongs.
+pub const MARKER: &str = "identity.json";
+const MARKER_VERSION: u32 = 1;
+const MARKER_BYTES_MAX: u64 = 4_096;
+
+/// Schemes of object stores, and what they are called.
+const BUCKETS: [(&str, &str); 4] = [
+    ("s3", "S3"),
+    ("gs", "Google Cloud Storage"),
+    ("az", "Azure Blob Storage"),
+    ("abfss", "Azure Blob Storage"),
+];
+
+/// Objects under names of the form `a/b/c`. All calls block; each is safe to repeat.
+pub trait BlobStore: Send + Sync {
+    /// The URL, for messages and for the catalogue.
+    fn url(&self) -> &str;
+
+    /// Begins an object. It is there, whole and durable, once [`Upload::finish`] has returned
+    /// `Ok`, and replaces what had the name; before that nobody sees it.
+    ///
+    /// # Errors
+    /// Any [`PlaceError`].
+    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, BlobError>;
+
+    /// Length of an object in bytes; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`PlaceError::Failed`], also when the place itself is not there.
+    fn length(&self, name: &str) -> Result<Option<u64>, BlobError>;
+
+    /// Reads from `offset` on until `buffer` is full or the object ends; says how many bytes.
+    ///
+    /// # Errors
+    /// [`PlaceError::NotFound`], [`PlaceError::Failed`].
+    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, BlobError>;
+
+    /// Names of the objects directly under `prefix`, sorted.
+    ///
+    /// # Errors
+    /// [`PlaceError::Failed`].
+    fn list(&self, prefix: &str) -> Result<Vec<String>, BlobError>;
+
+    /// Removes an object; it need not be there.
+    ///
+    /// # Errors
+    /// [`PlaceError::Failed`].
+    fn remove(&self, name: &str) -> Result<(), BlobError>;
+}
+
+/// An object being written. Dropped before it is finished, it leaves nothing that anybody sees.
+pub trait Upload {
+    /// Adds bytes.
+    ///
+    /// # Errors
+    /// [`PlaceError::Full`], [`PlaceError::Failed`].
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError>;
+
+    /// Makes the object durable, then visible.
+    ///
+    /// # Errors
+    /// As [`Upload::write`].
+    fn finish(self: Box<Self>) -> Result<(), BlobError>;
+}
+
+/// Why a place did not do as asked. Nothing there has changed but what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlobError {
+    /// No place of this program.
+    #[error("{0}: {1}")]
+    Url(String, String),
+    /// There is no room.
+    #[error("{0} is full")]
+    Full(String),
+    /// There is no object of that name.
+    #[error("{url} has no {name}")]
+    NotFound {
+        /// The place.
+        url: String,
+        /// The object.
+        name: String,
+    },
+    /// It belongs to another log.
+    #[error("{url} holds log {found}, this is log {expected}: give each hub a place of its own")]
+    Foreign {
+        /// The place.
+        url: String,
+        /// The log it belongs to.
+        found: String,
+        /// The log that was to be written or read.
+        expected: String,
+    },
+    /// It holds something, but no copy of a log.
+    #[error(
+        "{0} holds other files but no {MARKER}, which says whose it is: name an empty place, or \
+         the right one; a copy that has lost it needs it back"
+    )]
+    Strange(String),
+    /// It was written to before and is empty now.
+    #[error("{0} is empty, though segments were archived there: is it mounted?")]
+    Emptied(String),
+    /// Anything else, in the system's words.
+    #[error("{url}: {what}: {error}")]
+    Failed {
+        /// The place.
+        url: String,
+        /// What was asked, with the object's name.
+        what: String,
+        /// What the system answered.
+        error: String,
+    },
+}
+
+/// Whether something was written to a place before, as far as the log's directory knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// It must be there already.
+    InUse,
+    /// It may be empty.
+    Any,
+}
+
+/// Where a place is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A directory, by its absolute path.
+    Directory(PathBuf),
+    /// An object store.
+    Bucket {
+        /// The URL.
+        url: String,
+        /// Whose store it is.
+        name: &'static str,
+    },
+}
+
+impl Location {
+    /// Reads the path of a directory, a `file://` URL, or the URL of an object store.
+    ///
+    /// # Errors
+    /// [`PlaceError::Url`].
+    pub fn parse(text: &str) -> Result<Self, BlobError> {
+        let bad = |what: &str| Err(BlobError::Url(shown(text), what.to_owned()));
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return match std::path::absolute(text) {
+                Ok(path) => Ok(Self::Directory(path)),
+                Err(_) => bad(UNKNOWN),
+            };
+        };
+        if scheme == "file" {
+            return match rest.starts_with('/') {
+                true => Ok(Self::Directory(PathBuf::from(rest))),
+                false => bad("a file URL needs an absolute path: file:///DIRECTORY"),
+            };
+        }
+        let Some(&(_, name)) = BUCKETS.iter().find(|(known, _)| *known == scheme) else {
+            return bad(UNKNOWN);
+        };
+        if rest.contains(['?', '#']) || user_of(rest).is_some_and(|user| user.contains(':')) {
+            return bad(
+                "credentials and settings of a store stand in the environment, not in the URL",
+            );
+        }
+        Ok(Self::Bucket { url: text.to_owned(), name })
+    }
+
+    /// The directory, if it is one.
+    #[must_use]
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path) => Some(path),
+            Self::Bucket { .. } => None,
+        }
+    }
+
+    /// The place there. Nothing is read or written yet.
+    ///
+    /// # Errors
+    /// [`PlaceError::Url`].
+    pub fn open(&self) -> Result<Arc<dyn BlobStore>, BlobError> {
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        self.open_in(std::env::vars_os().filter_map(text))
+    }
+
+    /// [`Location::open`] in an environment of these variables.
+    ///
+    /// # Errors
+    /// [`PlaceError::Url`].
+    pub fn open_in(
+        &self,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Arc<dyn BlobStore>, BlobError> {
+        let path = match self {
+            Self::Directory(path) => path,
+            Self::Bucket { url, name } => return open_bucket(url, name, environment),
+        };
+        let url = format!("file://{}", path.display());
+        match url.contains('%') {
+            false => Ok(Arc::new(Directory::new(url, path.clone()))),
+            true => Err(BlobError::Url(url, "a directory with % in its name".to_owned())),
+        }
+    }
+}
+
+/// The place at a [`Location`]. Nothing is read or written yet.
+///
+/// # Errors
+/// [`PlaceError::Url`].
+pub fn open_place(text: &str) -> Result<Arc<dyn BlobStore>, BlobError> {
+    Location::parse(text)?.open()
+}
+
+const UNKNOWN: &str = "not a place that this program knows: use a directory, file:///DIRECTORY, \
+                       s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX";
+
+/// What stands before an `@` in the first part of a URL.
+fn user_of(rest: &str) -> Option<&str> {
+    let authority = rest.split('/').next().unwrap_or_default();
+    authority.rsplit_once('@').map(|(user, _)| user)
+}
+
+/// A URL without what might be a secret.
+fn shown(url: &str) -> String {
+    let end = url.find(['?', '#']).unwrap_or(url.len());
+    let url = &url[..end];
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest, user_of(rest)?))) {
+        Some((scheme, rest, user)) if user.contains(':') => {
+            format!("{scheme}://...{}", &rest[user.len()..])
+        }
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(feature = "object-stores")]
+fn open_bucket(
+    url: &str,
+    _: &str,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Arc<dyn BlobStore>, BlobError> {
+    bucket::open(url, environment)
+}
+
+#[cfg(not(feature = "object-stores"))]
+fn open_bucket(
+    url: &str,
+    name: &str,
+    _: impl Iterator<Item = (String, String)>,
+) -> Result<Arc<dyn BlobStore>, BlobError> {
+    let what = format!(
+        "this build has no {name}: build with --features object-stores, or mount the bucket and \
+         name its directory as file:///directory"
+    );
+    Err(BlobError::Url(url.to_owned(), what))
+}
+
+/// The log to which a place belongs; `None` for an empty one.
+///
+/// # Errors
+/// [`PlaceError::Strange`], [`PlaceError::Failed`].
+pub fn owner(place: &dyn BlobStore) -> Result<Option<LogIdentity>, BlobError> {
+    let Some(length) = place.length(MARKER)? else {
+        let others = place.list("")?;
+        return match others.is_empty() {
+            true => Ok(None),
+            false => Err(BlobError::Strange(place.url().to_owned())),
+        };
+    };
+    let failed = |error: &str| BlobError::Failed {
+        url: place.url().to_owned(),
+        what: format!("read {MARKER}"),
+        error: format!("it was changed: {error}. Put it back from a copy, or name an empty place"),
+    };
+    let mut bytes = vec![0; length.min(MARKER_BYTES_MAX) as usize];
+    let read = place.read_at(MARKER, 0, &mut bytes)?;
+    let marker: Marker =
+        serde_json::from_slice(&bytes[..read]).map_err(|error| failed(&error.to_string()))?;
+    match (marker.version, parse_hexadecimal(&marker.identity)) {
+        (MARKER_VERSION, Some(identity)) => Ok(Some(LogIdentity(identity))),
+        (MARKER_VERSION, None) => Err(failed("the log identity is invalid")),
+        _ => Err(failed("unknown version")),
+    }
+}
+
+/// Makes sure that a place belongs to this log, taking an empty one.
+///
+/// # Errors
+/// [`PlaceError::Foreign`], [`PlaceError::Strange`], [`PlaceError::Emptied`], and those of writing.
+pub fn claim(
+    place: &dyn BlobStore,
+    identity: LogIdentity,
+    expected: Expected,
+) -> Result<(), BlobError> {
+    match owner(place)? {
+        Some(found) => same(place, found, identity),
+        None if expected == Expected::InUse => Err(BlobError::Emptied(place.url().to_owned())),
+        None => take(place, identity),
+    }
+}
+
+fn same(place: &dyn BlobStore, found: LogIdentity, expected: LogIdentity) -> Result<(), BlobError> {
+    if found == expected {
+        return Ok(());
+    }
+    let (found, expected) = (found.to_string(), expected.to_string());
+    Err(BlobError::Foreign { url: place.url().to_owned(), found, expected })
+}
+
+/// Takes an empty place. Who does so at the same moment, as archive and backup of one switch may,
+/// has done it once the marker can be written here.
+fn take(place: &dyn BlobStore, identity: LogIdentity) -> Result<(), BlobError> {
+    let mut upload = place.upload(MARKER)?;
+    if let Some(found) = owner(place)? {
+        return same(place, found, identity);
+    }
+    let marker = Marker { version: MARKER_VERSION, identity: identity.to_string() };
+    let text = serde_json::to_string(&marker).expect("a marker is text and a number");
+    upload.write(text.as_bytes())?;
+    upload.finish()
+}
+
+/// Writes a small object whole.
+///
+/// # Errors
+/// As [`Upload::write`].
+pub fn put(place: &dyn BlobStore, name: &str, bytes: &[u8]) -> Result<(), BlobError> {
+    let mut upload = place.upload(name)?;
+    upload.write(bytes)?;
+    upload.finish()
+}
+
+/// Reads an object of at most `bytes_max` bytes whole.
+///
+/// # Errors
+/// [`PlaceError::NotFound`], [`PlaceError::Failed`], also when it is longer.
+pub fn get(place: &dyn BlobStore, name: &str, bytes_max: u64) -> Result<Vec<u8>, BlobError> {
+    let url = || place.url().to_owned();
+    let length = place
+        .length(name)?
+        .ok_or_else(|| BlobError::NotFound { url: url(), name: name.to_owned() })?;
+    if bytes_max < length {
+        let error = format!("it is longer than {bytes_max} bytes");
+        return Err(BlobError::Failed { url: url(), what: format!("read {name}"), error });
+    }
+    let mut bytes = vec![0; length as usize];
+    let read = place.read_at(name, 0, &mut bytes)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Marker {
+    version: u32,
+    identity: String,
+}
+
+/// Bytes of a text of hexadecimal digits.
+#[must_use]
+pub fn parse_hexadecimal<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_directory_or_a_bucket() {
+        let here = std::env::current_dir().expect("a directory");
+        for (text, path) in [
+            ("/mnt/backup", PathBuf::from("/mnt/backup")),
+            ("file:///mnt/backup", PathBuf::from("/mnt/backup")),
+            ("backup", here.join("backup")),
+        ] {
+            let location = Location::parse(text).expect("a place");
+            assert_eq!(location.directory(), Some(&*path));
+            let url = format!("file://{}", path.display());
+            assert_eq!(location.open().expect("opens").url(), url, "{text}");
+        }
+        for url in ["s3://bucket/x", "gs://bucket", "az://container/x", "abfss://container/x"] {
+            let location = Location::parse(url).expect("a place");
+            assert!(matches!(&location, Location::Bucket { url: own, .. } if own == url), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_names_no_place_is_refused_without_its_secrets() {
+        for (url, named) in [
+            ("", "not a place that this program knows: use a directory, file:///DIRECTORY"),
+            ("ftp://host/x", "ftp://host/x: not a place"),
+            ("file://relative", "needs an absolute path"),
+            ("file:///with%20escape", "% in its name"),
+            ("with%escape", "% in its name"),
+            ("s3://bucket/x?secret=1", "s3://bucket/x: credentials and settings"),
+            ("s3://key:secret@bucket/x", "s3://...@bucket/x: credentials and settings"),
+            ("ftp://key:secret@host", "ftp://...@host: not a place"),
+        ] {
+            let error = open_place(url).err().expect("refused").to_string();
+            assert!(error.contains(named), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[cfg(not(feature = "object-stores"))]
+    #[test]
+    fn a_build_without_object_stores_says_how_to_get_them() {
+        for (url, named) in [
+            ("s3://bucket/x", "this build has no S3: build with --features object-stores"),
+            ("gs://bucket/x", "this build has no Google Cloud Storage"),
+            ("az://container/x", "this build has no Azure Blob Storage"),
+        ] {
+            let error = open_place(url).err().expect("refused").to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A bucket of a real server keeps the contract of places, and what goes wrong on the way to it is
+//! said in one line.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use blobs::{BlobError, BlobStore, Location, PART_BYTES, contract, get, owner, put};
+use tempfile::TempDir;
+use testkit::s3::{SECRET, Server, Wire};
+
+struct Scene {
+    server: Server,
+    _root: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let root = TempDir::new().expect("a directory");
+        let server = Server::start(root.path()).expect("it starts");
+        server.make_bucket("bucket").expect("makes it");
+        Self { server, _root: root }
+    }
+
+    fn open(&self, url: &str) -> Arc<dyn BlobStore> {
+        open(url, self.server.address(), &[])
+    }
+}
+
+/// Opens a place with the server's environment, some of it changed.
+fn open(url: &str, by_way_of: SocketAddr, changed: &[(&str, &str)]) -> Arc<dyn BlobStore> {
+    let own = Server::environment(by_way_of).map(|(name, value)| (name.to_owned(), value));
+    let changed = changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let all = own.into_iter().chain(changed).filter(|(_, value)| !value.is_empty());
+    Location::parse(url).and_then(|it| it.open_in(all)).expect("a place")
+}
+
+/// An error is one line, is not long, and tells no secret.
+#[track_caller]
+fn check_error<T: std::fmt::Debug>(result: Result<T, BlobError>, named: &[&str]) {
+    let error = result.expect_err("it fails").to_string();
+    assert!(named.iter().all(|named| error.contains(named)), "{error}");
+    assert!(!error.contains(SECRET) && !error.contains('\n') && error.len() < 400, "{error}");
+}
+
+#[test]
+fn a_bucket_keeps_the_contract() {
+    let scene = Scene::new();
+    contract::check(&|name| scene.open(&format!("s3://bucket/below/{}", name.replace(' ', "-"))));
+}
+
+#[test]
+fn a_whole_bucket_is_a_place() {
+    let scene = Scene::new();
+    for url in ["s3://bucket", "s3://bucket/"] {
+        let place = scene.open(url);
+        put(&*place, "a/b", b"x").expect("it stores");
+        assert_eq!(place.list(""), Ok(vec!["a".to_owned()]));
+        assert_eq!(get(&*scene.open("s3://bucket/a"), "b", 10), Ok(b"x".to_vec()));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_bucket_or_credentials_is_said() {
+    let scene = Scene::new();
+    let address = scene.server.address();
+    let missing = scene.open("s3://nowhere/x");
+    let named = ["s3://nowhere/x", "the bucket is not there", "AWS_ENDPOINT"];
+    // This server would make one for an object; whoever writes looks for the owner first.
+    check_error(owner(&*missing), &named);
+    check_error(missing.length("a"), &named);
+    for wrong in [("AWS_SECRET_ACCESS_KEY", "another"), ("AWS_ACCESS_KEY_ID", "NOBODY")] {
+        let place = open("s3://bucket/x", address, &[wrong]);
+        let named = ["s3://bucket/x", "refused (403", "AWS_SECRET_ACCESS_KEY"];
+        check_error(put(&*place, "a", b"x"), &named);
+        check_error(owner(&*place), &named);
+    }
+    assert_eq!(scene.open("s3://bucket/x").list(""), Ok(Vec::new()), "nothing came of it");
+}
+
+#[test]
+fn a_server_that_is_away_is_said_soon() {
+    let scene = Scene::new();
+    let address = scene.server.address();
+    let place = scene.open("s3://bucket/x");
+    put(&*place, "a", b"x").expect("it stores");
+    drop(scene);
+    let started = Instant::now();
+    for result in [put(&*place, "b", b"x"), get(&*place, "a", 10).map(drop)] {
+        check_error(result, &["s3://bucket/x", "onnect"]);
+    }
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+    let no_tls = open("s3://bucket/x", address, &[("AWS_ALLOW_HTTP", "false")]);
+    check_error(put(&*no_tls, "b", b"x"), &["s3://bucket/x"]);
+}
+
+/// The network goes in the middle of an object: nobody sees a part of it, what had its name stays,
+/// and a later attempt stores it.
+#[test]
+fn an_upload_that_is_cut_changes_nothing() {
+    let scene = Scene::new();
+    let wire = Wire::to(scene.server.address()).expect("it listens");
+    let place = open("s3://bucket/x", wire.address(), &[]);
+    put(&*place, "object", b"before").expect("it stores");
+    let bytes = contract::sample(3 * PART_BYTES, 1);
+    for part in [0, 1, 2] {
+        wire.cut_after(part * PART_BYTES as u32 + 1_000_000);
+        check_error(put(&*place, "object", &bytes), &["s3://bucket/x: write object"]);
+        wire.mend();
+        assert_eq!(get(&*place, "object", 10), Ok(b"before".to_vec()), "part {part}");
+    }
+    assert_eq!(place.list(""), Ok(vec!["object".to_owned()]));
+    put(&*place, "object", &bytes).expect("it stores");
+    assert!(get(&*place, "object", bytes.len() as u64) == Ok(bytes), "whole");
+}

@@ -1,0 +1,380 @@
+//! The form in which headers and body of a message are stored: compact, versioned, safe to read.
+//!
+//! ```text
+//! version (1)   1
+//! count         LEB128: number of header lines
+//! per line      name: one byte of the dictionary, or 0, LEB128 length, the name
+//!               value: LEB128 length, the value
+//! body          the rest
+//! ```
+//!
+//! Reading checks everything and never panics: what it returns is a header map, whatever the
+//! bytes. Values and body are shared with the stored bytes, not copied.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use http::header::{HeaderName, InvalidHeaderName};
+use http::{HeaderMap, HeaderValue};
+
+/// The only version written so far.
+const VERSION: u8 = 1;
+/// Name byte of a header that is spelled out.
+const SPELLED: u8 = 0;
+/// Name bytes of the headers that say from whom to whom.
+const SOURCE: u8 = 4;
+const DESTINATION: u8 = 5;
+/// Most header lines that are read back: what 64 KiB can hold, at four bytes a line on the wire.
+const LINES_MAX: usize = 16 * 1024;
+
+/// Why stored bytes cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadError {
+    /// The first byte is a version this program does not know.
+    #[error("stored message has unknown version {0}")]
+    Version(u8),
+    /// The bytes end inside the headers.
+    #[error("stored message ends inside its headers")]
+    Truncated,
+    /// A length, a name or a value is not one that was written.
+    #[error("stored message has headers that cannot have been written")]
+    Corrupt,
+}
+
+/// A stored message, read.
+#[derive(Clone, Debug)]
+pub struct StoredMessage {
+    /// The headers, in the order in which the map held them.
+    pub headers: HeaderMap,
+    /// The body, byte for byte.
+    pub body: Bytes,
+}
+
+/// Appends the stored form of a message to `out`.
+pub fn encode(headers: &HeaderMap, body: &[u8], out: &mut Vec<u8>) {
+    let lines: usize =
+        headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 8).sum();
+    out.reserve(lines + body.len() + 8);
+    out.push(VERSION);
+    put_length(out, headers.len());
+    for (name, value) in headers {
+        match code_of(name.as_str()) {
+            SPELLED => {
+                out.push(SPELLED);
+                put_text(out, name.as_str().as_bytes());
+            }
+            code => out.push(code),
+        }
+        put_text(out, value.as_bytes());
+    }
+    out.extend_from_slice(body);
+}
+
+/// Reads what [`encode`] wrote.
+///
+/// # Errors
+/// [`PayloadError`] for bytes that were not written by it.
+pub fn decode(stored: &Bytes) -> Result<StoredMessage, PayloadError> {
+    let mut reader = Reader { stored, at: 0 };
+    let count = reader.begin()?;
+    // Each line takes two bytes at least, so that a false count reserves little.
+    let mut headers = HeaderMap::with_capacity(count.min((stored.len() - reader.at) / 2));
+    for _ in 0..count {
+        let name = reader.name()?;
+        let value = HeaderValue::from_maybe_shared(stored.slice(reader.text()?))
+            .map_err(|_| PayloadError::Corrupt)?;
+        headers.try_append(name, value).map_err(|_| PayloadError::Corrupt)?;
+    }
+    Ok(StoredMessage { headers, body: stored.slice(reader.at..) })
+}
+
+/// What a stored message says of itself that is decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredSummary<'a> {
+    /// `FSPIOP-Source`, the last one; empty when absent.
+    pub source: &'a [u8],
+    /// `FSPIOP-Destination`, the last one; empty when absent.
+    pub destination: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// Sender, recipient and body alone, where [`decode`] reads the message: a tenth of the work, and
+/// no allocation.
+///
+/// # Errors
+/// As [`decode`].
+pub fn stated(stored: &[u8]) -> Result<StoredSummary<'_>, PayloadError> {
+    let mut reader = Reader { stored, at: 0 };
+    let mut stated = StoredSummary { source: &[], destination: &[], body: &[] };
+    for _ in 0..reader.begin()? {
+        let code = reader.skip_name()?;
+        let value = &stored[reader.text()?];
+        if !value.iter().all(|byte| is_of_value(*byte)) {
+            return Err(PayloadError::Corrupt);
+        }
+        match code {
+            SOURCE => stated.source = value,
+            DESTINATION => stated.destination = value,
+            _ => {}
+        }
+    }
+    Ok(StoredSummary { body: &stored[reader.at..], ..stated })
+}
+
+/// What a value of a header is made of, as `http` has it.
+const fn is_of_value(byte: u8) -> bool {
+    byte == b'\t' || (0x20 <= byte && byte != 0x7f)
+}
+
+macro_rules! dictionary {
+    ($($code:literal $name:literal;)*) => {
+        fn code_of(name: &str) -> u8 {
+            match name {
+                $($name => $code,)*
+                _ => SPELLED,
+            }
+        }
+
+        fn name_of(code: u8) -> Option<HeaderName> {
+            match code {
+                $($code => Some(const { HeaderName::from_static($name) }),)*
+                _ => None,
+            }
+        }
+
+        /// Codes run from one to this.
+        const DICTIONARY_LENGTH: u8 = [$($code),*].len() as u8;
+
+        #[cfg(test)]
+        const DICTIONARY: &[(u8, &str)] = &[$(($code, $name)),*];
+    };
+}
+
+// Stored messages depend on these numbers: add at the end, change and remove nothing.
+dictionary! {
+    1 "accept";
+    2 "content-type";
+    3 "date";
+    4 "fspiop-source";
+    5 "fspiop-destination";
+    6 "fspiop-signature";
+    7 "fspiop-uri";
+    8 "fspiop-http-method";
+    9 "fspiop-encryption";
+    10 "fspiop-proxy";
+    11 "traceparent";
+    12 "tracestate";
+    13 "baggage";
+    14 "authorization";
+    15 "user-agent";
+    16 "accept-encoding";
+    17 "content-encoding";
+    18 "content-language";
+    19 "accept-language";
+    20 "cache-control";
+    21 "x-forwarded-for";
+    22 "x-forwarded-proto";
+    23 "x-forwarded-host";
+    24 "x-forwarded-port";
+    25 "x-real-ip";
+    26 "x-request-id";
+    27 "x-client-id";
+    28 "x-b3-traceid";
+    29 "x-b3-spanid";
+    30 "x-b3-parentspanid";
+    31 "x-b3-sampled";
+    32 "via";
+}
+
+/// Reads from the front.
+struct Reader<'a> {
+    stored: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    /// What stands before the lines; gives their number.
+    fn begin(&mut self) -> Result<usize, PayloadError> {
+        match self.byte()? {
+            VERSION => {}
+            other => return Err(PayloadError::Version(other)),
+        }
+        match self.length()? {
+            count if count <= LINES_MAX => Ok(count),
+            _ => Err(PayloadError::Corrupt),
+        }
+    }
+
+    fn byte(&mut self) -> Result<u8, PayloadError> {
+        let byte = *self.stored.get(self.at).ok_or(PayloadError::Truncated)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// At most four bytes of LEB128: no stored length comes near 2^28.
+    fn length(&mut self) -> Result<usize, PayloadError> {
+        let mut length = 0;
+        for shift in [0, 7, 14, 21] {
+            let byte = self.byte()?;
+            length |= usize::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(length);
+            }
+        }
+        Err(PayloadError::Corrupt)
+    }
+
+    /// Where a text stands.
+    fn text(&mut self) -> Result<Range<usize>, PayloadError> {
+        let length = self.length()?;
+        if length > self.stored.len() - self.at {
+            return Err(PayloadError::Truncated);
+        }
+        let text = self.at..self.at + length;
+        self.at = text.end;
+        Ok(text)
+    }
+
+    fn name(&mut self) -> Result<HeaderName, PayloadError> {
+        match self.byte()? {
+            SPELLED => HeaderName::from_bytes(&self.stored[self.text()?])
+                .map_err(|_: InvalidHeaderName| PayloadError::Corrupt),
+            code => name_of(code).ok_or(PayloadError::Corrupt),
+        }
+    }
+
+    /// Its code, also where it is spelled out.
+    fn skip_name(&mut self) -> Result<u8, PayloadError> {
+        match self.stored.get(self.at) {
+            Some(code) if (1..=DICTIONARY_LENGTH).contains(code) => {
+                self.at += 1;
+                Ok(*code)
+            }
+            _ => self.name().map(|name| code_of(name.as_str())),
+        }
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    put_length(out, text.len());
+    out.extend_from_slice(text);
+}
+
+fn put_length(out: &mut Vec<u8>, mut length: usize) {
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn encoded(headers: &HeaderMap, body: &[u8]) -> Bytes {
+        let mut out = Vec::new();
+        encode(headers, body, &mut out);
+        Bytes::from(out)
+    }
+
+    #[test]
+    fn the_dictionary_is_numbered_from_one_without_gaps() {
+        for (at, (code, name)) in DICTIONARY.iter().enumerate() {
+            assert_eq!(usize::from(*code), at + 1);
+            assert_eq!(name_of(*code).as_ref().map(HeaderName::as_str), Some(*name));
+            assert_eq!(code_of(name), *code);
+        }
+        assert_eq!(name_of(SPELLED), None);
+        assert_eq!(code_of("x-other"), SPELLED);
+    }
+
+    #[test]
+    fn the_stored_form_is_fixed() {
+        let mut headers = HeaderMap::new();
+        headers.insert("fspiop-source", HeaderValue::from_static("payerfsp"));
+        headers.insert("x-other", HeaderValue::from_static("1"));
+        let stored = encoded(&headers, b"{}");
+        expect![[r#""\u{1}\u{2}\u{4}\u{8}payerfsp\0\u{7}x-other\u{1}1{}""#]]
+            .assert_eq(&format!("{:?}", std::str::from_utf8(&stored).expect("ASCII")));
+    }
+
+    #[test]
+    fn sender_and_recipient_are_found_however_they_are_stored() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(stated(&encoded(&headers, b"{}")).expect("it was written").source, b"");
+        headers.insert("fspiop-destination", HeaderValue::from_static("payerfsp"));
+        headers.insert("date", HeaderValue::from_static("now"));
+        headers.insert("fspiop-source", HeaderValue::from_static("payeefsp"));
+        let (source, destination, body) = (&b"payeefsp"[..], &b"payerfsp"[..], &b"{}"[..]);
+        let expected = Ok(StoredSummary { source, destination, body });
+        assert_eq!(stated(&encoded(&headers, b"{}")), expected);
+        let spelled = b"\x01\x02\x00\x0dFSPIOP-Source\x08payeefsp\x05\x08payerfsp{}";
+        assert_eq!(stated(spelled), expected);
+    }
+
+    #[test]
+    fn long_values_and_other_versions() {
+        let mut headers = HeaderMap::new();
+        headers.insert("date", HeaderValue::from_str(&"a".repeat(70_000)).expect("a value"));
+        let stored = encoded(&headers, b"body");
+        let payload = decode(&stored).expect("it was written");
+        assert_eq!((payload.headers, &payload.body[..]), (headers, &b"body"[..]));
+        for (bytes, error) in [
+            (&b""[..], PayloadError::Truncated),
+            (&b"\x02"[..], PayloadError::Version(2)),
+            (&b"\x01"[..], PayloadError::Truncated),
+            (&b"\x01\x01"[..], PayloadError::Truncated),
+            (&b"\x01\x01\x03"[..], PayloadError::Truncated),
+            (&b"\x01\x01\x03\x05"[..], PayloadError::Truncated),
+            (&b"\x01\x01\xfe\x00"[..], PayloadError::Corrupt),
+            (&b"\x01\x01\x00\x01 \x00"[..], PayloadError::Corrupt),
+            (&b"\x01\x01\x03\x01\n"[..], PayloadError::Corrupt),
+            (&b"\x01\xff\xff\xff\xff\x01"[..], PayloadError::Corrupt),
+            (&b"\x01\xff\xff\x7f"[..], PayloadError::Corrupt),
+        ] {
+            let found = decode(&Bytes::from_static(bytes)).map(|payload| payload.body);
+            assert_eq!(found, Err(error), "{bytes:?}");
+            assert_eq!(stated(bytes), Err(error), "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(
+            lines in prop::collection::vec(
+                (prop_oneof!["date|fspiop-uri|via", "[a-z][a-z0-9-]{0,20}"], "[ -~]{0,200}"), 0..20),
+            body in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut headers = HeaderMap::new();
+            for (name, value) in &lines {
+                headers.append(
+                    HeaderName::from_bytes(name.as_bytes()).expect("a name"),
+                    HeaderValue::from_str(value).expect("a value"),
+                );
+            }
+            let stored = encoded(&headers, &body);
+            let payload = decode(&stored).expect("it was written");
+            prop_assert_eq!(payload.headers, headers);
+            prop_assert_eq!(&payload.body[..], &body[..]);
+            prop_assert_eq!(stated(&stored).map(|stated| stated.body), Ok(&body[..]));
+        }
+
+        #[test]
+        fn reading_never_panics(
+            bytes in prop::collection::vec(prop_oneof![0..40u8, any::<u8>()], 0..200),
+        ) {
+            let mut versioned = vec![VERSION];
+            versioned.extend(&bytes);
+            for bytes in [bytes, versioned] {
+                let whole = decode(&Bytes::from(bytes.clone())).map(|payload| payload.body);
+                let found = stated(&bytes).map(|stated| stated.body);
+                prop_assert_eq!(found, whole.as_deref().map_err(|error| *error));
+            }
+        }
+    }
+}

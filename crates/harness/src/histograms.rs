@@ -1,0 +1,324 @@
+//! What a driver writes down: latencies of the whole run and of its steady part, and what happened
+//! in each second. Microseconds throughout; nothing is allocated per unit.
+//!
+//! A unit belongs to the steady part by its intended start (runs of a given length) or by its
+//! number among those that ended (runs of a given count); the rate counts the units that ended in
+//! it. Seconds are kept up to [`SECONDS_MAX`].
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use dfsp::Outcome;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Seconds of a run that are kept one by one; later ones show in the totals only.
+pub(crate) const SECONDS_MAX: usize = 86_400;
+/// Moments that are kept.
+const ENDS_MAX: usize = 4_000_000;
+const LATENCY_MICROS_MAX: u64 = 3_600_000_000;
+
+/// Latencies in microseconds.
+#[derive(Clone)]
+pub(crate) struct Latencies {
+    pub(crate) whole: Histogram<u64>,
+    pub(crate) accepted: Histogram<u64>,
+    pub(crate) lookup: Histogram<u64>,
+    pub(crate) quote: Histogram<u64>,
+    pub(crate) transfer: Histogram<u64>,
+}
+
+/// One second of the measured part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Second {
+    /// Its number, from 0.
+    pub second: u32,
+    /// Units that ended well in it.
+    pub ended: u64,
+    /// Units that failed in it.
+    pub failed: u64,
+    /// Units of it that were not started, because too many were in flight.
+    pub dropped: u64,
+    /// Median latency of those that ended, in milliseconds.
+    pub p50_ms: f64,
+    /// 99th percentile of them, in milliseconds.
+    pub p99_ms: f64,
+}
+
+/// The bounds of the steady part, as a driver goes by them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Bounds {
+    /// None is kept.
+    #[default]
+    None,
+    /// From so long to so long after the start.
+    Time(Duration, Duration),
+    /// From one number to another among the units that ended.
+    Count(u64, u64),
+}
+
+/// The steady part as it was.
+#[derive(Clone)]
+pub(crate) struct Steady {
+    pub(crate) whole: Histogram<u64>,
+    /// Units that ended well in it.
+    pub(crate) ended: u64,
+    /// First and last moment of it, after the start.
+    pub(crate) span: Option<(Duration, Duration)>,
+}
+
+/// Everything that one driver writes down.
+pub(crate) struct Histograms {
+    pub(crate) latencies: Latencies,
+    pub(crate) steady: Steady,
+    /// Latencies since the last glance.
+    pub(crate) recent: Histogram<u64>,
+    /// Failures by leg and cause: how many, and the id of one.
+    pub(crate) failures: BTreeMap<String, (u64, String)>,
+    /// When each unit ended well, and in which lane, where that is wanted.
+    pub(crate) ends: Option<Vec<(Instant, u16)>>,
+    bounds: Bounds,
+    from: Option<Instant>,
+    ended: u64,
+    seconds: Vec<Second>,
+    current: Second,
+    current_latency: Histogram<u64>,
+}
+
+/// Whether a unit of the measured part ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Good,
+    Failed,
+    Dropped,
+}
+
+impl Histograms {
+    pub(crate) fn new(keeps_ends: bool) -> Self {
+        Self {
+            ends: keeps_ends.then(Vec::new),
+            latencies: Latencies::new(),
+            steady: Steady { whole: histogram(), ended: 0, span: None },
+            recent: histogram(),
+            failures: BTreeMap::new(),
+            bounds: Bounds::None,
+            from: None,
+            ended: 0,
+            seconds: Vec::new(),
+            current: Second::default(),
+            current_latency: histogram(),
+        }
+    }
+
+    /// The measured part begins.
+    pub(crate) fn begin(&mut self, from: Instant, bounds: Bounds) {
+        self.from = Some(from);
+        self.bounds = bounds;
+        if let Bounds::Time(first, last) = bounds {
+            self.steady.span = Some((first, last));
+        }
+    }
+
+    /// A unit of the measured part ended well, now.
+    pub(crate) fn good(&mut self, outcome: &Outcome, lane: usize, now: Instant) {
+        self.latencies.record(outcome);
+        if let Some(ends) = self.ends.as_mut().filter(|ends| ends.len() < ENDS_MAX) {
+            ends.push((now, u16::try_from(lane).unwrap_or(u16::MAX)));
+        }
+        let Some(from) = self.from else { return };
+        let (end, intended) =
+            (now - from, outcome.payment.intended.saturating_duration_since(from));
+        self.ended += 1;
+        match self.bounds {
+            Bounds::None => {}
+            Bounds::Time(first, last) => {
+                self.steady.ended += u64::from((first..last).contains(&end));
+                if (first..last).contains(&intended) {
+                    record(&mut self.steady.whole, outcome.whole);
+                }
+            }
+            Bounds::Count(first, last) => {
+                if (first..last).contains(&self.ended) {
+                    self.steady.ended += 1;
+                    record(&mut self.steady.whole, outcome.whole);
+                    self.steady.span = Some((self.steady.span.map_or(end, |it| it.0), end));
+                }
+            }
+        }
+        self.note(end, Fate::Good);
+        record(&mut self.current_latency, outcome.whole);
+    }
+
+    /// A unit of the measured part failed or was dropped, now.
+    pub(crate) fn bad(&mut self, fate: Fate, now: Instant) {
+        if let Some(from) = self.from {
+            self.note(now.saturating_duration_since(from), fate);
+        }
+    }
+
+    /// The seconds so far, the last one unfinished.
+    pub(crate) fn seconds(&self) -> Vec<Second> {
+        let mut seconds = self.seconds.clone();
+        if self.from.is_some() && seconds.len() < SECONDS_MAX {
+            seconds.push(self.closed());
+        }
+        seconds
+    }
+
+    fn note(&mut self, end: Duration, fate: Fate) {
+        let second = u32::try_from(end.as_secs()).unwrap_or(u32::MAX);
+        while self.current.second < second && self.seconds.len() < SECONDS_MAX {
+            self.seconds.push(self.closed());
+            self.current_latency.reset();
+            let next = self.current.second + 1;
+            self.current = Second { second: next, ..Second::default() };
+        }
+        match fate {
+            Fate::Good => self.current.ended += 1,
+            Fate::Failed => self.current.failed += 1,
+            Fate::Dropped => self.current.dropped += 1,
+        }
+    }
+
+    fn closed(&self) -> Second {
+        let at = |quantile| self.current_latency.value_at_quantile(quantile) as f64 / 1e3;
+        let empty = self.current_latency.is_empty();
+        let [p50_ms, p99_ms] = if empty { [0.0; 2] } else { [at(0.5), at(0.99)] };
+        Second { p50_ms, p99_ms, ..self.current }
+    }
+}
+
+/// Adds the seconds of one driver to those of another; percentiles are those of the slower one.
+pub(crate) fn add_seconds(all: &mut Vec<Second>, more: &[Second]) {
+    for (index, second) in more.iter().enumerate() {
+        if all.len() <= index {
+            all.push(Second { second: second.second, ..Second::default() });
+        }
+        let sum = &mut all[index];
+        sum.ended += second.ended;
+        sum.failed += second.failed;
+        sum.dropped += second.dropped;
+        sum.p50_ms = sum.p50_ms.max(second.p50_ms);
+        sum.p99_ms = sum.p99_ms.max(second.p99_ms);
+    }
+}
+
+impl Steady {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.whole.add(&other.whole).expect("all histograms have the same bounds");
+        self.ended += other.ended;
+        self.span = match (self.span, other.span) {
+            (Some(one), Some(two)) => Some((one.0.min(two.0), one.1.max(two.1))),
+            (one, two) => one.or(two),
+        };
+    }
+}
+
+impl Latencies {
+    pub(crate) fn new() -> Self {
+        let [whole, accepted, lookup, quote, transfer] = std::array::from_fn(|_| histogram());
+        Self { whole, accepted, lookup, quote, transfer }
+    }
+
+    fn parts(&mut self) -> [&mut Histogram<u64>; 5] {
+        let Self { whole, accepted, lookup, quote, transfer } = self;
+        [whole, accepted, lookup, quote, transfer]
+    }
+
+    fn record(&mut self, outcome: &Outcome) {
+        let Outcome { whole, accepted, lookup, quote, transfer_time, .. } = *outcome;
+        let times = [Some(whole), accepted, lookup, quote, transfer_time];
+        for (part, time) in self.parts().into_iter().zip(times) {
+            time.into_iter().for_each(|time| record(part, time));
+        }
+    }
+
+    pub(crate) fn add(&mut self, mut other: Self) {
+        for (mine, theirs) in self.parts().into_iter().zip(other.parts()) {
+            mine.add(&*theirs).expect("all histograms have the same bounds");
+        }
+    }
+}
+
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_MICROS_MAX, 3).expect("the bounds are in order")
+}
+
+pub(crate) fn record(histogram: &mut Histogram<u64>, time: Duration) {
+    histogram.saturating_record(time.as_micros() as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dfsp::{End, Payment, PaymentFlow};
+    use ledger::{Amount, TransferId};
+
+    /// A unit that should have started `intended` and ended `end` after the start of the run.
+    fn outcome(from: Instant, intended: u64, end: u64) -> (Outcome, Instant) {
+        let moment = |millis| from + Duration::from_millis(millis);
+        let payment = Payment {
+            course: PaymentFlow::Lookup,
+            payer_msisdn: 1,
+            payee_msisdn: 2,
+            amount: Amount::ZERO,
+            intended: moment(intended),
+        };
+        let id = "00000000-0000-4000-8000-000000000001";
+        let outcome = Outcome {
+            transfer: TransferId::parse(id).expect("an id"),
+            payment,
+            started: moment(intended),
+            accepted: None,
+            lookup: None,
+            quote: None,
+            transfer_time: None,
+            whole: Duration::from_millis(end - intended),
+            end: End::Reached,
+        };
+        (outcome, moment(end))
+    }
+
+    fn records(bounds: Bounds, units: &[(u64, u64)]) -> Histograms {
+        let from = Instant::now();
+        let mut records = Histograms::new(true);
+        records.begin(from, bounds);
+        for &(intended, end) in units {
+            let (outcome, end) = outcome(from, intended, end);
+            records.good(&outcome, 0, end);
+        }
+        records
+    }
+
+    #[test]
+    fn steady_units_are_told_by_intended_start_and_the_rate_by_end() {
+        let bounds = Bounds::Time(Duration::from_millis(1_000), Duration::from_millis(2_000));
+        // The second should have started before the window and was late; the fourth ends after it.
+        let units = [(100, 110), (900, 1_500), (1_100, 1_200), (1_900, 2_500)];
+        let steady = records(bounds, &units).steady;
+        assert_eq!((steady.ended, steady.whole.len()), (2, 2));
+        assert!(steady.whole.max() >= 600_000, "the late one that belongs to it counts");
+    }
+
+    #[test]
+    fn steady_units_of_a_count_are_told_by_number() {
+        let units: Vec<_> = (1..=10).map(|number| (number * 10, number * 10 + 5)).collect();
+        let steady = records(Bounds::Count(3, 9), &units).steady;
+        assert_eq!((steady.ended, steady.whole.len()), (6, 6));
+        let span = (Duration::from_millis(35), Duration::from_millis(85));
+        assert_eq!(steady.span, Some(span));
+    }
+
+    #[test]
+    fn seconds_without_a_unit_are_kept_too() {
+        let units = [(10, 20), (10, 30), (3_000, 3_100)];
+        let seconds = records(Bounds::None, &units).seconds();
+        let ended: Vec<u64> = seconds.iter().map(|second| second.ended).collect();
+        assert_eq!(ended, [2, 0, 0, 1]);
+        assert_eq!(seconds[3].second, 3);
+        let mut all = Vec::new();
+        add_seconds(&mut all, &seconds);
+        add_seconds(&mut all, &seconds[..2]);
+        assert_eq!((all[0].ended, all[3].ended, all.len()), (4, 1, 4));
+    }
+}

@@ -1,0 +1,708 @@
+//! What makes the transactions of one thread start, and writes down how they end.
+//!
+//! Closed loop: the end of a unit starts the next in the same lane. Open loop: a kernel timer
+//! starts them whatever the answers; one that finds the backlog full is dropped and counted, never
+//! put off. The main thread changes phase and target through the atomics of [`Control`] and reads
+//! progress the same way; nothing is locked per unit. One tick every 5 ms fills what is missing.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use dfsp::{Cause, End, Leg, Outcome, Payment, Simulator};
+use ledger::{Amount, FspName, TransferId};
+use tokio::task::spawn_local;
+
+use crate::histograms::{Bounds, Fate, Histograms, record};
+use crate::pairs::{PairPlan, Route};
+use crate::precise_timer::PreciseTimer;
+use crate::scenario::Scenario;
+
+const TICK: Duration = Duration::from_millis(5);
+const TICKS_PER_GLANCE: u32 = 50;
+const TICKS_PER_COUNT: u32 = 4;
+/// Different amounts: few, so that terms made once are used again.
+const AMOUNTS: u64 = 61;
+/// The way back in a pair takes so much more, in units: a prime that the steps from amount to
+/// amount are multiples of, and the first amount is not. So what went both ways never comes out at
+/// nothing, and a hub that posts nothing is found out.
+const BACK_MORE: i128 = 97;
+const AMOUNT_FIRST: i128 = 10_000;
+const AMOUNT_STEP: i128 = 169 * BACK_MORE;
+/// Transfers being reserved at once while a stock is laid in.
+const STOCKING: usize = 64;
+/// Held transfers that a payee answers at once when a run is over.
+const RELEASED_AT_ONCE: usize = 32;
+
+/// What makes units start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Load {
+    /// Nothing: the FSPs only answer.
+    None,
+    /// So many in flight, as set by [`crate::fleet::Fleets::set_target`].
+    Closed,
+    /// So many a second.
+    Open {
+        /// Units a second.
+        rate: f64,
+        /// Units in flight at which the next is dropped.
+        backlog: usize,
+    },
+}
+
+/// What the drivers do at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Start nothing yet.
+    Idle = 0,
+    /// Lay in transfers that wait for their fulfilment.
+    Stock = 1,
+    /// Run, without recording latencies.
+    Warm = 2,
+    /// Run and record.
+    Measure = 3,
+    /// Start nothing more, and answer what payees still hold.
+    Stop = 4,
+}
+
+/// What the main thread and a driver tell each other.
+#[derive(Default)]
+pub(crate) struct Control {
+    phase: AtomicU8,
+    /// Whether what is published was so after the driver had begun its last unit.
+    stopped: AtomicBool,
+    pub(crate) target: AtomicUsize,
+    pub(crate) stock_target: AtomicUsize,
+    pub(crate) budget: AtomicU64,
+    /// Bounds of the steady part: microseconds, or numbers when there is a budget.
+    pub(crate) steady: [AtomicU64; 2],
+    pub(crate) good: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) hung: AtomicU64,
+    pub(crate) dropped: AtomicU64,
+    /// Among those dropped, the ones that found no transfer in stock.
+    pub(crate) unstocked: AtomicU64,
+    /// Length of the measured part in microseconds; 0 when it has a budget.
+    pub(crate) length: AtomicU64,
+    pub(crate) measured: AtomicU64,
+    pub(crate) in_flight: AtomicUsize,
+    pub(crate) backlog_max: AtomicUsize,
+    pub(crate) stock: AtomicUsize,
+    pub(crate) open: AtomicU64,
+    pub(crate) registered: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) p50_micros: AtomicU64,
+    pub(crate) p99_micros: AtomicU64,
+}
+
+/// What a driver does, and with whom.
+pub(crate) struct DriverPlan {
+    pub(crate) scenario: Scenario,
+    pub(crate) load: Load,
+    pub(crate) lanes: Vec<PairPlan>,
+    /// Whether the moment of each end is kept.
+    pub(crate) keeps_ends: bool,
+}
+
+/// Drives the FSPs of one thread.
+pub(crate) struct Driver {
+    scenario: Scenario,
+    load: Load,
+    control: Arc<Control>,
+    fsps: Vec<Fsp>,
+    places: HashMap<FspName, usize>,
+    lanes: Vec<PairLoad>,
+    next_lane: Cell<usize>,
+    in_flight: Cell<usize>,
+    backlog_max: Cell<usize>,
+    budget: Cell<u64>,
+    measured_from: Cell<Option<Instant>>,
+    pub(crate) records: RefCell<Histograms>,
+}
+
+struct Fsp {
+    simulator: Simulator,
+    name: FspName,
+    lane: usize,
+}
+
+struct PairLoad {
+    routes: Vec<Route>,
+    taken: RefCell<Vec<u64>>,
+    number: Cell<u64>,
+    in_flight: Cell<usize>,
+    stock: RefCell<VecDeque<(Route, TransferId)>>,
+}
+
+impl Control {
+    pub(crate) fn new() -> Self {
+        Self { budget: AtomicU64::new(u64::MAX), ..Self::default() }
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// Whether no unit begins any more, and all that did is counted in what is published.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Idle,
+            1 => Phase::Stock,
+            2 => Phase::Warm,
+            3 => Phase::Measure,
+            _ => Phase::Stop,
+        }
+    }
+
+    /// How the steady part is bounded; both zero means that there is none.
+    fn bounds(&self) -> Bounds {
+        let [first, last] = [0, 1].map(|index| self.steady[index].load(Ordering::Relaxed));
+        match (last, self.budget.load(Ordering::Relaxed)) {
+            (0, _) => Bounds::None,
+            (_, u64::MAX) => {
+                Bounds::Time(Duration::from_micros(first), Duration::from_micros(last))
+            }
+            _ => Bounds::Count(first, last),
+        }
+    }
+}
+
+impl Driver {
+    /// Starts to drive `simulators`, in the order that the places in the plan mean.
+    pub(crate) fn start(
+        simulators: &[Simulator],
+        plan: DriverPlan,
+        control: Arc<Control>,
+    ) -> Rc<Self> {
+        let fsps: Vec<Fsp> = simulators
+            .iter()
+            .enumerate()
+            .map(|(place, simulator)| Fsp {
+                simulator: simulator.clone(),
+                name: FspName::new(simulator.name()).expect("simulators have legal names"),
+                lane: plan.lanes.iter().position(|lane| lane.members.contains(&place)).unwrap_or(0),
+            })
+            .collect();
+        let driver = Rc::new(Self {
+            scenario: plan.scenario,
+            load: plan.load,
+            control,
+            places: fsps.iter().enumerate().map(|(place, fsp)| (fsp.name, place)).collect(),
+            fsps,
+            lanes: plan.lanes.into_iter().map(PairLoad::new).collect(),
+            next_lane: Cell::new(0),
+            in_flight: Cell::new(0),
+            backlog_max: Cell::new(0),
+            budget: Cell::new(u64::MAX),
+            measured_from: Cell::new(None),
+            records: RefCell::new(Histograms::new(plan.keeps_ends)),
+        });
+        driver.listen();
+        spawn_local(tick(Rc::clone(&driver)));
+        if let Load::Open { rate, .. } = driver.load {
+            spawn_local(open_loop(Rc::clone(&driver), Duration::from_secs_f64(1.0 / rate)));
+        }
+        driver
+    }
+
+    /// How often each route was taken: payer, payee, units.
+    pub(crate) fn routes_taken(&self) -> Vec<(String, String, u64)> {
+        let mut taken: HashMap<Route, u64> = HashMap::new();
+        for lane in &self.lanes {
+            for (route, count) in lane.routes.iter().zip(lane.taken.borrow().iter()) {
+                *taken.entry(*route).or_default() += count;
+            }
+        }
+        let name = |place: usize| self.fsps[place].simulator.name().to_owned();
+        taken.into_iter().map(|((from, to), count)| (name(from), name(to), count)).collect()
+    }
+
+    fn listen(self: &Rc<Self>) {
+        for (place, fsp) in self.fsps.iter().enumerate() {
+            let (driver, lane) = (Rc::downgrade(self), fsp.lane);
+            fsp.simulator.observe(move |outcome| {
+                if let Some(driver) = driver.upgrade() {
+                    driver.ended(lane, &outcome);
+                }
+            });
+            let driver = Rc::downgrade(self);
+            fsp.simulator.observe_receipts(move |transfer, payer| {
+                if let Some(driver) = driver.upgrade() {
+                    driver.received(transfer, payer, place);
+                }
+            });
+        }
+    }
+
+    /// Whether another unit may start now.
+    fn may_start(&self) -> bool {
+        let phase = self.control.phase();
+        if phase == Phase::Measure && self.measured_from.get().is_none() {
+            let now = Instant::now();
+            self.measured_from.set(Some(now));
+            self.backlog_max.set(self.in_flight.get());
+            self.budget.set(self.control.budget.load(Ordering::Relaxed));
+            self.records.borrow_mut().begin(now, self.control.bounds());
+        }
+        matches!(phase, Phase::Warm | Phase::Measure) && self.budget.get() > 0
+    }
+
+    /// Closed loop: starts as many in a lane as are missing there. Each lane has its own share of
+    /// the target, so that an FSP that hangs holds up its own lane only.
+    fn fill(&self, index: usize) {
+        let share = self.share(self.control.target.load(Ordering::Relaxed), index);
+        while self.lanes[index].in_flight.get() < share && self.may_start() {
+            if !self.start_one(index, Instant::now()) {
+                break;
+            }
+        }
+    }
+
+    /// Reserves transfers until the lane's part of the stock is there or on its way.
+    fn lay_in(&self, index: usize) {
+        let stock = self.share(self.control.stock_target.load(Ordering::Relaxed), index);
+        let at_once = self.share(STOCKING, index).max(1);
+        let lane = &self.lanes[index];
+        let wanted = |lane: &PairLoad| lane.in_flight.get() + lane.stock.borrow().len() < stock;
+        while lane.in_flight.get() < at_once && wanted(lane) {
+            if !self.pay(index, Instant::now()) {
+                break;
+            }
+        }
+    }
+
+    fn share(&self, total: usize, index: usize) -> usize {
+        let lanes = self.lanes.len();
+        (total + lanes - 1 - index) / lanes
+    }
+
+    /// Starts the next unit of a lane, which should have started at `intended`.
+    fn start_one(&self, index: usize, intended: Instant) -> bool {
+        // In open loop the first one may have been due before the measured part began.
+        let measured = self.is_measured(intended);
+        let is_open = matches!(self.load, Load::Open { .. });
+        if is_open && !measured && self.scenario == Scenario::Fulfil {
+            // Its transfer belongs to one that counts.
+            return false;
+        }
+        if let Load::Open { backlog, .. } = self.load
+            && backlog <= self.in_flight.get()
+        {
+            self.drop_one(measured);
+            return false;
+        }
+        let started = match self.scenario {
+            Scenario::Fulfil => self.release(index, intended),
+            _ => self.pay(index, intended),
+        };
+        if !started && is_open && self.scenario == Scenario::Fulfil {
+            let due = measured && self.is_before_the_end(intended);
+            self.control.unstocked.fetch_add(u64::from(due), Ordering::Relaxed);
+            self.drop_one(due);
+        } else if measured && (started || self.scenario != Scenario::Fulfil) {
+            self.budget.set(self.budget.get().saturating_sub(1));
+        }
+        started
+    }
+
+    /// Whether the measured part had not ended by then. Its end is seen a little late here.
+    fn is_before_the_end(&self, intended: Instant) -> bool {
+        let length = Duration::from_micros(self.control.length.load(Ordering::Relaxed));
+        let end = self.measured_from.get().map(|from| from + length);
+        length.is_zero() || end.is_none_or(|end| intended < end)
+    }
+
+    fn drop_one(&self, measured: bool) {
+        if measured {
+            self.control.dropped.fetch_add(1, Ordering::Relaxed);
+            self.control.measured.fetch_add(1, Ordering::Relaxed);
+            self.budget.set(self.budget.get().saturating_sub(1));
+            self.records.borrow_mut().bad(Fate::Dropped, Instant::now());
+        }
+    }
+
+    /// The next payment of a lane.
+    fn pay(&self, index: usize, intended: Instant) -> bool {
+        let (route, turn) = self.lanes[index].next_route();
+        let (payer, payee) = (&self.fsps[route.0], &self.fsps[route.1]);
+        let payment = Payment {
+            course: self.scenario.course(payee.name),
+            payer_msisdn: subscriber(&payer.simulator, turn),
+            payee_msisdn: subscriber(&payee.simulator, turn.wrapping_mul(7)),
+            amount: amount(route, turn),
+            intended,
+        };
+        let started = payer.simulator.start(payment);
+        match started {
+            Ok(()) => self.count(index, 1),
+            Err(error) => self.failed(format!("start: {error}"), String::new(), intended),
+        }
+        started.is_ok()
+    }
+
+    /// Lets the payee answer the oldest transfer of the lane's stock.
+    fn release(&self, index: usize, intended: Instant) -> bool {
+        let oldest = self.lanes[index].stock.borrow_mut().pop_front();
+        let Some((route, transfer)) = oldest else { return false };
+        if self.fsps[route.0].simulator.resume(transfer, intended) {
+            self.count(index, 1);
+        }
+        self.fsps[route.1].simulator.fulfil(transfer)
+    }
+
+    /// A payee holds a transfer.
+    fn received(&self, transfer: TransferId, payer: FspName, payee: usize) {
+        let Some(&payer) = self.places.get(&payer) else { return };
+        let index = self.fsps[payer].lane;
+        self.lanes[index].stock.borrow_mut().push_back(((payer, payee), transfer));
+        if self.scenario == Scenario::Fulfil {
+            self.count(index, -1);
+        }
+        self.fsps[payer].simulator.received_by_payee(transfer);
+        if self.scenario == Scenario::Fulfil && self.control.phase() == Phase::Stock {
+            self.lay_in(index);
+        }
+    }
+
+    /// Open loop: the lanes take turns; an empty stock is passed over.
+    fn next_lane(&self) -> usize {
+        let (first, lanes) = (self.next_lane.get(), self.lanes.len());
+        let has_one = |index: &usize| {
+            self.scenario != Scenario::Fulfil || !self.lanes[*index].stock.borrow().is_empty()
+        };
+        let index = (first..first + lanes).map(|at| at % lanes).find(has_one).unwrap_or(first);
+        self.next_lane.set((index + 1) % lanes);
+        index
+    }
+
+    fn ended(&self, index: usize, outcome: &Outcome) {
+        self.count(index, -1);
+        let intended = outcome.payment.intended;
+        match outcome.end {
+            End::Committed | End::Reached => {
+                self.control.good.fetch_add(1, Ordering::Relaxed);
+                let mut records = self.records.borrow_mut();
+                record(&mut records.recent, outcome.whole);
+                if self.is_measured(intended) {
+                    records.good(outcome, index, Instant::now());
+                    self.control.measured.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            End::Failed(leg, cause) => {
+                let hung = u64::from(cause == Cause::TimedOut);
+                self.control.hung.fetch_add(hung, Ordering::Relaxed);
+                self.failed(describe(leg, cause), outcome.transfer.to_string(), intended);
+            }
+        }
+        match (self.load, self.control.phase()) {
+            (_, Phase::Stock) => self.lay_in(index),
+            (Load::Closed, _) => self.fill(index),
+            _ => {}
+        }
+    }
+
+    fn failed(&self, failure: String, example: String, intended: Instant) {
+        self.control.failed.fetch_add(1, Ordering::Relaxed);
+        let mut records = self.records.borrow_mut();
+        if self.is_measured(intended) {
+            self.control.measured.fetch_add(1, Ordering::Relaxed);
+            records.bad(Fate::Failed, Instant::now());
+        }
+        records.failures.entry(failure).or_insert((0, example)).0 += 1;
+    }
+
+    fn is_measured(&self, intended: Instant) -> bool {
+        self.measured_from.get().is_some_and(|from| intended >= from)
+    }
+
+    /// One unit of a lane more or less in flight.
+    fn count(&self, index: usize, change: isize) {
+        let lane = &self.lanes[index].in_flight;
+        lane.set(lane.get().saturating_add_signed(change));
+        let all = self.in_flight.get().saturating_add_signed(change);
+        self.in_flight.set(all);
+        self.control.in_flight.store(all, Ordering::Relaxed);
+        if self.backlog_max.get() < all && self.control.phase() == Phase::Measure {
+            self.backlog_max.set(all);
+        }
+    }
+
+    /// What follows from the phase, whatever the answers.
+    fn tend(&self) {
+        let phase = self.control.phase();
+        for index in 0..self.lanes.len() {
+            match (phase, self.load) {
+                (Phase::Stock, _) => self.lay_in(index),
+                (Phase::Stop, _) => self.empty(index),
+                (_, Load::Closed) => self.fill(index),
+                _ => {}
+            }
+        }
+    }
+
+    /// Answers some of what the payees still hold.
+    fn empty(&self, index: usize) {
+        let oldest = |lane: &PairLoad| lane.stock.borrow().front().map(|&((_, payee), _)| payee);
+        while let Some(payee) = oldest(&self.lanes[index])
+            && self.fsps[payee].simulator.unanswered() < RELEASED_AT_ONCE
+        {
+            // Before the measured part, so that it is counted nowhere.
+            let now = Instant::now();
+            let before = self.measured_from.get().and_then(|at| at.checked_sub(TICK));
+            if !self.release(index, before.unwrap_or(now)) {
+                return;
+            }
+        }
+    }
+
+    /// Publishes the latencies of the last moments.
+    fn publish(&self) {
+        let recent = &mut self.records.borrow_mut().recent;
+        if recent.is_empty() {
+            return;
+        }
+        let micros = |quantile| recent.value_at_quantile(quantile);
+        self.control.p50_micros.store(micros(0.5), Ordering::Relaxed);
+        self.control.p99_micros.store(micros(0.99), Ordering::Relaxed);
+        recent.reset();
+    }
+
+    /// Publishes what is still open, from the books of the FSPs.
+    fn publish_open(&self) {
+        let (mut open, mut requests, mut registered) = (0, 0, 0);
+        for fsp in &self.fsps {
+            registered += fsp.simulator.registered();
+            let tally = fsp.simulator.tally();
+            requests += tally.counts.requests;
+            for (_, exchange) in tally.exchanges() {
+                let sent = &exchange.sent;
+                open += sent.begun.count - sent.committed.count - sent.aborted.count;
+            }
+        }
+        let stock = self.lanes.iter().map(|lane| lane.stock.borrow().len()).sum();
+        self.control.open.store(open, Ordering::Relaxed);
+        self.control.registered.store(registered, Ordering::Relaxed);
+        self.control.requests.store(requests, Ordering::Relaxed);
+        self.control.stock.store(stock, Ordering::Relaxed);
+        self.control.backlog_max.store(self.backlog_max.get(), Ordering::Relaxed);
+        // Units begin on this thread, and each looks at the phase before.
+        self.control.stopped.store(self.control.phase() == Phase::Stop, Ordering::Release);
+    }
+}
+
+impl PairLoad {
+    fn new(plan: PairPlan) -> Self {
+        Self {
+            taken: RefCell::new(vec![0; plan.routes.len()]),
+            routes: plan.routes,
+            number: Cell::new(0),
+            in_flight: Cell::new(0),
+            stock: RefCell::default(),
+        }
+    }
+
+    /// The next route, and how often all routes were gone through before.
+    fn next_route(&self) -> (Route, u64) {
+        let number = self.number.get();
+        self.number.set(number + 1);
+        let routes = self.routes.len() as u64;
+        let slot = (number % routes) as usize;
+        self.taken.borrow_mut()[slot] += 1;
+        // Long tables would keep to one subscriber for as long; the number itself moves on.
+        let turn = if routes > 2 { number } else { number / routes };
+        (self.routes[slot], turn)
+    }
+}
+
+/// What is paid on a route at its turn.
+pub(crate) fn amount((payer, payee): Route, turn: u64) -> Amount {
+    let back = if payer > payee { BACK_MORE } else { 0 };
+    Amount::from_units(AMOUNT_FIRST + i128::from(turn % AMOUNTS) * AMOUNT_STEP + back)
+}
+
+fn subscriber(simulator: &Simulator, number: u64) -> u64 {
+    let subscribers = simulator.subscribers();
+    subscribers.start + number % (subscribers.end - subscribers.start)
+}
+
+fn describe(leg: Leg, cause: Cause) -> String {
+    match cause {
+        Cause::Refused(status) => format!("{leg}: refused with HTTP {status}"),
+        Cause::Unsent => format!("{leg}: the hub does not answer"),
+        Cause::Unreachable => format!("{leg}: the hub cannot be reached"),
+        Cause::Error(code) => format!("{leg}: error callback {code}"),
+        Cause::Aborted => format!("{leg}: aborted"),
+        Cause::TimedOut => format!("{leg}: {}", TIMED_OUT),
+        Cause::Malformed => format!("{leg}: a callback cannot be read"),
+        Cause::WrongAnswer => format!("{leg}: a wrong answer"),
+        Cause::WrongFulfilment => format!("{leg}: committed with a wrong fulfilment"),
+    }
+}
+
+/// How failures are called whose callback never came.
+pub(crate) const TIMED_OUT: &str = "hung until its time was over";
+
+async fn tick(driver: Rc<Driver>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut count = 0_u32;
+    loop {
+        ticks.tick().await;
+        driver.tend();
+        count = count.wrapping_add(1);
+        if count.is_multiple_of(TICKS_PER_COUNT) {
+            driver.publish_open();
+        }
+        if count.is_multiple_of(TICKS_PER_GLANCE) {
+            driver.publish();
+        }
+    }
+}
+
+async fn open_loop(driver: Rc<Driver>, interval: Duration) {
+    let Ok(pace) = PreciseTimer::new() else {
+        return driver.failed("start: no timer".to_owned(), String::new(), Instant::now());
+    };
+    let mut due = Instant::now();
+    loop {
+        let now = Instant::now();
+        if !driver.may_start() {
+            tokio::time::sleep(TICK).await;
+            due = Instant::now();
+            continue;
+        }
+        while due <= now && driver.may_start() {
+            driver.start_one(driver.next_lane(), due);
+            due += interval;
+        }
+        if pace.wait(due.saturating_duration_since(now)).await.is_err() {
+            return driver.failed("start: the timer broke".to_owned(), String::new(), now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    use dfsp::Behaviour;
+    use dfsp::forwarder::Forwarder;
+
+    use crate::options::FspOptions;
+    use crate::pairs::{Pairs, lanes};
+    use crate::simulators::{plan, runtime};
+
+    /// Drives look-ups through a hub that only forwards, and gives the control at the end.
+    fn drive(load: Load, behaviour: Behaviour, course: impl AsyncFn(&Driver)) {
+        drive_scenario(Scenario::Lookup, load, behaviour, course);
+    }
+
+    /// The same with units of another kind.
+    fn drive_scenario(
+        scenario: Scenario,
+        load: Load,
+        behaviour: Behaviour,
+        course: impl AsyncFn(&Driver),
+    ) {
+        runtime().expect("a runtime").block_on(async {
+            let hub = Forwarder::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+            let options = FspOptions { fsps: 2, subscribers: 10, ..FspOptions::standard() };
+            let bind = |mut options: dfsp::SimulatorOptions| {
+                options.behaviour = behaviour;
+                let simulator = Simulator::bind(options).expect("a port");
+                let (name, address) = (simulator.name().to_owned(), simulator.address());
+                hub.register(&name, address, simulator.subscribers());
+                simulator
+            };
+            let simulators: Vec<_> =
+                plan(&options, &[hub.address()]).into_iter().map(bind).collect();
+            let lanes = lanes(Pairs::Uniform, 2);
+            let plan = DriverPlan { scenario, load, lanes, keeps_ends: false };
+            let driver = Driver::start(&simulators, plan, Arc::new(Control::new()));
+            driver.control.set_phase(Phase::Measure);
+            course(&driver).await;
+            simulators.iter().for_each(Simulator::stop);
+            hub.stop();
+        });
+    }
+
+    #[test]
+    fn what_a_pair_pays_both_ways_never_comes_out_at_nothing() {
+        let paid = |route, count| -> i128 { (0..count).map(|at| amount(route, at).units()).sum() };
+        for units in 1..5_000_u64 {
+            // The routes of a lane take turns.
+            let net = paid((0, 1), units.div_ceil(2)) - paid((1, 0), units / 2);
+            assert_ne!(net, 0, "after {units} units");
+        }
+        let length = |payer, payee| -> usize {
+            (0..AMOUNTS).map(|turn| amount((payer, payee), turn).to_string().len()).sum()
+        };
+        assert!(length(0, 1).abs_diff(length(1, 0)) < 10, "messages are alike both ways");
+    }
+
+    #[test]
+    fn a_unit_that_finds_no_stock_is_dropped_and_counted() {
+        let load = Load::Open { rate: 1_000.0, backlog: 100 };
+        drive_scenario(Scenario::Fulfil, load, Behaviour::Normal, async |driver| {
+            let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+            until(|| count(&driver.control.unstocked) >= 20).await;
+            assert_eq!(count(&driver.control.dropped), count(&driver.control.unstocked));
+            driver.control.length.store(1, Ordering::Relaxed);
+            let so_far = count(&driver.control.dropped);
+            tokio::time::sleep(TICK * 4).await;
+            assert_eq!(count(&driver.control.dropped), so_far, "the measured part is over");
+        });
+    }
+
+    async fn until(what: impl Fn() -> bool) {
+        let waited = async {
+            while !what() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), waited).await.expect("it comes to pass");
+    }
+
+    #[test]
+    fn open_loop_counts_from_the_intended_start_even_when_everything_stood_still() {
+        const STILL: Duration = Duration::from_millis(300);
+        let load = Load::Open { rate: 1_000.0, backlog: 100_000 };
+        drive(load, Behaviour::Normal, async |driver| {
+            let good = || driver.control.good.load(Ordering::Relaxed);
+            until(|| good() > 0).await;
+            let (before, start) = (good(), Instant::now());
+            // This thread is also the hub's and the FSPs': nobody sends or answers meanwhile.
+            std::thread::sleep(STILL);
+            until(|| good() >= before + STILL.as_millis() as u64).await;
+            let late = start.elapsed();
+            let records = driver.records.borrow();
+            let whole = &records.latencies.whole;
+            let longest = Duration::from_micros(whole.max());
+            assert!(longest > STILL * 8 / 10, "{longest:?} in {late:?}");
+            let above = Duration::from_millis(100).as_micros() as u64;
+            let many = whole.count_between(above, u64::MAX);
+            assert!(many >= 150, "only {many} units suffered from a pause of {STILL:?}");
+        });
+    }
+
+    #[test]
+    fn what_finds_the_backlog_full_is_dropped_and_counted() {
+        let load = Load::Open { rate: 2_000.0, backlog: 7 };
+        drive(load, Behaviour::Silent(Leg::Lookup), async |driver| {
+            let dropped = || driver.control.dropped.load(Ordering::Relaxed);
+            until(|| dropped() >= 50).await;
+            assert_eq!(driver.in_flight.get(), 7);
+            assert_eq!(driver.backlog_max.get(), 7);
+            let seconds = driver.records.borrow().seconds();
+            assert_eq!(seconds.iter().map(|it| it.dropped).sum::<u64>(), dropped());
+        });
+    }
+}

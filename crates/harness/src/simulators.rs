@@ -1,0 +1,601 @@
+//! Threads of simulated FSPs, each with its driver, and the handle that the main thread holds.
+//!
+//! Lanes of FSPs (see [`crate::lanes`]) are dealt out over the threads. The main thread changes
+//! phase and target through atomics and reads progress the same way; nothing is locked per unit.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use dfsp::connections::{ConnectionCounts, FirstErrors};
+use dfsp::observations::Exchange;
+use dfsp::{
+    ACKNOWLEDGED_MAX, Acknowledged, Behaviour, Bodies, Contradictions, Counts, End, Payment,
+    PaymentFlow, Simulator, SimulatorOptions, Subscribers,
+};
+use ledger::{Amount, FspName, TransferId};
+use tokio::runtime::{LocalOptions, LocalRuntime};
+use tokio::sync::mpsc;
+use tokio::task::spawn_local;
+
+use crate::error::HarnessError;
+use crate::eta::Progress;
+use crate::histograms::{Bounds, Latencies, Second, Steady, add_seconds};
+use crate::interrupt::Interrupt;
+use crate::load::{Control, Driver, DriverPlan, Load, Phase};
+use crate::options::FspOptions;
+use crate::pairs::{PairPlan, Pairs, lanes};
+use crate::proc_stats::thread_cpu;
+use crate::scenario::Scenario;
+
+const REGISTRATIONS_AT_ONCE: usize = 32;
+/// How soon whoever waits for registrations hears of an interrupt.
+const GLANCE: Duration = Duration::from_millis(50);
+/// What senders to several nodes allow: for an answer, for the callback of a look-up or quote, and
+/// how often a message is sent again.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+const ASK_AGAIN: Duration = Duration::from_secs(3);
+const RESENDS_MAX: u8 = 100;
+/// Amount of transfers that are sent by [`Simulators::pay`].
+const AMOUNT: Amount = Amount::from_units(123_400);
+const SUBSCRIBER_NUMBERS: u64 = 25_500_000_000;
+const SUBSCRIBERS_PER_FSP: u64 = 100_000;
+
+/// An FSP that listens.
+#[derive(Clone, Debug)]
+pub(crate) struct Bound {
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) subscribers: std::ops::Range<u64>,
+    pub(crate) endpoints: Vec<(String, String)>,
+}
+
+/// Progress of all fleets together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Units that ended well.
+    pub(crate) good: u64,
+    pub(crate) failed: u64,
+    /// Of these, the ones whose callback never came.
+    pub(crate) hung: u64,
+    /// Units of the measured part that were not started, because too many were in flight.
+    pub(crate) dropped: u64,
+    /// Of these, the ones that found no transfer in stock.
+    pub(crate) unstocked: u64,
+    pub(crate) in_flight: usize,
+    /// Most in flight at once so far.
+    pub(crate) backlog_max: usize,
+    /// Transfers that payees hold.
+    pub(crate) stock: usize,
+    /// Transfers that their payers have not heard the end of.
+    pub(crate) open: u64,
+    /// Requests that the FSPs received.
+    pub(crate) requests: u64,
+    /// Ended among those that were started while measuring.
+    pub(crate) measured: u64,
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+}
+
+/// What one FSP saw.
+#[derive(Clone, Debug)]
+pub(crate) struct FspResult {
+    pub(crate) name: String,
+    pub(crate) position: Amount,
+    pub(crate) counts: Counts,
+    pub(crate) wrong: Contradictions,
+    pub(crate) links: ConnectionCounts,
+    pub(crate) troubles: FirstErrors,
+    pub(crate) bodies: Bodies,
+    pub(crate) exchanges: Vec<(FspName, Exchange)>,
+}
+
+/// What a run gave.
+pub(crate) struct SimulatorResult {
+    pub(crate) fsps: Vec<FspResult>,
+    pub(crate) latencies: Latencies,
+    pub(crate) steady: Steady,
+    pub(crate) seconds: Vec<Second>,
+    /// Payer, payee, and the units that went between them, warm-up included.
+    pub(crate) routes: Vec<(String, String, u64)>,
+    /// Number of failures by leg and cause, with the id of one of them.
+    pub(crate) failures: BTreeMap<String, (u64, String)>,
+    /// CPU time of the simulators' threads.
+    pub(crate) cpu: Duration,
+    /// Moments at which units of the measured part ended well, and in which lane; where kept.
+    pub(crate) ends: Vec<(Instant, u16)>,
+    /// Messages that the hub answered 2xx; where kept.
+    pub(crate) acknowledged: Vec<Acknowledged>,
+    /// A simulated FSP had more of them than it keeps.
+    pub(crate) is_record_full: bool,
+}
+
+/// All fleets of a run.
+pub(crate) struct Simulators {
+    fleets: Vec<SimulatorThread>,
+}
+
+struct SimulatorThread {
+    bound: Vec<Bound>,
+    control: Arc<Control>,
+    orders: Option<mpsc::Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+enum Order {
+    /// Gives up when no registration is confirmed for so long.
+    Register(Duration, SyncSender<Result<(), HarnessError>>),
+    Behave(SyncSender<()>),
+    Pay(usize, SyncSender<Result<Vec<TransferId>, HarnessError>>),
+    Collect(SyncSender<SimulatorResult>),
+}
+
+/// What all fleets together do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SimulatorPlan {
+    pub(crate) scenario: Scenario,
+    pub(crate) pairs: Pairs,
+    pub(crate) load: Load,
+    pub(crate) threads: usize,
+    /// Whether moments of ends are kept.
+    pub(crate) keeps_ends: bool,
+}
+
+/// One thread's part of it.
+struct Share {
+    simulators: Vec<SimulatorOptions>,
+    driver: DriverPlan,
+}
+
+/// The options of every simulated FSP, in order.
+///
+/// Those of a hub with several nodes are spread over them, and do what senders do whose hub may
+/// lose a node: they turn to the next one soon, and for longer.
+pub(crate) fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOptions> {
+    let numbers = |index: usize| {
+        let start = SUBSCRIBER_NUMBERS + (options.first + index as u64) * SUBSCRIBERS_PER_FSP;
+        start..start + options.subscribers
+    };
+    let name = |index| FspName::new(&options.name(index)).expect("ours are legal");
+    let known = |index| Subscribers { numbers: numbers(index), fsp: name(index) };
+    let known: Arc<[_]> = (0..options.fsps).map(known).collect();
+    let one = |index: usize| {
+        let name = options.name(index);
+        let mut addresses = hub.to_vec();
+        addresses.rotate_left(index % hub.len());
+        let others = addresses.split_off(1);
+        let mut simulator = SimulatorOptions::new(&name, options.currency, addresses[0]);
+        if !others.is_empty() {
+            simulator.other_nodes = others;
+            simulator.keeps_acknowledged = true;
+            simulator.ask_again = Some(ASK_AGAIN);
+            simulator.links.answer_timeout = ANSWER_WITHIN;
+            simulator.links.resends_max = RESENDS_MAX;
+        }
+        simulator.version = options.fspiop_version;
+        simulator.style = options.style;
+        simulator.subscribers = numbers(index);
+        simulator.known = Arc::clone(&known);
+        simulator.patience = options.patience();
+        // What the payer has given up, the hub ends soon after.
+        simulator.expiration_ahead = options.patience();
+        simulator.links.connections_max = options.connections;
+        let changed = options.behaviour.iter().rfind(|(changed, _)| *changed == name);
+        simulator.behaviour = changed.map_or(simulator.behaviour, |&(_, behaviour)| behaviour);
+        simulator
+    };
+    (0..options.fsps).map(one).collect()
+}
+
+/// Where the FSP at `index` listens: `port` and the ones after it, or a free one when it is 0.
+pub(crate) fn place(address: IpAddr, port: u16, index: usize) -> SocketAddr {
+    let index = u16::try_from(index).unwrap_or(u16::MAX);
+    SocketAddr::new(address, if port == 0 { 0 } else { port.saturating_add(index) })
+}
+
+impl Simulators {
+    /// Binds all FSPs, lanes dealt out over the threads.
+    pub(crate) fn start(
+        simulators: &[SimulatorOptions],
+        plan: SimulatorPlan,
+    ) -> Result<Self, HarnessError> {
+        let fleets = deal(simulators, plan).into_iter().map(SimulatorThread::start);
+        Ok(Self { fleets: fleets.collect::<Result<_, _>>()? })
+    }
+
+    /// All FSPs and where they listen.
+    pub(crate) fn bound(&self) -> Vec<Bound> {
+        self.fleets.iter().flat_map(|fleet| fleet.bound.clone()).collect()
+    }
+
+    /// Registers all subscribers at the hub; fails when it confirms none for `patience`.
+    pub(crate) fn register(
+        &self,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<(), HarnessError> {
+        let order = |fleet: &SimulatorThread| fleet.order(|tell| Order::Register(patience, tell));
+        let answers: Vec<_> = self.fleets.iter().map(order).collect();
+        let all = self.fleets.iter().flat_map(|fleet| &fleet.bound);
+        let all = all.map(|fsp| fsp.subscribers.end - fsp.subscribers.start).sum();
+        let mut progress = Progress::new("subscribers registered", Some(all));
+        let result = answers.into_iter().try_for_each(|answer| {
+            answered(&answer?, interrupt, || progress.show(self.registered()))
+        });
+        progress.end();
+        result
+    }
+
+    /// Sends `count` transfers at once from the first FSP to the second, and waits for the commits.
+    pub(crate) fn pay(
+        &self,
+        count: usize,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<TransferId>, HarnessError> {
+        let fleet = self.fleets.first().ok_or(HarnessError::Fleet)?;
+        answered(&fleet.order(|tell| Order::Pay(count, tell))?, interrupt, || ())
+    }
+
+    fn registered(&self) -> u64 {
+        let of = |fleet: &SimulatorThread| fleet.control.registered.load(Ordering::Relaxed);
+        self.fleets.iter().map(of).sum()
+    }
+
+    /// Lets every FSP behave as planned; until then all are normal, so that they can be set up.
+    pub(crate) fn behave(&self) -> Result<(), HarnessError> {
+        let answers: Vec<_> = self.fleets.iter().map(|fleet| fleet.order(Order::Behave)).collect();
+        answers.into_iter().try_for_each(|answer| answer?.recv().map_err(|_| HarnessError::Fleet))
+    }
+
+    /// Changes the phase of all drivers; they see it within 5 ms.
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        for fleet in &self.fleets {
+            fleet.control.set_phase(phase);
+        }
+    }
+
+    /// Sets how many transactions shall be in flight altogether.
+    pub(crate) fn set_target(&self, total: usize) {
+        let set = |control: &Control, share| control.target.store(share, Ordering::Relaxed);
+        self.set_shares(total, set);
+    }
+
+    /// Sets how many transfers payees shall hold before the measured part.
+    pub(crate) fn set_stock(&self, total: usize) {
+        let set = |control: &Control, share| control.stock_target.store(share, Ordering::Relaxed);
+        self.set_shares(total, set);
+    }
+
+    /// Sets how many units are started while measuring, before the phase is entered.
+    pub(crate) fn set_budget(&self, total: u64) {
+        let set = |control: &Control, share| control.budget.store(share as u64, Ordering::Relaxed);
+        self.set_shares(usize::try_from(total).unwrap_or(usize::MAX), set);
+    }
+
+    /// Gives each thread its share; the first ones get the remainder.
+    fn set_shares(&self, total: usize, set: impl Fn(&Control, usize)) {
+        let threads = self.fleets.len();
+        for (index, fleet) in self.fleets.iter().enumerate() {
+            set(&fleet.control, (total + threads - 1 - index) / threads);
+        }
+    }
+
+    /// Sets the bounds of the steady part, before the phase is entered.
+    pub(crate) fn set_steady(&self, bounds: Bounds) {
+        let threads = self.fleets.len() as u64;
+        let micros = |time: Duration| time.as_micros() as u64;
+        let [first, last] = match bounds {
+            Bounds::None => [0, 0],
+            Bounds::Time(first, last) => [micros(first), micros(last)],
+            Bounds::Count(first, last) => [first / threads, last / threads],
+        };
+        for fleet in &self.fleets {
+            fleet.control.steady[0].store(first, Ordering::Relaxed);
+            fleet.control.steady[1].store(last, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets how long the measured part is, before the phase is entered.
+    pub(crate) fn set_length(&self, length: Duration) {
+        let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        for fleet in &self.fleets {
+            fleet.control.length.store(micros, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether no unit begins any more, by what the next [`Simulators::glance`] shows.
+    pub(crate) fn have_stopped(&self) -> bool {
+        self.fleets.iter().all(|fleet| fleet.control.has_stopped())
+    }
+
+    /// Where the run stands.
+    pub(crate) fn glance(&self) -> Snapshot {
+        let mut all = Snapshot::default();
+        for control in self.fleets.iter().map(|fleet| &fleet.control) {
+            all.good += control.good.load(Ordering::Relaxed);
+            all.dropped += control.dropped.load(Ordering::Relaxed);
+            all.unstocked += control.unstocked.load(Ordering::Relaxed);
+            all.backlog_max += control.backlog_max.load(Ordering::Relaxed);
+            all.stock += control.stock.load(Ordering::Relaxed);
+            all.open += control.open.load(Ordering::Relaxed);
+            all.requests += control.requests.load(Ordering::Relaxed);
+            all.failed += control.failed.load(Ordering::Relaxed);
+            all.hung += control.hung.load(Ordering::Relaxed);
+            all.in_flight += control.in_flight.load(Ordering::Relaxed);
+            all.measured += control.measured.load(Ordering::Relaxed);
+            let micros = |value: &AtomicU64| Duration::from_micros(value.load(Ordering::Relaxed));
+            all.p50 = all.p50.max(micros(&control.p50_micros));
+            all.p99 = all.p99.max(micros(&control.p99_micros));
+        }
+        all
+    }
+
+    /// What was seen and measured so far.
+    pub(crate) fn collect(&self) -> Result<SimulatorResult, HarnessError> {
+        let mut all: Option<SimulatorResult> = None;
+        for fleet in &self.fleets {
+            let one = fleet.order(Order::Collect)?.recv().map_err(|_| HarnessError::Fleet)?;
+            all = Some(match all {
+                Some(all) => all.with(one),
+                None => one,
+            });
+        }
+        let mut all = all.ok_or(HarnessError::Fleet)?;
+        all.fsps.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+}
+
+/// Waits for the answer to an order, unless there is an interrupt.
+fn answered<T>(
+    answer: &Receiver<Result<T, HarnessError>>,
+    interrupt: &Interrupt,
+    mut meanwhile: impl FnMut(),
+) -> Result<T, HarnessError> {
+    loop {
+        match answer.recv_timeout(GLANCE) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Disconnected) => return Err(HarnessError::Fleet),
+            Err(RecvTimeoutError::Timeout) => interrupt.check()?,
+        }
+        meanwhile();
+    }
+}
+
+impl SimulatorThread {
+    fn start(share: Share) -> Result<Self, HarnessError> {
+        let control = Arc::new(Control::new());
+        let (orders, received) = mpsc::channel(4);
+        let (tell, told) = sync_channel(1);
+        let shared = Arc::clone(&control);
+        let thread = std::thread::Builder::new()
+            .name("fsps".to_owned())
+            .spawn(move || run(share, shared, received, tell))
+            .map_err(|error| HarnessError::Options(format!("no thread: {error}")))?;
+        let bound = told.recv().map_err(|_| HarnessError::Fleet)??;
+        Ok(Self { bound, control, orders: Some(orders), thread: Some(thread) })
+    }
+
+    fn order<T>(
+        &self,
+        order: impl FnOnce(SyncSender<T>) -> Order,
+    ) -> Result<Receiver<T>, HarnessError> {
+        let (tell, told) = sync_channel(1);
+        let orders = self.orders.as_ref().ok_or(HarnessError::Fleet)?;
+        orders.blocking_send(order(tell)).map_err(|_| HarnessError::Fleet)?;
+        Ok(told)
+    }
+}
+
+impl Drop for SimulatorThread {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic in there has been printed already and shows as missing answers.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl SimulatorResult {
+    fn with(mut self, other: Self) -> Self {
+        self.fsps.extend(other.fsps);
+        self.latencies.add(other.latencies);
+        self.steady.add(&other.steady);
+        add_seconds(&mut self.seconds, &other.seconds);
+        self.routes.extend(other.routes);
+        for (failure, (count, example)) in other.failures {
+            self.failures.entry(failure).or_insert((0, example)).0 += count;
+        }
+        self.cpu += other.cpu;
+        let lanes = self.ends.iter().map(|end| end.1 + 1).max().unwrap_or(0);
+        self.ends.extend(other.ends.into_iter().map(|(at, lane)| (at, lanes + lane)));
+        self.acknowledged.extend(other.acknowledged);
+        self.is_record_full |= other.is_record_full;
+        self
+    }
+}
+
+/// A runtime for tasks of one thread.
+pub(crate) fn runtime() -> Result<LocalRuntime, HarnessError> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let built = builder.enable_all().build_local(LocalOptions::default());
+    built.map_err(HarnessError::file("the runtime"))
+}
+
+/// The body of a fleet's thread.
+fn run(
+    share: Share,
+    control: Arc<Control>,
+    orders: mpsc::Receiver<Order>,
+    tell: SyncSender<Result<Vec<Bound>, HarnessError>>,
+) {
+    let broken = |fsp: &str, error: &dyn std::fmt::Display| HarnessError::Simulator {
+        fsp: fsp.to_owned(),
+        problem: error.to_string(),
+    };
+    // The receiver waits for exactly this message; when it is gone there is nobody to tell.
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return drop(tell.send(Err(error))),
+    };
+    runtime.block_on(async move {
+        let (mut simulators, mut behaviours) = (Vec::new(), Vec::new());
+        for mut options in share.simulators {
+            let name = options.name.clone();
+            behaviours.push(std::mem::take(&mut options.behaviour));
+            match Simulator::bind(options) {
+                Ok(simulator) => simulators.push(simulator),
+                Err(error) => return drop(tell.send(Err(broken(&name, &error)))),
+            }
+        }
+        let _ = tell.send(Ok(simulators.iter().map(bound).collect()));
+        let driver = Driver::start(&simulators, share.driver, control);
+        obey(orders, &driver, &simulators, &behaviours).await;
+        simulators.iter().for_each(Simulator::stop);
+    });
+}
+
+fn bound(simulator: &Simulator) -> Bound {
+    Bound {
+        name: simulator.name().to_owned(),
+        address: simulator.address(),
+        subscribers: simulator.subscribers(),
+        endpoints: simulator.endpoints(),
+    }
+}
+
+async fn obey(
+    mut orders: mpsc::Receiver<Order>,
+    driver: &Rc<Driver>,
+    simulators: &[Simulator],
+    behaviours: &[Behaviour],
+) {
+    while let Some(order) = orders.recv().await {
+        // Whoever asked may have given up; the answer is then of no use.
+        match order {
+            Order::Register(patience, tell) => {
+                let done = tokio::select! {
+                    done = register(simulators, patience) => done,
+                    // Nothing else is ordered meanwhile: it is over.
+                    _ = orders.recv() => return,
+                };
+                let _ = tell.send(done);
+            }
+            Order::Behave(tell) => {
+                for (simulator, behaviour) in simulators.iter().zip(behaviours) {
+                    simulator.set_behaviour(*behaviour);
+                }
+                let _ = tell.send(());
+            }
+            Order::Pay(count, tell) => drop(tell.send(pay(simulators, count).await)),
+            Order::Collect(tell) => drop(tell.send(collect(driver, simulators))),
+        }
+    }
+}
+
+async fn register(simulators: &[Simulator], patience: Duration) -> Result<(), HarnessError> {
+    for simulator in simulators {
+        simulator.register_subscribers(REGISTRATIONS_AT_ONCE, patience).await.map_err(|error| {
+            HarnessError::Simulator { fsp: simulator.name().to_owned(), problem: error.to_string() }
+        })?;
+    }
+    Ok(())
+}
+
+/// The ids of `count` transfers from the first simulator to the second, when all are committed.
+async fn pay(simulators: &[Simulator], count: usize) -> Result<Vec<TransferId>, HarnessError> {
+    let [payer, payee, ..] = simulators else { return Err(HarnessError::Fleet) };
+    let to = FspName::new(payee.name()).expect("simulators have legal names");
+    let start = |_| {
+        let payment = Payment {
+            course: PaymentFlow::Transfer(to),
+            payer_msisdn: payer.subscribers().start,
+            payee_msisdn: payee.subscribers().start,
+            amount: AMOUNT,
+            intended: Instant::now(),
+        };
+        let payer = payer.clone();
+        spawn_local(async move { payer.run_transaction(payment).await })
+    };
+    let tasks: Vec<_> = (0..count).map(start).collect();
+    let mut committed = Vec::with_capacity(count);
+    for task in tasks {
+        let unstarted = |error| HarnessError::Hub(format!("a transfer was not started: {error}"));
+        let outcome = task.await.map_err(|_| HarnessError::Fleet)?.map_err(unstarted)?;
+        match outcome.end {
+            End::Committed => committed.push(outcome.transfer),
+            other => {
+                let problem = format!("transfer {}: {other:?}", outcome.transfer);
+                return Err(HarnessError::Hub(problem));
+            }
+        }
+    }
+    Ok(committed)
+}
+
+fn collect(driver: &Driver, simulators: &[Simulator]) -> SimulatorResult {
+    let fsps = simulators.iter().map(|simulator| FspResult {
+        name: simulator.name().to_owned(),
+        position: simulator.position(),
+        counts: simulator.counts(),
+        wrong: simulator.tally().wrong().clone(),
+        links: simulator.link_counts(),
+        troubles: simulator.troubles(),
+        bodies: simulator.bodies(),
+        exchanges: simulator.tally().exchanges().to_vec(),
+    });
+    let records = driver.records.borrow();
+    let acknowledged: Vec<_> = simulators.iter().map(Simulator::take_acknowledged).collect();
+    SimulatorResult {
+        fsps: fsps.collect(),
+        latencies: records.latencies.clone(),
+        steady: records.steady.clone(),
+        seconds: records.seconds(),
+        routes: driver.routes_taken(),
+        failures: records.failures.clone(),
+        cpu: thread_cpu(),
+        ends: records.ends.clone().unwrap_or_default(),
+        is_record_full: acknowledged.iter().any(|of_fsp| ACKNOWLEDGED_MAX <= of_fsp.len()),
+        acknowledged: acknowledged.into_iter().flatten().collect(),
+    }
+}
+
+/// Deals the lanes out; within a share the places are those of its own FSPs.
+fn deal(simulators: &[SimulatorOptions], plan: SimulatorPlan) -> Vec<Share> {
+    let load = match plan.load {
+        Load::Open { rate, backlog } => {
+            Load::Open { rate: rate / plan.threads as f64, backlog: backlog.div_ceil(plan.threads) }
+        }
+        other => other,
+    };
+    let empty = |_| Share {
+        simulators: Vec::new(),
+        driver: DriverPlan {
+            scenario: plan.scenario,
+            load,
+            lanes: Vec::new(),
+            keeps_ends: plan.keeps_ends,
+        },
+    };
+    let mut shares: Vec<Share> = (0..plan.threads).map(empty).collect();
+    for (index, lane) in lanes(plan.pairs, simulators.len()).into_iter().enumerate() {
+        let share = &mut shares[index % plan.threads];
+        let first = share.simulators.len();
+        let place = |old: usize| {
+            let within = lane.members.iter().position(|&member| member == old);
+            first + within.expect("routes are among members")
+        };
+        let routes = lane.routes.iter().map(|&(payer, payee)| (place(payer), place(payee)));
+        let routes = routes.collect();
+        let members = (first..first + lane.members.len()).collect();
+        share.simulators.extend(lane.members.iter().map(|&member| simulators[member].clone()));
+        share.driver.lanes.push(PairPlan { members, routes });
+    }
+    shares
+}

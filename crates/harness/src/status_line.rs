@@ -1,0 +1,197 @@
+//! What a user sees while a run goes on: one line that changes on a terminal, else a line now and
+//! then. It goes to the error stream, so that results can be piped.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use crate::error::HarnessError;
+use crate::simulators::Snapshot;
+
+const ON_TERMINAL: Duration = Duration::from_secs(1);
+const ELSEWHERE: Duration = Duration::from_secs(3);
+
+/// What a run is doing while it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RunPhase<'a> {
+    /// Reserves the transfers that will be fulfilled.
+    Stock,
+    /// What this names, by units that end.
+    Part(&'a str),
+    Measure,
+    /// Waits for the end of what was begun; of that the hub itself says so much.
+    Drain(&'a str),
+}
+
+impl RunPhase<'_> {
+    /// What of it has ended well so far.
+    fn done(self, glance: &Snapshot) -> u64 {
+        match self {
+            Self::Stock => glance.stock as u64,
+            _ => glance.good,
+        }
+    }
+
+    fn line(self, glance: &Snapshot, rate_per_s: f64) -> String {
+        let Snapshot { in_flight, open, stock, .. } = glance;
+        match self {
+            Self::Stock => format!(
+                "reserve   {rate_per_s:>8.0}/s  in flight {in_flight:>5}  reserved {stock:>9}"
+            ),
+            Self::Part(what) => rates(what, glance, rate_per_s),
+            Self::Measure => rates("measure", glance, rate_per_s),
+            Self::Drain(said) => format!(
+                "drain     {in_flight} in flight, {open} payers without a notice of the end, \
+                 {stock} held by payees{said}"
+            ),
+        }
+    }
+}
+
+fn rates(what: &str, glance: &Snapshot, rate_per_s: f64) -> String {
+    format!(
+        "{what:<9} {rate_per_s:>8.0}/s  p50 {p50:>8.2} ms  p99 {p99:>8.2} ms  \
+         in flight {in_flight:>5}  committed {good:>9}  failed {failed}",
+        p50 = glance.p50.as_secs_f64() * 1e3,
+        p99 = glance.p99.as_secs_f64() * 1e3,
+        in_flight = glance.in_flight,
+        good = glance.good,
+        failed = glance.failed,
+    )
+}
+
+/// The line and when it was last written.
+pub(crate) struct StatusLine {
+    terminal: bool,
+    written: Instant,
+    /// What was done by then, of what is being done since; nothing when the step has just begun.
+    done: Option<u64>,
+    open: bool,
+    /// What had ended when something last did, and when that was, or when the step began.
+    progress: (u64, Instant),
+}
+
+impl StatusLine {
+    pub(crate) fn new() -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let now = Instant::now();
+        Self { terminal, written: now, done: None, open: false, progress: (0, now) }
+    }
+
+    /// Says what begins now.
+    pub(crate) fn step(&mut self, text: &str) {
+        self.close();
+        // Whoever closed the error output does not want to know.
+        let _ = writeln!(std::io::stderr(), "{text}");
+        (self.written, self.done) = (Instant::now(), None);
+        self.expect_progress();
+    }
+
+    /// From here on units are to end. What came before, such as making subscribers known, brings
+    /// none to its end.
+    pub(crate) fn expect_progress(&mut self) {
+        self.progress.1 = Instant::now();
+    }
+
+    /// Shows where the run stands, unless that was just done.
+    pub(crate) fn show(&mut self, doing: RunPhase, glance: &Snapshot) {
+        let elapsed = self.written.elapsed();
+        let done = doing.done(glance);
+        let before = *self.done.get_or_insert(done);
+        if elapsed < if self.terminal { ON_TERMINAL } else { ELSEWHERE } {
+            return;
+        }
+        let line = doing.line(glance, done.saturating_sub(before) as f64 / elapsed.as_secs_f64());
+        if self.terminal {
+            let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
+            self.open = true;
+        } else {
+            let _ = writeln!(std::io::stderr(), "{line}");
+        }
+        (self.written, self.done) = (Instant::now(), Some(done));
+    }
+
+    /// Fails when units are in flight and none has ended well for `patience`.
+    pub(crate) fn check_progress(
+        &mut self,
+        doing: RunPhase,
+        glance: &Snapshot,
+        patience: Duration,
+    ) -> Result<(), HarnessError> {
+        let done = doing.done(glance);
+        if done != self.progress.0 || glance.in_flight == 0 {
+            self.progress = (done, Instant::now());
+        }
+        if self.progress.1.elapsed() < patience {
+            return Ok(());
+        }
+        let (flight, failed) = (glance.in_flight, glance.failed);
+        Err(HarnessError::Hub(format!(
+            "has not brought one unit to its end for {patience:?}: {flight} in flight, {failed} \
+             failed"
+        )))
+    }
+
+    /// Ends a line that is being changed.
+    pub(crate) fn close(&mut self) {
+        if std::mem::take(&mut self.open) {
+            let _ = writeln!(std::io::stderr());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_says_what_it_does() {
+        let glance = Snapshot { good: 7, in_flight: 2, open: 3, stock: 5, ..Snapshot::default() };
+        for (doing, done, expected) in [
+            (RunPhase::Stock, 5, "reserve         10/s  in flight     2  reserved         5"),
+            (RunPhase::Part("climb"), 7, "climb           10/s  p50     0.00 ms"),
+            (RunPhase::Measure, 7, "in flight     2  committed         7  failed 0"),
+            (
+                RunPhase::Drain("; the hub owes 4 notices"),
+                7,
+                "drain     2 in flight, 3 payers without a notice of the end, 5 held by payees; \
+                 the hub owes 4 notices",
+            ),
+        ] {
+            let line = doing.line(&glance, 10.0);
+            assert!(line.contains(expected), "{line}");
+            assert_eq!(doing.done(&glance), done, "{line}");
+        }
+    }
+
+    /// The first of a part is compared with where that part began, whatever the one before counted.
+    #[test]
+    fn a_rate_is_that_of_its_part() {
+        let mut live = StatusLine::new();
+        live.step("reserving");
+        live.show(RunPhase::Stock, &Snapshot { stock: 1_000, ..Snapshot::default() });
+        assert_eq!(live.done, Some(1_000));
+        live.step("measuring");
+        live.show(RunPhase::Measure, &Snapshot { good: 30, ..Snapshot::default() });
+        assert_eq!(live.done, Some(30));
+    }
+
+    #[test]
+    fn patience_begins_with_the_step() {
+        let (mut live, patience) = (StatusLine::new(), Duration::from_secs(60));
+        let glance = Snapshot { in_flight: 16, ..Snapshot::default() };
+        let long_ago = Instant::now().checked_sub(2 * patience).expect("the machine is up");
+        live.progress = (0, long_ago);
+        live.step("measuring");
+        assert!(live.check_progress(RunPhase::Measure, &glance, patience).is_ok());
+        live.progress = (0, long_ago);
+        let error = live
+            .check_progress(RunPhase::Measure, &glance, patience)
+            .expect_err("it is over")
+            .to_string();
+        assert!(error.contains("for 60s: 16 in flight, 0 failed"), "{error}");
+        assert!(
+            live.check_progress(RunPhase::Measure, &Snapshot { good: 1, ..glance }, patience)
+                .is_ok()
+        );
+    }
+}

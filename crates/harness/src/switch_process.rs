@@ -1,0 +1,500 @@
+//! The switch as a child process: started, watched, stopped, and its log verified.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::admin::Admin;
+use crate::error::HarnessError;
+use crate::footprint::Footprint;
+use crate::interrupt::Interrupt;
+use crate::proc_stats::{ProcessFigures, process_figures};
+
+const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
+/// What a start may read in a second, at the least, of what is in its directory.
+const READ_BYTES_PER_S: u64 = 20_000_000;
+const STOPPED_WITHIN: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+const LOG_TAIL_BYTES: usize = 2_000;
+/// Last words of a switch that are shown, in lines.
+const LAST_LINES: usize = 3;
+const CONFIGURATION: &str = "switch.toml";
+
+/// How the switch is started and its log verified.
+///
+/// In the arguments `{data}` stands for the data directory, `{fspiop}` and `{admin}` for the
+/// addresses (`127.0.0.1:PORT`), `{fspiop_port}` and `{admin_port}` for their ports.
+#[derive(Clone, Debug)]
+pub struct SwitchCommand {
+    /// The binary.
+    pub program: PathBuf,
+    /// Arguments that make it serve.
+    pub serve: Vec<OsString>,
+    /// Arguments that make it verify its log and print JSON with a member `ok`.
+    pub verify: Vec<OsString>,
+    /// What an answer of 202 means here, for the report.
+    pub durability: String,
+    /// Whether its log is a topic, of whose replicas nothing is known here.
+    pub is_on_topic: bool,
+    /// Whether payees that fulfil with COMMITTED get a confirmation.
+    pub confirm_to_payee: bool,
+    /// File with the bearer token of the admin API, in the data directory.
+    pub token_file: PathBuf,
+    /// Text of a configuration file, written into the data directory; `{config}` among the
+    /// arguments stands for its path.
+    pub configuration: Option<String>,
+}
+
+/// Whether payees that fulfil with COMMITTED hear from the hub how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirm {
+    /// They do.
+    On,
+    /// They do not, as with the reference hub.
+    Off,
+}
+
+/// A running switch; it is killed when this is dropped.
+pub(crate) struct SwitchProcess {
+    child: Child,
+    pub(crate) fspiop: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    log: PathBuf,
+    token: PathBuf,
+    started: Instant,
+    /// How long it may take until it is healthy.
+    within: Duration,
+    /// From the start of the process until it was healthy.
+    pub(crate) ready_after: Duration,
+}
+
+/// The file of this process's own program.
+pub(crate) fn own_program() -> Result<PathBuf, HarnessError> {
+    std::env::current_exe().map_err(HarnessError::file(Path::new("this program's own file")))
+}
+
+/// Runs a command of a program, which may show progress, and reads the JSON it prints.
+pub(crate) fn ask<T: DeserializeOwned>(
+    program: &Path,
+    what: &str,
+    arguments: &[&OsStr],
+) -> Result<T, HarnessError> {
+    let output = Command::new(program)
+        .args(what.split(' '))
+        .arg("--json")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(HarnessError::file(program))?;
+    // A line about a replay may precede the JSON.
+    let start = output.stdout.iter().position(|byte| *byte == b'{').unwrap_or_default();
+    let read = serde_json::from_slice(&output.stdout[start..]).ok();
+    read.filter(|_| output.status.success())
+        .ok_or_else(|| HarnessError::Hub(format!("failed: {what}: {}", output.status)))
+}
+
+/// The error of a switch that could not be started; a missing program is named with its remedy.
+fn not_started(program: &Path, error: io::Error) -> HarnessError {
+    if error.kind() != io::ErrorKind::NotFound {
+        return HarnessError::file(program)(error);
+    }
+    HarnessError::Switch(format!(
+        "{} does not exist: build it with the profile of this program (`cargo build --profile dist \
+         --package upesi --package upesi-bench`), or name another one with --program",
+        program.display()
+    ))
+}
+
+/// What `verify` says.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Verified {
+    ok: bool,
+    /// Records in the log, which is also the position of the last one.
+    #[serde(default)]
+    pub(crate) records: u64,
+}
+
+/// What `replay` says.
+#[derive(Debug, Deserialize)]
+struct Replayed {
+    state_hash: String,
+}
+
+impl SwitchCommand {
+    /// The program `upesi` in the directory of this process's own program.
+    pub fn beside() -> Result<PathBuf, HarnessError> {
+        Ok(own_program()?.with_file_name("upesi"))
+    }
+
+    /// `serve --data {data} --fspiop {fspiop} --admin {admin}` and
+    /// `verify --data {data} --json` of `program`, durable, confirming to payees.
+    #[must_use]
+    pub fn standard(program: impl Into<PathBuf>) -> Self {
+        let arguments = |text: &str| text.split(' ').map(OsString::from).collect();
+        Self {
+            program: program.into(),
+            serve: arguments("serve --data {data} --fspiop {fspiop} --admin {admin}"),
+            verify: arguments("verify --data {data} --json"),
+            durability: "fsync before 202".to_owned(),
+            is_on_topic: false,
+            confirm_to_payee: true,
+            token_file: PathBuf::from("admin-token"),
+            configuration: None,
+        }
+    }
+
+    /// The same, with or without confirmations to payees that fulfil with COMMITTED.
+    #[must_use]
+    pub fn confirming(mut self, confirm: Confirm) -> Self {
+        self.confirm_to_payee = confirm == Confirm::On;
+        if self.confirm_to_payee {
+            return self;
+        }
+        self.configured("[transfers]\nconfirm_to_payee = false\n")
+    }
+
+    /// The same, with more text in its configuration file.
+    pub(crate) fn configured(mut self, text: &str) -> Self {
+        if self.configuration.is_none() {
+            self.serve.extend(["--config", "{config}"].map(OsString::from));
+        }
+        self.configuration.get_or_insert_default().push_str(text);
+        self
+    }
+
+    /// The same program as a switch that neither records nor decides transfers.
+    #[must_use]
+    pub(crate) fn null(&self) -> Self {
+        let mut command = self.clone();
+        let serve = command.serve.iter_mut().find(|argument| *argument == "serve");
+        serve.into_iter().for_each(|argument| *argument = "null-switch".into());
+        command
+    }
+
+    /// What the program says of its version and build profile.
+    pub(crate) fn version(&self) -> Option<String> {
+        let output = Command::new(&self.program).arg("--version").output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Whether the log in `data` is good; else what `verify` said.
+    pub(crate) fn verify(&self, data: &Path) -> Result<Verified, String> {
+        let places = Places { data, fspiop: None, admin: None };
+        let mut command = Command::new(&self.program);
+        command.args(self.verify.iter().map(|argument| places.fill(argument)));
+        let output = command.output().map_err(|error| format!("verify: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        match serde_json::from_str::<Verified>(&said) {
+            Ok(verified) if verified.ok && output.status.success() => Ok(verified),
+            _ => {
+                let errors = String::from_utf8_lossy(&output.stderr);
+                Err(format!("verify: {} {} {}", output.status, said.trim(), errors.trim()))
+            }
+        }
+    }
+
+    /// The hash of the state that the log in `data` comes to at this record.
+    pub(crate) fn state_at(&self, data: &Path, log_index: u64) -> Result<String, String> {
+        let mut command = Command::new(&self.program);
+        command.arg("replay").arg("--data").arg(data);
+        command.args(["--until", &log_index.to_string(), "--json"]);
+        let output = command.output().map_err(|error| format!("replay: {error}"))?;
+        match serde_json::from_slice::<Replayed>(&output.stdout) {
+            Ok(replayed) if output.status.success() => Ok(replayed.state_hash),
+            _ => {
+                let errors = String::from_utf8_lossy(&output.stderr);
+                Err(format!("replay: {} {}", output.status, errors.trim()))
+            }
+        }
+    }
+}
+
+impl SwitchProcess {
+    /// Starts the switch on two free ports and waits until it is healthy. Somebody else may take
+    /// one of them before the switch does: then on two others.
+    pub(crate) fn start(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
+        for _ in 1..STARTS_MAX {
+            match Self::start_once(command, data) {
+                Err(HarnessError::Switch(said)) if said.contains(PORT_TAKEN) => {}
+                other => return other,
+            }
+        }
+        Self::start_once(command, data)
+    }
+
+    fn start_once(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
+        let addresses = free_addresses().map_err(HarnessError::file("127.0.0.1"))?;
+        let mut switch = Self::begin(command, data, addresses)?;
+        while !switch.is_healthy()? {
+            // A start that reads a long log takes minutes.
+            if Interrupt::seen_by_anybody() {
+                return Err(HarnessError::Interrupted);
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(switch)
+    }
+
+    /// Starts the switch on these addresses, for FSPIOP and admin. What it prints goes to
+    /// `switch.log` in the data directory.
+    pub(crate) fn begin(
+        command: &SwitchCommand,
+        data: &Path,
+        [fspiop, admin]: [SocketAddr; 2],
+    ) -> Result<Self, HarnessError> {
+        let mut directory = DirBuilder::new();
+        let made = directory.recursive(true).mode(0o700).create(data);
+        made.map_err(HarnessError::file(data))?;
+        let log = data.join("switch.log");
+        let output = File::create(&log).map_err(HarnessError::file(&log))?;
+        let errors = output.try_clone().map_err(HarnessError::file(&log))?;
+        if let Some(text) = &command.configuration {
+            let path = data.join(CONFIGURATION);
+            std::fs::write(&path, text).map_err(HarnessError::file(&path))?;
+        }
+        let places = Places { data, fspiop: Some(fspiop), admin: Some(admin) };
+        let stored = Footprint::of(data).total();
+        let started = Instant::now();
+        let child = Command::new(&command.program)
+            .args(command.serve.iter().map(|argument| places.fill(argument)))
+            .stdin(Stdio::null())
+            // An interrupt from the keyboard is for the run, which then ends the switch itself.
+            .process_group(0)
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(|error| not_started(&command.program, error))?;
+        let token = data.join(&command.token_file);
+        let ready_after = Duration::ZERO;
+        let within = HEALTHY_WITHIN + Duration::from_secs(stored / READ_BYTES_PER_S);
+        Ok(Self { child, fspiop, admin, log, token, started, within, ready_after })
+    }
+
+    /// A client of its admin API, with the token it has written.
+    pub(crate) fn admin(&self) -> Result<Admin, HarnessError> {
+        let token = read_token(&self.token)?;
+        Ok(Admin::new(self.admin, Some(token)))
+    }
+
+    /// The file with its bearer token.
+    pub(crate) fn token_file(&self) -> &Path {
+        &self.token
+    }
+
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// CPU time and memory so far.
+    pub(crate) fn figures(&self) -> ProcessFigures {
+        process_figures(self.child.id())
+    }
+
+    /// Fails when the switch has ended by itself.
+    pub(crate) fn check_alive(&mut self) -> Result<(), HarnessError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(self.ended(status)),
+            Err(error) => Err(HarnessError::Switch(format!("cannot be watched: {error}"))),
+        }
+    }
+
+    /// Asks it to stop and waits for that.
+    pub(crate) fn stop(mut self) -> Result<(), HarnessError> {
+        self.check_alive()?;
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| HarnessError::Switch("has no process id".to_owned()))?;
+        kill_process(id, Signal::TERM)
+            .map_err(|error| HarnessError::Switch(format!("cannot be stopped: {error}")))?;
+        let deadline = Instant::now() + STOPPED_WITHIN;
+        while Instant::now() < deadline {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(self.ended(status)),
+                _ => std::thread::sleep(POLL),
+            }
+        }
+        Err(HarnessError::Switch(format!("does not stop within {STOPPED_WITHIN:?}")))
+    }
+
+    /// Whether it says that it is well. Fails when it has ended, or takes too long.
+    pub(crate) fn is_healthy(&mut self) -> Result<bool, HarnessError> {
+        self.check_alive()?;
+        if Admin::new(self.admin, None).healthy() {
+            self.ready_after = self.started.elapsed();
+            return Ok(true);
+        }
+        if self.started.elapsed() < self.within {
+            return Ok(false);
+        }
+        Err(HarnessError::Switch(format!("is not healthy within {:?}", self.within)))
+    }
+
+    /// Sends a signal; one that has ended does not mind.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let _gone = id.map(|id| kill_process(id, signal));
+    }
+
+    fn ended(&self, status: ExitStatus) -> HarnessError {
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        let tail = String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_BYTES)..]);
+        let words = tail.lines().map(str::trim);
+        let said = |line: &&str| !line.is_empty() && !line.contains("ready; FSPIOP on");
+        let lines: Vec<&str> = words.filter(said).collect();
+        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+        let colon = if last.is_empty() { "" } else { ": " };
+        HarnessError::Switch(format!("ended with {status}{colon}{}", last.join("; ")))
+    }
+}
+
+impl Drop for SwitchProcess {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads a bearer token: one word.
+pub(crate) fn read_token(path: &Path) -> Result<String, HarnessError> {
+    let text = std::fs::read_to_string(path).map_err(HarnessError::file(path))?;
+    let token = text.trim();
+    match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(token.to_owned()),
+        false => Err(HarnessError::Options(format!(
+            "{}: this is no bearer token; that of a switch is in admin-token in its data directory",
+            path.display()
+        ))),
+    }
+}
+
+struct Places<'a> {
+    data: &'a Path,
+    fspiop: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+}
+
+impl Places<'_> {
+    fn fill(&self, argument: &OsStr) -> OsString {
+        if argument == "{config}" {
+            return self.data.join(CONFIGURATION).into_os_string();
+        }
+        if argument == "{data}" {
+            return self.data.as_os_str().to_owned();
+        }
+        let Some(text) = argument.to_str() else { return argument.to_owned() };
+        let address =
+            |address: Option<SocketAddr>| address.map_or(String::new(), |it| it.to_string());
+        let port = |address: Option<SocketAddr>| address.map_or(0, |it| it.port()).to_string();
+        text.replace("{data}", &self.data.to_string_lossy())
+            .replace("{fspiop}", &address(self.fspiop))
+            .replace("{admin}", &address(self.admin))
+            .replace("{fspiop_port}", &port(self.fspiop))
+            .replace("{admin_port}", &port(self.admin))
+            .into()
+    }
+}
+
+/// How a system says that a port is taken; every program that listens passes it on. Without its
+/// first letter, which some write large and some small.
+const PORT_TAKEN: &str = "ddress already in use";
+/// Attempts to start a switch on ports that nobody takes first.
+const STARTS_MAX: u32 = 5;
+
+/// Two addresses that were free a moment ago.
+pub(crate) fn free_addresses() -> io::Result<[SocketAddr; 2]> {
+    let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    Ok([listeners[0].local_addr()?, listeners[1].local_addr()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_filled_into_arguments() {
+        let places = Places {
+            data: Path::new("/data/x"),
+            fspiop: Some(SocketAddr::from(([127, 0, 0, 1], 40))),
+            admin: Some(SocketAddr::from(([127, 0, 0, 1], 41))),
+        };
+        for (argument, filled) in [
+            ("{data}", "/data/x"),
+            ("--data={data}", "--data=/data/x"),
+            ("{fspiop}", "127.0.0.1:40"),
+            ("--admin-port={admin_port}", "--admin-port=41"),
+            ("--json", "--json"),
+        ] {
+            assert_eq!(places.fill(OsStr::new(argument)), OsString::from(filled));
+        }
+    }
+
+    #[test]
+    fn a_token_is_one_word() {
+        let path = std::env::temp_dir().join(format!("upesi-token-{}", std::process::id()));
+        for (content, token) in [("abc\n", Some("abc")), ("a b", None), ("\n", None), ("ä", None)]
+        {
+            std::fs::write(&path, content).expect("it is written");
+            let read = read_token(&path);
+            assert_eq!(read.as_deref().ok(), token, "{content:?}");
+            let names = |error: HarnessError| error.to_string().contains("no bearer token");
+            assert!(read.map_or_else(names, |_| true), "{content:?}");
+        }
+        std::fs::remove_file(path).expect("it is there");
+    }
+
+    #[test]
+    fn only_a_good_verdict_verifies() {
+        for (script, good) in [
+            (r#"echo '{"ok":true,"records":3}'"#, true),
+            (r#"echo '{"ok":false}'"#, false),
+            (r#"echo '{"ok":true}'; exit 1"#, false),
+            ("echo nothing", false),
+        ] {
+            let mut command = SwitchCommand::standard("/bin/sh");
+            command.verify = vec!["-c".into(), script.into()];
+            assert_eq!(command.verify(Path::new("/")).is_ok(), good, "{script}");
+        }
+    }
+
+    #[test]
+    fn a_switch_that_ends_at_once_is_reported_with_its_last_words() {
+        let data = std::env::temp_dir().join(format!("harness-child-{}", std::process::id()));
+        let mut command = SwitchCommand::standard("/bin/sh");
+        command.serve = vec!["-c".into(), "echo no configuration >&2; exit 3".into()];
+        let Err(HarnessError::Switch(said)) = SwitchProcess::start(&command, &data) else {
+            panic!("it cannot be healthy");
+        };
+        assert!(said.contains("no configuration") && said.contains('3'), "{said}");
+        std::fs::remove_dir_all(&data).expect("it was made");
+    }
+
+    #[test]
+    fn a_port_that_somebody_else_took_is_not_the_end() {
+        let data = std::env::temp_dir().join(format!("harness-ports-{}", std::process::id()));
+        let tries = data.join("tries");
+        let said = "echo 'cannot listen: Address already in use (os error 98)' >&2; exit 1";
+        let mut command = SwitchCommand::standard("/bin/sh");
+        command.serve = vec!["-c".into(), format!("echo >> {}; {said}", tries.display()).into()];
+        let Err(HarnessError::Switch(last)) = SwitchProcess::start(&command, &data) else {
+            panic!("it cannot be healthy");
+        };
+        assert!(last.contains(PORT_TAKEN), "{last}");
+        let tries = std::fs::read_to_string(&tries).expect("it was written");
+        assert_eq!(tries.lines().count(), STARTS_MAX as usize);
+        std::fs::remove_dir_all(&data).expect("it was made");
+    }
+}

@@ -1,0 +1,398 @@
+//! Which segments a log's directory has handed over to an archive, and where they are.
+//!
+//! The file [`CATALOGUE`] has one line per segment: an object of JSON, a tab, and the CRC-32C of
+//! the object in hexadecimal. A line is appended and synced before the local copy of its segment
+//! is removed; so every segment is in the directory or in the catalogue, whenever a crash comes. A
+//! last line that is cut short belongs to a segment that is still there, and is left out. The last
+//! line that is found is written again with the next one: nobody knows that it is durable.
+//!
+//! The header of a segment follows from its line, and the `seal` from every byte of the object, so
+//! that opening a log reads nothing of an archive, and reading takes no object for another.
+//!
+//! # Costs and bounds
+//! About 600 bytes on disk and 300 in memory for each segment that was archived.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use blobs::parse_hexadecimal;
+use ledger::{Digest, LogIndex, Stamp};
+use ports::{Disk, DiskError, DiskFile};
+use record::checksum::crc32c;
+use record::frame::{LogIdentity, Tail};
+use serde::{Deserialize, Serialize};
+
+use crate::compressed_segment::SegmentSummary;
+use crate::segment;
+
+/// Name of the file.
+pub const CATALOGUE: &str = "archive.catalogue";
+/// Version of a line.
+pub const CATALOGUE_VERSION: u32 = 1;
+/// Longest file, in bytes: two million segments.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// A segment that is in an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// URL of the place.
+    pub(crate) place: Arc<str>,
+    pub(crate) contents: SegmentSummary,
+}
+
+/// All lines, by first position.
+#[derive(Debug, Default)]
+pub(crate) struct ArchiveIndex {
+    pub(crate) entries: BTreeMap<LogIndex, Entry>,
+    /// Length of the sound lines of the file; `None` while there is no file.
+    length: Option<u64>,
+    /// Up to where they are known to be durable. The last one that was found may not be: it can be
+    /// of a process that died after its sync had failed, and is seen only until the power goes.
+    proven: u64,
+}
+
+impl ArchiveIndex {
+    pub(crate) fn load(disk: &impl Disk) -> Result<Self, DiskError> {
+        let file = match disk.open(CATALOGUE) {
+            Err(DiskError::NotFound(_)) => return Ok(Self::default()),
+            opened => opened?,
+        };
+        let length = file.length()?;
+        if BYTES_MAX < length {
+            return Err(damaged(BYTES_MAX, format!("it is longer than {BYTES_MAX} bytes")));
+        }
+        let mut bytes = vec![0; length as usize];
+        let read = file.read_at(0, &mut bytes)?;
+        let catalogue = Self::parse(&bytes[..read])?;
+        let sound = catalogue.length.unwrap_or(0);
+        catalogue.check_cut(disk, (sound, &bytes[sound as usize..read]))?;
+        Ok(catalogue)
+    }
+
+    /// A line that a crash cut short is of a segment that was not removed yet.
+    fn check_cut(&self, disk: &impl Disk, (at, cut): (u64, &[u8])) -> Result<(), DiskError> {
+        let Some(first) = first_of(cut).filter(|first| !self.entries.contains_key(first)) else {
+            return Ok(());
+        };
+        let (plain, packed) = (segment::name_of(first), segment::packed_name_of(first));
+        match disk.list()?.iter().any(|name| *name == plain || *name == packed) {
+            true => Ok(()),
+            false => Err(damaged(
+                at,
+                format!(
+                    "its last line is cut short or changed, and neither {plain} nor {packed} is \
+                     here"
+                ),
+            )),
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, DiskError> {
+        let mut catalogue = Self::default();
+        let mut at = 0;
+        while at < bytes.len() {
+            // Cut short: the segment was not removed yet.
+            let Some(length) = bytes[at..].iter().position(|&byte| byte == b'\n') else { break };
+            let line = &bytes[at..at + length];
+            let last = at + length + 1 == bytes.len();
+            match (read_line(line), last) {
+                (Ok((first, entry)), _) => {
+                    catalogue.take(first, entry);
+                    catalogue.proven = at as u64;
+                }
+                (Err(_), true) => break,
+                (Err(reason), false) => {
+                    return Err(damaged(at as u64, format!("a line of it: {reason}")));
+                }
+            }
+            at += length + 1;
+        }
+        catalogue.length = Some(at as u64);
+        Ok(catalogue)
+    }
+
+    /// Adds a line, durable when this returns.
+    pub(crate) fn add(&mut self, disk: &impl Disk, entry: Entry) -> Result<(), DiskError> {
+        let line = write_line(&entry);
+        let (file, at) = match self.length {
+            Some(length) => (disk.open(CATALOGUE)?, length),
+            None => (disk.create(CATALOGUE)?, 0),
+        };
+        self.length = Some(at);
+        cut_off(&file, at)?;
+        let mut bytes = read_between(&file, (self.proven, at))?;
+        bytes.extend_from_slice(line.as_bytes());
+        file.write_at(self.proven, &bytes)?;
+        file.sync()?;
+        disk.sync_directory()?;
+        let length = at + line.len() as u64;
+        (self.length, self.proven) = (Some(length), length);
+        self.take(entry.contents.base.next(), entry);
+        Ok(())
+    }
+
+    /// A later line for the same segment stands for the earlier one.
+    fn take(&mut self, first: LogIndex, entry: Entry) {
+        let known = self.entries.values().next_back().map(|last| &last.place);
+        let place = match known.filter(|known| **known == entry.place) {
+            Some(known) => Arc::clone(known),
+            None => Arc::clone(&entry.place),
+        };
+        self.entries.insert(first, Entry { place, ..entry });
+    }
+}
+
+/// What is behind the sound lines goes before the next one is written, or a crash may leave parts
+/// of both, which would be no line and not the last.
+fn cut_off(file: &impl DiskFile, at: u64) -> Result<(), DiskError> {
+    if file.length()? <= at {
+        return Ok(());
+    }
+    file.truncate(at)?;
+    file.sync()
+}
+
+/// What is to be written again: nothing, or the last line found.
+fn read_between(file: &impl DiskFile, (from, to): (u64, u64)) -> Result<Vec<u8>, DiskError> {
+    let mut bytes = vec![0; (to - from) as usize];
+    match file.read_at(from, &mut bytes)? == bytes.len() {
+        true => Ok(bytes),
+        false => Err(damaged(from, "it has become shorter".into())),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    version: u32,
+    log: String,
+    first: u64,
+    last: u64,
+    stamp_before: u64,
+    chain_before: String,
+    stamp: u64,
+    chain: String,
+    frames: u64,
+    bytes: u64,
+    blake3: String,
+    packed_bytes: u64,
+    seal: String,
+    place: String,
+}
+
+fn write_line(entry: &Entry) -> String {
+    let SegmentSummary { base, after, .. } = &entry.contents;
+    let line = Line {
+        version: CATALOGUE_VERSION,
+        log: base.identity.to_string(),
+        first: base.next().0,
+        last: after.end.0,
+        stamp_before: base.stamp.0,
+        chain_before: base.chain.to_string(),
+        stamp: after.stamp.0,
+        chain: after.chain.to_string(),
+        frames: entry.contents.frames,
+        bytes: entry.contents.plain_bytes,
+        blake3: entry.contents.plain_digest.to_string(),
+        packed_bytes: entry.contents.packed_bytes,
+        seal: entry.contents.seal.to_string(),
+        place: entry.place.to_string(),
+    };
+    let text = serde_json::to_string(&line).expect("a line is text and numbers");
+    format!("{text}\t{:08x}\n", crc32c(text.as_bytes()))
+}
+
+fn read_line(bytes: &[u8]) -> Result<(LogIndex, Entry), &'static str> {
+    let tab = bytes.iter().rposition(|&byte| byte == b'\t').ok_or("it has no checksum")?;
+    let (text, crc) = (&bytes[..tab], &bytes[tab + 1..]);
+    if format!("{:08x}", crc32c(text)).as_bytes() != crc {
+        return Err("its checksum is wrong");
+    }
+    let line: Line = serde_json::from_slice(text).map_err(|_| "it is no line of a catalogue")?;
+    if line.version != CATALOGUE_VERSION {
+        return Err("it is of a version that this program does not read");
+    }
+    entry_of(&line).ok_or("a value of it is out of range")
+}
+
+/// The segment that a line is about which is not whole, if that much of it is there.
+fn first_of(cut: &[u8]) -> Option<LogIndex> {
+    let text = String::from_utf8_lossy(cut);
+    let (number, _) = text.split_once("\"first\":")?.1.split_once(',')?;
+    number.parse().ok().map(LogIndex)
+}
+
+fn entry_of(line: &Line) -> Option<(LogIndex, Entry)> {
+    let digest = |text: &str| parse_hexadecimal(text).map(Digest);
+    let identity = LogIdentity(parse_hexadecimal(&line.log)?);
+    let (before, end) = (LogIndex(line.first.checked_sub(1)?), LogIndex(line.last));
+    let tail = |end, stamp, chain| Tail { identity, end, durable: end, stamp: Stamp(stamp), chain };
+    let contents = SegmentSummary {
+        base: tail(before, line.stamp_before, digest(&line.chain_before)?),
+        after: tail(end, line.stamp, digest(&line.chain)?),
+        frames: line.frames,
+        plain_bytes: line.bytes,
+        plain_digest: digest(&line.blake3)?,
+        packed_bytes: line.packed_bytes,
+        seal: digest(&line.seal)?,
+    };
+    Some((LogIndex(line.first), Entry { place: line.place.as_str().into(), contents }))
+}
+
+fn damaged(offset: u64, reason: String) -> DiskError {
+    DiskError::Damaged { file: CATALOGUE.to_owned(), offset: Some(offset), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents() -> SegmentSummary {
+        let identity = LogIdentity(*b"identity of test");
+        let tail = |end, stamp, byte| Tail {
+            identity,
+            end: LogIndex(end),
+            durable: LogIndex(end),
+            stamp: Stamp(stamp),
+            chain: Digest([byte; 32]),
+        };
+        SegmentSummary {
+            base: tail(6, 50, 1),
+            after: tail(9, 70, 2),
+            frames: 3,
+            plain_bytes: 4_000,
+            plain_digest: Digest([3; 32]),
+            packed_bytes: 900,
+            seal: Digest([4; 32]),
+        }
+    }
+
+    #[test]
+    fn what_is_longer_than_any_list_is_not_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = std::fs::File::create(directory.path().join(CATALOGUE)).expect("creates");
+        file.set_len(BYTES_MAX + 1).expect("takes no room");
+        let disk = crate::RealDisk::open(directory.path()).expect("opens");
+        let error = ArchiveIndex::load(&disk).map(|_| ()).expect_err("refused").to_string();
+        assert!(error.contains("longer than 1073741824 bytes"), "{error}");
+    }
+
+    /// The stored form is a promise: if this changes, archives are not found any more.
+    #[test]
+    fn version_1_is_frozen() {
+        let entry = Entry { place: "file:///mnt/archive".into(), contents: contents() };
+        let line = write_line(&entry);
+        expect_test::expect![[r#"
+            {"version":1,"log":"6964656e74697479206f662074657374","first":7,"last":9,"stamp_before":50,"chain_before":"0101010101010101010101010101010101010101010101010101010101010101","stamp":70,"chain":"0202020202020202020202020202020202020202020202020202020202020202","frames":3,"bytes":4000,"blake3":"0303030303030303030303030303030303030303030303030303030303030303","packed_bytes":900,"seal":"0404040404040404040404040404040404040404040404040404040404040404","place":"file:///mnt/archive"} tab df36af7f
+        "#]].assert_eq(&line.replace('\t', " tab "));
+        let read = ArchiveIndex::parse(line.as_bytes()).expect("it is sound");
+        assert_eq!(read.entries.get(&LogIndex(7)), Some(&entry));
+
+        // A damaged line is what a crash left, at the end; elsewhere it is damage, and where.
+        let bad = line.replace("4000", "4001");
+        let read = ArchiveIndex::parse(format!("{line}{bad}").as_bytes()).expect("cut short");
+        assert_eq!((read.entries.len(), read.length), (1, Some(line.len() as u64)));
+        let error =
+            ArchiveIndex::parse(format!("{line}{bad}{line}").as_bytes()).expect_err("damaged");
+        assert!(
+            matches!(&error, DiskError::Damaged { offset, .. } if *offset == Some(line.len() as u64)),
+            "{error}"
+        );
+    }
+
+    /// A sync fails while a line is added, the process dies, the next one adds a line behind what
+    /// it sees, or the same again; then the power goes.
+    #[test]
+    fn a_line_that_was_never_durable_damages_no_list() {
+        let entry = |first: u64| {
+            let mut contents = contents();
+            contents.base.end = LogIndex(first - 1);
+            Entry { place: format!("file:///{first:0300}").into(), contents }
+        };
+        for (seed, next) in (0..200).flat_map(|seed| [(seed, 20), (seed, 30)]) {
+            let disk = crate::MemoryDisk::new(seed);
+            let mut catalogue = ArchiveIndex::default();
+            catalogue.add(&disk, entry(10)).expect("adds");
+            disk.fail_sync_at(disk.operations());
+            catalogue.add(&disk, entry(20)).expect_err("its sync fails");
+            let disk = disk.kill();
+            disk.put(&segment::name_of(LogIndex(20)), b"still here");
+            let mut catalogue = ArchiveIndex::load(&disk).expect("sound by what is seen");
+            catalogue.add(&disk, entry(next)).expect("adds");
+            catalogue.add(&disk, entry(40)).expect("adds");
+            let found = ArchiveIndex::load(&disk.crash()).expect("it is a list").entries;
+            let sure = [10, next, 40].map(LogIndex);
+            assert!(sure.iter().all(|first| found.contains_key(first)), "seed {seed}");
+        }
+    }
+
+    /// A crash spoils a last line that is longer than the next one; the power goes again in any
+    /// operation of adding that.
+    #[test]
+    fn two_crashes_in_a_row_damage_no_list() {
+        let entry = |first: u64, place: String| {
+            let mut contents = contents();
+            contents.base.end = LogIndex(first - 1);
+            Entry { place: place.into(), contents }
+        };
+        for (seed, operation) in (0..200).flat_map(|seed| (1..6).map(move |at| (seed, at))) {
+            let disk = crate::MemoryDisk::new(seed);
+            ArchiveIndex::default().add(&disk, entry(10, "file:///here".into())).expect("adds");
+            let mut lines = disk.content(CATALOGUE).expect("a list");
+            lines.extend_from_slice(&[0; 512]);
+            lines.extend_from_slice(&[b'/'; 5_000]);
+            lines.push(b'\n');
+            disk.put(CATALOGUE, &lines);
+            let mut catalogue = ArchiveIndex::load(&disk).expect("its last line is spoilt");
+            disk.crash_at(disk.operations() + operation);
+            let added = catalogue.add(&disk, entry(20, format!("file:///{:0900}", 0)));
+            let disk = disk.crash();
+            disk.put(&segment::name_of(LogIndex(20)), b"still here");
+            let found = ArchiveIndex::load(&disk).expect("it is a list").entries;
+            assert!(found.contains_key(&LogIndex(10)), "seed {seed}");
+            assert!(added.is_err() || found.contains_key(&LogIndex(20)), "seed {seed}");
+        }
+    }
+
+    /// A crash cuts the line of a segment that is still here, plain or packed; no other is cut by
+    /// one.
+    #[test]
+    fn a_line_cut_short_is_of_a_segment_that_is_here() {
+        let line = write_line(&Entry { place: "file:///here".into(), contents: contents() });
+        let other = line.replace("\"first\":7", "\"first\":70");
+        let sealed = |text: &str| {
+            let text = text.split('\t').next().expect("a line");
+            format!("{text}\t{:08x}\n", crc32c(text.as_bytes()))
+        };
+        let load = |bytes: &str, beside: &[&str]| {
+            let disk = crate::MemoryDisk::new(1);
+            disk.put(CATALOGUE, bytes.as_bytes());
+            beside.iter().for_each(|name| disk.put(name, b"a segment"));
+            ArchiveIndex::load(&disk).map(|catalogue| catalogue.entries.len())
+        };
+        let (plain, packed) =
+            (segment::name_of(LogIndex(70)), segment::packed_name_of(LogIndex(70)));
+        let whole = sealed(&line);
+        let cut = format!("{whole}{}", &other[..other.len() - 9]);
+        let error = load(&cut, &[]).expect_err("it is nowhere");
+        let DiskError::Damaged { file, offset, .. } = &error else { panic!("{error}") };
+        assert_eq!((&**file, *offset), (CATALOGUE, Some(whole.len() as u64)));
+        assert_eq!(load(&cut, &[&plain]), Ok(1));
+        assert_eq!(load(&cut, &[&packed]), Ok(1));
+        // A later line of a segment that is known, and one of which nobody knows what it is about.
+        assert_eq!(load(&format!("{whole}{}", &line[..200]), &[]), Ok(1));
+        assert_eq!(load(&format!("{whole}{}", &other[..20]), &[]), Ok(1));
+    }
+
+    /// Thousands of segments stand in one place, whose name is kept once.
+    #[test]
+    fn a_place_is_kept_once() {
+        let mut catalogue = ArchiveIndex::default();
+        for (first, place) in [(1, "file:///here"), (5, "file:///here"), (9, "file:///there")] {
+            catalogue.take(LogIndex(first), Entry { place: place.into(), contents: contents() });
+        }
+        let places: Vec<_> = catalogue.entries.values().map(|entry| &entry.place).collect();
+        assert!(Arc::ptr_eq(places[0], places[1]) && !Arc::ptr_eq(places[1], places[2]));
+        assert_eq!(&**places[2], "file:///there");
+    }
+}

@@ -1,0 +1,562 @@
+//! A closed segment in its compressed form, which can be read from anywhere in the middle.
+//!
+//! The plain file is cut into blocks of [`BLOCK_BYTES`], each compressed alone, so that reading
+//! one record decompresses one block. Name: as the segment's, with `.packed`. It is written from
+//! front to back, so that it can be streamed; what makes it whole is the end, written last: a file
+//! cut short has none and is never taken for whole.
+//!
+//! The header is one sector ([`crate::sector`]) with the magic `UpPacked`, the end of the log
+//! before the segment, and as its method a two-byte 1 for zstd frames and four bytes for the plain
+//! bytes per block; the last block may be shorter. Numbers are little endian throughout.
+//!
+//! Then the blocks without gaps, then an index with 24 bytes per block:
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 4 | length of the compressed block |
+//! | 4 | 4 | CRC-32C of the compressed block |
+//! | 8 | 8 | first record of the first frame that begins in the block; 0 if none does |
+//! | 16 | 8 | offset of that frame in the plain file; 0 if there is none |
+//!
+//! Then the end, 128 bytes:
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 8 | position of the last record |
+//! | 8 | 8 | stamp of the last frame |
+//! | 16 | 32 | chain head behind the last frame |
+//! | 48 | 8 | length of the plain file |
+//! | 56 | 32 | BLAKE3 of the plain file |
+//! | 88 | 8 | offset of the index |
+//! | 96 | 4 | number of blocks |
+//! | 100 | 4 | CRC-32C of the index |
+//! | 104 | 8 | number of frames |
+//! | 112 | 4 | zero |
+//! | 116 | 8 | magic `UpPckEnd` |
+//! | 124 | 4 | CRC-32C of the header and of bytes 0 to 123 |
+//!
+//! # Costs and bounds
+//! Packing reads the plain file twice: once to check every frame with the chain, once to compress.
+//! Memory: two blocks and the index, 24 bytes per 256 KiB.
+
+use ledger::{Digest, LogIndex};
+use ports::{DiskError, DiskFile};
+use record::checksum::crc32c;
+use record::frame::Tail;
+
+use crate::codec::{Compressor, Decompressor};
+use crate::sector::{self, Layout, SECTOR_BYTES, tail_at, u32_at, u64_at};
+use crate::segment::SEGMENT_HEADER_BYTES;
+
+/// Plain bytes per block, but for the last.
+pub const BLOCK_BYTES: usize = 256 << 10;
+/// The format version that this code writes.
+pub const PACKED_VERSION: u16 = 1;
+
+/// Length of the header, in bytes.
+pub(crate) const HEADER_BYTES: usize = SECTOR_BYTES;
+/// Length of the end, in bytes.
+pub(crate) const END_BYTES: usize = 128;
+/// Most blocks of one file: 4 GiB of plain bytes, and one frame beyond.
+const BLOCKS_MAX: u32 = 16_512;
+/// Longest segment that can be configured, in bytes.
+const SEGMENT_BYTES_MAX: u64 = 4 << 30;
+const _: () = assert!(SEGMENT_BYTES_MAX < BLOCKS_MAX as u64 * BLOCK_BYTES as u64);
+
+const HEADER: Layout = Layout { magic: *b"UpPacked", version: PACKED_VERSION, method: METHOD };
+/// zstd, and [`BLOCK_BYTES`].
+const METHOD: [u8; 6] = [1, 0, 0, 0, 4, 0];
+const _: () = assert!(BLOCK_BYTES == (METHOD[4] as usize) << 16);
+const END_MAGIC: [u8; 8] = *b"UpPckEnd";
+const AT_END_CRC: usize = END_BYTES - 4;
+const ENTRY_BYTES: usize = 24;
+/// zstd's own default: higher levels take several times as long for a few percent.
+const LEVEL: i32 = 3;
+
+/// What a packed segment is, from its header, index and end alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentSummary {
+    /// The log before the segment.
+    pub base: Tail,
+    /// The log behind it.
+    pub after: Tail,
+    /// Frames in it.
+    pub frames: u64,
+    /// Length of the plain file.
+    pub plain_bytes: u64,
+    /// BLAKE3 of the plain file.
+    pub plain_digest: Digest,
+    /// Length of the packed file.
+    pub packed_bytes: u64,
+    /// BLAKE3 of header, index and end: names this packed file and, by the checksums in the index,
+    /// every byte of it.
+    pub seal: Digest,
+}
+
+/// Where a packed block stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+    crc: u32,
+}
+
+/// A packed file, opened.
+#[derive(Debug)]
+pub(crate) struct CompressedSegment {
+    pub(crate) contents: SegmentSummary,
+    pub(crate) blocks: Vec<Block>,
+    /// First record and offset of the first frame in each block that has one.
+    pub(crate) starts: Vec<(LogIndex, u64)>,
+}
+
+/// Bytes to read a packed file from.
+pub(crate) trait Source {
+    /// Reads from `offset` on; fewer bytes than asked for only at the end.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError>;
+    /// What it is called in messages.
+    fn shown(&self) -> String;
+}
+
+/// A plain closed segment whose frames were checked, to be packed.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) base: Tail,
+    pub(crate) after: Tail,
+    pub(crate) frames: u64,
+    pub(crate) plain_bytes: u64,
+    /// As [`CompressedSegment::starts`].
+    pub(crate) starts: Vec<(LogIndex, u64)>,
+}
+
+/// Packs a checked segment, giving the bytes out in order.
+pub(crate) fn pack<F: DiskFile, E: From<DiskError>>(
+    file: &F,
+    checked: &Checked,
+    out: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<SegmentSummary, E> {
+    let header = HEADER.encode(&checked.base);
+    out(&header)?;
+    let mut packing = SegmentWriter::new()?;
+    let mut index = Vec::new();
+    let mut plain = vec![0; BLOCK_BYTES];
+    let mut starts = checked.starts.iter().peekable();
+    let (mut at, mut written) = (0, HEADER_BYTES as u64);
+    while at < checked.plain_bytes {
+        let length = (checked.plain_bytes - at).min(BLOCK_BYTES as u64) as usize;
+        read_whole(file, at, &mut plain[..length])?;
+        at += length as u64;
+        let packed = packing.block(&plain[..length])?;
+        let start = starts.next_if(|(_, offset)| *offset < at).copied();
+        index.extend_from_slice(&encode_entry(&packed, start));
+        out(&packed)?;
+        written += packed.len() as u64;
+    }
+    let contents = SegmentSummary {
+        base: checked.base,
+        after: checked.after,
+        frames: checked.frames,
+        plain_bytes: checked.plain_bytes,
+        plain_digest: Digest(packing.digest.finalize().into()),
+        packed_bytes: written + (index.len() + END_BYTES) as u64,
+        seal: Digest([0; 32]),
+    };
+    let end = encode_end(&header, &index, &contents);
+    out(&index)?;
+    out(&end)?;
+    Ok(SegmentSummary { seal: seal(&header, &index, &end), ..contents })
+}
+
+impl CompressedSegment {
+    /// Reads header, index and end of a packed file of this length.
+    pub(crate) fn open(source: &dyn Source, length: u64) -> Result<Self, DiskError> {
+        let damage = |offset: u64| move |reason: &str| damaged(source, offset, reason);
+        if length < (HEADER_BYTES + END_BYTES) as u64 {
+            return Err(damage(0)("it is shorter than its header and its end"));
+        }
+        let mut header = [0; HEADER_BYTES];
+        read_source(source, 0, &mut header)?;
+        let base = HEADER.decode(&header).map_err(damage(0))?;
+        let mut end = [0; END_BYTES];
+        let end_at = length - END_BYTES as u64;
+        read_source(source, end_at, &mut end)?;
+        let (mut contents, stored) = decode_end((&header, base), &end).map_err(damage(end_at))?;
+        let index_bytes = stored.blocks as usize * ENTRY_BYTES;
+        if stored.at.checked_add((index_bytes + END_BYTES) as u64) != Some(length) {
+            return Err(damage(end_at)("its end speaks of another length"));
+        }
+        let mut index = vec![0; index_bytes];
+        read_source(source, stored.at, &mut index)?;
+        if crc32c(&index) != stored.crc {
+            return Err(damage(stored.at)("the checksum of its index is wrong"));
+        }
+        let (blocks, starts) =
+            decode_index(&index, stored.at, contents.plain_bytes).map_err(damage(stored.at))?;
+        (contents.packed_bytes, contents.seal) = (length, seal(&header, &index, &end));
+        Ok(Self { contents, blocks, starts })
+    }
+
+    /// Plain bytes of a block.
+    fn plain_length(&self, block: usize) -> usize {
+        let start = block as u64 * BLOCK_BYTES as u64;
+        (self.contents.plain_bytes - start).min(BLOCK_BYTES as u64) as usize
+    }
+
+    /// The plain bytes of some blocks in a row, read at once.
+    pub(crate) fn read_blocks(
+        &self,
+        source: &dyn Source,
+        wanted: std::ops::Range<usize>,
+    ) -> Result<Vec<Vec<u8>>, DiskError> {
+        let blocks = &self.blocks[wanted.clone()];
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else {
+            return Ok(Vec::new());
+        };
+        let mut packed = vec![0; (last.offset + u64::from(last.bytes) - first.offset) as usize];
+        read_source(source, first.offset, &mut packed)?;
+        let mut unpacking = Decompressor::new().map_err(no_memory)?;
+        let mut plain = Vec::with_capacity(blocks.len());
+        for (block, number) in blocks.iter().zip(wanted) {
+            let from = (block.offset - first.offset) as usize;
+            let bytes = &packed[from..from + block.bytes as usize];
+            check_block(source, block, bytes)?;
+            let length = self.plain_length(number);
+            let unpacked = unpacking.decompress(bytes, length).ok();
+            plain.push(unpacked.filter(|plain| plain.len() == length).ok_or_else(|| {
+                damaged(source, block.offset, "the block does not decompress to its length")
+            })?);
+        }
+        Ok(plain)
+    }
+
+    /// Reads every block and compares its checksum. Opening has checked the bytes around the
+    /// blocks. `see` gets the number of bytes of each block.
+    pub(crate) fn check<E: From<DiskError>>(
+        &self,
+        source: &dyn Source,
+        see: &mut dyn FnMut(usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut bytes = Vec::new();
+        for block in &self.blocks {
+            bytes.resize(block.bytes as usize, 0);
+            read_source(source, block.offset, &mut bytes)?;
+            check_block(source, block, &bytes)?;
+            see(bytes.len())?;
+        }
+        Ok(())
+    }
+
+    /// Decompresses everything and compares it with what the end says, giving the plain bytes to
+    /// `see` in order.
+    pub(crate) fn verify<E: From<DiskError>>(
+        &self,
+        source: &dyn Source,
+        see: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut digest = blake3::Hasher::new();
+        for block in 0..self.blocks.len() {
+            for plain in self.read_blocks(source, block..block + 1)? {
+                digest.update(&plain);
+                see(&plain)?;
+            }
+        }
+        if Digest(digest.finalize().into()) != self.contents.plain_digest {
+            return Err(damaged(source, None, "it does not hold what its end says").into());
+        }
+        Ok(())
+    }
+}
+
+/// The parts of packing that stay the same from block to block.
+struct SegmentWriter {
+    compressor: Compressor<'static>,
+    digest: blake3::Hasher,
+}
+
+impl SegmentWriter {
+    fn new() -> Result<Self, DiskError> {
+        let compressor = Compressor::new(LEVEL).map_err(no_memory)?;
+        Ok(Self { compressor, digest: blake3::Hasher::new() })
+    }
+
+    fn block(&mut self, plain: &[u8]) -> Result<Vec<u8>, DiskError> {
+        self.digest.update(plain);
+        self.compressor.compress(plain).map_err(no_memory)
+    }
+}
+
+/// Where the index is stored.
+struct StoredIndex {
+    at: u64,
+    blocks: u32,
+    crc: u32,
+}
+
+fn encode_entry(packed: &[u8], start: Option<(LogIndex, u64)>) -> [u8; ENTRY_BYTES] {
+    let (first, offset) = start.unwrap_or((LogIndex(0), 0));
+    let mut out = [0; ENTRY_BYTES];
+    out[..4].copy_from_slice(&(packed.len() as u32).to_le_bytes());
+    out[4..8].copy_from_slice(&crc32c(packed).to_le_bytes());
+    out[8..16].copy_from_slice(&first.0.to_le_bytes());
+    out[16..].copy_from_slice(&offset.to_le_bytes());
+    out
+}
+
+type Index = (Vec<Block>, Vec<(LogIndex, u64)>);
+
+fn decode_index(index: &[u8], index_at: u64, plain_bytes: u64) -> Result<Index, &'static str> {
+    let mut blocks = Vec::with_capacity(index.len() / ENTRY_BYTES);
+    let mut starts = Vec::new();
+    let mut offset = HEADER_BYTES as u64;
+    for entry in index.chunks_exact(ENTRY_BYTES) {
+        let block = Block { offset, bytes: u32_at(entry, 0), crc: u32_at(entry, 4) };
+        offset += u64::from(block.bytes);
+        if index_at < offset {
+            return Err("its blocks are longer than the file");
+        }
+        blocks.push(block);
+        let (first, at) = (LogIndex(u64_at(entry, 8)), u64_at(entry, 16));
+        if first.0 != 0 {
+            if !(SEGMENT_HEADER_BYTES..plain_bytes).contains(&at) {
+                return Err("its index points outside of it");
+            }
+            starts.push((first, at));
+        }
+    }
+    if offset != index_at {
+        return Err("its blocks are not as long as the file");
+    }
+    Ok((blocks, starts))
+}
+
+fn encode_end(header: &[u8], index: &[u8], contents: &SegmentSummary) -> [u8; END_BYTES] {
+    let mut out = [0; END_BYTES];
+    let index_at = contents.packed_bytes - (index.len() + END_BYTES) as u64;
+    out[..8].copy_from_slice(&contents.after.end.0.to_le_bytes());
+    out[8..16].copy_from_slice(&contents.after.stamp.0.to_le_bytes());
+    out[16..48].copy_from_slice(&contents.after.chain.0);
+    out[48..56].copy_from_slice(&contents.plain_bytes.to_le_bytes());
+    out[56..88].copy_from_slice(&contents.plain_digest.0);
+    out[88..96].copy_from_slice(&index_at.to_le_bytes());
+    out[96..100].copy_from_slice(&((index.len() / ENTRY_BYTES) as u32).to_le_bytes());
+    out[100..104].copy_from_slice(&crc32c(index).to_le_bytes());
+    out[104..112].copy_from_slice(&contents.frames.to_le_bytes());
+    out[116..AT_END_CRC].copy_from_slice(&END_MAGIC);
+    let crc = end_crc(header, &out);
+    out[AT_END_CRC..].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// Gives what the end says, without the length and the seal of the whole file.
+fn decode_end(
+    (header, base): (&[u8], Tail),
+    end: &[u8; END_BYTES],
+) -> Result<(SegmentSummary, StoredIndex), &'static str> {
+    if end[116..AT_END_CRC] != END_MAGIC {
+        return Err("it does not end as a packed segment does: it was cut short");
+    }
+    if end[AT_END_CRC..] != end_crc(header, end).to_le_bytes() {
+        return Err("the checksum of its end is wrong");
+    }
+    let index = StoredIndex { at: u64_at(end, 88), blocks: u32_at(end, 96), crc: u32_at(end, 100) };
+    let plain_bytes = u64_at(end, 48);
+    let expected = plain_bytes.div_ceil(BLOCK_BYTES as u64);
+    if BLOCKS_MAX < index.blocks || u64::from(index.blocks) != expected {
+        return Err("the number of its blocks is not that of its length");
+    }
+    let contents = SegmentSummary {
+        base,
+        after: tail_at(base.identity, end),
+        frames: u64_at(end, 104),
+        plain_bytes,
+        plain_digest: Digest(sector::array_at(end, 56)),
+        packed_bytes: 0,
+        seal: Digest([0; 32]),
+    };
+    Ok((contents, index))
+}
+
+fn end_crc(header: &[u8], end: &[u8; END_BYTES]) -> u32 {
+    crc32c(&[header, &end[..AT_END_CRC]].concat())
+}
+
+fn seal(header: &[u8], index: &[u8], end: &[u8]) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(header).update(index).update(end);
+    Digest(hasher.finalize().into())
+}
+
+pub(crate) fn damaged(
+    source: &dyn Source,
+    offset: impl Into<Option<u64>>,
+    reason: &str,
+) -> DiskError {
+    let (file, reason) = (source.shown(), reason.to_owned());
+    DiskError::Damaged { file, offset: offset.into(), reason }
+}
+
+fn check_block(source: &dyn Source, block: &Block, bytes: &[u8]) -> Result<(), DiskError> {
+    match crc32c(bytes) == block.crc {
+        true => Ok(()),
+        false => Err(damaged(source, block.offset, "the checksum of the block is wrong")),
+    }
+}
+
+fn read_source(source: &dyn Source, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
+    match source.read_at(offset, buffer)? {
+        read if read == buffer.len() => Ok(()),
+        _ => Err(damaged(source, offset, "it was cut short")),
+    }
+}
+
+fn read_whole<F: DiskFile>(file: &F, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
+    match file.read_at(offset, buffer)? {
+        read if read == buffer.len() => Ok(()),
+        _ => Err(DiskError::Failed {
+            what: "read again what was just read".into(),
+            error: "the file has become shorter".into(),
+        }),
+    }
+}
+
+fn no_memory(error: std::io::Error) -> DiskError {
+    DiskError::Failed { what: "compress or decompress a block".into(), error: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use ledger::Stamp;
+
+    use super::*;
+    use crate::MemoryDisk;
+    use crate::contract::IDENTITY;
+    use ports::Disk;
+
+    /// A packed file in memory.
+    struct Bytes(Vec<u8>);
+
+    impl Source for Bytes {
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
+            let rest = &self.0[self.0.len().min(offset as usize)..];
+            let read = rest.len().min(buffer.len());
+            buffer[..read].copy_from_slice(&rest[..read]);
+            Ok(read)
+        }
+
+        fn shown(&self) -> String {
+            "packed".into()
+        }
+    }
+
+    impl Bytes {
+        fn open(&self) -> Result<CompressedSegment, DiskError> {
+            CompressedSegment::open(self, self.0.len() as u64)
+        }
+
+        /// Sets bytes of the end, or of the header, and the checksums over them.
+        fn forged(mut self, at: Part, offset: usize, bytes: &[u8]) -> Self {
+            let end = self.0.len() - END_BYTES;
+            let start = if at == Part::End { end } else { 0 };
+            self.0[start + offset..start + offset + bytes.len()].copy_from_slice(bytes);
+            let crc = crc32c(&self.0[..sector::AT_CRC]).to_le_bytes();
+            self.0[sector::AT_CRC..HEADER_BYTES].copy_from_slice(&crc);
+            let (before, ending) = self.0.split_at_mut(end);
+            let crc = end_crc(&before[..HEADER_BYTES], ending.first_chunk().expect("an end"));
+            ending[AT_END_CRC..].copy_from_slice(&crc.to_le_bytes());
+            self
+        }
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Part {
+        Header,
+        End,
+    }
+
+    /// What is to be packed: a file of so many bytes, of which the log says it has so many.
+    fn pack_of(there: usize, said: u64) -> Result<(SegmentSummary, Bytes), DiskError> {
+        let disk = MemoryDisk::new(1);
+        let file = disk.create("plain").expect("creates");
+        let plain: Vec<u8> = (0..there).map(|at| (at * 7 % 251) as u8).collect();
+        file.write_at(0, &plain).expect("writes");
+        let base = Tail::genesis(IDENTITY);
+        let after = Tail { end: LogIndex(3), durable: LogIndex(3), stamp: Stamp(9), ..base };
+        let starts = vec![(LogIndex(1), SEGMENT_HEADER_BYTES)];
+        let checked = Checked { base, after, frames: 2, plain_bytes: said, starts };
+        let mut out = Vec::new();
+        let contents = pack::<_, DiskError>(&file, &checked, &mut |bytes| {
+            out.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        Ok((contents, Bytes(out)))
+    }
+
+    fn packed_of(bytes: usize) -> (SegmentSummary, Bytes) {
+        pack_of(bytes, bytes as u64).expect("packs")
+    }
+
+    #[track_caller]
+    fn refused(bytes: &Bytes, length: u64, expected: &str) {
+        let Err(DiskError::Damaged { reason, .. }) = CompressedSegment::open(bytes, length) else {
+            panic!("{length} bytes are taken")
+        };
+        assert_eq!(reason, expected);
+    }
+
+    #[test]
+    fn what_is_packed_says_what_it_is() {
+        for length in [1_000, BLOCK_BYTES, 3 * BLOCK_BYTES - 7] {
+            let (contents, bytes) = packed_of(length);
+            let opened = bytes.open().expect("sound");
+            assert_eq!(opened.contents, contents, "{length}");
+            let blocks: usize = opened.blocks.iter().map(|block| block.bytes as usize).sum();
+            let around = [&bytes.0[..HEADER_BYTES], &bytes.0[HEADER_BYTES + blocks..]].concat();
+            assert_eq!(contents.seal, Digest(blake3::hash(&around).into()), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_is_told_so() {
+        let (_, empty) = packed_of(0);
+        assert_eq!(empty.0.len(), HEADER_BYTES + END_BYTES);
+        assert!(empty.open().is_ok(), "nothing but a header and an end");
+        let shortest = (HEADER_BYTES + END_BYTES) as u64;
+        for length in [0, 1, END_BYTES as u64, HEADER_BYTES as u64, shortest - 1] {
+            refused(&empty, length, "it is shorter than its header and its end");
+        }
+        let (_, whole) = packed_of(1_000);
+        let length = whole.0.len();
+        refused(&Bytes(whole.0[..length - 1].to_vec()), length as u64, "it was cut short");
+    }
+
+    #[test]
+    fn a_plain_file_that_has_become_shorter_is_not_packed() {
+        let refused = pack_of(1_000, 1_001).map(|(contents, _)| contents);
+        assert!(matches!(refused, Err(DiskError::Failed { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn another_method_and_blocks_of_another_length_are_not_read() {
+        let other_block = (BLOCK_BYTES as u32 + 1).to_le_bytes();
+        for (offset, bytes) in [(10, &[9, 0][..]), (12, &other_block)] {
+            let forged = packed_of(1_000).1.forged(Part::Header, offset, bytes);
+            let reason = "the header has fields that this program does not read";
+            refused(&forged, forged.0.len() as u64, reason);
+        }
+    }
+
+    #[test]
+    fn the_number_of_blocks_is_that_of_the_length_and_bounded() {
+        let wrong = "the number of its blocks is not that of its length";
+        let forged = packed_of(1_000).1.forged(Part::End, 96, &2_u32.to_le_bytes());
+        refused(&forged, forged.0.len() as u64, wrong);
+        for (blocks, reason) in
+            [(BLOCKS_MAX, "its end speaks of another length"), (BLOCKS_MAX + 1, wrong)]
+        {
+            let plain_bytes = (u64::from(blocks) * BLOCK_BYTES as u64).to_le_bytes();
+            let forged = packed_of(1_000).1.forged(Part::End, 48, &plain_bytes);
+            let forged = forged.forged(Part::End, 96, &blocks.to_le_bytes());
+            refused(&forged, forged.0.len() as u64, reason);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Opening: the topic checked, a log begun in it if there is none, and the copy held against it.
+
+use std::time::{Duration, Instant};
+
+use journal::{FileLog, Recovery};
+use ports::{Arrival, Disk, Log as _, StopReading};
+use record::frame::{FrameHeader, LogIdentity};
+use sequencer::{GenesisMessage, LastMessage};
+
+use crate::client::{self, Outbound};
+use crate::consumer::{TopicConsumer, range_of_messages};
+use crate::topic::{self, TopicCreation};
+use crate::{Address, OpenError, Security};
+
+/// How a log on Kafka is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The node's name, by which brokers know it.
+    pub node: String,
+    /// How long brokers are waited for: when opening, and for each message.
+    pub patience: Duration,
+    /// How the copy is kept.
+    pub copy: journal::Options,
+    /// How node and brokers know each other.
+    pub security: Security,
+}
+
+/// What happens where there is no log.
+#[derive(Clone, Copy, Debug)]
+pub enum Missing<'a> {
+    /// The topic is made, and a log begun in it.
+    Begin(&'a GenesisMessage),
+    /// Nothing is made: [`OpenError::NoLog`].
+    Refuse,
+}
+
+/// What was found and done when a log was opened.
+#[derive(Clone, Debug)]
+pub struct ConnectReport {
+    /// Whether the topic was made just now.
+    pub created: bool,
+    /// Brokers in the cluster.
+    pub brokers: usize,
+    /// Replicas of the topic.
+    pub replicas: usize,
+    /// Replicas that have a record before it is acknowledged.
+    pub in_sync: String,
+    /// Messages of the topic behind the one that the copy ends with.
+    pub behind: u64,
+    /// What recovering the copy found.
+    pub copy: Recovery,
+}
+
+/// A log that was opened.
+#[derive(Debug)]
+pub struct ConnectedLog<D: Disk> {
+    /// The copy, as far as it goes.
+    pub copy: FileLog<D>,
+    /// The offset of the next message.
+    pub next: i64,
+    /// The bundle that the copy ends with; `None` when it is empty, or ends with what was moved to
+    /// the topic.
+    pub last: Option<LastMessage>,
+    /// What was found and done.
+    pub report: ConnectReport,
+}
+
+/// Opens the log of a topic with its copy on a disk. The copy may lag, or be empty; the topic may
+/// be empty, and is then given a beginning, unless another node was quicker.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open<D: Disk + Clone>(
+    address: &Address,
+    disk: D,
+    options: &Options,
+    missing: Missing<'_>,
+) -> Result<ConnectedLog<D>, OpenError> {
+    let (consumer, quiet) = client::first_consumer(address, options)?;
+    let make = matches!(missing, Missing::Begin(_));
+    let checked =
+        topic::check((&consumer, &quiet), address, options, make.then_some(TopicCreation))?;
+    let feed = TopicConsumer::new(consumer, address, options.patience);
+    let mut range = range_of_messages(&feed, address, options)?;
+    let identity = match (feed.identity(&range)?, missing) {
+        (Some(identity), _) => identity,
+        (None, Missing::Begin(founding)) => {
+            found(address, options, founding)?;
+            let identity = wait_for_identity(&feed, options)?;
+            range = range_of_messages(&feed, address, options)?;
+            identity
+        }
+        (None, Missing::Refuse) => return Err(OpenError::NoLog(address.topic.clone())),
+    };
+    let beheaded = OpenError::Beheaded { topic: address.topic.clone(), offset: range.start };
+    let opened = match FileLog::open(disk.clone(), options.copy) {
+        // Nothing is made: the next start may begin with a copy.
+        Err(journal::OpenError::NoLog) if 0 < range.start => return Err(beheaded),
+        Err(journal::OpenError::NoLog) => FileLog::open_or_create(disk, identity, options.copy),
+        opened => opened,
+    };
+    let (mut copy, recovery) = opened?;
+    let tail = copy.tail();
+    if tail.end.0 == 0 && 0 < range.start {
+        return Err(beheaded);
+    }
+    let another = || OpenError::Another { topic: address.topic.clone(), end: tail.end };
+    if tail.identity != identity {
+        return Err(another());
+    }
+    let (mut next, mut last) = (range.start, None);
+    if 0 < tail.end.0 {
+        let header = last_frame(&mut copy)?.ok_or_else(another)?;
+        let (offset, message) = feed.locate(&range, &header)?.ok_or_else(another)?;
+        (next, last) = (offset + 1, message);
+    }
+    let report = ConnectReport {
+        created: checked.created,
+        brokers: checked.layout.brokers.len(),
+        replicas: checked.layout.replicas.len(),
+        in_sync: checked.in_sync,
+        behind: range.end.saturating_sub(next).max(0) as u64,
+        copy: recovery,
+    };
+    Ok(ConnectedLog { copy: copy.into_copy(), next, last, report })
+}
+
+fn wait_for_identity(feed: &TopicConsumer, options: &Options) -> Result<LogIdentity, OpenError> {
+    let deadline = Instant::now() + options.patience;
+    while Instant::now() < deadline {
+        if let Some(identity) = feed.identity(&feed.range()?)? {
+            return Ok(identity);
+        }
+    }
+    Err(OpenError::Brokers("the first message of the log did not arrive in time".into()))
+}
+
+pub(crate) fn cannot(error: rdkafka::error::KafkaError) -> OpenError {
+    OpenError::Brokers(error.to_string())
+}
+
+fn last_frame<D: Disk>(copy: &mut FileLog<D>) -> Result<Option<FrameHeader>, OpenError> {
+    let mut last = None;
+    let end = copy.end();
+    copy.replay(end, &mut |frame| {
+        last = Some(*frame.header());
+        Err(StopReading)
+    })?;
+    Ok(last)
+}
+
+/// Sends the bundle that begins a log. It counts only if it is the first; whether it is, whoever
+/// reads the topic from its beginning sees.
+fn found(address: &Address, options: &Options, founding: &GenesisMessage) -> Result<(), OpenError> {
+    let sink = std::sync::Arc::new(|_: Arrival| true);
+    let outbound = Outbound::open(address, options, sink).map_err(cannot)?;
+    outbound.send(&founding.bundle(&options.node), 0).map_err(OpenError::Brokers)?;
+    outbound.flush(options.patience).map_err(cannot)
+}

@@ -1,0 +1,389 @@
+//! Reading a topic: messages by offset, and where in it a copy of the log ends.
+
+use std::ops::{ControlFlow, Range};
+use std::time::{Duration, Instant};
+
+use ledger::Stamp;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Message as _};
+use rdkafka::{Offset, TopicPartitionList};
+use record::bundle::{Bundle, BundleHeader};
+use record::frame::{FrameHeader, LogIdentity};
+use record::topic_message::TopicMessage;
+use sequencer::LastMessage;
+
+use crate::client::{self, ErrorLog, PARTITION};
+use crate::connect::cannot;
+use crate::{Address, OpenError, Options};
+
+/// One wait for the next message; several make up the patience.
+pub(crate) const POLL: Duration = Duration::from_millis(100);
+/// Longest wait for the answer to one question where the topic ends.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Before a question is asked again that could not be answered.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long before its stamp a message is looked for, in milliseconds: the stamp may lie before
+/// the time of its arrival, never behind it by much.
+const EARLIER_MS: u64 = 10_000;
+/// How many messages are looked through first when one is looked for from the end on; then four
+/// times as many.
+const BACK: i64 = 1_024;
+/// The same when the last message is looked for.
+const BACK_FROM_END: i64 = 16;
+
+/// A message as it was read.
+pub(crate) struct ReadMessage<'a> {
+    pub(crate) offset: i64,
+    pub(crate) at: Stamp,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> ReadMessage<'a> {
+    pub(crate) fn of(message: &'a BorrowedMessage<'_>) -> Self {
+        let millis = message.timestamp().to_millis().unwrap_or(0).max(0) as u64;
+        Self {
+            offset: message.offset(),
+            at: Stamp(millis * 1_000),
+            bytes: message.payload().unwrap_or_default(),
+        }
+    }
+}
+
+/// Sees a message, and says whether it has enough.
+type Visit<'a> = dyn FnMut(&ReadMessage<'_>) -> ControlFlow<()> + 'a;
+
+/// A topic being read.
+pub(crate) struct TopicConsumer {
+    consumer: BaseConsumer<ErrorLog>,
+    topic: String,
+    patience: Duration,
+}
+
+impl TopicConsumer {
+    pub(crate) fn new(
+        consumer: BaseConsumer<ErrorLog>,
+        address: &Address,
+        patience: Duration,
+    ) -> Self {
+        Self { consumer, topic: address.topic.clone(), patience }
+    }
+
+    pub(crate) fn consumer(&self) -> &BaseConsumer<ErrorLog> {
+        &self.consumer
+    }
+
+    /// The first offset, and the one that the next message gets.
+    pub(crate) fn range(&self) -> Result<Range<i64>, OpenError> {
+        let since = Instant::now();
+        loop {
+            // A broker that has died may leave a question unanswered: it is asked again.
+            let once = self.patience.min(ANSWER);
+            match self.consumer.fetch_watermarks(&self.topic, PARTITION, once) {
+                Ok((low, high)) => return Ok(low..high),
+                // A partition whose leader has just moved, or just come back.
+                Err(error) if is_passing(&error) && since.elapsed() < self.patience => {
+                    // Whoever has no place in the topic is not told that its leader has moved: it
+                    // asks. Without an answer to that either it goes on as before.
+                    self.look_for_leader(once);
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error) => return Err(OpenError::Brokers(error.to_string())),
+            }
+        }
+    }
+
+    /// Asks who leads the topic. With the answer the library reads from that broker.
+    pub(crate) fn look_for_leader(&self, patience: Duration) {
+        let _leader = self.consumer.fetch_metadata(Some(&self.topic), patience);
+    }
+
+    /// Begins to read at an offset.
+    pub(crate) fn seek(&self, offset: i64) -> Result<(), OpenError> {
+        let failed = |error: KafkaError| OpenError::Brokers(error.to_string());
+        let mut place = TopicPartitionList::new();
+        place
+            .add_partition_offset(&self.topic, PARTITION, Offset::Offset(offset))
+            .map_err(failed)?;
+        self.consumer.assign(&place).map_err(failed)
+    }
+
+    /// Shows the messages at these offsets in order, until the visitor has enough.
+    pub(crate) fn read(&self, offsets: Range<i64>, visit: &mut Visit<'_>) -> Result<(), OpenError> {
+        let mut messages = self.messages(offsets)?;
+        while let Some(message) = messages.next()? {
+            if visit(&ReadMessage::of(&message)).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The messages at these offsets, one after the other.
+    pub(crate) fn messages(&self, offsets: Range<i64>) -> Result<Messages<'_>, OpenError> {
+        if !offsets.is_empty() {
+            self.seek(offsets.start)?;
+        }
+        Ok(Messages { feed: self, offsets })
+    }
+
+    /// The identity of the log in the topic: that of the first message which begins one.
+    pub(crate) fn identity(&self, range: &Range<i64>) -> Result<Option<LogIdentity>, OpenError> {
+        let mut found = None;
+        self.read(range.clone(), &mut |read| {
+            let Ok(message) = TopicMessage::parse(read.bytes) else {
+                return ControlFlow::Continue(());
+            };
+            let begins = match &message {
+                TopicMessage::Bundle(bundle) => bundle.header.founding,
+                TopicMessage::Frame(frame) => frame.header().first.0 == 1,
+                TopicMessage::Whole(_) | TopicMessage::State(_) | TopicMessage::Left(_) => false,
+            };
+            if !begins && range.start == 0 {
+                return ControlFlow::Continue(());
+            }
+            found = Some(message.identity());
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    /// Where the message stands that the copy's last frame was made of, and what the next stamp
+    /// needs to know of it, if it is a bundle. Looks around the time of its stamp, and backwards
+    /// from there or from the end.
+    pub(crate) fn locate(
+        &self,
+        range: &Range<i64>,
+        last: &FrameHeader,
+    ) -> Result<FrameOffset, OpenError> {
+        let near = self.offset_at(last.batch.stamp.millis().saturating_sub(EARLIER_MS))?;
+        let near = near.unwrap_or(range.start).clamp(range.start, range.end);
+        let (mut until, mut back) = (range.end, BACK);
+        // What was moved here carries stamps of long before: all of the topic came later.
+        if range.start < near {
+            if let Some(found) = self.find(near..range.end, last)? {
+                return Ok(Some(found));
+            }
+            until = near;
+        }
+        while range.start < until {
+            let from = until.saturating_sub(back).max(range.start);
+            if let Some(found) = self.find(from..until, last)? {
+                return Ok(Some(found));
+            }
+            (until, back) = (from, back.saturating_mul(4));
+        }
+        Ok(None)
+    }
+
+    /// The first offset whose message arrived at this time, or later.
+    fn offset_at(&self, millis: u64) -> Result<Option<i64>, OpenError> {
+        let failed = |error: KafkaError| OpenError::Brokers(error.to_string());
+        let mut times = TopicPartitionList::new();
+        let millis = Offset::Offset(i64::try_from(millis).unwrap_or(i64::MAX));
+        times.add_partition_offset(&self.topic, PARTITION, millis).map_err(failed)?;
+        let found = self.consumer.offsets_for_times(times, self.patience).map_err(failed)?;
+        let offset = found.find_partition(&self.topic, PARTITION).map(|found| found.offset());
+        Ok(offset.and_then(|offset| offset.to_raw()).filter(|offset| 0 <= *offset))
+    }
+
+    /// The place behind the last message that stands at these offsets; `None` where none does. For
+    /// a consumer that says when it has come to the end, and has read nothing before.
+    fn behind_last(&self, offsets: &Range<i64>) -> Result<Option<i64>, OpenError> {
+        self.seek(offsets.start)?;
+        let (mut behind, since) = (None, Instant::now());
+        while behind != Some(offsets.end) {
+            match self.consumer.poll(POLL) {
+                Some(Ok(message)) if offsets.end <= message.offset() => break,
+                Some(Ok(message)) => behind = Some(message.offset() + 1),
+                Some(Err(KafkaError::PartitionEOF(_))) => break,
+                Some(Err(error)) if !is_passing(&error) => {
+                    return Err(OpenError::Brokers(unreadable(offsets.start, &error)));
+                }
+                _ if self.patience < since.elapsed() => {
+                    return Err(OpenError::Brokers("the end of the topic was not found".into()));
+                }
+                _ => {}
+            }
+        }
+        Ok(behind)
+    }
+
+    fn find(&self, offsets: Range<i64>, last: &FrameHeader) -> Result<FrameOffset, OpenError> {
+        let mut found = None;
+        self.read(offsets, &mut |read| {
+            let of_it = match TopicMessage::parse(read.bytes) {
+                Ok(TopicMessage::Bundle(bundle)) if is_made_of(last, &bundle) => {
+                    let BundleHeader { node, wall, .. } = bundle.header;
+                    Some(Some(LastMessage { at: read.at, node, wall }))
+                }
+                Ok(TopicMessage::Frame(frame)) if frame.header() == last => Some(None),
+                _ => None,
+            };
+            let Some(last) = of_it else { return ControlFlow::Continue(()) };
+            found = Some((read.offset, last));
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+}
+
+/// The place behind the last message of a topic that takes these offsets. Transactions of somebody
+/// else take offsets at which nothing is to be read, and nobody may wait for that.
+pub(crate) fn end_of_messages(
+    address: &Address,
+    options: &Options,
+    (range, patience): (&Range<i64>, Duration),
+) -> Result<i64, OpenError> {
+    let mut back = BACK_FROM_END;
+    loop {
+        let from = range.end.saturating_sub(back).max(range.start);
+        // A consumer that has read elsewhere may still say that it came to the end there.
+        let consumer = client::consumer_to_end(address, options).map_err(cannot)?;
+        let feed = TopicConsumer::new(consumer, address, patience);
+        if let Some(behind) = feed.behind_last(&(from..range.end))? {
+            return Ok(behind);
+        }
+        if from == range.start {
+            return Ok(from);
+        }
+        back = back.saturating_mul(4);
+    }
+}
+
+/// From the first offset of a topic to behind its last message.
+pub(crate) fn range_of_messages(
+    feed: &TopicConsumer,
+    address: &Address,
+    options: &Options,
+) -> Result<Range<i64>, OpenError> {
+    let range = feed.range()?;
+    if range.is_empty() {
+        return Ok(range);
+    }
+    let end = end_of_messages(address, options, (&range, options.patience))?;
+    Ok(range.start..end)
+}
+
+/// Where a frame's message stands, and what the next stamp needs to know of a bundle.
+pub(crate) type FrameOffset = Option<(i64, Option<LastMessage>)>;
+
+/// Whether a frame was made of a bundle, by what stands in its header.
+pub(crate) fn is_made_of(frame: &FrameHeader, bundle: &Bundle<'_>) -> bool {
+    let BundleHeader { identity, node, epoch, sequence, wall, .. } = bundle.header;
+    let batch = &frame.batch;
+    (frame.identity, frame.count, batch.wall) == (identity, bundle.count, wall)
+        && (batch.node, batch.epoch, batch.sequence) == (node, epoch, sequence)
+}
+
+/// Messages being read; those that are not there yet are waited for.
+pub(crate) struct Messages<'a> {
+    feed: &'a TopicConsumer,
+    /// The next one, and where to end.
+    offsets: Range<i64>,
+}
+
+impl<'a> Messages<'a> {
+    /// The next one; `None` behind the last.
+    pub(crate) fn next(&mut self) -> Result<Option<BorrowedMessage<'a>>, OpenError> {
+        let next = self.offsets.start;
+        let heard = Instant::now();
+        while !self.offsets.is_empty() {
+            match self.feed.consumer.poll(POLL) {
+                // What was fetched for an earlier place may still come.
+                Some(Ok(message)) if message.offset() < next => {}
+                Some(Ok(message)) => {
+                    self.offsets.start = message.offset() + 1;
+                    return Ok((message.offset() < self.offsets.end).then_some(message));
+                }
+                Some(Err(error)) if !is_passing(&error) => {
+                    return Err(OpenError::Brokers(unreadable(next, &error)));
+                }
+                _ if self.feed.patience < heard.elapsed() => {
+                    let seconds = self.feed.patience.as_secs();
+                    let what = format!("nothing came from offset {next} on for {seconds} s");
+                    return Err(OpenError::Brokers(what));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Messages<'_> {
+    fn drop(&mut self) {
+        // The next reading begins with a place of its own.
+        let _left = self.feed.consumer.unassign();
+    }
+}
+
+/// Troubles that the library overcomes by itself, or says again. A topic that was found and is not
+/// known is one: a broker may not have heard yet of one that was made just now.
+pub(crate) fn is_passing(error: &KafkaError) -> bool {
+    let code = error.rdkafka_error_code();
+    !matches!(
+        code,
+        None | Some(
+            RDKafkaErrorCode::AutoOffsetReset
+                | RDKafkaErrorCode::OffsetOutOfRange
+                | RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::Fatal
+                | RDKafkaErrorCode::NotImplemented
+                | RDKafkaErrorCode::BadCompression
+        )
+    )
+}
+
+/// What to know of a topic that was there.
+pub(crate) const GONE: &str = "It was deleted, made anew or trimmed while this node ran: the next \
+                               start says what is there now, and what to do";
+
+/// Whether a topic, or an offset of it, was there and is not any more.
+pub(crate) fn is_gone(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::AutoOffsetReset
+                | RDKafkaErrorCode::OffsetOutOfRange
+                | RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::UnknownTopicOrPartition
+        )
+    )
+}
+
+/// Why nobody can go on from an offset.
+pub(crate) fn unreadable(offset: i64, error: &KafkaError) -> String {
+    let is_packed = matches!(
+        error.rdkafka_error_code(),
+        Some(RDKafkaErrorCode::NotImplemented | RDKafkaErrorCode::BadCompression)
+    );
+    if is_gone(error) {
+        return format!("offset {offset} of the topic is not there any more. {GONE} ({error})");
+    }
+    if !is_packed {
+        return format!("reading offset {offset} of the topic: {error}");
+    }
+    format!(
+        "reading offset {offset} of the topic: a message there, or soon behind it, is packed in a \
+         way that nodes neither write nor read ({error}). It was written while the topic's \
+         compression.type was not uncompressed. A log that stands before it goes on in a topic of \
+         its own: `upesi restore` from the directory of a node, then `upesi export-log`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_that_is_gone_is_told_from_one_that_cannot_be_read() {
+        let why = |code| unreadable(88, &KafkaError::MessageConsumption(code));
+        for code in [RDKafkaErrorCode::AutoOffsetReset, RDKafkaErrorCode::UnknownTopic] {
+            let said = why(code);
+            assert!(said.starts_with("offset 88 of the topic is not there any more"), "{said}");
+        }
+        let said = why(RDKafkaErrorCode::TopicAuthorizationFailed);
+        assert!(said.starts_with("reading offset 88 of the topic"), "{said}");
+    }
+}

@@ -1,0 +1,79 @@
+//! The rows and accounts that each command is about.
+//!
+//! A driver brings the rows into memory before a batch is decided, and the recorder of decisions
+//! reads the accounts before and after. There may be any number of each.
+
+use crate::change::{Change, EndFundsOut, MoveFunds, TransferChange};
+use crate::command::{Command, FinishedDelivery, Prepare};
+use crate::ids::{NoticeId, TransferId};
+
+/// Rows, notices and accounts that a command concerns.
+#[derive(Clone, Copy)]
+pub(crate) enum CommandScope<'a> {
+    /// No row and no notice.
+    Nothing,
+    /// A transfer that it may begin.
+    NewTransfer(&'a Prepare),
+    /// A transfer that it may end.
+    OpenTransfer(&'a TransferId),
+    /// A movement of funds that it may begin.
+    Funds(&'a MoveFunds),
+    /// A reserved outflow that it may end.
+    Outflow(&'a EndFundsOut),
+    /// Notices whose delivery ended.
+    Deliveries(&'a [FinishedDelivery]),
+    /// The transfer of a dead letter, whose row it does not need.
+    DeadLetter(NoticeId),
+}
+
+impl Command {
+    /// The rows of transfers and of movements of funds that decide about this command.
+    pub fn rows(&self) -> impl Iterator<Item = &TransferId> {
+        let row = match self.about() {
+            CommandScope::NewTransfer(prepare) => Some(&prepare.id),
+            CommandScope::OpenTransfer(id) => Some(id),
+            CommandScope::Funds(funds) => Some(&funds.id),
+            CommandScope::Outflow(end) => Some(&end.id),
+            CommandScope::Deliveries(_) | CommandScope::DeadLetter(_) | CommandScope::Nothing => {
+                None
+            }
+        };
+        row.into_iter()
+    }
+
+    /// The notices that it is about.
+    pub fn notices(&self) -> impl Iterator<Item = NoticeId> {
+        let (ends, letter) = match self.about() {
+            CommandScope::Deliveries(ends) => (ends, None),
+            CommandScope::DeadLetter(notice) => (&[][..], Some(notice)),
+            CommandScope::NewTransfer(_)
+            | CommandScope::OpenTransfer(_)
+            | CommandScope::Funds(_)
+            | CommandScope::Outflow(_)
+            | CommandScope::Nothing => (&[][..], None),
+        };
+        ends.iter().map(|end| end.notice).chain(letter)
+    }
+
+    pub(crate) fn about(&self) -> CommandScope<'_> {
+        match self {
+            Self::Prepare(prepare) => CommandScope::NewTransfer(prepare),
+            Self::Fulfil(fulfil) => CommandScope::OpenTransfer(&fulfil.id),
+            Self::Abort(abort) => CommandScope::OpenTransfer(&abort.id),
+            Self::Administer(administer) => administer.change.about(),
+            Self::FinishDeliveries(ends) => CommandScope::Deliveries(ends),
+            Self::Genesis(_) | Self::Tick | Self::ChangeParties(_) => CommandScope::Nothing,
+        }
+    }
+}
+
+impl Change {
+    fn about(&self) -> CommandScope<'_> {
+        match self.about_transfer() {
+            Some(TransferChange::MoveFunds(funds)) => CommandScope::Funds(funds),
+            Some(TransferChange::EndFundsOut(end)) => CommandScope::Outflow(end),
+            Some(TransferChange::Redeliver(again)) => CommandScope::DeadLetter(again.notice),
+            None => CommandScope::Nothing,
+        }
+    }
+}

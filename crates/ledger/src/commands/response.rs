@@ -1,0 +1,250 @@
+//! What `PUT /transfers/{id}` and `PUT /transfers/{id}/error` have in common: who may answer,
+//! and what became of an earlier answer (hub-semantics 3.4 and 3.6, checks 2 to 4, 7 and 8).
+
+use crate::command::TraceId;
+use crate::context::{Context, NoticeContext};
+use crate::ids::{Digest, FspName, ParticipantIndex, TransferId};
+use crate::notice::NoticeKind;
+use crate::outcome::{Outcome, ResponseEnd, ResponseOutcome};
+use crate::planted::{Bug, is_planted};
+use crate::state::State;
+use crate::transfers::{Answer, AnswerKind, FinalTransfer, Found, ReservedTransfer, TransferState};
+
+/// The part of a fulfil or an abort that these rules look at.
+pub(super) struct PayeeResponse<'a> {
+    pub(super) id: TransferId,
+    pub(super) source: &'a FspName,
+    pub(super) destination: Option<&'a FspName>,
+    pub(super) kind: AnswerKind,
+    pub(super) hash: Digest,
+    pub(super) trace: TraceId,
+    /// The payee waits for a PATCH (RESERVED style).
+    pub(super) wants_patch: bool,
+}
+
+/// A reserved transfer that the message may end.
+pub(super) struct OpenReservation {
+    pub(super) slot: u32,
+    pub(super) payer: ParticipantIndex,
+    pub(super) payee: ParticipantIndex,
+}
+
+impl PayeeResponse<'_> {
+    fn subject(&self, context: &Context<'_>, outcome: ResponseOutcome) -> NoticeContext {
+        let (source, at) = (context.log_index, context.state.stamp);
+        let outcome = outcome.into();
+        NoticeContext { transfer: Some(self.id), source, outcome, at, trace: self.trace }
+    }
+}
+
+/// Finds the transfer that the message answers, or deals with the message here.
+pub(super) fn open(
+    context: &mut Context<'_>,
+    incoming: &PayeeResponse<'_>,
+) -> Result<OpenReservation, ResponseOutcome> {
+    match context.state.transfers.find(&incoming.id) {
+        Found::Reserved(slot) => open_active(context, incoming, slot),
+        Found::Final(at) => Err(answer_ended(context, incoming, at)),
+        Found::Nothing | Found::Outflow => {
+            Err(refuse_sender(context, incoming, ResponseOutcome::ResponseTransferNotFound))
+        }
+    }
+}
+
+/// Ends an open transfer: the payer's position goes back, or on to the payee. Returns the subject
+/// of the notices about it.
+pub(super) fn close(
+    context: &mut Context<'_>,
+    open: &OpenReservation,
+    incoming: &PayeeResponse<'_>,
+    outcome: ResponseEnd,
+) -> NoticeContext {
+    let transfer = context.state.transfers.take(open.slot);
+    let commits = outcome.commits();
+    let to = if commits { transfer.payee_account } else { transfer.payer_account };
+    let posting = context.state.accounts.commitment(to, transfer.amount);
+    context.post(posting);
+    if is_planted(Bug::FulfilTwice) && commits {
+        context.post(posting);
+    }
+    context.withdraw(transfer.payee, transfer.prepare_notice);
+    let counters = &mut context.state.counters;
+    let counter = if commits { &mut counters.committed } else { &mut counters.aborted };
+    *counter += 1;
+    let answer = Answer { kind: incoming.kind, hash: incoming.hash, log_index: context.log_index };
+    end(context, &transfer, Some(answer), outcome.into());
+    incoming.subject(context, outcome.into())
+}
+
+/// Whether the payee hears from the hub how its answer was taken: a payer that is its own payee
+/// hears it once (hub-semantics 3.7).
+pub(super) fn confirms_to_payee(context: &Context<'_>, open: &OpenReservation) -> bool {
+    context.state.settings.confirm_to_payee && open.payer != open.payee
+}
+
+/// Keeps what a resend or a question will need of a transfer that ended.
+pub(super) fn end(
+    context: &mut Context<'_>,
+    transfer: &ReservedTransfer,
+    answer: Option<Answer>,
+    outcome: Outcome,
+) {
+    let state = &*context.state;
+    let completed = state.stamp;
+    let account = state.accounts.get(transfer.payer_account).expect("it was reserved there");
+    let currency = account.currency;
+    context.finalize(FinalTransfer {
+        id: transfer.id,
+        payer: Some(transfer.payer),
+        payee: Some(transfer.payee),
+        amount: transfer.amount,
+        currency,
+        hash: transfer.hash,
+        prepare: transfer.prepare,
+        answer,
+        outcome,
+        completed,
+        changed: context.log_index,
+    });
+}
+
+fn open_active(
+    context: &mut Context<'_>,
+    incoming: &PayeeResponse<'_>,
+    slot: u32,
+) -> Result<OpenReservation, ResponseOutcome> {
+    let transfer = context.state.transfers.active(slot);
+    let open = OpenReservation { slot, payer: transfer.payer, payee: transfer.payee };
+    if !is_named(context.state, open.payee, incoming.source) {
+        return Err(refuse_sender(context, incoming, ResponseOutcome::ResponseNotFromPayee));
+    }
+    let misdirected = |to: &&FspName| !is_named(context.state, open.payer, to);
+    if incoming.destination.filter(misdirected).is_some() {
+        return Err(abort_misdirected(context, &open, incoming));
+    }
+    Ok(open)
+}
+
+/// The payee addressed somebody else than the payer: the transfer is aborted (ruling 9).
+fn abort_misdirected(
+    context: &mut Context<'_>,
+    open: &OpenReservation,
+    incoming: &PayeeResponse<'_>,
+) -> ResponseOutcome {
+    let about = close(context, open, incoming, ResponseEnd::ResponseNotToPayer);
+    context.enqueue_notice(open.payer, NoticeKind::Error, about);
+    // The payee must know that its answer did not count, whether or not the scheme confirms.
+    if open.payer != open.payee {
+        context.enqueue_notice(open.payee, NoticeKind::Error, about);
+    }
+    if incoming.wants_patch {
+        context.enqueue_notice(open.payee, NoticeKind::PatchAborted, about);
+    }
+    ResponseOutcome::ResponseNotToPayer
+}
+
+/// A transfer that ended: the same answer is told the stored end, another one is refused.
+fn answer_ended(
+    context: &mut Context<'_>,
+    incoming: &PayeeResponse<'_>,
+    at: u32,
+) -> ResponseOutcome {
+    let ended = context.state.transfers.ended(at).clone();
+    let is_sender = |payee: &ParticipantIndex| {
+        *payee != ParticipantIndex::HUB && is_named(context.state, *payee, incoming.source)
+    };
+    let payee = ended.payee.filter(is_sender);
+    let Some(payee) = payee else {
+        return refuse_sender(context, incoming, ResponseOutcome::ResponseNotFromPayee);
+    };
+    if ended.outcome == Outcome::Expired {
+        return answer_expired(context, incoming, at, payee);
+    }
+    match ended.answer.filter(|answer| answer.kind == incoming.kind) {
+        None => refuse_state(context, incoming, &ended, payee),
+        Some(answer) if answer.hash != incoming.hash => {
+            refuse_sender(context, incoming, ResponseOutcome::ResponseModified)
+        }
+        Some(answer) => resend_end(context, incoming, &ended, answer, payee),
+    }
+}
+
+/// The first answer that comes too late hears so; later ones find the transfer ended.
+fn answer_expired(
+    context: &mut Context<'_>,
+    incoming: &PayeeResponse<'_>,
+    at: u32,
+    payee: ParticipantIndex,
+) -> ResponseOutcome {
+    let log_index = context.log_index;
+    let ended = context.state.transfers.ended_mut(at);
+    if ended.answer.is_some() {
+        let ended = ended.clone();
+        return refuse_state(context, incoming, &ended, payee);
+    }
+    ended.answer = Some(Answer { kind: incoming.kind, hash: incoming.hash, log_index });
+    ended.changed = log_index;
+    context.effects.ended.push(ended.clone());
+    let about = incoming.subject(context, ResponseOutcome::ResponseAfterExpiry);
+    context.enqueue_notice(payee, NoticeKind::Error, about);
+    ResponseOutcome::ResponseAfterExpiry
+}
+
+/// The transfer is not RESERVED: 3100 to the payee, and a PATCH when it waits for one.
+fn refuse_state(
+    context: &mut Context<'_>,
+    incoming: &PayeeResponse<'_>,
+    ended: &FinalTransfer,
+    payee: ParticipantIndex,
+) -> ResponseOutcome {
+    let outcome = ResponseOutcome::ResponseStateNotReserved;
+    let about = incoming.subject(context, outcome);
+    context.enqueue_notice(payee, NoticeKind::Error, about);
+    if incoming.wants_patch && ended.state() == TransferState::Aborted {
+        let about = about.about_end(ended);
+        context.enqueue_notice(payee, NoticeKind::PatchAborted, about);
+    }
+    outcome
+}
+
+/// Ruling 5: a repeated answer hears the stored end from the hub.
+fn resend_end(
+    context: &mut Context<'_>,
+    incoming: &PayeeResponse<'_>,
+    ended: &FinalTransfer,
+    answer: Answer,
+    payee: ParticipantIndex,
+) -> ResponseOutcome {
+    let outcome = ResponseOutcome::ResponseResent;
+    let about = incoming.subject(context, outcome).about_end(ended);
+    use ResponseEnd::*;
+    let (kind, source) = match ResponseEnd::of(ended.outcome) {
+        Some(Committed) => (NoticeKind::Committed, about.source),
+        Some(Aborted | AbortedWithUnknownCode) => (NoticeKind::AbortCopy, answer.log_index),
+        Some(ResponseNotToPayer | FulfilmentInvalid | AbortedByPut) | None => {
+            (NoticeKind::AbortedState, about.source)
+        }
+    };
+    let about = NoticeContext { source, ..about };
+    context.enqueue_notice(payee, kind, about);
+    outcome
+}
+
+/// Owes the sender the reason why nothing was done. An unknown sender changes nothing and gets no
+/// notice. This is the only place that has to look for one: the payee of a transfer is known.
+fn refuse_sender(
+    context: &mut Context<'_>,
+    incoming: &PayeeResponse<'_>,
+    outcome: ResponseOutcome,
+) -> ResponseOutcome {
+    let Some(sender) = context.state.registry.sender(incoming.source) else {
+        return ResponseOutcome::SenderNotFound;
+    };
+    let about = incoming.subject(context, outcome);
+    context.enqueue_notice(sender, NoticeKind::Error, about);
+    outcome
+}
+
+fn is_named(state: &State, participant: ParticipantIndex, name: &FspName) -> bool {
+    state.registry.get(participant).name.matches(name)
+}

@@ -1,0 +1,326 @@
+//! The register of the scheme: who takes part, with which accounts, caps and addresses.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+
+use crate::accounts::AccountKind;
+use crate::change::{KEY_BYTES_MAX, LedgerAccountType, Oracle, SettlementModel};
+use crate::field::InvalidState;
+use crate::field::{Bytes, LONG, Pair, RowList, SHORT, Text, stored};
+use crate::hashing::KeyedHashing;
+use crate::ids::{AccountId, Digest, FspName, OracleId, ParticipantIndex, Stamp};
+use crate::money::{Amount, Currency};
+
+/// Participants the register can hold.
+pub const PARTICIPANTS_MAX: usize = 10_000;
+/// Endpoint types one participant can have.
+pub const ENDPOINTS_MAX: usize = 128;
+/// Settlement models the scheme can have.
+pub const SETTLEMENT_MODELS_MAX: usize = 256;
+/// Oracles the scheme can have at a time.
+pub const ORACLES_MAX: usize = 1_000;
+/// Account types that can be added to the kernel's own.
+pub const LEDGER_ACCOUNT_TYPES_MAX: usize = 64;
+
+/// Public keys one participant can have at a time: old and new ones while they are changed.
+pub const KEYS_MAX: usize = 4;
+
+stored! {
+    /// A public key of a participant.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PublicKey {
+        /// SHA-256 of `der`.
+        pub id: Digest,
+        /// The `SubjectPublicKeyInfo`, in DER.
+        pub der: Vec<u8> as Bytes<KEY_BYTES_MAX>,
+        /// When it was added.
+        pub added: Stamp,
+    }
+}
+
+stored! {
+    /// A net debit cap.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct NetDebitCap {
+        /// The cap.
+        pub value: Amount,
+        /// Share at which the operator is warned, in percent.
+        pub alarm_percentage: Amount,
+    }
+}
+
+stored! {
+    /// What a participant holds in one currency.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CurrencyAccounts {
+        /// The currency.
+        pub currency: Currency,
+        /// Its POSITION account.
+        pub position: AccountId,
+        /// Its SETTLEMENT account: the cover.
+        pub settlement: AccountId,
+        /// Its net debit cap, once set.
+        pub limit: Option<NetDebitCap>,
+    }
+}
+
+stored! {
+    /// A member of the scheme, or the hub.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Participant {
+        /// Its name on the wire.
+        pub name: FspName,
+        /// Whether it may send and receive.
+        pub active: bool,
+        /// When it joined.
+        pub created: Stamp,
+        /// POSITION and SETTLEMENT per currency.
+        pub holdings: Vec<CurrencyAccounts> as RowList,
+        /// All its visible accounts, in order of creation.
+        pub accounts: Vec<AccountId> as RowList,
+        /// Endpoint type and value, in order of first setting.
+        pub endpoints: Vec<(String, String)> as RowList<Pair<Text<SHORT>, Text<LONG>>>,
+        /// Its public keys, oldest first.
+        pub keys: Vec<PublicKey> as RowList,
+    }
+}
+
+impl Participant {
+    fn new(name: FspName, stamp: Stamp) -> Self {
+        Self {
+            name,
+            active: true,
+            created: stamp,
+            holdings: Vec::new(),
+            accounts: Vec::new(),
+            endpoints: Vec::new(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// Its accounts in a currency.
+    #[must_use]
+    pub fn holding(&self, currency: Currency) -> Option<&CurrencyAccounts> {
+        self.holdings.iter().find(|holding| holding.currency == currency)
+    }
+
+    pub(crate) fn holding_mut(&mut self, currency: Currency) -> Option<&mut CurrencyAccounts> {
+        self.holdings.iter_mut().find(|holding| holding.currency == currency)
+    }
+
+    /// Sets or overwrites an endpoint; false when there is no room for a new type.
+    pub(crate) fn set_endpoint(&mut self, endpoint: &str, value: &str) -> bool {
+        if let Some(known) = self.endpoints.iter_mut().find(|(name, _)| name == endpoint) {
+            known.1 = value.into();
+            return true;
+        }
+        if self.endpoints.len() == ENDPOINTS_MAX {
+            return false;
+        }
+        self.endpoints.push((endpoint.into(), value.into()));
+        true
+    }
+}
+
+/// All participants, settlement models, oracles and added account types.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    participants: Vec<Participant>,
+    by_name: HashMap<FspName, ParticipantIndex, KeyedHashing>,
+    /// The same by the name in lower case.
+    folded: HashMap<FspName, ParticipantIndex, KeyedHashing>,
+    models: Vec<SettlementModel>,
+    oracles: Vec<(OracleId, Oracle)>,
+    /// The number given out last: none is given twice.
+    last_oracle: OracleId,
+    account_types: Vec<LedgerAccountType>,
+}
+
+/// What the register holds beside participants.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReferenceData {
+    pub(crate) models: Vec<SettlementModel>,
+    pub(crate) oracles: Vec<(OracleId, Oracle)>,
+    pub(crate) last_oracle: OracleId,
+    pub(crate) account_types: Vec<LedgerAccountType>,
+}
+
+impl Registry {
+    /// The register with these rows, in order.
+    pub(crate) fn restore(
+        keyed: KeyedHashing,
+        participants: Vec<Participant>,
+        catalogue: ReferenceData,
+    ) -> Result<Self, InvalidState> {
+        let mut register = Self {
+            models: catalogue.models,
+            oracles: catalogue.oracles,
+            last_oracle: catalogue.last_oracle,
+            account_types: catalogue.account_types,
+            ..Self::new(keyed)
+        };
+        for participant in participants {
+            let fits = participant.endpoints.len() <= ENDPOINTS_MAX
+                && participant.keys.len() <= KEYS_MAX
+                && participant.keys.iter().all(|key| key.der.len() <= KEY_BYTES_MAX);
+            if !fits || register.has_alike(&participant.name) {
+                return Err(InvalidState("a participant is there twice, or has too much"));
+            }
+            let index = register.add(participant.name, participant.created);
+            register.participants[index.at()] = participant;
+        }
+        Ok(register)
+    }
+
+    pub(crate) fn new(keyed: KeyedHashing) -> Self {
+        Self {
+            participants: Vec::new(),
+            by_name: HashMap::with_hasher(keyed),
+            folded: HashMap::with_hasher(keyed),
+            models: Vec::from([default_model()]),
+            oracles: Vec::new(),
+            last_oracle: OracleId(0),
+            account_types: Vec::new(),
+        }
+    }
+
+    /// The participant of this exact name.
+    #[must_use]
+    pub fn find(&self, name: &FspName) -> Option<(ParticipantIndex, &Participant)> {
+        let index = *self.by_name.get(name)?;
+        Some((index, &self.participants[index.at()]))
+    }
+
+    /// The participant, not the hub, that a message names as its sender. Case is ignored, as for
+    /// the parties of a transfer (hub-semantics 3.6): a known participant is never taken for an
+    /// unknown one because of how it writes its name.
+    #[must_use]
+    pub fn sender(&self, name: &FspName) -> Option<ParticipantIndex> {
+        let index = self.by_name.get(name).or_else(|| self.folded.get(&name.folded()));
+        index.copied().filter(|index| *index != ParticipantIndex::HUB)
+    }
+
+    /// The participant with this index, which must be one the register gave out.
+    #[must_use]
+    pub fn get(&self, index: ParticipantIndex) -> &Participant {
+        &self.participants[index.at()]
+    }
+
+    /// All participants with their indices, the hub first.
+    pub fn iter(&self) -> impl Iterator<Item = (ParticipantIndex, &Participant)> {
+        self.participants
+            .iter()
+            .enumerate()
+            .map(|(at, participant)| (ParticipantIndex(at as u32), participant))
+    }
+
+    /// All settlement models, oldest first.
+    #[must_use]
+    pub fn models(&self) -> &[SettlementModel] {
+        &self.models
+    }
+
+    /// All oracles with their numbers, oldest first.
+    #[must_use]
+    pub fn oracles(&self) -> &[(OracleId, Oracle)] {
+        &self.oracles
+    }
+
+    /// The oracle number given out last, 0 before the first one.
+    #[must_use]
+    pub const fn last_oracle(&self) -> OracleId {
+        self.last_oracle
+    }
+
+    /// Account types beside the kernel's own, oldest first.
+    #[must_use]
+    pub fn account_types(&self) -> &[LedgerAccountType] {
+        &self.account_types
+    }
+
+    /// The models whose accounts a new holding in `currency` gets: those of the currency, or
+    /// else the default ones.
+    pub(crate) fn models_for(&self, currency: Currency) -> Vec<SettlementModel> {
+        let active = || self.models.iter().filter(|model| model.active);
+        let own: Vec<_> =
+            active().filter(|model| model.currency == Some(currency)).cloned().collect();
+        if own.is_empty() {
+            return active().filter(|model| model.currency.is_none()).cloned().collect();
+        }
+        own
+    }
+
+    pub(crate) fn model_mut(&mut self, name: &str) -> Option<&mut SettlementModel> {
+        self.models.iter_mut().find(|model| model.name == name)
+    }
+
+    pub(crate) fn add_model(&mut self, model: SettlementModel) {
+        self.models.push(model);
+    }
+
+    pub(crate) fn add_oracle(&mut self, oracle: Oracle) {
+        self.last_oracle = OracleId(self.last_oracle.0 + 1);
+        self.oracles.push((self.last_oracle, oracle));
+    }
+
+    pub(crate) fn oracle_mut(&mut self, id: OracleId) -> Option<&mut Oracle> {
+        self.oracles.iter_mut().find(|(known, _)| *known == id).map(|(_, oracle)| oracle)
+    }
+
+    pub(crate) fn remove_oracle(&mut self, id: OracleId) {
+        self.oracles.retain(|(known, _)| *known != id);
+    }
+
+    pub(crate) fn add_account_type(&mut self, added: LedgerAccountType) {
+        self.account_types.push(added);
+    }
+
+    pub(crate) fn add(&mut self, name: FspName, stamp: Stamp) -> ParticipantIndex {
+        let index = ParticipantIndex(self.participants.len() as u32);
+        self.participants.push(Participant::new(name, stamp));
+        let known = self.by_name.insert(name, index);
+        assert!(known.is_none(), "a participant is added once");
+        let alike = self.folded.insert(name.folded(), index);
+        assert!(alike.is_none(), "names differ by more than case");
+        index
+    }
+
+    pub(crate) fn find_mut(
+        &mut self,
+        name: &FspName,
+    ) -> Option<(ParticipantIndex, &mut Participant)> {
+        let index = *self.by_name.get(name)?;
+        Some((index, &mut self.participants[index.at()]))
+    }
+
+    /// Whether a name that is the same but for case is taken.
+    pub(crate) fn has_alike(&self, name: &FspName) -> bool {
+        self.folded.contains_key(&name.folded())
+    }
+
+    pub(crate) fn get_mut(&mut self, index: ParticipantIndex) -> &mut Participant {
+        &mut self.participants[index.at()]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.participants.len()
+    }
+}
+
+/// The model every scheme starts with, so that onboarding works before settlement does.
+fn default_model() -> SettlementModel {
+    SettlementModel {
+        name: "DEFAULTDEFERREDNET".into(),
+        net: true,
+        multilateral: true,
+        deferred: true,
+        currency: None,
+        liquidity_check: true,
+        auto_position_reset: true,
+        ledger_account: AccountKind::Position,
+        settlement_account: AccountKind::Settlement,
+        active: true,
+    }
+}

@@ -1,0 +1,79 @@
+//! Transfers in flight. Each has a slot, which is its number for as long as it is in flight.
+//!
+//! The slots are in pages, so that growth moves none of them: with a hundred thousand in flight
+//! that would hold everybody up for milliseconds.
+
+use alloc::vec::Vec;
+
+use crate::cow_page::{CowPage, PAGE};
+
+/// All transfers in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct ReservedTransfers<T> {
+    pages: Vec<CowPage<Option<T>>>,
+    vacant: Vec<u32>,
+}
+
+impl<T> Default for ReservedTransfers<T> {
+    fn default() -> Self {
+        Self { pages: Vec::new(), vacant: Vec::new() }
+    }
+}
+
+impl<T: Clone> ReservedTransfers<T> {
+    /// Gives a transfer a slot: the one that was left last, or a new one.
+    pub(crate) fn insert(&mut self, transfer: T) -> u32 {
+        if let Some(slot) = self.vacant.pop() {
+            *self.place(slot) = Some(transfer);
+            return slot;
+        }
+        if self.pages.last().is_none_or(|page| page.len() == PAGE) {
+            self.pages.push(CowPage::new());
+        }
+        let before = (self.pages.len() - 1) * PAGE;
+        let page = self.pages.last_mut().expect("a page was just added").own();
+        page.push(Some(transfer));
+        let slot = u32::try_from(before + page.len() - 1);
+        slot.expect("fewer than four billion transfers are in flight")
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> &T {
+        let place = &self.pages[slot as usize / PAGE][slot as usize % PAGE];
+        place.as_ref().expect("an indexed slot is occupied")
+    }
+
+    pub(crate) fn take(&mut self, slot: u32) -> T {
+        let transfer = self.place(slot).take().expect("a taken slot is occupied");
+        self.vacant.push(slot);
+        transfer
+    }
+
+    /// In order of slots.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.pages.iter().flat_map(|page| page.iter()).flatten()
+    }
+
+    fn place(&mut self, slot: u32) -> &mut Option<T> {
+        &mut self.pages[slot as usize / PAGE].own()[slot as usize % PAGE]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_follow_each_other_over_pages_and_what_was_left_is_taken_first() {
+        let mut flight = ReservedTransfers::default();
+        for number in 0..2 * PAGE as u64 + 1 {
+            assert_eq!(u64::from(flight.insert(number)), number);
+        }
+        for number in 0..2 * PAGE as u64 + 1 {
+            assert_eq!(*flight.get(number as u32), number);
+        }
+        let left = PAGE as u32 + 3;
+        assert_eq!(flight.take(left), u64::from(left));
+        assert_eq!(flight.iter().count(), 2 * PAGE);
+        assert_eq!(flight.insert(9), left);
+    }
+}

@@ -1,0 +1,557 @@
+//! The parts of a state, each spoiled in each way that no state has: refused by name, and what is
+//! at the bound is taken.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use expect_test::expect;
+
+use super::history::{Act, AnswerAct, PrepareAct, Says, World, administer, id, name, usd};
+use super::snapshot::rows;
+use crate::snapshot::{
+    InvalidState, NodeTail, Outflow, ReservedTransfer, StateBuilder, StateHeader,
+};
+use crate::state::NODES_MAX;
+use crate::*;
+
+const MISSING_ACCOUNT: &str = "an account that is referred to is not there";
+const MISSING_PARTICIPANT: &str = "a participant that is referred to is not there";
+const TOO_LARGE: &str = "a sum is beyond the range of the ledger";
+const NEWER: &str = "a transfer is newer than the state";
+const TWICE: &str = "a transfer is there twice";
+const TOO_MANY: &str = "a table has more rows than it may";
+const RESERVED: &str = "what is reserved is not what the reserved transfers add up to";
+const UNORDERED: &str = "transfers in flight are not in order of their prepares";
+const TOO_MUCH: &str = "a participant is there twice, or has too much";
+
+type Corruption = fn(&mut CorruptibleTables);
+
+/// Spoils the same state in each way, and says what is said about it.
+#[track_caller]
+fn refused(state: &State, cases: &[(&'static str, Corruption)]) {
+    for (at, (expected, spoil)) in cases.iter().enumerate() {
+        let mut pieces = CorruptibleTables::of(state);
+        spoil(&mut pieces);
+        assert_eq!(pieces.build().err(), Some(InvalidState(expected)), "case {at}");
+    }
+    let again = CorruptibleTables::of(state).build().expect("the parts of a state make one");
+    assert_eq!(again.hash(), state.hash());
+}
+
+#[test]
+fn the_reason_is_the_text() {
+    assert_eq!(format!("{}", InvalidState(NEWER)), NEWER);
+}
+
+#[test]
+fn a_head_of_no_state_is_refused() {
+    const NUMBER: &str = "a number is beyond what any log has";
+    let cases: [(&str, Corruption); 19] = [
+        ("the state is under rules of a newer version", |it| {
+            it.head.rules_version = RULES_VERSION + 1;
+        }),
+        (NUMBER, |it| it.head.counters.reserved = 1 << 63),
+        (NUMBER, |it| it.head.counters.refused = 1 << 63),
+        (NUMBER, |it| it.head.counters.committed = 1 << 63),
+        (NUMBER, |it| it.head.counters.aborted = 1 << 63),
+        (NUMBER, |it| it.head.counters.expired = 1 << 63),
+        (NUMBER, |it| it.head.counters.delivered = 1 << 63),
+        (NUMBER, |it| it.head.counters.given_up = 1 << 63),
+        (NUMBER, |it| it.head.nodes[0].sequence = 1 << 63),
+        (NUMBER, |it| it.head.nodes[0].epoch = 1 << 31),
+        (NUMBER, |it| it.head.last_oracle = OracleId(1 << 31)),
+        (NUMBER, |it| it.head.log_index = LogIndex(1 << 63)),
+        (NUMBER, |it| it.head.stamp = Stamp(1 << 63)),
+        (NUMBER, |it| it.head.batches = 1 << 63),
+        (NUMBER, |it| it.head.last_notice = NoticeId(1 << 63)),
+        (NUMBER, |it| it.head.evicted.rows = 1 << 63),
+        ("the list of nodes is none", |it| it.head.nodes.extend(it.head.nodes.clone())),
+        ("the list of nodes is none", |it| it.head.nodes = nodes(NODES_MAX as u32 + 1)),
+        ("the hub is not the first participant", |it| it.head.hub = name(0)),
+    ];
+    refused(&busy(), &cases);
+    let empty: [(&str, Corruption); 2] = [
+        ("the hub is not the first participant", |it| it.head.log_index = LogIndex(1)),
+        ("an oracle has a number that it can not have", |it| it.oracles = oracles(1)),
+    ];
+    refused(&State::new(), &empty);
+}
+
+fn nodes(count: u32) -> Vec<NodeTail> {
+    (0..count).map(|node| NodeTail { node, epoch: 1, sequence: 1 }).collect()
+}
+
+#[test]
+fn accounts_of_no_state_are_refused() {
+    const INTERNAL: &str = "a currency lacks one of its internal accounts";
+    const ONCE: &str = "a currency is not opened once";
+    let cases: [(&str, Corruption); 14] = [
+        (MISSING_PARTICIPANT, |it| it.accounts[3].owner = ParticipantIndex(4)),
+        (TOO_MANY, |it| {
+            it.accounts.resize(ACCOUNTS_MAX + 1, it.accounts[3].clone());
+        }),
+        ("accounts are not numbered from 1 without gaps", |it| it.accounts[3].id = AccountId(5)),
+        (ONCE, |it| it.accounts[3].kind = AccountKind::InFlight),
+        (ONCE, |it| it.accounts[3].currency = eur()),
+        (INTERNAL, |it| it.accounts[1].kind = AccountKind::HubFee),
+        (INTERNAL, |it| it.accounts[2].kind = AccountKind::HubFee),
+        (INTERNAL, |it| it.accounts[1].currency = eur()),
+        (INTERNAL, |it| it.accounts[2].currency = eur()),
+        (INTERNAL, |it| it.accounts[0].owner = ParticipantIndex(1)),
+        (INTERNAL, |it| it.accounts[2].owner = ParticipantIndex(1)),
+        (INTERNAL, |it| it.accounts.truncate(2)),
+        ("a currency is beyond the range of the ledger", |it| {
+            it.accounts[3].value = LARGEST;
+            it.accounts[4].value = LARGEST;
+        }),
+        ("the accounts of a currency do not sum to zero", |it| {
+            it.accounts[4].value = Amount::from_units(1);
+        }),
+    ];
+    refused(&World::new().state, &cases);
+}
+
+#[test]
+fn participants_of_no_state_are_refused() {
+    let cases: [(&str, Corruption); 17] = [
+        (MISSING_ACCOUNT, |it| it.participants.swap(1, 2)),
+        (MISSING_ACCOUNT, |it| it.participants[1].accounts.push(AccountId(8))),
+        (MISSING_ACCOUNT, |it| it.participants[1].accounts.push(AccountId(0))),
+        (MISSING_ACCOUNT, |it| {
+            it.participants[1].holdings[0].position = it.participants[2].holdings[0].position;
+        }),
+        (MISSING_ACCOUNT, |it| {
+            it.participants[1].holdings[0].settlement = it.participants[2].holdings[0].settlement;
+        }),
+        (MISSING_ACCOUNT, |it| {
+            it.participants[1].holdings[0].position = it.participants[1].holdings[0].settlement;
+        }),
+        (MISSING_ACCOUNT, |it| {
+            it.participants[1].holdings[0].settlement = it.participants[1].holdings[0].position;
+        }),
+        (MISSING_ACCOUNT, |it| it.participants[1].holdings[0].currency = eur()),
+        ("the hub is not the first participant", |it| {
+            it.participants[0].name = FspName::new("Bub").expect("a name");
+        }),
+        (TOO_MUCH, |it| it.participants[1].name = it.participants[2].name),
+        (TOO_MUCH, |it| it.participants[2].name = FspName::new("ALFA").expect("a name")),
+        (TOO_MUCH, |it| it.participants[2].endpoints = endpoints(ENDPOINTS_MAX + 1)),
+        (TOO_MUCH, |it| it.participants[2].keys = keys(KEYS_MAX + 1, 1)),
+        (TOO_MUCH, |it| it.participants[2].keys = keys(1, KEY_BYTES_MAX + 1)),
+        (TOO_MANY, |it| it.fill_participants(PARTICIPANTS_MAX + 1)),
+        (TOO_MANY, |it| {
+            it.models.resize(SETTLEMENT_MODELS_MAX + 1, it.models[0].clone());
+        }),
+        (TOO_MANY, |it| {
+            it.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX + 1);
+        }),
+    ];
+    refused(&World::new().state, &cases);
+}
+
+/// The number of an oracle that is gone is not given out again.
+#[test]
+fn oracles_and_account_types_are_kept() {
+    let mut pieces = CorruptibleTables::of(&busy());
+    pieces.with_oracles(2).head.last_oracle = OracleId(7);
+    pieces.account_types = account_types(3);
+    let state = pieces.build().expect("the newest oracle may be gone");
+    assert_eq!(state.register().last_oracle(), OracleId(7));
+    let again = CorruptibleTables::of(&state);
+    assert_eq!((again.oracles, again.account_types), (oracles(2), account_types(3)));
+}
+
+#[test]
+fn oracles_of_no_state_are_refused() {
+    const NUMBER: &str = "an oracle has a number that it can not have";
+    let cases: [(&str, Corruption); 4] = [
+        (NUMBER, |it| it.with_oracles(2).oracles.swap(0, 1)),
+        (NUMBER, |it| it.with_oracles(2).oracles[1].0 = OracleId(1)),
+        (NUMBER, |it| it.with_oracles(2).head.last_oracle = OracleId(1)),
+        (TOO_MANY, |it| {
+            it.with_oracles(ORACLES_MAX + 1);
+        }),
+    ];
+    refused(&World::new().state, &cases);
+}
+
+#[test]
+fn transfers_of_no_state_are_refused() {
+    let cases: [(&str, Corruption); 22] = [
+        (NEWER, |it| it.active[0].prepare.0 = it.head.log_index.0 + 1),
+        (UNORDERED, |it| it.active.swap(0, 1)),
+        (UNORDERED, |it| it.active[1].prepare = it.active[0].prepare),
+        (MISSING_PARTICIPANT, |it| it.active[0].payer = ParticipantIndex(4)),
+        (MISSING_PARTICIPANT, |it| it.active[0].payee = ParticipantIndex(4)),
+        (MISSING_ACCOUNT, |it| it.active[0].payer_account = AccountId(0)),
+        (MISSING_ACCOUNT, |it| it.active[0].payer_account = it.active[0].payee_account),
+        (MISSING_ACCOUNT, |it| it.active[0].payer_account = AccountId(7)),
+        (MISSING_ACCOUNT, |it| it.active[0].payee_account = AccountId(9_999)),
+        (MISSING_ACCOUNT, |it| it.accounts[5].id = AccountId(60)),
+        ("a transfer is in two currencies", |it| it.accounts[7].currency = eur()),
+        (TWICE, |it| it.active[1].id = it.active[0].id),
+        (TOO_LARGE, |it| (it.active[0].amount, it.active[1].amount) = (LARGEST, LARGEST)),
+        (TOO_LARGE, |it| {
+            it.active[1].amount = Amount::ZERO;
+            (it.active[0].amount, it.active[2].amount) = (LARGEST, LARGEST);
+        }),
+        (RESERVED, |it| it.active[0].amount = Amount::from_units(1)),
+        (NEWER, |it| it.ended[0].prepare.0 = it.head.log_index.0 + 1),
+        (NEWER, |it| it.ended[0].changed.0 = it.head.log_index.0 + 1),
+        (MISSING_PARTICIPANT, |it| it.ended[0].payer = Some(ParticipantIndex(4))),
+        (MISSING_PARTICIPANT, |it| it.ended[0].payee = Some(ParticipantIndex(4))),
+        (TWICE, |it| it.ended[0].id = it.active[0].id),
+        (TWICE, |it| it.ended[0].id = it.ended[1].id),
+        (TWICE, |it| it.ended[0].id = it.outflows[0].0),
+    ];
+    refused(&busy(), &cases);
+}
+
+#[test]
+fn outflows_of_no_state_are_refused() {
+    let cases: [(&str, Corruption); 7] = [
+        (NEWER, |it| it.outflows[0].1.record.0 = it.head.log_index.0 + 1),
+        (MISSING_ACCOUNT, |it| it.outflows[0].1.settlement = AccountId(1)),
+        (MISSING_ACCOUNT, |it| it.outflows[0].1.participant = ParticipantIndex(1)),
+        (MISSING_PARTICIPANT, |it| {
+            let outflow = &mut it.outflows[0].1;
+            outflow.participant = ParticipantIndex(4);
+            it.accounts[outflow.settlement.0 as usize - 1].owner = ParticipantIndex(4);
+        }),
+        (TWICE, |it| it.outflows[0].0 = it.active[0].id),
+        (TOO_LARGE, |it| {
+            it.outflows[0].1.amount = LARGEST;
+            it.outflows.push((id(99), it.outflows[0].1.clone()));
+        }),
+        (RESERVED, |it| it.outflows[0].1.amount = Amount::from_units(1)),
+    ];
+    refused(&busy(), &cases);
+}
+
+#[test]
+fn notices_of_no_state_are_refused() {
+    const NEVER: &str = "a notice has a number that was never given out";
+    const ORDER: &str = "notices are not in order of their numbers";
+    const OTHER: &str = "a dead letter has the number of another notice";
+    let cases: [(&str, Corruption); 10] = [
+        (MISSING_PARTICIPANT, |it| it.notices[0].recipient = ParticipantIndex(4)),
+        (NEVER, |it| it.notices[0].id.0 = it.head.last_notice.0 + 1),
+        (ORDER, |it| it.notices.swap(0, 1)),
+        (ORDER, |it| it.notices[1].id = it.notices[0].id),
+        (MISSING_PARTICIPANT, |it| it.dead[0].notice.recipient = ParticipantIndex(4)),
+        (NEVER, |it| it.dead[0].notice.id.0 = it.head.last_notice.0 + 1),
+        (OTHER, |it| {
+            it.dead[0].notice.id = it.notices[0].id;
+            it.dead[0].end.notice = it.notices[0].id;
+        }),
+        (OTHER, |it| it.dead.swap(0, 1)),
+        (OTHER, |it| it.dead[1] = it.dead[0]),
+        (OTHER, |it| it.dead[0].end.notice.0 += 1),
+    ];
+    refused(&busy(), &cases);
+}
+
+/// Other figures here, and no log of today replays tomorrow.
+#[test]
+fn a_known_state_has_the_digests_that_it_always_had() {
+    let state = busy();
+    let hashes = state.hashes();
+    let StateHeader { log_index, batches, counters, nodes, last_notice, .. } = state.parts().head();
+    let text = format!(
+        "{log_index:?} {batches} {last_notice:?}\n{nodes:?}\n{counters:?}\n{}\n{}\n{}\n",
+        state.digest(),
+        hashes.state,
+        hashes.content
+    );
+    expect![[r#"
+        LogIndex(19) 19 NoticeId(6)
+        [NodeTail { node: 1, epoch: 1, sequence: 19 }]
+        Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0, given_up: 0 }
+        c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
+        7f4e899b0a7e3ea02a07bc891df96deb560b243a43e3c2b515f7851aa259efe7
+        b3a185cbfa3032f381e748342a6e0286761f0e316c2a926b9199285bbaa6de1d
+    "#]]
+    .assert_eq(&text);
+}
+
+/// As much of everything as there may be.
+#[test]
+fn what_is_at_the_bound_is_taken() {
+    let mut pieces = CorruptibleTables::of(&busy());
+    let head = &mut pieces.head;
+    let most = (1 << 63) - 1;
+    let counters = &mut head.counters;
+    (counters.reserved, counters.refused, counters.committed) = (most, most, most);
+    (counters.aborted, counters.expired, counters.delivered) = (most, most, most);
+    counters.given_up = most;
+    (head.log_index, head.stamp, head.batches) = (LogIndex(most), Stamp(most), most);
+    (head.last_notice, head.evicted.rows) = (NoticeId(most), most);
+    head.nodes = nodes(NODES_MAX as u32);
+    (head.nodes[0].epoch, head.nodes[0].sequence) = ((1 << 31) - 1, most);
+    pieces.models.resize(SETTLEMENT_MODELS_MAX, pieces.models[0].clone());
+    pieces.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX);
+    pieces.participants[1].endpoints = endpoints(ENDPOINTS_MAX);
+    pieces.participants[1].keys = keys(KEYS_MAX, KEY_BYTES_MAX);
+    pieces.fill_participants(PARTICIPANTS_MAX);
+    pieces.with_oracles(ORACLES_MAX).head.last_oracle = OracleId((1 << 31) - 1);
+    let more = Account { value: Amount::ZERO, ..pieces.accounts[3].clone() };
+    pieces.accounts.resize(ACCOUNTS_MAX, more);
+    let numbered = pieces.accounts.iter_mut().zip(1..);
+    numbered.for_each(|(account, number)| account.id = AccountId(number));
+    let state = pieces.build().expect("nothing is beyond its bound");
+    assert!(!state.has_room_for_a_node() && !state.books().has_room_for(1));
+    assert!(state.books().has_room_for(0));
+    assert_eq!(state.register().len(), PARTICIPANTS_MAX);
+}
+
+#[test]
+fn there_is_room_for_one_node_more_than_there_are_but_at_the_bound() {
+    for (count, has_room) in [(0, true), (NODES_MAX - 1, true), (NODES_MAX, false)] {
+        let mut pieces = CorruptibleTables::of(&busy());
+        pieces.head.nodes = nodes(count as u32);
+        let state = pieces.build().expect("so many nodes may have written");
+        assert_eq!(state.has_room_for_a_node(), has_room, "{count}");
+    }
+}
+
+/// A state decides by the rules that it was stored under, older ones too.
+#[test]
+fn the_rules_of_a_state_are_those_it_was_stored_under() {
+    for rules_version in [0, RULES_VERSION] {
+        let mut pieces = CorruptibleTables::of(&busy());
+        pieces.head.rules_version = rules_version;
+        let state = pieces.build().expect("older rules are known");
+        assert_eq!(state.rules_version(), rules_version);
+    }
+}
+
+#[test]
+fn a_full_register_takes_nothing_more() {
+    let mut world = World::new();
+    let mut pieces = CorruptibleTables::of(&world.state);
+    pieces.fill_accounts(ACCOUNTS_MAX - 3);
+    pieces.models.resize(SETTLEMENT_MODELS_MAX, pieces.models[0].clone());
+    pieces.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX);
+    pieces.with_oracles(ORACLES_MAX);
+    let (model, oracle) = (pieces.models[0].clone(), pieces.oracles[0].1.clone());
+    world.state = pieces.build().expect("nothing is beyond its bound");
+    let (currency, kind) = (usd(), AccountKind::HubFee);
+    let name = FspName::new("late").expect("a name");
+    for change in [
+        CreateHubAccount { currency, kind }.into(),
+        CreateParticipant { name, currency }.into(),
+        CreateOracle { oracle: Oracle { id_type: "EMAIL".to_owned(), ..oracle } }.into(),
+        Change::CreateSettlementModel(CreateSettlementModel {
+            model: SettlementModel { name: "LATE".to_owned(), ..model },
+        }),
+        Change::CreateLedgerAccountType(CreateLedgerAccountType {
+            account_type: LedgerAccountType {
+                name: "LATE".to_owned(),
+                ..account_types(1)[0].clone()
+            },
+        }),
+    ] {
+        let said = format!("{change:?}");
+        assert_eq!(world.apply(&[administer(change)]).outcomes, [Outcome::RegisterFull], "{said}");
+    }
+}
+
+/// A participant takes two accounts for each model that serves its currency.
+#[test]
+fn the_last_accounts_are_given_out() {
+    for (count, outcome) in [(2, Outcome::Accepted), (1, Outcome::RegisterFull)] {
+        let mut world = World::new();
+        let mut pieces = CorruptibleTables::of(&world.state);
+        pieces.fill_accounts(ACCOUNTS_MAX - count);
+        world.state = pieces.build().expect("nothing is beyond its bound");
+        let name = FspName::new("late").expect("a name");
+        let change = CreateParticipant { name, currency: usd() }.into();
+        assert_eq!(world.apply(&[administer(change)]).outcomes, [outcome], "{count} are left");
+    }
+}
+
+/// A model whose accounts are of other kinds, or a hub whose are, is no ground for a participant.
+#[test]
+fn a_participant_needs_both_kinds_of_accounts() {
+    let cases: [(Outcome, Corruption); 4] = [
+        (Outcome::SettlementModelMissing, |it| {
+            it.models[0].settlement_account = AccountKind::Position;
+        }),
+        (Outcome::SettlementModelMissing, |it| {
+            it.models[0].ledger_account = AccountKind::Settlement;
+        }),
+        (Outcome::HubAccountsMissing, |it| it.accounts[3].kind = AccountKind::HubFee),
+        (Outcome::HubAccountsMissing, |it| it.accounts[4].kind = AccountKind::HubFee),
+    ];
+    for (at, (outcome, spoil)) in cases.into_iter().enumerate() {
+        let mut world = World::new();
+        let mut pieces = CorruptibleTables::of(&world.state);
+        spoil(&mut pieces);
+        world.state = pieces.build().expect("it is a state");
+        let name = FspName::new("late").expect("a name");
+        let change = CreateParticipant { name, currency: usd() }.into();
+        assert_eq!(world.apply(&[administer(change)]).outcomes, [outcome], "case {at}");
+    }
+}
+
+/// No log comes to that: a currency is opened for participants only behind the hub's own accounts.
+#[test]
+fn funds_do_not_move_where_the_hub_has_no_account_for_them() {
+    let mut world = World::new();
+    let mut pieces = CorruptibleTables::of(&world.state);
+    pieces.accounts[3].kind = AccountKind::HubFee;
+    world.state = pieces.build().expect("it is a state");
+    let command = world.command(&Act::FundsIn { id: 1, party: 0, units: 1 });
+    assert_eq!(world.apply(&[command]).outcomes, [Outcome::HubAccountsMissing]);
+}
+
+#[test]
+fn questions_are_answered_from_the_rows() {
+    let state = busy();
+    let mut told: Vec<_> = state.in_flight().cloned().collect();
+    told.sort_unstable_by_key(|one| one.prepare);
+    assert_eq!(told, CorruptibleTables::of(&state).active);
+    assert_eq!(state.freeze().log_index(), state.log_index());
+    let (node, epoch, sequence) = (1, 1, state.log_index().0);
+    assert_eq!(state.tail_of(1), Some(NodeTail { node, epoch, sequence }));
+    assert_eq!((state.tail_of(2), state.epoch_of(1), state.epoch_of(2)), (None, 1, 0));
+    assert_eq!(State::default().hash(), State::new().hash());
+    for kind in [AccountKind::InFlight, AccountKind::Outflow, AccountKind::Opening] {
+        let account = state.books().internal_of(usd(), kind).expect("it is open");
+        assert_eq!(state.books().get(account).map(|account| account.kind), Some(kind));
+    }
+    assert_eq!(state.books().internal_of(usd(), AccountKind::HubFee), None);
+    assert_eq!(state.books().internal_of(eur(), AccountKind::InFlight), None);
+}
+
+const LARGEST: Amount = Amount::from_units(i128::MAX);
+
+fn eur() -> Currency {
+    Currency::parse("EUR").expect("a currency")
+}
+
+fn endpoints(count: usize) -> Vec<(alloc::string::String, alloc::string::String)> {
+    (0..count).map(|at| (format!("type {at}"), "http://a".to_owned())).collect()
+}
+
+fn keys(count: usize, bytes: usize) -> Vec<PublicKey> {
+    let key = PublicKey { id: Digest::default(), der: vec![1; bytes], added: Stamp(1) };
+    vec![key; count]
+}
+
+fn oracles(count: u32) -> Vec<(OracleId, Oracle)> {
+    let (id_type, endpoint) = ("MSISDN".to_owned(), "http://a".to_owned());
+    let oracle = Oracle { id_type, endpoint, currency: None, default: true };
+    (1..=count).map(|number| (OracleId(number), oracle.clone())).collect()
+}
+
+fn account_types(count: usize) -> Vec<LedgerAccountType> {
+    let (name, description) = ("FEES".to_owned(), "of the scheme".to_owned());
+    vec![LedgerAccountType { name, description, active: true, settleable: false }; count]
+}
+
+/// A state that has something in each table.
+fn busy() -> State {
+    let mut world = World::new();
+    let prepare = |id, payer, payee| {
+        let (units, expires_ms) = (100_000, 60_000);
+        Act::Prepare(PrepareAct { id, source: payer, payer, payee, units, expires_ms })
+    };
+    let says = Says::Committed { right: true };
+    for act in [
+        prepare(1, 0, 1),
+        prepare(2, 0, 1),
+        Act::Answer(AnswerAct { id: 2, sender: 1, to: None, says, body: 0 }),
+        Act::FundsOut { id: 3, party: 2, units: 100_000 },
+        Act::Deliver { which: vec![1, 2], result: 0 },
+        prepare(5, 0, 2),
+        prepare(6, 2, 0),
+    ] {
+        let command = world.command(&act);
+        world.apply(&[command]);
+    }
+    let pieces = CorruptibleTables::of(&world.state);
+    let accounts: Vec<_> = pieces.active.iter().map(|one| one.payer_account.0).collect();
+    assert_eq!(accounts, [6, 6, 10]);
+    assert_eq!((pieces.active[0].payee_account.0, pieces.active[0].payer.0), (8, 1));
+    assert_eq!((pieces.outflows.len(), pieces.dead.len()), (1, 2));
+    assert!(2 <= pieces.notices.len() && 2 <= pieces.ended.len());
+    world.state
+}
+
+/// The parts, to be spoiled.
+struct CorruptibleTables {
+    head: StateHeader,
+    accounts: Vec<Account>,
+    participants: Vec<Participant>,
+    models: Vec<SettlementModel>,
+    oracles: Vec<(OracleId, Oracle)>,
+    account_types: Vec<LedgerAccountType>,
+    active: Vec<ReservedTransfer>,
+    outflows: Vec<(TransferId, Outflow)>,
+    ended: Vec<FinalTransfer>,
+    notices: Vec<Notice>,
+    dead: Vec<DeadLetter>,
+}
+
+impl CorruptibleTables {
+    fn of(state: &State) -> Self {
+        Self {
+            head: state.parts().head(),
+            accounts: rows(state),
+            participants: rows(state),
+            models: rows(state),
+            oracles: rows(state),
+            account_types: rows(state),
+            active: rows(state),
+            outflows: rows(state),
+            ended: rows(state),
+            notices: rows(state),
+            dead: rows(state),
+        }
+    }
+
+    fn with_oracles(&mut self, count: usize) -> &mut Self {
+        self.oracles = oracles(count as u32);
+        self.head.last_oracle = OracleId(count as u32);
+        self
+    }
+
+    /// More accounts, until there are so many; one of them has what the books lack.
+    fn fill_accounts(&mut self, count: usize) {
+        let known = self.accounts.len();
+        self.accounts.resize(count, self.accounts[3].clone());
+        let numbered = self.accounts.iter_mut().zip(1..);
+        numbered.for_each(|(account, number)| account.id = AccountId(number));
+        self.accounts[known..].iter_mut().for_each(|account| account.value = Amount::ZERO);
+        let missing = -self.accounts.iter().map(|account| account.value.units()).sum::<i128>();
+        self.accounts[known].value = Amount::from_units(missing);
+    }
+
+    /// More participants, with nothing, until there are so many.
+    fn fill_participants(&mut self, count: usize) {
+        for number in self.participants.len()..count {
+            let name = FspName::new(&format!("more{number}")).expect("a name");
+            let (holdings, accounts) = (Vec::new(), Vec::new());
+            let more = Participant { name, holdings, accounts, ..self.participants[3].clone() };
+            self.participants.push(more);
+        }
+    }
+
+    fn build(self) -> Result<State, InvalidState> {
+        let mut builder = StateBuilder::new(self.head)?;
+        self.accounts.into_iter().try_for_each(|row| builder.take(row))?;
+        self.participants.into_iter().try_for_each(|row| builder.take(row))?;
+        self.models.into_iter().try_for_each(|row| builder.take(row))?;
+        self.oracles.into_iter().try_for_each(|row| builder.take(row))?;
+        self.account_types.into_iter().try_for_each(|row| builder.take(row))?;
+        self.active.into_iter().try_for_each(|row| builder.take(row))?;
+        self.outflows.into_iter().try_for_each(|row| builder.take(row))?;
+        self.ended.into_iter().try_for_each(|row| builder.take(row))?;
+        self.notices.into_iter().try_for_each(|row| builder.take(row))?;
+        self.dead.into_iter().try_for_each(|row| builder.take(row))?;
+        builder.finish()
+    }
+}

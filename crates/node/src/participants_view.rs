@@ -1,0 +1,110 @@
+//! What the edge needs to know of the register, as an immutable copy that is replaced whenever a
+//! command changes it, before that command is answered: a change is in force with the next
+//! message, and reading it takes no lock.
+
+use std::collections::HashMap;
+
+use ledger::{Currency, FspName, ParticipantIndex, PublicKey, Settings, State};
+
+/// A participant as the edge sees it.
+#[derive(Clone, Debug)]
+pub struct ParticipantInfo {
+    /// Its place in the register.
+    pub index: ParticipantIndex,
+    /// Its name.
+    pub name: FspName,
+    /// Whether it may send and receive.
+    pub active: bool,
+    /// Currencies in which it has a POSITION account, and whether that is active.
+    pub currencies: Vec<(Currency, bool)>,
+    /// Endpoint type and value.
+    pub endpoints: Vec<(String, String)>,
+    /// Its public keys, oldest first.
+    pub keys: Vec<PublicKey>,
+}
+
+impl ParticipantInfo {
+    /// Active, with an active POSITION account in the currency (hub-semantics 2.4).
+    #[must_use]
+    pub fn is_usable(&self, currency: Currency) -> bool {
+        self.active && self.currencies.contains(&(currency, true))
+    }
+}
+
+/// All participants and the settings in force.
+#[derive(Clone, Debug)]
+pub struct ParticipantsView {
+    /// The hub's name.
+    pub hub: FspName,
+    /// Settings in force.
+    pub settings: Settings,
+    members: Vec<ParticipantInfo>,
+    by_name: HashMap<FspName, ParticipantIndex>,
+    /// The same by the name in lower case, without the hub.
+    senders: HashMap<FspName, ParticipantIndex>,
+}
+
+impl ParticipantsView {
+    /// Participants that are reached elsewhere than by an earlier view.
+    #[must_use]
+    pub fn moved_since(&self, earlier: &Self) -> Vec<ParticipantIndex> {
+        let moved = |member: &&ParticipantInfo| {
+            earlier.get(member.index).is_some_and(|known| known.endpoints != member.endpoints)
+        };
+        self.members.iter().filter(moved).map(|member| member.index).collect()
+    }
+
+    /// Copies what the edge needs.
+    #[must_use]
+    pub fn of(state: &State) -> Self {
+        let members: Vec<_> = state
+            .register()
+            .iter()
+            .map(|(index, participant)| ParticipantInfo {
+                index,
+                name: participant.name,
+                active: participant.active,
+                currencies: participant
+                    .holdings
+                    .iter()
+                    .map(|holding| {
+                        let account = state.books().get(holding.position);
+                        (holding.currency, account.is_some_and(|account| account.active))
+                    })
+                    .collect(),
+                endpoints: participant.endpoints.clone(),
+                keys: participant.keys.clone(),
+            })
+            .collect();
+        let by_name = members.iter().map(|member| (member.name, member.index)).collect();
+        let others = members.iter().filter(|member| member.index != ParticipantIndex::HUB);
+        let senders = others.map(|member| (member.name.folded(), member.index)).collect();
+        Self { hub: *state.hub(), settings: *state.settings(), members, by_name, senders }
+    }
+
+    /// The participant of this exact name.
+    #[must_use]
+    pub fn find(&self, name: &FspName) -> Option<&ParticipantInfo> {
+        self.by_name.get(name).map(|index| &self.members[index.at()])
+    }
+
+    /// The participant, not the hub, that a message names as its sender. Case is ignored, as the
+    /// kernel does ([`ledger::Register::sender`]).
+    #[must_use]
+    pub fn sender(&self, name: &FspName) -> Option<&ParticipantInfo> {
+        let index = self.senders.get(&name.folded())?;
+        Some(&self.members[index.at()])
+    }
+
+    /// The participant with this index.
+    #[must_use]
+    pub fn get(&self, index: ParticipantIndex) -> Option<&ParticipantInfo> {
+        self.members.get(index.at())
+    }
+
+    /// All participants, the hub first.
+    #[must_use]
+    pub fn members(&self) -> &[ParticipantInfo] {
+        &self.members
+    }
+}

@@ -1,0 +1,72 @@
+//! Records of the past, and what of them cannot be read.
+//!
+//! A record that cannot be read is said once, with the reason, and stands for whoever asks until
+//! somebody has read it. Costs: nothing while all goes well but a relaxed load.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ledger::LogIndex;
+use ports::{LogError, OwnedRecord, RecordReader};
+
+/// A reader that remembers what it could not read.
+pub(crate) struct TrackedReader {
+    reader: Arc<dyn RecordReader>,
+    is_failing: AtomicBool,
+    fault: Mutex<Option<ReadFailure>>,
+}
+
+/// A record that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadFailure {
+    /// The record.
+    pub log_index: LogIndex,
+    /// Why, with segment and place.
+    pub why: String,
+}
+
+impl TrackedReader {
+    pub(crate) fn of(reader: Arc<dyn RecordReader>) -> Self {
+        Self { reader, is_failing: AtomicBool::new(false), fault: Mutex::default() }
+    }
+
+    /// The first record that could not be read, and has not been since.
+    pub(crate) fn unread(&self) -> Option<ReadFailure> {
+        self.is_failing.load(Ordering::Relaxed).then(|| self.lock().clone())?
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ReadFailure>> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, log_index: LogIndex, error: &LogError) {
+        let mut fault = self.lock();
+        if fault.is_none() {
+            let why = format!("record {} cannot be read: {error}", log_index.0);
+            ports::log_line(format_args!("{why}. What needs it waits or is refused until it can"));
+            *fault = Some(ReadFailure { log_index, why });
+            self.is_failing.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn note_read(&self, log_index: LogIndex) {
+        let mut fault = self.lock();
+        if fault.as_ref().is_some_and(|fault| fault.log_index == log_index) {
+            ports::log_line(format_args!("record {} can be read again", log_index.0));
+            *fault = None;
+            self.is_failing.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl RecordReader for TrackedReader {
+    fn read(&self, log_index: LogIndex) -> Result<Option<OwnedRecord>, LogError> {
+        let read = self.reader.read(log_index);
+        match &read {
+            Err(error) => self.note(log_index, error),
+            Ok(_) if self.is_failing.load(Ordering::Relaxed) => self.note_read(log_index),
+            Ok(_) => {}
+        }
+        read
+    }
+}

@@ -1,0 +1,444 @@
+//! The calls that the hub makes to participants, and the operations that cause them.
+
+use ::fspiop::endpoint::EndpointType;
+use ::fspiop::routes::Operation as Asked;
+use serde_json::{Value, json};
+
+use super::examples;
+use crate::api::{Answer, Body, Call, Operation, Parameter, Place};
+use crate::schema::reference;
+
+/// Whose bytes a call carries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The hub's own: compact JSON with sorted members, version 2.0.
+    ByHub,
+    /// Those of the message that caused it, byte for byte.
+    Forwarded,
+}
+
+/// One kind of call.
+struct Kind {
+    name: &'static str,
+    endpoint: EndpointType,
+    method: &'static str,
+    /// Path of the resource, after which a base address is completed.
+    path: &'static str,
+    made: Origin,
+    text: &'static str,
+    body: Option<(&'static str, Value)>,
+}
+
+/// Schemas of bodies that the hub makes and never reads.
+pub(super) fn schemas() -> Vec<(String, Value)> {
+    let word = json!({"type": "string", "enum": ["OK", "DOWN"]});
+    let service = json!({
+        "type": "object",
+        "required": ["name", "status"],
+        "properties": {"name": {"type": "string"}, "status": word},
+    });
+    let batch_entry = json!({
+        "type": "object",
+        "required": ["partyId"],
+        "properties": {
+            "partyId": reference("PartyIdInfo"),
+            "errorInformation": reference("ErrorInformation"),
+        },
+    });
+    let list = |item: Value| {
+        json!({
+            "type": "object",
+            "required": ["partyList"],
+            "properties": {
+                "currency": reference("Currency"),
+                "partyList": {"type": "array", "items": item},
+            },
+        })
+    };
+    vec![
+        (
+            "Health".to_owned(),
+            json!({
+                "type": "object",
+                "required": ["status", "uptime", "startTime", "versionNumber", "services"],
+                "properties": {
+                    "status": word,
+                    "uptime": {"type": "number", "description": "Seconds."},
+                    "startTime": {"type": "string", "format": "date-time"},
+                    "versionNumber": {"type": "string"},
+                    "services": {"type": "array", "items": service},
+                },
+            }),
+        ),
+        ("ParticipantsIDPutResponse".to_owned(), list(batch_entry)),
+        ("ParticipantsRegistered".to_owned(), list(reference("PartyIdInfo"))),
+        (
+            "ParticipantsTypeIDPutResponse".to_owned(),
+            json!({
+                "type": "object",
+                "required": ["fspId"],
+                "properties": {"fspId": reference("FspId")},
+            }),
+        ),
+        (
+            "TransfersIDPatchResponse".to_owned(),
+            json!({
+                "type": "object",
+                "required": ["transferState"],
+                "properties": {
+                    "completedTimestamp": reference("DateTime"),
+                    "extensionList": reference("ExtensionList"),
+                    "transferState": {"type": "string", "enum": ["COMMITTED", "ABORTED"]},
+                },
+            }),
+        ),
+    ]
+}
+
+/// The calls that an operation can cause.
+pub(super) fn of(asked: Asked, has_sub_id: bool) -> Vec<Call> {
+    kinds(asked, has_sub_id).into_iter().map(|kind| call(asked, kind)).collect()
+}
+
+fn call(asked: Asked, kind: Kind) -> Call {
+    let address = match kind.endpoint.is_base_url() {
+        true => format!("{{{}}}{}", kind.endpoint.as_str(), kind.path),
+        false => format!("{{{}}}", kind.endpoint.as_str()),
+    };
+    let resource = kind.path.split('/').nth(1).unwrap_or_default();
+    let media = format!("application/vnd.interoperability.{resource}+json;version=2.0");
+    let bytes = match kind.made {
+        Origin::ByHub => {
+            "Made by the hub: members sorted, version 2.0, `FSPIOP-Source` is the hub's name."
+        }
+        Origin::Forwarded => {
+            "Forwarded: body and headers are those of the sender, but for headers of the \
+             connection, and for what was missing."
+        }
+    };
+    let tag = match resource {
+        "participants" => "participants",
+        "parties" => "parties",
+        "quotes" => "quotes",
+        _ => "transfers",
+    };
+    let operation = Operation {
+        method: kind.method.to_owned(),
+        path: kind.path.to_owned(),
+        tag,
+        id: format!("{asked:?}-{}-{}", kind.name, kind.endpoint.as_str()),
+        summary: format!("{} {}", kind.method.to_ascii_uppercase(), kind.path),
+        text: format!("{} {bytes}", kind.text),
+        parameters: headers(kind.made),
+        body: kind.body.map(|(name, example)| Body {
+            media: vec![media],
+            schema: reference(name),
+            example,
+        }),
+        answers: vec![Answer::empty(0, "Delivered.")],
+        calls: Vec::new(),
+        role: None,
+    };
+    Call { name: kind.name, address, operation }
+}
+
+fn headers(made: Origin) -> Vec<Parameter> {
+    let always = ["Content-Type", "Date", "FSPIOP-Source", "FSPIOP-URI", "FSPIOP-HTTP-Method"];
+    let mut headers: Vec<Parameter> = always.iter().map(|name| header(name, true)).collect();
+    headers.push(header("FSPIOP-Destination", made == Origin::ByHub));
+    headers.push(header("traceparent", true));
+    headers.push(header("tracestate", true));
+    if made == Origin::Forwarded {
+        headers.push(header("FSPIOP-Signature", false));
+    }
+    headers
+}
+
+fn header(name: &str, required: bool) -> Parameter {
+    Parameter {
+        name: name.to_owned(),
+        place: Place::Header,
+        required,
+        text: String::new(),
+        schema: json!({"type": "string"}),
+        example: None,
+        shared: Some(format!("call-{name}{}", if required { "" } else { "-optional" })),
+    }
+}
+
+fn kinds(asked: Asked, has_sub_id: bool) -> Vec<Kind> {
+    match asked {
+        Asked::ParticipantsBatch => vec![Kind {
+            name: "registered",
+            endpoint: EndpointType::ParticipantBatchPut,
+            method: "put",
+            path: "/participants/{ID}",
+            made: Origin::ByHub,
+            text: "What became of each entry.",
+            body: Some((
+                "ParticipantsIDPutResponse",
+                json!({"currency": "XOF", "partyList": [{"partyId": examples::party("payerfsp")}]}),
+            )),
+        }],
+        Asked::ParticipantsGet | Asked::ParticipantsDelete => vec![
+            participant_put(
+                has_sub_id,
+                ("ParticipantsTypeIDPutResponse", json!({"fspId": "payeefsp"})),
+            ),
+            participant_error(has_sub_id, Origin::ByHub, "Why there is no answer: 3204, or 3003."),
+        ],
+        Asked::ParticipantsPost | Asked::ParticipantsPut => {
+            let example = json!({"currency": "XOF", "partyList": [examples::party("payerfsp")]});
+            vec![
+                participant_put(has_sub_id, ("ParticipantsRegistered", example)),
+                participant_error(has_sub_id, Origin::ByHub, "Why it was not registered: 3003."),
+            ]
+        }
+        Asked::ParticipantsError => {
+            vec![participant_error(has_sub_id, Origin::Forwarded, "To the destination.")]
+        }
+        Asked::PartiesGet => parties_get(has_sub_id),
+        Asked::PartiesPut => vec![
+            party(has_sub_id, "answer", Origin::Forwarded, "To the destination."),
+            party(has_sub_id, "error", Origin::ByHub, "To the sender: 3201, or why it failed."),
+        ],
+        Asked::PartiesError => {
+            vec![party(has_sub_id, "error", Origin::Forwarded, "To the destination.")]
+        }
+        Asked::QuotesPost => vec![
+            quote("request", "post", "/quotes", Some(("QuotesPostRequest", Asked::QuotesPost))),
+            quote_error(Origin::ByHub),
+        ],
+        Asked::QuotesGet => {
+            vec![quote("question", "get", "/quotes/{ID}", None), quote_error(Origin::ByHub)]
+        }
+        Asked::QuotesPut => vec![
+            quote("quote", "put", "/quotes/{ID}", Some(("QuotesIDPutResponse", Asked::QuotesPut))),
+            quote_error(Origin::ByHub),
+        ],
+        Asked::QuotesError => vec![quote_error(Origin::Forwarded)],
+        Asked::TransfersPost => transfers_post(),
+        Asked::TransfersPut => transfers_put(),
+        Asked::TransfersError => vec![transfer_error(
+            Origin::Forwarded,
+            "To the payer, and a copy made by the hub to the payee. To the sender alone when it \
+             may not abort.",
+        )],
+        Asked::TransfersGet => vec![
+            transfer_state("To the sender: the state as it is."),
+            transfer_error(Origin::ByHub, "To the sender: 3208, or 3000 for who is no party."),
+        ],
+        Asked::Health
+        | Asked::EndpointCache
+        | Asked::ParticipantsBatchPut
+        | Asked::ParticipantsBatchError
+        | Asked::TransfersPatch => Vec::new(),
+    }
+}
+
+fn participant_put(has_sub_id: bool, body: (&'static str, Value)) -> Kind {
+    let (endpoint, path) = match has_sub_id {
+        false => (EndpointType::ParticipantPut, "/participants/{Type}/{ID}"),
+        true => (EndpointType::ParticipantSubIdPut, "/participants/{Type}/{ID}/{SubId}"),
+    };
+    let text = "The answer.";
+    let made = Origin::ByHub;
+    Kind { name: "answer", endpoint, method: "put", path, made, text, body: Some(body) }
+}
+
+fn participant_error(has_sub_id: bool, made: Origin, text: &'static str) -> Kind {
+    let (endpoint, path) = match has_sub_id {
+        false => (EndpointType::ParticipantPutError, "/participants/{Type}/{ID}/error"),
+        true => (EndpointType::ParticipantSubIdPutError, "/participants/{Type}/{ID}/{SubId}/error"),
+    };
+    let body = Some(("ErrorInformationObject", examples::error("3204", "Party not found")));
+    Kind { name: "error", endpoint, method: "put", path, made, text, body }
+}
+
+fn parties_get(has_sub_id: bool) -> Vec<Kind> {
+    let (endpoint, path) = match has_sub_id {
+        false => (EndpointType::PartiesGet, "/parties/{Type}/{ID}"),
+        true => (EndpointType::PartiesSubIdGet, "/parties/{Type}/{ID}/{SubId}"),
+    };
+    let question = Kind {
+        name: "question",
+        endpoint,
+        method: "get",
+        path,
+        made: Origin::Forwarded,
+        text: "To the destination, or to whoever the directory names.",
+        body: None,
+    };
+    vec![
+        question,
+        party(has_sub_id, "error", Origin::ByHub, "To the sender: 3204, or why it failed."),
+    ]
+}
+
+fn party(has_sub_id: bool, name: &'static str, made: Origin, text: &'static str) -> Kind {
+    let (endpoint, path) = match (name, has_sub_id) {
+        ("error", false) => (EndpointType::PartiesPutError, "/parties/{Type}/{ID}/error"),
+        ("error", true) => {
+            (EndpointType::PartiesSubIdPutError, "/parties/{Type}/{ID}/{SubId}/error")
+        }
+        (_, false) => (EndpointType::PartiesPut, "/parties/{Type}/{ID}"),
+        (_, true) => (EndpointType::PartiesSubIdPut, "/parties/{Type}/{ID}/{SubId}"),
+    };
+    let body = match name {
+        "error" => Some(("ErrorInformationObject", examples::error("3204", "Party not found"))),
+        _ => Some(("PartiesTypeIDPutResponse", examples::of(Asked::PartiesPut))),
+    };
+    Kind { name, endpoint, method: "put", path, made, text, body }
+}
+
+fn quote(
+    name: &'static str,
+    method: &'static str,
+    path: &'static str,
+    body: Option<(&'static str, Asked)>,
+) -> Kind {
+    let body = body.map(|(schema, asked)| (schema, examples::of(asked)));
+    let text = "To the destination.";
+    let endpoint = EndpointType::Quotes;
+    Kind { name, endpoint, method, path, made: Origin::Forwarded, text, body }
+}
+
+fn quote_error(made: Origin) -> Kind {
+    let text = match made {
+        Origin::ByHub => "To the sender: why it was not forwarded.",
+        Origin::Forwarded => "To the destination.",
+    };
+    let body = Some(("ErrorInformationObject", examples::error("3201", "Destination FSP Error")));
+    let path = "/quotes/{ID}/error";
+    Kind { name: "error", endpoint: EndpointType::Quotes, method: "put", path, made, text, body }
+}
+
+fn transfers_post() -> Vec<Kind> {
+    let prepare = Kind {
+        name: "prepare",
+        endpoint: EndpointType::TransferPost,
+        method: "post",
+        path: "/transfers",
+        made: Origin::Forwarded,
+        text: "To the payee, once the amount is reserved.",
+        body: Some(("TransfersPostRequest", examples::transfer())),
+    };
+    vec![
+        prepare,
+        transfer_state("To the payer, when the message was sent before: the state as it is."),
+        transfer_error(
+            Origin::ByHub,
+            "To the payer: why the transfer was refused (3100, 3106, 4001, 4200, 2003), and to \
+             both when it expires (3303).",
+        ),
+    ]
+}
+
+fn transfers_put() -> Vec<Kind> {
+    let fulfil = Kind {
+        name: "fulfil",
+        endpoint: EndpointType::TransferPut,
+        method: "put",
+        path: "/transfers/{ID}",
+        made: Origin::Forwarded,
+        text: "To the payer, once the transfer is committed; and, where the scheme says so, a \
+               confirmation made by the hub to the payee.",
+        body: Some(("TransfersIDPutResponse", examples::of(Asked::TransfersPut))),
+    };
+    let confirmation = Kind {
+        name: "confirmation",
+        endpoint: EndpointType::TransferPut,
+        method: "patch",
+        path: "/transfers/{ID}",
+        made: Origin::ByHub,
+        text: "To the payee that answered `RESERVED`: the final state.",
+        body: Some((
+            "TransfersIDPatchResponse",
+            json!({
+                "completedTimestamp": "2026-01-01T10:00:00.000Z",
+                "transferState": "COMMITTED",
+            }),
+        )),
+    };
+    let text = "To the sender, or to both: 2001 for an unknown transfer, 3100 for a bad \
+                fulfilment, a stranger or a state that is past, 3106, 3303.";
+    vec![fulfil, confirmation, transfer_error(Origin::ByHub, text)]
+}
+
+fn transfer_state(text: &'static str) -> Kind {
+    Kind {
+        name: "state",
+        endpoint: EndpointType::TransferPut,
+        method: "put",
+        path: "/transfers/{ID}",
+        made: Origin::ByHub,
+        text,
+        body: Some((
+            "TransfersIDPutResponse",
+            json!({
+                "completedTimestamp": "2026-01-01T10:00:00.000Z",
+                "fulfilment": examples::of(Asked::TransfersPut)["fulfilment"],
+                "transferState": "COMMITTED",
+            }),
+        )),
+    }
+}
+
+fn transfer_error(made: Origin, text: &'static str) -> Kind {
+    Kind {
+        name: "error",
+        endpoint: EndpointType::TransferError,
+        method: "put",
+        path: "/transfers/{ID}/error",
+        made,
+        text,
+        body: Some((
+            "ErrorInformationObject",
+            examples::error("5104", "Payee rejected transaction"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::fspiop::hub_messages::{self, BatchOutcome, PartyName, TransferNotice};
+    use ::fspiop::{ErrorCode, PartyIdType};
+    use bytes::Bytes;
+    use ledger::{Currency, FspName};
+
+    use crate::validate;
+
+    #[track_caller]
+    fn check(schema: &str, body: &Bytes) {
+        let value = serde_json::from_slice(body).expect("a body is JSON");
+        let schema = crate::schema::reference(schema);
+        assert_eq!(validate::fault(&crate::fspiop::document(), &schema, &value), None, "{value}");
+    }
+
+    #[test]
+    fn what_the_hub_makes_is_what_is_described() {
+        let fsp = FspName::new("payerfsp").expect("a name");
+        let sub_id = Some("till");
+        let party = PartyName { kind: PartyIdType::Alias, id: "grace", sub_id, fsp: Some(&fsp) };
+        let currency = Currency::parse("XOF");
+        check("ParticipantsTypeIDPutResponse", &hub_messages::participant(&fsp));
+        check("ParticipantsRegistered", &hub_messages::participant_registered(&party, currency));
+        let refused = Some((ErrorCode::ADD_PARTY, ErrorCode::ADD_PARTY.describe("")));
+        let outcomes = [BatchOutcome { party, refused: None }, BatchOutcome { party, refused }];
+        check("ParticipantsIDPutResponse", &hub_messages::batch_registered(&outcomes, None));
+        let cause = hub_messages::cause(ErrorCode::TRANSFER_EXPIRED, "Transfer expired");
+        for (schema, state) in [
+            ("TransfersIDPutResponse", "RESERVED"),
+            ("TransfersIDPatchResponse", "COMMITTED"),
+            ("TransfersIDPatchResponse", "ABORTED"),
+        ] {
+            let extensions = std::slice::from_ref(&cause);
+            let completed_ms = Some(1_767_261_600_000);
+            let fulfilment = None;
+            let notice = TransferNotice { state, completed_ms, fulfilment, extensions };
+            check(schema, &hub_messages::transfer(&notice));
+        }
+        let body = hub_messages::error(ErrorCode::VALIDATION, "", &[cause]);
+        check("ErrorInformationObject", &body);
+    }
+}

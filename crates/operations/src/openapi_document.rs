@@ -1,0 +1,348 @@
+//! The admin API as an OpenAPI document, made from the declared routes (`route`), and
+//! served: `GET /openapi/{fspiop,admin}.json` and the page `GET /documents`.
+//!
+//! `tests/api/document.rs` plays every described rule against the real handlers. Codes of changes
+//! come from the table of outcomes (`refusals`), forms of bodies and answers from their types.
+//!
+//! Costs: documents are made when they are first asked for, and kept: 300 KB.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use fspiop::ErrorCode;
+use openapi::schema::reference;
+use openapi::{Answer, Api, Body, Operation, Parameter, Place};
+use serde_json::{Value, json};
+
+use crate::auth::{ACTOR_BYTES_MAX, REASON_BYTES_MAX};
+use crate::outcome_errors::{of_outcome, repeated};
+use crate::request::AdminRequest;
+use crate::response::{AdminResponse as Response, HandlerResult};
+use crate::route::{ALL, Kind, ParameterInfo, Resource, Role, Route, SuccessResponse, routes};
+use crate::schema::{self, AnyObject, Content, any_text, other};
+
+routes! {
+    "/openapi/fspiop.json" {
+        read GET fspiopDocument = fspiop_json, "The FSPIOP API as OpenAPI" {
+            answers: [200: AnyObject = "The document."],
+        }
+    }
+    "/openapi/admin.json" {
+        read GET adminDocument = admin_json, "This API as OpenAPI" {
+            answers: [200: AnyObject = "The document."],
+        }
+    }
+    "/documents" {
+        read GET documents = page, "Both APIs to read" {
+            answers: [200: Page = "One page."],
+        }
+    }
+}
+
+const TEXT: &str = "\
+For operators: onboarding, public keys, accounts and funds, caps, settlement models, oracles, \
+dead letters, health.\n\n\
+A **change** needs the bearer token of the data directory, unless the configuration says \
+otherwise; so do {guarded}. Other requests that only read need none. The answer to a change comes \
+after it is recorded, synced and decided. `X-Actor` and `X-Reason` are recorded with it.\n\n\
+The `Host` must be a name of the loopback interface or a configured one, and an `Origin`, if any, \
+a configured one: else 403. `HEAD` is answered as `GET` without the body. A path that is not in \
+this document is answered 404 with 3002, another method on a path 405 with 3000. A request that is \
+not HTTP, has a line end without CR in its head, or repeats `Authorization`, `Content-Type`, \
+`X-Actor` or `X-Reason` is 400 with 3101, one with too large a head 400 with 3104; then the \
+connection ends. A `Content-Encoding` other than `identity` is 415.\n\n\
+**Refusals** carry `errorInformation`, for the first failure only. An unknown participant is 400 \
+with 3200, and limits or an oracle that exist already are 500 with 2001, both as the reference hub \
+answers them: clients compare it. Many requests without a good token are answered late or 429.\n\n\
+A flag may be sent as its name in a text, a decimal as text: at most 18 digits, 4 of them after \
+the point.";
+
+/// The document of the admin API.
+#[must_use]
+pub fn admin() -> Value {
+    let api = Api {
+        title: "Upesi admin API",
+        text: TEXT.replace("{guarded}", &guarded()),
+        server: "http://127.0.0.1:3001",
+        tags: vec![
+            ("participants", "Who takes part, and where they are called."),
+            ("parties", "Who serves which party."),
+            ("keys", "Public keys by which signatures are verified."),
+            ("caps", "Net debit caps."),
+            ("accounts", "Accounts, positions, funds in and out."),
+            ("settlement", "Settlement models; nothing settles yet."),
+            ("oracles", "A registry of oracles; none is called."),
+            ("delivery", "Notices that were given up."),
+            ("measurement", "Where a transfer's time went."),
+            ("hub", "The hub itself: names, health, figures, documents."),
+        ],
+        schemas: schemas(),
+        operations: operations(),
+    };
+    api.document()
+}
+
+/// The requests that only read and need the token all the same.
+fn guarded() -> String {
+    let requests: Vec<_> = guarded_requests().map(|request| format!("`{request}`")).collect();
+    let (last, others) = requests.split_last().expect("some requests are guarded");
+    format!("{} and {last}", others.join(", "))
+}
+
+fn guarded_requests() -> impl Iterator<Item = String> {
+    let resources = ALL.iter().flat_map(|(_, resources)| *resources);
+    let routes = resources.flat_map(|it| it.routes.iter().map(move |route| (it.path, route)));
+    let guarded = routes.filter(|(_, route)| route.role == Some(Role::Viewer));
+    guarded.map(|(path, route)| format!("{} {path}", route.verb))
+}
+
+/// Every named schema: the shared ones, and those of bodies and answers.
+fn schemas() -> Vec<(String, Value)> {
+    let mut named = BTreeMap::new();
+    let resources = ALL.iter().flat_map(|(_, resources)| *resources);
+    for route in resources.flat_map(|resource| resource.routes) {
+        let bodies = route.body.iter().map(|body| body.schema);
+        let answers = route.answers.iter().filter_map(|answer| match answer.content {
+            Content::One(of) | Content::List(of) | Content::OneOrAll(of) => Some(of),
+            Content::Nothing | Content::Other(..) => None,
+        });
+        named.extend(bodies.chain(answers));
+    }
+    let own = named.into_iter().map(|(name, schema)| (name.to_owned(), schema()));
+    schema::shared().into_iter().chain(own).collect()
+}
+
+/// Every operation of the admin API.
+fn operations() -> Vec<Operation> {
+    let mut all = Vec::new();
+    for (tag, resources) in ALL {
+        for resource in *resources {
+            all.extend(resource.routes.iter().map(|route| operation(tag, resource, route)));
+        }
+    }
+    all
+}
+
+/// `GET /openapi/fspiop.json`.
+async fn fspiop_json(_: &AdminRequest<'_>) -> HandlerResult {
+    static TEXT: LazyLock<Bytes> =
+        LazyLock::new(|| openapi::text(&openapi::fspiop::document()).into());
+    Ok(Response::document(Bytes::clone(&TEXT)))
+}
+
+/// `GET /openapi/admin.json`.
+async fn admin_json(_: &AdminRequest<'_>) -> HandlerResult {
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| openapi::text(&admin()).into());
+    Ok(Response::document(Bytes::clone(&TEXT)))
+}
+
+/// `GET /documents`: both as one page.
+async fn page(_: &AdminRequest<'_>) -> HandlerResult {
+    static PAGE: LazyLock<Bytes> = LazyLock::new(|| {
+        let (switch, admin) = (openapi::fspiop::document(), admin());
+        let documents = [("fspiop", &switch), ("admin", &admin)];
+        openapi::html::render("Upesi: its APIs", &documents).into()
+    });
+    Ok(Response::page(Bytes::clone(&PAGE)))
+}
+
+other! {
+    /// A document of HTML.
+    struct Page = "text/html", any_text()
+}
+
+/// The operation of a route.
+fn operation(tag: &'static str, resource: &Resource, route: &Route) -> Operation {
+    let answers = route.answers.iter().map(answer);
+    let refusals = refusals(resource, route).into_iter();
+    let refusals = refusals.map(|(status, codes)| Answer::refusal(status, codes));
+    Operation {
+        method: route.verb.to_ascii_lowercase(),
+        path: resource.path.to_owned(),
+        tag,
+        id: route.id.to_owned(),
+        summary: route.summary.to_owned(),
+        text: route.text.to_owned(),
+        parameters: parameters(resource, route),
+        body: route.body.map(|body| Body {
+            media: vec!["application/json".to_owned()],
+            schema: reference(body.schema.0),
+            example: (route.example)(),
+        }),
+        answers: answers.chain(refusals).collect(),
+        calls: Vec::new(),
+        role: route.role.map(|role| role.name()),
+    }
+}
+
+fn parameters(resource: &Resource, route: &Route) -> Vec<Parameter> {
+    let mut all: Vec<_> =
+        resource.parameters.iter().map(|about| parameter(about, Place::Path)).collect();
+    if let Some((name, example)) = route.path_example {
+        let named = all.iter_mut().filter(|parameter| parameter.name == name);
+        named.for_each(|parameter| parameter.example = Some(json!(example)));
+    }
+    if route.kind == Kind::Change {
+        all.extend(
+            [
+                ("X-Actor", "Who asks; recorded with the change.", ACTOR_BYTES_MAX),
+                ("X-Reason", "Why; recorded with the change.", REASON_BYTES_MAX),
+            ]
+            .map(|(name, text, bytes)| Parameter {
+                name: name.to_owned(),
+                place: Place::Header,
+                required: false,
+                text: format!("{text} At most {bytes} bytes."),
+                schema: json!({"type": "string", "maxLength": bytes}),
+                example: None,
+                shared: Some(name.to_owned()),
+            }),
+        );
+    }
+    all.extend(route.query.iter().map(|about| parameter(about, Place::Query)));
+    if route.needs_accept {
+        all.push(Parameter { required: true, ..parameter(&ACCEPT, Place::Header) });
+    }
+    all
+}
+
+const ACCEPT: ParameterInfo = ParameterInfo {
+    name: "Accept",
+    text: "Any list of media ranges.",
+    schema: any_text,
+    example: Some("\"application/json\""),
+};
+
+fn parameter(about: &ParameterInfo, place: Place) -> Parameter {
+    Parameter {
+        name: about.name.to_owned(),
+        place,
+        required: place == Place::Path,
+        text: about.text.to_owned(),
+        schema: (about.schema)(),
+        example: about.example.map(value),
+        shared: None,
+    }
+}
+
+fn answer(shows: &SuccessResponse) -> Answer {
+    let list = |name: &str| schema::list_of(reference(name));
+    let schema = match shows.content {
+        Content::Nothing => return Answer::empty(shows.status, shows.text),
+        Content::One((name, _)) => reference(name),
+        Content::List((name, _)) => list(name),
+        Content::OneOrAll((name, _)) => json!({"anyOf": [
+            list(name),
+            reference(name),
+            {"type": "object", "additionalProperties": false},
+        ]}),
+        Content::Other(media, schema) => {
+            let content = Some((media.to_owned(), schema()));
+            return Answer { content, ..Answer::empty(shows.status, shows.text) };
+        }
+    };
+    Answer::json(shows.status, shows.text, schema)
+}
+
+/// The codes of every refusal, by status.
+fn refusals(resource: &Resource, route: &Route) -> BTreeMap<u16, Vec<ErrorCode>> {
+    let mut all = vec![
+        (403, ErrorCode::GENERIC_CLIENT),
+        // A coded body.
+        (415, ErrorCode::MALFORMED_SYNTAX),
+        (503, ErrorCode::SERVICE_UNAVAILABLE),
+    ];
+    if !resource.parameters.is_empty() {
+        // An empty identifier, or one that is no UTF-8, makes a path that nothing has.
+        all.push((404, ErrorCode::UNKNOWN_URI));
+    }
+    if route.role.is_some() {
+        all.extend([
+            (401, ErrorCode::GENERIC_CLIENT),
+            // Too many requests without a good token.
+            (429, ErrorCode::GENERIC_CLIENT),
+            // An `X-Actor` or `X-Reason` that is too long, or two of a header.
+            (400, ErrorCode::VALIDATION),
+            (400, ErrorCode::MALFORMED_SYNTAX),
+            // The token's file cannot be read.
+            (500, ErrorCode::INTERNAL_SERVER),
+        ]);
+    }
+    if route.kind != Kind::Question {
+        all.extend([
+            (400, ErrorCode::MALFORMED_SYNTAX),
+            (400, ErrorCode::TOO_LARGE_PAYLOAD),
+            (408, ErrorCode::GENERIC_CLIENT),
+        ]);
+    }
+    if route.needs_accept {
+        all.extend([(400, ErrorCode::MISSING_ELEMENT), (400, ErrorCode::MALFORMED_SYNTAX)]);
+    }
+    if let Some(body) = route.body {
+        all.push((400, ErrorCode::MISSING_ELEMENT));
+        all.extend(body.is_closed.then_some((400, ErrorCode::TOO_MANY_ELEMENTS)));
+    }
+    let mut ends: Vec<_> = route
+        .records
+        .into_iter()
+        .flat_map(|it| it.outcomes)
+        .filter_map(|it| of_outcome(*it))
+        .collect();
+    if route.kind == Kind::Change {
+        ends.push(repeated());
+    }
+    all.extend(ends.iter().map(|refusal| (refusal.status.as_u16(), refusal.code)));
+    let mut by_status: BTreeMap<u16, Vec<ErrorCode>> = BTreeMap::new();
+    for (status, code) in all.iter().chain(route.refusals) {
+        by_status.entry(*status).or_default().push(*code);
+    }
+    by_status
+}
+
+/// A declared example.
+fn value(json: &str) -> Value {
+    serde_json::from_str(json).expect("an example is JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn examples_conform_and_names_are_unlike() {
+        let document = admin();
+        let mut names = BTreeSet::new();
+        for operation in operations() {
+            assert!(names.insert(operation.id.clone()), "{} twice", operation.id);
+            if let Some(body) = &operation.body {
+                let fault = openapi::validate::fault(&document, &body.schema, &body.example);
+                assert_eq!(fault, None, "{}", operation.id);
+            }
+        }
+    }
+
+    #[test]
+    fn the_manuals_name_every_guarded_request() {
+        for manual in ["compatibility.md", "configuration.md", "operating/install.md"] {
+            let path = format!("{}/../../docs/{manual}", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).expect("a manual");
+            for request in guarded_requests() {
+                assert!(text.contains(&format!("`{request}`")), "{manual} lacks {request}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        for document in [admin(), openapi::fspiop::document()] {
+            let text = document.to_string();
+            for (at, _) in text.match_indices("\"$ref\":\"#") {
+                let path = text[at + 9..].split('"').next().expect("an end");
+                assert!(document.pointer(path).is_some(), "{path}");
+            }
+        }
+    }
+}

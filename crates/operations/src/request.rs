@@ -1,0 +1,150 @@
+//! One request under way: what a handler may touch.
+
+use bytes::Bytes;
+use fspiop::egress_policy::EgressPolicy;
+use fspiop::{ErrorCode, Refusal};
+use http::header::{ACCEPT, HeaderMap, HeaderValue};
+use ledger::{Administer, Change, Currency, Declaration, FspName, Participant, State, TransferId};
+use openapi::schema::reference;
+use tokio::sync::oneshot;
+
+use crate::backend::{AdminBackend, ChangeAuthor, Unavailable};
+use crate::body::Body;
+use crate::body_reader::{BodyReader, CURRENCY_FORM, known_currency, refuse};
+use crate::metrics::AdminFigures;
+use crate::options::AdminKeys;
+use crate::outcome_errors;
+use crate::route::{Parameter, parameter};
+use crate::schema;
+
+/// A request whose sender was let through and whose body was read.
+pub(crate) struct AdminRequest<'a> {
+    pub(crate) hub: &'a dyn AdminBackend,
+    pub(crate) base_url: &'a str,
+    pub(crate) reach: &'a EgressPolicy,
+    pub(crate) keys: &'a AdminKeys,
+    pub(crate) figures: AdminFigures,
+    pub(crate) headers: &'a HeaderMap,
+    /// Values of the path's parameters.
+    pub(crate) path: &'a [(&'static str, String)],
+    pub(crate) query: &'a str,
+    pub(crate) body: Bytes,
+    pub(crate) identity: ChangeAuthor,
+    /// The change that the route records.
+    pub(crate) records: Option<&'static Declaration>,
+}
+
+impl AdminRequest<'_> {
+    /// Asks for a change; it is durable and applied when this returns without a refusal.
+    pub(crate) async fn change(&self, change: impl Into<Change>) -> Result<(), Refusal> {
+        self.change_because(self.identity.reason.clone(), change).await
+    }
+
+    /// The same with a reason from the body.
+    pub(crate) async fn change_because(
+        &self,
+        reason: String,
+        change: impl Into<Change>,
+    ) -> Result<(), Refusal> {
+        let (actor, change) = (self.identity.actor.clone(), change.into());
+        let is_declared = self.records.is_some_and(|it| it.number == change.declaration().number);
+        assert!(is_declared, "a handler records the change that its route declares");
+        let outcome = self
+            .hub
+            .administer(Administer { actor, reason, change })
+            .await
+            .map_err(outcome_errors::of_unavailable)?;
+        outcome_errors::of_change(outcome)
+    }
+
+    /// Asks a question; see [`AdminBackend::ask`].
+    pub(crate) async fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&State) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let (answer, mut answered) = oneshot::channel();
+        // A client that has gone takes no answer.
+        let question = Box::new(move |state: &State| drop(answer.send(question(state))));
+        self.hub.ask(question).await.map_err(outcome_errors::of_unavailable)?;
+        answered.try_recv().map_err(|_| outcome_errors::of_unavailable(Unavailable::Stopped))
+    }
+
+    /// Copies something out of a participant; refuses an unknown name.
+    pub(crate) async fn of_participant<R: Send + 'static>(
+        &self,
+        name: FspName,
+        copy: impl FnOnce(&State, &Participant) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let found = self.ask(move |state| {
+            state.register().find(&name).map(|(_, participant)| copy(state, participant))
+        });
+        found.await?.ok_or_else(outcome_errors::participant_not_found)
+    }
+
+    /// The body.
+    pub(crate) fn body<B: Body>(&self) -> Result<B, Refusal> {
+        B::read(BodyReader::parse(&self.body)?)
+    }
+
+    /// Refuses a member whose value is not an address that the hub can and may call.
+    pub(crate) fn may_call(&self, member: &str, value: &str) -> Result<(), Refusal> {
+        self.reach
+            .check(value)
+            .map_err(|unreachable| refuse(ErrorCode::VALIDATION, member, &unreachable.to_string()))
+    }
+
+    /// Refuses a request whose `Accept` is missing or malformed. Any media range is accepted: the
+    /// answers have one form.
+    pub(crate) fn must_accept(&self) -> Result<(), Refusal> {
+        let lines = self.headers.get_all(ACCEPT);
+        if lines.iter().next().is_none() {
+            return Err(Refusal::missing("/header must have required property 'accept'"));
+        }
+        match fspiop::media::is_accept_list(lines.iter().map(HeaderValue::as_bytes)) {
+            true => Ok(()),
+            false => Err(Refusal::malformed("Invalid accept header")),
+        }
+    }
+
+    /// A parameter of the path.
+    pub(crate) fn path<T>(&self, parameter: &Parameter<T>) -> Result<T, Refusal> {
+        let name = parameter.about.name;
+        let value = self.path.iter().find(|(known, _)| *known == name);
+        let (_, value) = value.expect("a handler reads only parameters that its path has");
+        (parameter.read)(value)
+    }
+
+    /// A query parameter; `None` where it is left out.
+    pub(crate) fn query<T>(&self, wanted: &Parameter<T>) -> Result<Option<T>, Refusal> {
+        let value = parameter(self.query, wanted.about.name);
+        value.map(|value| (wanted.read)(&value)).transpose()
+    }
+}
+
+/// The id of a transfer in examples, as JSON.
+pub(crate) const EXAMPLE_TRANSFER: &str = "\"b51ec534-ee48-4575-b6a9-ead2955b8069\"";
+
+/// The transfer in a path.
+pub(crate) const TRANSFER: Parameter<TransferId> = Parameter::new(
+    "transferId",
+    "The transfer.",
+    || reference("TransferId"),
+    |text| {
+        let what = "must be a UUID or a ULID";
+        TransferId::parse(text)
+            .ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", what))
+    },
+)
+.example(EXAMPLE_TRANSFER);
+
+/// The query parameter `currency`.
+pub(crate) const ONLY_CURRENCY: Parameter<Currency> =
+    Parameter::new("currency", "Only this currency.", schema::currency, |code| {
+        known_currency(code)
+            .ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "currency", CURRENCY_FORM))
+    });
+
+/// A participant's name from the path; a text that cannot be a name names nobody.
+pub(crate) fn participant_name(text: &str) -> Result<FspName, Refusal> {
+    FspName::new(text).ok_or_else(outcome_errors::participant_not_found)
+}

@@ -1,0 +1,108 @@
+//! Answers: a status, and a body of JSON, of text, or none.
+
+use bytes::Bytes;
+use fspiop::Refusal;
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+const PAGE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+/// What a browser may do with an answer: nothing. The page has its own style and no script.
+const POLICY_TEXT: &str = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'";
+const POLICY: HeaderValue = HeaderValue::from_static(POLICY_TEXT);
+const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+);
+
+/// Headers of an answer to what is not HTTP, which is not made here.
+pub(crate) const BARE_HEADERS: [(&str, &str); 4] = [
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("content-security-policy", POLICY_TEXT),
+];
+
+/// What goes back to the client.
+#[derive(Debug)]
+pub(crate) struct AdminResponse {
+    status: StatusCode,
+    body: Option<(HeaderValue, Bytes)>,
+}
+
+impl AdminResponse {
+    /// A status without a body.
+    pub(crate) const fn empty(status: StatusCode) -> Self {
+        Self { status, body: None }
+    }
+
+    /// A body of JSON.
+    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(value).expect("an answer's shape is always writable");
+        Self { status, body: Some((JSON, body.into())) }
+    }
+
+    /// 200 with a body of JSON.
+    pub(crate) fn ok(value: &impl Serialize) -> Self {
+        Self::json(StatusCode::OK, value)
+    }
+
+    /// 200 with the text form of metrics.
+    pub(crate) fn metrics(text: String) -> Self {
+        Self { status: StatusCode::OK, body: Some((METRICS, text.into())) }
+    }
+
+    /// 200 with a document that is JSON already.
+    pub(crate) const fn document(text: Bytes) -> Self {
+        Self { status: StatusCode::OK, body: Some((JSON, text)) }
+    }
+
+    /// 200 with a page to read.
+    pub(crate) const fn page(text: Bytes) -> Self {
+        Self { status: StatusCode::OK, body: Some((PAGE, text)) }
+    }
+
+    /// The error body of a refusal.
+    pub(crate) fn refusal(refusal: &Refusal) -> Self {
+        Self { status: refusal.status, body: Some((JSON, refusal.body())) }
+    }
+
+    /// The HTTP response; `allow` lists the methods of the resource, where there is one.
+    pub(crate) fn into_response(self, allow: Option<String>) -> Response<Full<Bytes>> {
+        let (content_type, body) = match self.body {
+            None => (None, Bytes::new()),
+            Some((content_type, body)) => (Some(content_type), body),
+        };
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+        let is_page = content_type.as_ref() == Some(&PAGE);
+        headers.insert(CONTENT_SECURITY_POLICY, if is_page { PAGE_POLICY } else { POLICY });
+        if let Some(content_type) = content_type {
+            headers.insert(CONTENT_TYPE, content_type);
+        }
+        let come_again = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS];
+        if come_again.contains(&self.status) {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let (StatusCode::METHOD_NOT_ALLOWED, Some(allow)) = (self.status, allow) {
+            let allow = HeaderValue::try_from(allow).expect("names of methods are visible ASCII");
+            headers.insert(ALLOW, allow);
+        }
+        response
+    }
+}
+
+/// What a handler comes to.
+pub(crate) type HandlerResult = Result<AdminResponse, Refusal>;

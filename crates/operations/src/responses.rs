@@ -1,0 +1,331 @@
+//! The shapes of answers (hub-semantics 4.2), copied out of the state by questions.
+//!
+//! Amounts are written digit for digit; moments are ISO 8601 with milliseconds; `isActive` of
+//! participants and accounts is 0 or 1, as the reference shows its database.
+
+use ledger::{
+    Account, AccountId, Amount, CurrencyAccounts, DeadLetter, NetDebitCap, Notice, NoticeKind,
+    Participant, SettlementModel, Stamp, State,
+};
+use openapi::schema::reference;
+use serde::Serialize;
+use serde::ser::Serializer;
+use serde_json::value::RawValue;
+
+use crate::schema::{self, shape};
+use crate::settlement_models::{DELAYS, GRANULARITIES, INTERCHANGES};
+
+/// The only limit there is.
+pub(crate) const NET_DEBIT_CAP: &str = "NET_DEBIT_CAP";
+
+/// An amount as a JSON number, exact.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number(pub(crate) Amount);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let digits = RawValue::from_string(self.0.to_string());
+        digits.expect("the text of an amount is a JSON number").serialize(serializer)
+    }
+}
+
+/// A moment, `2026-01-01T10:00:00.000Z`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment(pub(crate) Stamp);
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let millis = self.0.millis();
+        let mut text = fspiop::time::date_time_whole_seconds(millis);
+        for (at, unit) in [(20, 100), (21, 10), (22, 1)] {
+            text[at] = b'0' + (millis / unit % 10) as u8;
+        }
+        serializer.serialize_str(str::from_utf8(&text).expect("a date is ASCII"))
+    }
+}
+
+shape! {
+    /// A participant.
+    pub(crate) struct ParticipantResponse as "Participant" {
+        name: String,
+        id: String,
+        created: Moment,
+        is_active: u8 = reference("Switch"),
+        links: Links,
+        accounts: Vec<AccountSummary>,
+        is_proxy: u8 = reference("Switch"),
+    }
+}
+
+shape! {
+    struct Links {
+        #[serde(rename = "self")]
+        itself: String,
+    }
+}
+
+shape! {
+    /// An account within a participant.
+    struct AccountSummary {
+        id: u32,
+        ledger_account_type: &'static str,
+        currency: String = schema::currency(),
+        is_active: u8 = reference("Switch"),
+        created_date: Option<Moment> = <Option<String>>::schema(),
+        created_by: &'static str,
+    }
+}
+
+impl ParticipantResponse {
+    pub(crate) fn of(state: &State, participant: &Participant, base_url: &str) -> Self {
+        let link = format!("{base_url}/participants/{}", participant.name);
+        let summary = |(kind, account): (&'static str, &Account)| AccountSummary {
+            id: account.id.0,
+            ledger_account_type: kind,
+            currency: account.currency.to_string(),
+            is_active: u8::from(account.active),
+            created_date: None,
+            created_by: "unknown",
+        };
+        Self {
+            name: participant.name.to_string(),
+            id: link.clone(),
+            created: Moment(participant.created),
+            is_active: u8::from(participant.active),
+            links: Links { itself: link },
+            accounts: visible_accounts(state, &participant.accounts).map(summary).collect(),
+            is_proxy: 0,
+        }
+    }
+}
+
+shape! {
+    /// An account with its balance.
+    pub(crate) struct AccountResponse as "Account" {
+        id: u32,
+        ledger_account_type: &'static str,
+        currency: String = schema::currency(),
+        is_active: u8 = reference("Switch"),
+        value: Number,
+        reserved_value: u8 = reference("Number"),
+        changed_date: Moment,
+    }
+}
+
+impl AccountResponse {
+    /// The visible accounts of a participant, in order of creation.
+    pub(crate) fn all(state: &State, participant: &Participant) -> Vec<Self> {
+        visible_accounts(state, &participant.accounts)
+            .map(|(kind, account)| Self {
+                id: account.id.0,
+                ledger_account_type: kind,
+                currency: account.currency.to_string(),
+                is_active: u8::from(account.active),
+                value: Number(account.value),
+                reserved_value: 0,
+                changed_date: Moment(account.changed),
+            })
+            .collect()
+    }
+}
+
+shape! {
+    /// A position in one currency.
+    pub(crate) struct PositionResponse as "Position" {
+        currency: String = schema::currency(),
+        value: Number,
+        changed_date: Moment,
+    }
+}
+
+impl PositionResponse {
+    pub(crate) fn of(state: &State, holding: &CurrencyAccounts) -> Option<Self> {
+        let account = state.books().get(holding.position)?;
+        Some(Self {
+            currency: holding.currency.to_string(),
+            value: Number(account.value),
+            changed_date: Moment(account.changed),
+        })
+    }
+}
+
+shape! {
+    /// A net debit cap, with its owner in the list over all participants.
+    pub(crate) struct CapResponse as "Cap" {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) name: Option<String>,
+        pub(crate) currency: String = schema::currency(),
+        pub(crate) limit: LimitResponse,
+    }
+}
+
+shape! {
+    pub(crate) struct LimitResponse {
+        #[serde(rename = "type")]
+        kind: &'static str = schema::one_of(&[NET_DEBIT_CAP]),
+        value: Number,
+        alarm_percentage: Number,
+    }
+}
+
+impl LimitResponse {
+    pub(crate) const fn of(limit: &NetDebitCap) -> Self {
+        Self {
+            kind: NET_DEBIT_CAP,
+            value: Number(limit.value),
+            alarm_percentage: Number(limit.alarm_percentage),
+        }
+    }
+}
+
+shape! {
+    /// An endpoint.
+    pub(crate) struct EndpointShape as "Endpoint" {
+        #[serde(rename = "type")]
+        pub(crate) kind: String,
+        pub(crate) value: String,
+    }
+}
+
+shape! {
+    /// A settlement model; the reference shows the name of the account type as its id.
+    pub(crate) struct SettlementModelResponse as "SettlementModel" {
+        settlement_model_id: usize,
+        name: String,
+        is_active: bool,
+        settlement_granularity: &'static str = schema::one_of(&schema::names(&GRANULARITIES)),
+        settlement_interchange: &'static str = schema::one_of(&schema::names(&INTERCHANGES)),
+        settlement_delay: &'static str = schema::one_of(&schema::names(&DELAYS)),
+        currency: Option<String> = schema::currency_or_null(),
+        require_liquidity_check: bool,
+        ledger_account_type_id: Option<&'static str>,
+        settlement_account_type: Option<&'static str>,
+        auto_position_reset: bool,
+    }
+}
+
+impl SettlementModelResponse {
+    /// All models, oldest first.
+    pub(crate) fn all(state: &State) -> Vec<Self> {
+        state
+            .register()
+            .models()
+            .iter()
+            .enumerate()
+            .map(|(at, model)| Self::of(at + 1, model))
+            .collect()
+    }
+
+    /// The model of this name.
+    pub(crate) fn find(state: &State, name: &str) -> Option<Self> {
+        let models = state.register().models();
+        let at = models.iter().position(|model| model.name == name)?;
+        Some(Self::of(at + 1, &models[at]))
+    }
+
+    fn of(id: usize, model: &SettlementModel) -> Self {
+        Self {
+            settlement_model_id: id,
+            name: model.name.clone(),
+            is_active: model.active,
+            settlement_granularity: if model.net { "NET" } else { "GROSS" },
+            settlement_interchange: if model.multilateral { "MULTILATERAL" } else { "BILATERAL" },
+            settlement_delay: if model.deferred { "DEFERRED" } else { "IMMEDIATE" },
+            currency: model.currency.map(|currency| currency.to_string()),
+            require_liquidity_check: model.liquidity_check,
+            ledger_account_type_id: model.ledger_account.name(),
+            settlement_account_type: model.settlement_account.name(),
+            auto_position_reset: model.auto_position_reset,
+        }
+    }
+}
+
+shape! {
+    /// A notice that was given up.
+    pub(crate) struct DeadLetterResponse as "DeadLetter" {
+        id: u64,
+        recipient: String,
+        transfer_id: Option<String>,
+        message: &'static str,
+        outcome: u16,
+        log_index: u64,
+        created_date: Moment,
+        attempts: u16,
+        last_status: Option<u16>,
+        last_attempt_date: Moment,
+    }
+}
+
+impl DeadLetterResponse {
+    pub(crate) fn of(state: &State, letter: &DeadLetter) -> Self {
+        let DeadLetter { notice, end } = letter;
+        Self {
+            id: notice.id.0,
+            recipient: state.register().get(notice.recipient).name.to_string(),
+            transfer_id: notice.transfer.map(|transfer| transfer.to_string()),
+            message: message(notice.kind),
+            outcome: notice.outcome.number(),
+            log_index: notice.source.0,
+            created_date: Moment(notice.at),
+            attempts: end.attempts,
+            last_status: (end.status != 0).then_some(end.status),
+            last_attempt_date: Moment(Stamp::from_millis(end.finished_ms)),
+        }
+    }
+}
+
+shape! {
+    /// A notice that waits for an address.
+    pub(crate) struct UndeliverableResponse as "Undeliverable" {
+        id: u64,
+        recipient: String,
+        transfer_id: Option<String>,
+        message: &'static str,
+        outcome: u16,
+        log_index: u64,
+        created_date: Moment,
+        reason: &'static str,
+    }
+}
+
+impl UndeliverableResponse {
+    pub(crate) fn of(state: &State, notice: &Notice) -> Self {
+        Self {
+            id: notice.id.0,
+            recipient: state.register().get(notice.recipient).name.to_string(),
+            transfer_id: notice.transfer.map(|transfer| transfer.to_string()),
+            message: message(notice.kind),
+            outcome: notice.outcome.number(),
+            log_index: notice.source.0,
+            created_date: Moment(notice.owed_at),
+            reason: "no usable endpoint is registered for this callback",
+        }
+    }
+}
+
+/// The request that a notice becomes.
+const fn message(kind: NoticeKind) -> &'static str {
+    match kind {
+        NoticeKind::Prepare => "POST /transfers",
+        NoticeKind::Fulfil
+        | NoticeKind::FulfilCopy
+        | NoticeKind::Committed
+        | NoticeKind::Reserved
+        | NoticeKind::AbortedState => "PUT /transfers/{id}",
+        NoticeKind::Abort | NoticeKind::AbortCopy | NoticeKind::Error => {
+            "PUT /transfers/{id}/error"
+        }
+        NoticeKind::PatchCommitted | NoticeKind::PatchAborted => "PATCH /transfers/{id}",
+        NoticeKind::PartiesChanged => "PUT /participants",
+    }
+}
+
+/// Accounts that have a name; the internal ones have none and never show.
+fn visible_accounts<'s>(
+    state: &'s State,
+    ids: &'s [AccountId],
+) -> impl Iterator<Item = (&'static str, &'s Account)> {
+    ids.iter()
+        .filter_map(|id| state.books().get(*id))
+        .filter_map(|account| Some((account.kind.name()?, account)))
+}

@@ -1,0 +1,155 @@
+//! The attempts that deliveries took, as they stand beside the record of their ends: its payload,
+//! which the kernel does not read. Whoever explains a transfer later tells them.
+//!
+//! A byte for the version; then of each delivery that took more than one attempt, or was given up:
+//! the notice (8 bytes), how many attempts there are (1) and each: when it began in milliseconds
+//! since the epoch (8), how many milliseconds it took (4), how it ended (2): the HTTP status of the
+//! answer, or 0, 1, 2 where there was none.
+
+use alloc::vec::Vec;
+
+use ledger::NoticeId;
+
+use ledger::field::{Field, FieldError, Reader};
+
+const VERSION: u8 = 1;
+
+/// The least number that is a status.
+const STATUS_MIN: u16 = 100;
+
+/// An attempt that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveryAttempt {
+    /// When it began, in milliseconds since the epoch.
+    pub began_ms: u64,
+    /// How long it took, in milliseconds; more than that of seven weeks is that.
+    pub took_ms: u32,
+    /// How it ended.
+    pub end: AttemptEnd,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// With an answer of this HTTP status, from 100 on.
+    Status(u16),
+    /// There was no answer in time.
+    TimedOut,
+    /// There was no connection.
+    ConnectFailed,
+    /// The connection broke before the answer was complete.
+    Broken,
+}
+
+/// Writes the attempts of deliveries, of each 255 at most and oldest first.
+///
+/// # Panics
+/// When there are more, or a status is below 100.
+#[must_use]
+pub fn write(deliveries: &[(NoticeId, Vec<DeliveryAttempt>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    VERSION.write(&mut bytes);
+    for (notice, tried) in deliveries {
+        notice.write(&mut bytes);
+        let count = u8::try_from(tried.len()).expect("255 attempts at most are told");
+        count.write(&mut bytes);
+        for one in tried {
+            one.began_ms.write(&mut bytes);
+            one.took_ms.write(&mut bytes);
+            number_of(one.end).write(&mut bytes);
+        }
+    }
+    bytes
+}
+
+fn number_of(end: AttemptEnd) -> u16 {
+    match end {
+        AttemptEnd::TimedOut => 0,
+        AttemptEnd::ConnectFailed => 1,
+        AttemptEnd::Broken => 2,
+        AttemptEnd::Status(status) => {
+            assert!(STATUS_MIN <= status, "a status has three digits");
+            status
+        }
+    }
+}
+
+/// Reads them back.
+///
+/// # Errors
+/// [`FieldError`] when the bytes are not what [`write()`] writes.
+pub fn read(bytes: &[u8]) -> Result<Vec<(NoticeId, Vec<DeliveryAttempt>)>, FieldError> {
+    let mut reader = Reader(bytes);
+    if reader.value::<u8>()? != VERSION {
+        return Err(FieldError::Value);
+    }
+    let mut deliveries = Vec::new();
+    while !reader.0.is_empty() {
+        let notice = reader.value::<NoticeId>()?;
+        let count = reader.value::<u8>()?;
+        let tried = (0..count).map(|_| read_one(&mut reader)).collect::<Result<_, _>>()?;
+        deliveries.push((notice, tried));
+    }
+    Ok(deliveries)
+}
+
+fn read_one(reader: &mut Reader<'_>) -> Result<DeliveryAttempt, FieldError> {
+    let (began_ms, took_ms) = (reader.value()?, reader.value()?);
+    let end = match reader.value::<u16>()? {
+        0 => AttemptEnd::TimedOut,
+        1 => AttemptEnd::ConnectFailed,
+        2 => AttemptEnd::Broken,
+        status @ STATUS_MIN.. => AttemptEnd::Status(status),
+        _ => return Err(FieldError::Value),
+    };
+    Ok(DeliveryAttempt { began_ms, took_ms, end })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    const SAMPLE: [u8; 38] = [
+        1, // version
+        7, 0, 0, 0, 0, 0, 0, 0, 2, // notice 7, two attempts
+        0xe8, 3, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0xf7, 1, // at 1000, 5 ms: 503
+        0xd0, 7, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 1, 0, // at 2000, 6 ms: no connection
+    ];
+
+    #[test]
+    fn the_stored_form_is_the_one_described() {
+        let tried = vec![
+            DeliveryAttempt { began_ms: 1_000, took_ms: 5, end: AttemptEnd::Status(503) },
+            DeliveryAttempt { began_ms: 2_000, took_ms: 6, end: AttemptEnd::ConnectFailed },
+        ];
+        let deliveries = vec![(NoticeId(7), tried)];
+        assert_eq!(write(&deliveries), SAMPLE);
+        assert_eq!(read(&SAMPLE), Ok(deliveries));
+        assert_eq!(read(&[1]), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn every_end_is_read_back() {
+        use AttemptEnd::*;
+        for end in [Status(100), Status(u16::MAX), TimedOut, ConnectFailed, Broken] {
+            let deliveries =
+                vec![(NoticeId(1), vec![DeliveryAttempt { began_ms: 1, took_ms: 2, end }])];
+            assert_eq!(read(&write(&deliveries)), Ok(deliveries));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for length in 0..SAMPLE.len() {
+            let expected = if length == 1 { Ok(Vec::new()) } else { Err(FieldError::Short) };
+            assert_eq!(read(&SAMPLE[..length]), expected, "{length} bytes");
+        }
+        for (at, byte) in [(0, 2), (36, 3), (36, 99)] {
+            let mut changed = SAMPLE;
+            changed[at] = byte;
+            assert_eq!(read(&changed), Err(FieldError::Value), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The stored form of what lives beside the kernel: rows of ended transfers, and the entries of
+//! the party directory.
+//!
+//! # Rows of transfers
+//! Under a transfer's id (17 bytes) stand all versions of its row, oldest first: normally one; an
+//! answer that came too late adds a second. A value is one byte for its own version and then, for
+//! each version of the row, its stored form ([`ledger::Ended`]) without the id.
+//!
+//! # Entries of the party directory
+//! The key is the identifier's type, the identifier and, if there is one, the sub-identifier, each
+//! behind its length, so that no two keys are alike. An MSISDN with and without a leading `+` is
+//! one identifier. The value is a byte for its version, the
+//! currency (three letters, or one zero byte) and the FSP behind its length.
+//!
+//! Costs: some tens of nanoseconds for a row; one allocation for each version that is read.
+
+use alloc::vec::Vec;
+
+use ledger::{Currency, FinalTransfer, FspName, LogIndex, Outcome, PartyBinding, TransferId};
+
+use ledger::field::{Field, FieldError, LONG, Reader, SHORT, write_text};
+
+/// Version of both kinds of values.
+const VALUE_VERSION: u8 = 1;
+
+/// Bytes of the id that a row's stored form begins with.
+const ID_BYTES: usize = 17;
+
+/// Puts a version of a row into the value that is stored under its id, which is empty when nothing
+/// is: behind the older ones, in place of one that the same record made.
+///
+/// # Errors
+/// [`FieldError`] when `stored` is not what this version writes.
+pub fn add_version(
+    stored: &[u8],
+    row: &FinalTransfer,
+    out: &mut Vec<u8>,
+) -> Result<(), FieldError> {
+    out.clear();
+    out.push(VALUE_VERSION);
+    let mut newer = Vec::new();
+    for version in versions(&row.id, stored)? {
+        let version = version?;
+        if version.changed < row.changed {
+            write_version(&version, out);
+        } else if row.changed < version.changed {
+            newer.push(version);
+        }
+    }
+    write_version(row, out);
+    newer.iter().for_each(|version| write_version(version, out));
+    Ok(())
+}
+
+/// Whether no other version of the row can be older: all but expired transfers change once only,
+/// and those a second time by the answer that came too late.
+#[must_use]
+pub fn is_first(row: &FinalTransfer) -> bool {
+    row.outcome != Outcome::Expired || row.answer.is_none()
+}
+
+/// The newest version of a row that the record at `at`, or one before it, made.
+///
+/// # Errors
+/// [`FieldError`] when `stored` is not what this version writes.
+pub fn version_at(
+    id: &TransferId,
+    stored: &[u8],
+    at: LogIndex,
+) -> Result<Option<FinalTransfer>, FieldError> {
+    let mut newest = None;
+    for version in versions(id, stored)? {
+        let version = version?;
+        if at < version.changed {
+            break;
+        }
+        newest = Some(version);
+    }
+    Ok(newest)
+}
+
+/// The records that all versions of a row name: what began it, what changed it, and the answer.
+///
+/// # Errors
+/// [`FieldError`] when `stored` is not what this version writes.
+pub fn records_of(id: &TransferId, stored: &[u8]) -> Result<Vec<LogIndex>, FieldError> {
+    let mut records = Vec::new();
+    for version in versions(id, stored)? {
+        let version = version?;
+        records.extend([version.prepare, version.changed]);
+        records.extend(version.answer.map(|answer| answer.log_index));
+    }
+    Ok(records)
+}
+
+/// Key of a party identifier.
+#[must_use]
+pub fn party_key(id_type: &str, id: &str, sub_id: Option<&str>) -> Vec<u8> {
+    let id = match id_type {
+        "MSISDN" => id.strip_prefix('+').unwrap_or(id),
+        _ => id,
+    };
+    let length = 5 + id_type.len() + id.len() + sub_id.map_or(0, str::len);
+    let mut key = Vec::with_capacity(length);
+    write_text(id_type, SHORT, &mut key);
+    write_text(id, LONG, &mut key);
+    if let Some(sub_id) = sub_id {
+        write_text(sub_id, LONG, &mut key);
+    }
+    key
+}
+
+/// Value of a party identifier.
+pub fn write_party(currency: Option<Currency>, fsp: &FspName, out: &mut Vec<u8>) {
+    VALUE_VERSION.write(out);
+    match currency {
+        None => out.push(0),
+        Some(currency) => currency.write(out),
+    }
+    fsp.write(out);
+}
+
+/// Reads a value of a party identifier.
+///
+/// # Errors
+/// [`FieldError`] when `stored` is not what this version writes.
+pub fn read_party(stored: &[u8]) -> Result<(Option<Currency>, FspName), FieldError> {
+    let mut reader = Reader(stored);
+    check_version(&mut reader)?;
+    let currency = match reader.0.first() {
+        Some(0) => {
+            reader.value::<u8>()?;
+            None
+        }
+        _ => Some(reader.value()?),
+    };
+    let fsp = reader.value::<FspName>()?;
+    reader.end()?;
+    Ok((currency, fsp))
+}
+
+/// Key of a binding in the party directory.
+#[must_use]
+pub fn key_of(binding: &PartyBinding) -> Vec<u8> {
+    party_key(&binding.id_type, &binding.id, binding.sub_id.as_deref())
+}
+
+fn versions<'a>(
+    id: &'a TransferId,
+    stored: &'a [u8],
+) -> Result<impl Iterator<Item = Result<FinalTransfer, FieldError>> + 'a, FieldError> {
+    let mut reader = Reader(stored);
+    if !stored.is_empty() {
+        check_version(&mut reader)?;
+    }
+    let next = move || (!reader.0.is_empty()).then(|| read_version(id, &mut reader));
+    Ok(core::iter::from_fn(next))
+}
+
+fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
+    match reader.value::<u8>()? {
+        VALUE_VERSION => Ok(()),
+        _ => Err(FieldError::Value),
+    }
+}
+
+fn write_version(row: &FinalTransfer, out: &mut Vec<u8>) {
+    let start = out.len();
+    row.write(out);
+    out.drain(start..start + ID_BYTES);
+}
+
+fn read_version(id: &TransferId, reader: &mut Reader<'_>) -> Result<FinalTransfer, FieldError> {
+    let whole = [&id.to_bytes(), reader.0].concat();
+    let mut rest = Reader(&whole);
+    let row = rest.value()?;
+    reader.take(whole.len() - ID_BYTES - rest.0.len())?;
+    Ok(row)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+use alloc::format;
+use alloc::string::String;
+
+use expect_test::expect_file;
+use proptest::prelude::*;
+
+use super::*;
+use ledger::{Amount, Answer, AnswerKind, Digest, ParticipantIndex, Stamp};
+
+fn id() -> TransferId {
+    TransferId::parse("b51ec534-ee48-4575-b6a9-ead2955b8069").expect("an id")
+}
+
+fn row(changed: u64) -> FinalTransfer {
+    FinalTransfer {
+        id: id(),
+        payer: Some(ParticipantIndex(2)),
+        payee: Some(ParticipantIndex(3)),
+        amount: Amount::from_units(1_250_000),
+        currency: Currency::parse("KES").expect("a currency"),
+        hash: Digest([0x11; 32]),
+        prepare: LogIndex(7),
+        answer: None,
+        outcome: Outcome::Expired,
+        completed: Stamp(1_700_000_000_000_000),
+        changed: LogIndex(changed),
+    }
+}
+
+fn answer(kind: AnswerKind) -> Option<Answer> {
+    Some(Answer { kind, hash: Digest([0x22; 32]), log_index: LogIndex(9) })
+}
+
+/// One of each kind, with a name.
+fn known() -> Vec<(&'static str, Vec<u8>)> {
+    let committed =
+        FinalTransfer { answer: answer(AnswerKind::Fulfil), outcome: Outcome::Committed, ..row(9) };
+    let aborted =
+        FinalTransfer { answer: answer(AnswerKind::Abort), outcome: Outcome::Aborted, ..row(9) };
+    let unknown = FinalTransfer {
+        payer: None,
+        payee: None,
+        outcome: Outcome::PreparePayerNotFound,
+        ..row(7)
+    };
+    let late = FinalTransfer { answer: answer(AnswerKind::Fulfil), ..row(9) };
+    let value = |rows: &[&FinalTransfer]| {
+        let mut value = Vec::new();
+        for row in rows {
+            let stored = core::mem::take(&mut value);
+            add_version(&stored, row, &mut value).expect("it was just written");
+        }
+        value
+    };
+    let party = |currency| {
+        let mut value = Vec::new();
+        write_party(currency, &FspName::new("bluebank").expect("a name"), &mut value);
+        value
+    };
+    Vec::from([
+        ("committed", value(&[&committed])),
+        ("aborted", value(&[&aborted])),
+        ("refused", value(&[&unknown])),
+        ("expired", value(&[&row(8)])),
+        ("expired and answered", value(&[&row(8), &late])),
+        ("party", party(None)),
+        ("party in a currency", party(Currency::parse("KES"))),
+        ("key of a party", party_key("MSISDN", "+254700000001", None)),
+        ("key of a sub-identifier", party_key("BUSINESS", "shop", Some("till 4"))),
+    ])
+}
+
+#[test]
+fn this_version_writes_what_the_fixture_holds() {
+    let mut text = String::from("# Version 1. Lines are added, never changed.\n");
+    for (name, value) in known() {
+        let hexadecimal: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        text.push_str(&format!("{name}: {hexadecimal}\n"));
+    }
+    expect_file!["../../tests/fixtures/cold-v1.txt"].assert_eq(&text);
+}
+
+#[test]
+fn what_is_cut_short_or_of_another_version_is_refused() {
+    for (name, value) in known() {
+        let is_refused = |value: &[u8]| match name.starts_with("party") {
+            true => read_party(value).is_err(),
+            false => version_at(&id(), value, LogIndex(u64::MAX)).is_err(),
+        };
+        if name.starts_with("key") {
+            continue;
+        }
+        assert!(!is_refused(&value), "{name}");
+        // Cut between two versions, or before the first, it is a row with fewer of them.
+        let is_between = |cut| cut == 1 || name == "expired and answered" && cut == 77;
+        for cut in (1..value.len()).filter(|cut| !is_between(*cut)) {
+            assert!(is_refused(&value[..cut]), "{name} cut at {cut}");
+        }
+        for version in [0, 2, 255] {
+            let mut other = value.clone();
+            other[0] = version;
+            assert!(is_refused(&other), "{name} of version {version}");
+        }
+        let mut longer = value.clone();
+        longer.push(0);
+        assert!(is_refused(&longer), "{name} with a byte behind it");
+    }
+}
+
+#[test]
+fn only_an_expired_transfer_that_was_answered_has_changed_before() {
+    let answered = FinalTransfer { answer: answer(AnswerKind::Fulfil), ..row(9) };
+    assert!(is_first(&row(8)));
+    assert!(!is_first(&answered));
+    assert!(is_first(&FinalTransfer { outcome: Outcome::Committed, ..answered }));
+    assert!(is_first(&FinalTransfer { outcome: Outcome::Aborted, ..row(9) }));
+}
+
+#[test]
+fn a_version_takes_the_place_of_one_that_the_same_record_made() {
+    let mut before = Vec::new();
+    add_version(&[], &row(8), &mut before).expect("it was just written");
+    let mended = FinalTransfer { hash: Digest([0x33; 32]), ..row(8) };
+    let mut value = Vec::new();
+    add_version(&before, &mended, &mut value).expect("it was just written");
+    assert_eq!(value.len(), before.len());
+    assert_eq!(version_at(&id(), &value, LogIndex(8)), Ok(Some(mended)));
+}
+
+#[test]
+fn a_number_is_one_party_with_and_without_its_plus() {
+    let key = |id_type, id| party_key(id_type, id, Some("+1"));
+    assert_eq!(key("MSISDN", "+254700000001"), key("MSISDN", "254700000001"));
+    assert_ne!(key("ALIAS", "+254700000001"), key("ALIAS", "254700000001"));
+    assert_ne!(party_key("MSISDN", "1", Some("+1")), party_key("MSISDN", "1", Some("1")));
+}
+
+#[test]
+fn no_two_parties_share_a_key() {
+    let texts = ["", "a", "ab", "b", "a\0", "\u{1}a"];
+    let subs = texts.iter().map(|text| Some(*text)).chain([None]);
+    let mut keys = Vec::new();
+    for sub_id in subs {
+        for id_type in texts {
+            keys.extend(texts.iter().map(|id| party_key(id_type, id, sub_id)));
+        }
+    }
+    let count = keys.len();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), count);
+}
+
+proptest! {
+    /// Whatever the order in which versions come, and however often, each is found from its
+    /// record on until the next one.
+    #[test]
+    fn versions_are_found_by_record(order in prop::collection::vec(0..6u64, 1..12), at in 0..8u64) {
+        let mut value = Vec::new();
+        for changed in &order {
+            let stored = core::mem::take(&mut value);
+            add_version(&stored, &row(*changed), &mut value).expect("it was just written");
+        }
+        let newest = order.iter().filter(|changed| **changed <= at).max();
+        let expected = newest.map(|changed| row(*changed));
+        prop_assert_eq!(version_at(&id(), &value, LogIndex(at)), Ok(expected));
+    }
+}

@@ -1,0 +1,165 @@
+//! The decisions of a batch in their stored form ([`ledger::Decided`]), and where deliveries ended:
+//! for questions why something was decided, so that nothing needs to be decided again.
+//!
+//! Decisions follow each other without a separator. Ends of deliveries are stored apart, in groups
+//! of 256 numbers of notices: for each, the lowest byte of its number and its record, counted from
+//! the one that the group's key names.
+//!
+//! Values begin with a byte for their version. Costs: about 120 bytes and 0.2 microseconds for a
+//! decision with all numbers, 3 bytes for a delivery.
+
+use alloc::vec::Vec;
+
+use ledger::field::{FieldError, Form, Reader, VarInt};
+use ledger::{Decision, DecisionSink, LogIndex, NoticeId, TransferId};
+
+/// Version of both kinds of values.
+const VALUE_VERSION: u8 = 1;
+
+/// Decisions in their stored form, in the order of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DecisionWriter {
+    bytes: Vec<u8>,
+    decisions: Vec<Entry>,
+    /// Notices whose delivery ended, and the record that says so.
+    pub ends: Vec<(NoticeId, LogIndex)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    transfer: TransferId,
+    log_index: LogIndex,
+    /// Where its bytes end.
+    end: usize,
+}
+
+impl DecisionWriter {
+    /// How many decisions are told.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.decisions.len()
+    }
+
+    /// Whether nothing is told at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.decisions.is_empty() && self.ends.is_empty()
+    }
+
+    /// Forgets all of it.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.decisions.clear();
+        self.ends.clear();
+    }
+
+    /// Takes over what follows; nothing is left of it there.
+    pub fn append(&mut self, next: &mut Self) {
+        let before = self.bytes.len();
+        self.bytes.append(&mut next.bytes);
+        let moved =
+            next.decisions.drain(..).map(|entry| Entry { end: before + entry.end, ..entry });
+        self.decisions.extend(moved);
+        self.ends.append(&mut next.ends);
+    }
+
+    /// Each decision: the transfer, the record, and its stored form.
+    pub fn decisions(&self) -> impl Iterator<Item = (TransferId, LogIndex, &[u8])> {
+        let mut start = 0;
+        self.decisions.iter().map(move |entry| {
+            let bytes = &self.bytes[start..entry.end];
+            start = entry.end;
+            (entry.transfer, entry.log_index, bytes)
+        })
+    }
+}
+
+impl DecisionSink for DecisionWriter {
+    fn decided(&mut self, decided: &Decision) {
+        decided.write(&mut self.bytes);
+        let Decision { transfer, log_index, .. } = *decided;
+        self.decisions.push(Entry { transfer, log_index, end: self.bytes.len() });
+    }
+
+    fn delivered(&mut self, notice: NoticeId, log_index: LogIndex) {
+        self.ends.push((notice, log_index));
+    }
+}
+
+/// Begins a value that holds decisions.
+pub fn begin(out: &mut Vec<u8>) {
+    out.clear();
+    out.push(VALUE_VERSION);
+}
+
+/// Reads a value that holds decisions.
+///
+/// # Errors
+/// [`FieldError`] when it is not what this version writes.
+pub fn read_all(stored: &[u8]) -> Result<Vec<Decision>, FieldError> {
+    let mut reader = Reader(stored);
+    check_version(&mut reader)?;
+    let mut all = Vec::new();
+    while !reader.0.is_empty() {
+        all.push(Decision::read(&mut reader)?);
+    }
+    Ok(all)
+}
+
+/// Reads a single decision, as [`DecisionWriter::decisions`] gives it.
+///
+/// # Errors
+/// [`FieldError`] when it is not what this version writes.
+pub fn read_one(stored: &[u8]) -> Result<Decision, FieldError> {
+    let mut reader = Reader(stored);
+    let decided = Decision::read(&mut reader)?;
+    reader.end()?;
+    Ok(decided)
+}
+
+/// The group of a notice: the ends of its deliveries are stored under it.
+#[must_use]
+pub const fn group_of(notice: NoticeId) -> u64 {
+    notice.0 >> 8
+}
+
+/// Writes where deliveries of one group ended, from the record `base` on.
+pub fn write_ends(base: LogIndex, ends: &[(NoticeId, LogIndex)], out: &mut Vec<u8>) {
+    begin(out);
+    for (notice, log_index) in ends {
+        out.push(notice.0 as u8);
+        VarInt::write(&(log_index.0 - base.0), out);
+    }
+}
+
+/// Where the deliveries of a notice ended, as one value has it.
+///
+/// # Errors
+/// [`FieldError`] when `stored` is not what this version writes.
+pub fn ends_of(
+    notice: NoticeId,
+    base: LogIndex,
+    stored: &[u8],
+) -> Result<Vec<LogIndex>, FieldError> {
+    let mut reader = Reader(stored);
+    check_version(&mut reader)?;
+    let mut ends = Vec::new();
+    while !reader.0.is_empty() {
+        let low = reader.value::<u8>()?;
+        let end = base.0.checked_add(VarInt::read(&mut reader)?).ok_or(FieldError::Value)?;
+        if low == notice.0 as u8 {
+            ends.push(LogIndex(end));
+        }
+    }
+    Ok(ends)
+}
+
+fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
+    match reader.value::<u8>()? {
+        VALUE_VERSION => Ok(()),
+        _ => Err(FieldError::Value),
+    }
+}
+
+#[cfg(test)]
+mod tests;

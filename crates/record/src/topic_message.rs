@@ -1,0 +1,229 @@
+//! A message of a topic: what a node proposes ([`crate::bundle`]), what its state is, or a word
+//! about a log that moves to the topic or away from it.
+//!
+//! A log that was written elsewhere is moved to a topic as it is: frame by frame, each with its own
+//! position, stamp and chain, and then a word that this was all of it. Before that word no proposal
+//! counts, and behind it no frame. A word that the log has left ends it for the topic.
+//!
+//! The header is as long as that of a bundle: programs that know of bundles alone read in it that a
+//! newer version wrote it, and stop. Kind 4 came later than the others: programs that do not know
+//! it pass it over.
+//!
+//! Every version keeps magic, version, the length at 8 and a header of 144 bytes at least: what
+//! says otherwise was written by none.
+//!
+//! # Layout, version 2 (all integers little endian)
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 4 | magic `UpBu` |
+//! | 4 | 2 | format version, 2 |
+//! | 6 | 2 | kind: 1 a frame, 2 the log is whole, 3 the log has left, 4 a state |
+//! | 8 | 4 | length of the whole message |
+//! | 12 | 4 | CRC-32C of all other bytes |
+//! | 16 | 16 | identity of the log |
+//! | 32 | 8 | kinds 1 and 2: position of the log's last record so far; 4: of the state's; 3: zero |
+//! | 40 | 32 | kinds 1 and 2: chain head there; 4: hash of the state; 3: zero |
+//! | 72 | 4 | kind 4: the node; else zero |
+//! | 76 | 4 | kind 4: its life; else zero |
+//! | 80 | 64 | zero |
+//! | 144 | | kind 1: the frame ([`crate::frame`]) |
+
+use alloc::vec::Vec;
+
+use ledger::{Digest, LogIndex};
+
+use crate::bundle::{BUNDLE_MAGIC, BUNDLE_VERSION, BUNDLE_VERSION_FIRST, Bundle, BundleError};
+use crate::checksum::crc32c;
+use crate::fixed::{array_at, u16_at, u32_at, u64_at};
+use crate::frame::{FRAME_BYTES_MAX, Frame, LogIdentity};
+
+/// The format version of everything but bundles.
+pub const MOVING_VERSION: u16 = 2;
+/// Longest message that holds a frame.
+pub const MOVED_BYTES_MAX: usize = HEAD + FRAME_BYTES_MAX;
+
+const HEAD: usize = 144;
+const AT_CRC: usize = 12;
+const BEHIND_CRC: usize = 16;
+const AT_NODE: usize = 72;
+const AT_EPOCH: usize = 76;
+const AT_ZERO: usize = 80;
+const KIND_FRAME: u16 = 1;
+const KIND_WHOLE: u16 = 2;
+const KIND_LEFT: u16 = 3;
+const KIND_STATE: u16 = 4;
+
+/// A node and its life.
+type NodeEpoch = [u32; 2];
+const NOBODY: NodeEpoch = [0; 2];
+
+/// A message, checked: a view of its bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum TopicMessage<'a> {
+    /// What a node proposes.
+    Bundle(Bundle<'a>),
+    /// The next frame of a log that was written elsewhere.
+    Frame(Frame<'a>),
+    /// Everything that was written elsewhere has been said.
+    Whole(LogEnd),
+    /// The log with this identity goes on elsewhere.
+    Left(LogIdentity),
+    /// A node says what its state is.
+    State(StateAttestation),
+}
+
+/// What the state of a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateAttestation {
+    /// The log.
+    pub identity: LogIdentity,
+    /// The node.
+    pub node: u32,
+    /// The node's life.
+    pub epoch: u32,
+    /// The last record of the state.
+    pub log_index: LogIndex,
+    /// Its hash.
+    pub hash: Digest,
+}
+
+/// Where a log that was moved ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The log.
+    pub identity: LogIdentity,
+    /// Its last record.
+    pub log_index: LogIndex,
+    /// Chain head there.
+    pub chain: Digest,
+}
+
+/// Writes the message that holds a frame over whatever `out` holds.
+pub fn write_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
+    let header = frame.header();
+    let end = LogEnd { identity: header.identity, log_index: header.last(), chain: frame.chain() };
+    write((KIND_FRAME, NOBODY), &end, frame.as_bytes(), out);
+}
+
+/// Writes the word that a log is whole over whatever `out` holds.
+pub fn write_whole(end: &LogEnd, out: &mut Vec<u8>) {
+    write((KIND_WHOLE, NOBODY), end, &[], out);
+}
+
+/// Writes the word that a log has left over whatever `out` holds.
+pub fn write_left(identity: LogIdentity, out: &mut Vec<u8>) {
+    let nowhere = LogEnd { identity, log_index: LogIndex(0), chain: Digest([0; 32]) };
+    write((KIND_LEFT, NOBODY), &nowhere, &[], out);
+}
+
+/// Writes the message of a node that says what its state is over whatever `out` holds.
+pub fn write_state(stated: &StateAttestation, out: &mut Vec<u8>) {
+    let StateAttestation { identity, node, epoch, log_index, hash } = *stated;
+    write((KIND_STATE, [node, epoch]), &LogEnd { identity, log_index, chain: hash }, &[], out);
+}
+
+fn write((kind, who): (u16, NodeEpoch), end: &LogEnd, rest: &[u8], out: &mut Vec<u8>) {
+    let length = HEAD + rest.len();
+    out.clear();
+    out.extend_from_slice(&BUNDLE_MAGIC);
+    out.extend_from_slice(&MOVING_VERSION.to_le_bytes());
+    out.extend_from_slice(&kind.to_le_bytes());
+    out.extend_from_slice(&(length as u32).to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&end.identity.0);
+    out.extend_from_slice(&end.log_index.0.to_le_bytes());
+    out.extend_from_slice(&end.chain.0);
+    who.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+    out.extend_from_slice(&[0; HEAD - AT_ZERO]);
+    out.extend_from_slice(rest);
+    let crc = checksum(out);
+    out[AT_CRC..BEHIND_CRC].copy_from_slice(&crc.to_le_bytes());
+    debug_assert!(TopicMessage::parse(out).is_ok(), "a message that was written is readable");
+}
+
+impl<'a> TopicMessage<'a> {
+    /// Reads a message: all of it must be one.
+    ///
+    /// # Errors
+    /// [`BundleError`] for any bytes that no version up to this one wrote; it never panics.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, BundleError> {
+        let version = bytes.first_chunk::<6>().filter(|head| head[..4] == BUNDLE_MAGIC);
+        match version.map(|head| u16::from_le_bytes([head[4], head[5]])) {
+            None | Some(BUNDLE_VERSION | BUNDLE_VERSION_FIRST) => {
+                Bundle::parse(bytes).map(Self::Bundle)
+            }
+            Some(MOVING_VERSION) => Self::moving(bytes).map_err(BundleError::Foreign),
+            Some(version) if is_of_some_version(bytes) => Err(BundleError::Version(version)),
+            Some(_) => Err(BundleError::Foreign("it is not what any version would write")),
+        }
+    }
+
+    fn moving(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let (head, rest) =
+            bytes.split_first_chunk::<HEAD>().ok_or("it is too short for what it says it is")?;
+        let kind = u16_at(head, 6);
+        let is_whole = u32_at(head, 8) as usize == bytes.len();
+        if !is_whole || MOVED_BYTES_MAX < bytes.len() {
+            return Err("its length is not that of the message");
+        }
+        if checksum(bytes) != u32_at(head, AT_CRC) {
+            return Err("its checksum is wrong");
+        }
+        if head[AT_ZERO..] != [0; HEAD - AT_ZERO] {
+            return Err("a field of its header is out of range");
+        }
+        let end = LogEnd {
+            identity: LogIdentity(array_at(head, BEHIND_CRC)),
+            log_index: LogIndex(u64_at(head, 32)),
+            chain: Digest(array_at(head, 40)),
+        };
+        let who = [AT_NODE, AT_EPOCH].map(|at| u32_at(head, at));
+        match (kind, who, rest) {
+            (KIND_FRAME, NOBODY, _) => framed(&end, rest),
+            (KIND_WHOLE, NOBODY, []) => Ok(Self::Whole(end)),
+            (KIND_LEFT, NOBODY, []) if end.log_index.0 == 0 && end.chain.0 == [0; 32] => {
+                Ok(Self::Left(end.identity))
+            }
+            (KIND_STATE, [node, epoch], []) if node != 0 => {
+                let LogEnd { identity, log_index, chain: hash } = end;
+                Ok(Self::State(StateAttestation { identity, node, epoch, log_index, hash }))
+            }
+            _ => Err("a field of its header is out of range"),
+        }
+    }
+
+    /// The log that it is about.
+    #[must_use]
+    pub const fn identity(&self) -> LogIdentity {
+        match self {
+            Self::Bundle(bundle) => bundle.header.identity,
+            Self::Frame(frame) => frame.header().identity,
+            Self::Whole(end) => end.identity,
+            Self::Left(identity) => *identity,
+            Self::State(stated) => stated.identity,
+        }
+    }
+}
+
+fn framed<'a>(end: &LogEnd, bytes: &'a [u8]) -> Result<TopicMessage<'a>, &'static str> {
+    let frame = Frame::parse(bytes).map_err(|_| "its frame is not sound")?;
+    let header = frame.header();
+    let said = (header.identity, header.last(), frame.chain());
+    if frame.as_bytes().len() != bytes.len() || said != (end.identity, end.log_index, end.chain) {
+        return Err("its frame is not the one that it announces");
+    }
+    Ok(TopicMessage::Frame(frame))
+}
+
+/// Whether a version that is not known may have written this.
+fn is_of_some_version(bytes: &[u8]) -> bool {
+    HEAD <= bytes.len() && u32_at(bytes, 8) as usize == bytes.len()
+}
+
+/// Over everything but itself.
+fn checksum(bytes: &[u8]) -> u32 {
+    crc32c(&bytes[..AT_CRC]) ^ crc32c(&bytes[BEHIND_CRC..]).rotate_left(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! The message with which a log that several nodes share begins.
+
+use ledger::{Command, Genesis, Stamp, rules_known};
+use record::bundle::{self, BundleHeader, StateClaim};
+use record::frame::{FrameBuilder, LogIdentity};
+
+use crate::encode;
+
+/// With what a log begins.
+#[derive(Clone, Debug)]
+pub struct GenesisMessage {
+    /// The log's identity. It must be random: no participant may guess it.
+    pub identity: LogIdentity,
+    /// Its first record.
+    pub genesis: Genesis,
+    /// The number of the node that begins it.
+    pub node: u32,
+    /// That node's wall clock.
+    pub wall: Stamp,
+}
+
+impl GenesisMessage {
+    /// The bundle of the node of this name. It counts only as the first of its topic.
+    ///
+    /// # Panics
+    /// With a name longer than [`bundle::NODE_NAME_MAX`].
+    #[must_use]
+    pub fn bundle(&self, name: &str) -> Vec<u8> {
+        let command = Command::Genesis(self.genesis.clone());
+        let record = encode(&command, None).expect("a beginning is short");
+        let mut builder = FrameBuilder::new();
+        builder.push(&record).expect("an empty frame has room for any record");
+        let header = BundleHeader {
+            identity: self.identity,
+            founding: true,
+            node: self.node,
+            epoch: 1,
+            sequence: 1,
+            wall: self.wall,
+            instance: 0,
+            claim: StateClaim::default(),
+            rules: rules_known(),
+            name,
+        };
+        let mut bytes = Vec::new();
+        bundle::write(&header, builder.count(), builder.records(), &mut bytes);
+        bytes
+    }
+}

@@ -1,0 +1,235 @@
+//! Which nodes are there, by what the log says: a node that wrote lately is. And who serves which
+//! lane.
+//!
+//! Every frame is a heartbeat of the node that proposed it. The time in which silence is measured
+//! is the log's own, of which a pause of the whole log counts for little ([`PASS_MAX_US`]): where
+//! nobody could write, nobody is to blame. So members are a function of the frames alone; the last
+//! few seconds of them are enough to compute it ([`Membership::recall`]). Number 0 is that of a
+//! node that had its log alone, before it was moved to a topic: it is never one of several.
+//!
+//! A node that ends in order says so: its last record has the highest number that there is
+//! ([`LAST_WORD`]), so that nothing of that life can follow, and is gone with it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use ledger::{LogIndex, Stamp};
+use ports::{Log, LogError};
+
+use crate::Writer;
+
+/// A node that has not written for so long is gone, in microseconds of the members' own time.
+pub const SESSION_US: u64 = 3_000_000;
+/// A node writes at least this often.
+pub const HEARTBEAT_US: u64 = 1_000_000;
+/// What a pause between two frames counts at most.
+pub const PASS_MAX_US: u64 = 1_000_000;
+/// For how long after it proposed its newest applied bundle a node may begin to send, by its own
+/// clock. It has ended before the others let the session end, though the brokers' time may have
+/// jumped by [`PASS_MAX_US`].
+pub const LEASE_US: u64 = SESSION_US - PASS_MAX_US;
+
+/// The number of the last record of a life that ends in order.
+pub const LAST_WORD: u64 = u64::MAX;
+
+const _: () = assert!(HEARTBEAT_US < LEASE_US, "a node that writes in time keeps its lease");
+
+/// A node that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveNode {
+    /// Its life.
+    pub epoch: u32,
+    /// When it wrote last, in the members' own time.
+    pub seen_us: u64,
+    /// A former life of it that had not been given up, and when that wrote last.
+    pub replaced: Option<(u32, u64)>,
+}
+
+/// The nodes that are there after a frame.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Membership {
+    now_us: u64,
+    stamp: Stamp,
+    nodes: BTreeMap<u32, LiveNode>,
+}
+
+impl Membership {
+    /// Takes the next frame of the log. Whether who is there has changed.
+    pub fn see(&mut self, writer: Writer, sequence: u64, stamp: Stamp) -> bool {
+        let Writer { node, epoch } = writer;
+        self.now_us += stamp.0.saturating_sub(self.stamp.0).min(PASS_MAX_US);
+        self.stamp = stamp;
+        let (now_us, before) = (self.now_us, self.nodes.len());
+        self.nodes
+            .retain(|number, member| *number == node || now_us - member.seen_us <= SESSION_US);
+        let mut has_changed = self.nodes.len() != before;
+        if node == 0 {
+            return has_changed;
+        }
+        if sequence == LAST_WORD {
+            return self.nodes.remove(&node).is_some() || has_changed;
+        }
+        match self.nodes.entry(node) {
+            Entry::Vacant(entry) => {
+                entry.insert(LiveNode { epoch, seen_us: now_us, replaced: None });
+                has_changed = true;
+            }
+            Entry::Occupied(mut entry) => {
+                let member = entry.get_mut();
+                if member.epoch < epoch {
+                    member.replaced = Some((member.epoch, member.seen_us));
+                    member.epoch = epoch;
+                    has_changed = true;
+                }
+                member.seen_us = now_us;
+            }
+        }
+        has_changed
+    }
+
+    /// The members at the end of a log, from its last frames.
+    ///
+    /// # Errors
+    /// [`LogError`] when they cannot be read.
+    pub fn recall(log: &mut impl Log) -> Result<Self, LogError> {
+        let tail = log.tail();
+        let reader = log.reader();
+        let mut back = 1_024;
+        loop {
+            let from = LogIndex(tail.end.0.saturating_sub(back).max(1));
+            let old = reader.read(from)?.map_or(tail.stamp, |record| record.stamp);
+            let is_enough = old.0 + 2 * SESSION_US < tail.stamp.0;
+            if from.0 == 1 || is_enough {
+                let mut members = Self::default();
+                log.replay(from, &mut |frame| {
+                    let batch = frame.header().batch;
+                    // Whoever began the log did so before he was there.
+                    if LogIndex(1) < frame.header().first {
+                        let writer = Writer { node: batch.node, epoch: batch.epoch };
+                        members.see(writer, batch.sequence, batch.stamp);
+                    }
+                    Ok(())
+                })?;
+                // The first frame counts as a pause of its own.
+                if from.0 == 1 || SESSION_US + PASS_MAX_US < members.now_us {
+                    return Ok(members);
+                }
+            }
+            back *= 4;
+        }
+    }
+
+    /// The members' own time.
+    #[must_use]
+    pub const fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// A node that is there.
+    #[must_use]
+    pub fn get(&self, node: u32) -> Option<&LiveNode> {
+        self.nodes.get(&node)
+    }
+
+    /// Everybody, in order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &LiveNode)> {
+        self.nodes.iter().map(|(node, member)| (*node, member))
+    }
+
+    /// Whether nobody is there but `node`.
+    #[must_use]
+    pub fn is_alone(&self, node: u32) -> bool {
+        self.nodes.keys().all(|other| *other == node)
+    }
+
+    /// How many of the others come before `node`.
+    #[must_use]
+    pub fn rank(&self, node: u32) -> u64 {
+        self.nodes.range(..node).count() as u64
+    }
+
+    /// Who serves the lane with this number; nobody when nobody is there.
+    #[must_use]
+    pub fn owner(&self, lane: u32) -> Option<u32> {
+        owner(lane, self.nodes.keys().copied())
+    }
+}
+
+/// Of these nodes the one that draws the highest number for a lane: when one goes, only its own
+/// lanes move.
+pub fn owner(lane: u32, nodes: impl Iterator<Item = u32>) -> Option<u32> {
+    nodes.max_by_key(|node| (mix(u64::from(*node) << 32 | u64::from(lane)), *node))
+}
+
+/// Spreads every bit over all others (the finaliser of MurmurHash3).
+pub(crate) const fn mix(mut word: u64) -> u64 {
+    word = (word ^ word >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    word = (word ^ word >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    word ^ word >> 33
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The nodes that are there after frames (tenths of a second, node, epoch).
+    fn after(frames: &[(u64, u32, u32)]) -> (Membership, Vec<u32>) {
+        let mut members = Membership::default();
+        for (tenths, node, epoch) in frames {
+            let writer = Writer { node: *node, epoch: *epoch };
+            members.see(writer, 1, Stamp(tenths * 100_000));
+        }
+        let there = members.iter().map(|(node, _)| node).collect();
+        (members, there)
+    }
+
+    #[test]
+    fn a_node_is_there_until_its_session_has_passed() {
+        let mut frames = vec![(0, 1, 1), (0, 2, 1)];
+        frames.extend((1..=30).map(|tenth| (tenth, 1, 1)));
+        assert_eq!(after(&frames).1, [1, 2]);
+        frames.push((31, 1, 1));
+        assert_eq!(after(&frames).1, [1]);
+    }
+
+    #[test]
+    fn a_pause_of_the_whole_log_counts_as_a_second() {
+        let frames = [(0, 1, 1), (0, 2, 1), (900, 1, 1), (1_800, 1, 1), (2_700, 1, 1)];
+        assert_eq!(after(&frames).1, [1, 2]);
+        let mut frames = frames.to_vec();
+        frames.push((2_701, 1, 1));
+        assert_eq!(after(&frames).1, [1]);
+    }
+
+    #[test]
+    fn a_node_that_says_its_last_word_is_gone_at_once() {
+        let (mut members, _) = after(&[(0, 1, 1), (0, 2, 1)]);
+        let two = Writer { node: 2, epoch: 1 };
+        assert!(members.see(two, LAST_WORD, Stamp(100_000)));
+        assert!(members.get(2).is_none() && members.is_alone(1));
+        // A later life begins as one that was never there.
+        assert!(members.see(Writer { epoch: 2, ..two }, 1, Stamp(200_000)));
+        assert_eq!(members.get(2).expect("it is there").replaced, None);
+        assert!(!members.see(Writer { node: 9, epoch: 1 }, LAST_WORD, Stamp(200_000)));
+    }
+
+    #[test]
+    fn a_new_life_knows_of_the_one_before() {
+        let (members, _) = after(&[(0, 1, 1), (5, 1, 1), (9, 1, 2)]);
+        let member = members.get(1).expect("it is there");
+        assert_eq!((member.epoch, member.replaced), (2, Some((1, 500_000))));
+    }
+
+    #[test]
+    fn when_a_node_goes_only_its_own_lanes_move() {
+        let nodes = [11, 22, 33];
+        let mut count = [0; 3];
+        for lane in 0..3_000 {
+            let before = owner(lane, nodes.into_iter()).expect("there is one");
+            count[nodes.iter().position(|node| *node == before).expect("it is one of them")] += 1;
+            let after = owner(lane, nodes.into_iter().filter(|node| *node != 22));
+            assert!(before == 22 || after == Some(before), "lane {lane}");
+        }
+        assert!(count.iter().all(|count| (800..1_200).contains(count)), "{count:?}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Those around the nodes: FSPs that pay and answer, and an operator who brings them in. Whoever
+//! has no answer asks again, and any node.
+
+use delivery::AttemptResult;
+use ledger::{
+    Amount, Change, Digest, FundsDirection, MoveFunds, Notice, NoticeKind, Outcome, TransferId,
+};
+
+use super::{Event, NODES, World};
+use crate::parameters::{EPOCH_US, SECOND};
+use crate::random::spread16;
+use crate::transfers::{
+    Draw, MessageVariant, OPERATOR, Reply, Request, TransferPlan, administer, number_of,
+};
+
+/// How long a sender waits for an answer.
+const ANSWER_US: u64 = 2 * SECOND;
+const UNIT: i128 = 10_000;
+
+impl World {
+    pub(super) fn send(&mut self, request: Request) {
+        self.waiting.insert(key_of(request));
+        let at = self.random.below(NODES as u64) as usize;
+        let wait = self.net();
+        self.after(wait, Event::Arrive(at, request));
+        let wait = self.random.between((ANSWER_US, 2 * ANSWER_US));
+        self.after(wait, Event::Again(request));
+    }
+
+    pub(super) fn arrive(&mut self, at: usize, request: Request) {
+        let machine = &self.machines[at];
+        let is_serving = machine.up.as_ref().is_some_and(|up| up.driven.is_live());
+        if !is_serving || machine.is_leaving {
+            return;
+        }
+        if self.now < machine.paused_until {
+            let wait = machine.paused_until - self.now;
+            return self.after(wait, Event::Arrive(at, request));
+        }
+        let command = match request.what {
+            MessageVariant::Prepare { transfer, .. } => {
+                self.cast.prepare(&self.scripts[transfer as usize], request)
+            }
+            MessageVariant::Answer { transfer, .. } => {
+                self.cast.answer(&self.scripts[transfer as usize], request)
+            }
+            MessageVariant::Change(number) => administer(&self.changes[number as usize]),
+            MessageVariant::Ask { .. } | MessageVariant::Stray(_) => return,
+        };
+        self.up(at).io.request(request, command);
+        self.mail_soon(at, 1);
+    }
+
+    pub(super) fn hear_answer(&mut self, request: Request, outcome: Option<Outcome>) {
+        if outcome.is_none() || !self.waiting.remove(&key_of(request)) {
+            return;
+        }
+        if let MessageVariant::Change(number) = request.what
+            && number == self.answered
+        {
+            self.answered += 1;
+            self.ask_operator();
+        }
+    }
+
+    /// The operator brings everybody in, one change at a time; then traffic begins.
+    pub(super) fn ask_operator(&mut self) {
+        if self.answered as usize == self.changes.len() && !self.funded {
+            self.funded = true;
+            self.fund();
+        }
+        if self.answered as usize == self.changes.len() {
+            self.after(0, Event::NewTransfer);
+            let traffic = self.plan.interval_us * u64::from(self.transfers);
+            return self.after(traffic + 10 * SECOND, Event::Look);
+        }
+        self.send(Request { from: OPERATOR, what: MessageVariant::Change(self.answered) });
+    }
+
+    pub(super) fn fund(&mut self) {
+        let newest = self.machines.iter().filter_map(|machine| machine.up.as_ref());
+        let newest = newest.max_by_key(|up| up.driven.replica().sequencer().state().log_index());
+        let state = newest.expect("somebody answered").driven.replica().sequencer().state();
+        let mut changes = Vec::new();
+        for fsp in 0..self.plan.fsps {
+            for currency in 0..self.plan.currencies {
+                let (name, currency) = (self.cast.name(fsp), self.cast.currency(currency));
+                let holding = state.register().find(&name).and_then(|one| one.1.holding(currency));
+                let account = holding.expect("it was brought in").settlement;
+                let amount = Amount::from_units(100_000 * UNIT);
+                let mut bytes = [0; 17];
+                bytes[1..].copy_from_slice(&spread16(self.random.next()));
+                let id = TransferId::from_bytes(bytes).expect("the first byte is that of a UUID");
+                let (direction, hash) = (FundsDirection::In, Digest([1; 32]));
+                let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
+                changes.push(Change::MoveFunds(funds));
+            }
+        }
+        self.changes.extend(changes);
+    }
+
+    pub(super) fn new_transfer(&mut self) {
+        if self.scripts.len() as u32 == self.transfers {
+            return;
+        }
+        let draw = Draw {
+            number: self.scripts.len() as u32,
+            now_ms: (EPOCH_US + self.now) / 1_000,
+            lifetime_ms: self.plan.lifetime_ms,
+            amount: self.plan.amount,
+            odd_per_mille: self.plan.odd_per_mille,
+        };
+        let script = TransferPlan::draw(&mut self.random, &self.cast, &draw);
+        let what = MessageVariant::Prepare { transfer: draw.number, variant: 0 };
+        let request = Request { from: script.payer, what };
+        self.scripts.push(script);
+        self.tally.transfers += 1;
+        self.send(request);
+        let wait = self.random.around(self.plan.interval_us);
+        self.after(wait, Event::NewTransfer);
+    }
+
+    /// An FSP receives a callback, and answers it or not.
+    pub(super) fn receive(&mut self, (at, life): (usize, u32), notice: Box<Notice>) {
+        let is_calm = self.calm_since.is_some();
+        let (result, is_received) = match self.random.below(1_000) {
+            _ if is_calm => (AttemptResult::Status(200), true),
+            0..5 => (AttemptResult::TimedOut, true),
+            5..10 => (AttemptResult::ConnectFailed, false),
+            10..20 => (AttemptResult::Status(503), true),
+            _ => (AttemptResult::Status(200), true),
+        };
+        if is_received {
+            self.proof.received(&notice, (at, life));
+            if notice.kind == NoticeKind::Prepare {
+                self.answer_prepare(&notice);
+            }
+        }
+        let wait = match result {
+            AttemptResult::TimedOut => self.plan.attempt_us,
+            _ => self.net(),
+        };
+        self.after(wait, Event::Attempted(at, life, notice, result));
+    }
+
+    pub(super) fn answer_prepare(&mut self, notice: &Notice) {
+        let Some(id) = &notice.transfer else { return };
+        let transfer = number_of(id);
+        let script = &self.scripts[transfer as usize];
+        if script.reply == Reply::Silent || !self.told_to_answer.insert(transfer) {
+            return;
+        }
+        let late = match script.reply {
+            Reply::Late => self.plan.lifetime_ms.1 * 1_000,
+            _ => 0,
+        };
+        let request =
+            Request { from: script.payee, what: MessageVariant::Answer { transfer, variant: 0 } };
+        self.waiting.insert(key_of(request));
+        let ends = self.plan.think_us;
+        let wait = late + self.random.between(ends);
+        self.after(wait, Event::Again(request));
+    }
+}
+
+/// Which message of whom it is, however often it is sent.
+pub(super) fn key_of(request: Request) -> (u8, u32, u32) {
+    match request.what {
+        MessageVariant::Prepare { transfer, .. } => (request.from, 1, transfer),
+        MessageVariant::Answer { transfer, .. } => (request.from, 2, transfer),
+        MessageVariant::Change(number) => (request.from, 3, number),
+        MessageVariant::Ask { transfer } => (request.from, 4, transfer),
+        MessageVariant::Stray(number) => (request.from, 5, number),
+    }
+}

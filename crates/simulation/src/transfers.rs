@@ -1,0 +1,389 @@
+//! What the FSPs are going to do: transfers and the messages about them, all drawn beforehand.
+//!
+//! A message is a [`Request`] of a few bytes. What it says follows from the transfer's
+//! [`TransferPlan`], so that it can be made as often as it is sent, and recognised when the hub
+//! hands it on: the bytes that the hub stores and forwards are the request itself.
+
+use ledger::{
+    Abort, Administer, Amount, Change, Command, Currency, Digest, FspName, Fulfil, FulfilState,
+    Fulfilment, Prepare, TransferId,
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::parameters::Parameters;
+use crate::random::{Random, mix, spread16, spread32};
+use crate::workload_currencies;
+
+/// Number of the FSP that does not exist.
+pub(crate) const GHOST: u8 = u8::MAX;
+/// Number of the first currency that only the treasurer brings in.
+const OF_TREASURER: u8 = 100;
+/// Number of the operator among those who send requests.
+pub(crate) const OPERATOR: u8 = u8::MAX - 1;
+
+/// A message to the hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) from: u8,
+    pub(crate) what: MessageVariant,
+}
+
+/// What a message is. Variant 0 is the message as planned; any other one differs from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MessageVariant {
+    Prepare {
+        transfer: u32,
+        variant: u8,
+    },
+    Answer {
+        transfer: u32,
+        variant: u8,
+    },
+    /// A question about a transfer, which is not logged.
+    Ask {
+        transfer: u32,
+    },
+    /// A change by the operator, by number.
+    Change(u32),
+    /// A command of the examiner's that is no change, by number.
+    Stray(u32),
+}
+
+/// Something odd about a prepare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Anomaly {
+    None,
+    ForeignSource,
+    Past,
+    Precision,
+    UnknownPayee,
+    UnknownCurrency,
+    OwnPayee,
+    Large,
+    Zero,
+}
+
+/// How the payee answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Commit,
+    Reserve,
+    Abort,
+    AbortUnknownCode,
+    WrongFulfilment,
+    WrongFulfilmentReserve,
+    NoFulfilment,
+    Version10,
+    PutAborted,
+    WrongDestination,
+    WrongDestinationReserve,
+    NoDestination,
+    Late,
+    Silent,
+}
+
+/// One transfer as its parties intend it.
+#[derive(Clone, Debug)]
+pub(crate) struct TransferPlan {
+    pub(crate) number: u32,
+    pub(crate) payer: u8,
+    pub(crate) payee: u8,
+    pub(crate) currency: u8,
+    pub(crate) amount: Amount,
+    pub(crate) expiration_ms: u64,
+    pub(crate) preimage: [u8; 32],
+    pub(crate) condition: [u8; 32],
+    pub(crate) twist: Anomaly,
+    pub(crate) reply: Reply,
+}
+
+/// What is common to all scripts of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Actors {
+    pub(crate) salt: u64,
+    pub(crate) fsps: Vec<FspName>,
+    pub(crate) currencies: Vec<Currency>,
+}
+
+impl Request {
+    pub(crate) fn transfer(self) -> Option<u32> {
+        match self.what {
+            MessageVariant::Prepare { transfer, .. }
+            | MessageVariant::Answer { transfer, .. }
+            | MessageVariant::Ask { transfer } => Some(transfer),
+            MessageVariant::Change(_) | MessageVariant::Stray(_) => None,
+        }
+    }
+
+    /// The bytes of the message: eight that say which it is, then as many as it takes to have
+    /// records of all sizes.
+    pub(crate) fn payload(self) -> Vec<u8> {
+        let (tag, transfer, variant) = match self.what {
+            MessageVariant::Prepare { transfer, variant } => (1, transfer, variant),
+            MessageVariant::Answer { transfer, variant } => (2, transfer, variant),
+            MessageVariant::Ask { transfer } => (3, transfer, 0),
+            MessageVariant::Change(number) => (4, number, 0),
+            MessageVariant::Stray(number) => (5, number, 0),
+        };
+        let [a, b, c, d] = transfer.to_le_bytes();
+        let drawn = mix(u64::from(transfer) << 8 | tag);
+        let length = if drawn.is_multiple_of(200) { 6_000 } else { 40 + drawn as usize % 400 };
+        let mut payload = vec![tag as u8; length];
+        payload[..8].copy_from_slice(&[tag as u8, self.from, variant, 0, a, b, c, d]);
+        payload
+    }
+
+    /// The request that these bytes are; `None` when they are not the bytes of any.
+    pub(crate) fn recognise(payload: &[u8]) -> Option<Self> {
+        let [tag, from, variant, 0, a, b, c, d] = *payload.first_chunk()? else { return None };
+        let transfer = u32::from_le_bytes([a, b, c, d]);
+        let what = match tag {
+            1 => MessageVariant::Prepare { transfer, variant },
+            2 => MessageVariant::Answer { transfer, variant },
+            5 => MessageVariant::Stray(transfer),
+            _ => return None,
+        };
+        let request = Self { from, what };
+        (request.payload() == payload).then_some(request)
+    }
+}
+
+/// The number of the transfer with this id.
+pub(crate) fn number_of(id: &TransferId) -> u32 {
+    let bytes = id.to_bytes();
+    u32::from_le_bytes(*bytes.last_chunk().expect("an id has 17 bytes"))
+}
+
+impl Actors {
+    pub(crate) fn new(salt: u64, plan: &Parameters) -> Self {
+        let name = |number| FspName::new(&format!("fsp{number}")).expect("a short name");
+        let codes = ["KES", "TZS"].into_iter().take(usize::from(plan.currencies));
+        let currencies = codes.map(|code| Currency::parse(code).expect("three letters"));
+        Self { salt, fsps: (1..=plan.fsps).map(name).collect(), currencies: currencies.collect() }
+    }
+
+    pub(crate) fn id(&self, number: u32) -> TransferId {
+        let mut bytes = [0; 17];
+        bytes[1..].copy_from_slice(&spread16(self.salt ^ u64::from(number)));
+        bytes[13..].copy_from_slice(&number.to_le_bytes());
+        TransferId::from_bytes(bytes).expect("the first byte is that of a UUID")
+    }
+
+    pub(crate) fn name(&self, fsp: u8) -> FspName {
+        let unknown = || FspName::new("ghost").expect("a short name");
+        self.fsps.get(usize::from(fsp)).copied().unwrap_or_else(unknown)
+    }
+
+    /// The same in other letters, which some checks of the hub ignore and others do not.
+    fn shouted(&self, fsp: u8) -> FspName {
+        FspName::new(&self.name(fsp).as_str().to_uppercase()).expect("as long as it was")
+    }
+
+    /// One of the two, by what is drawn.
+    fn written(&self, fsp: u8, drawn: u64) -> FspName {
+        match drawn.is_multiple_of(8) {
+            true => self.shouted(fsp),
+            false => self.name(fsp),
+        }
+    }
+
+    pub(crate) fn currency(&self, number: u8) -> Currency {
+        let parse = |code| Currency::parse(code).expect("three letters");
+        let found = match number.checked_sub(OF_TREASURER) {
+            None => self.currencies.get(usize::from(number)).copied(),
+            Some(at) => workload_currencies::CURRENCIES.get(usize::from(at)).copied().map(parse),
+        };
+        found.unwrap_or_else(|| parse("XTS"))
+    }
+
+    /// The number of a currency of the run, or of the treasurer.
+    pub(crate) fn number_of(&self, currency: Currency) -> u8 {
+        let own = OF_TREASURER..OF_TREASURER + workload_currencies::CURRENCIES.len() as u8;
+        let numbers = (0..self.currencies.len() as u8).chain(own);
+        let mut found = numbers.filter(|number| self.currency(*number) == currency);
+        found.next().expect("it is one of those")
+    }
+
+    /// The digest that the edge would make of a message's body.
+    fn hash(&self, request: Request) -> Digest {
+        let (tag, transfer, variant) = match request.what {
+            MessageVariant::Prepare { transfer, variant } => (0, transfer, variant),
+            MessageVariant::Answer { transfer, variant } => (1, transfer, variant),
+            MessageVariant::Ask { transfer } => (2, transfer, 0),
+            MessageVariant::Change(number) | MessageVariant::Stray(number) => (3, number, 0),
+        };
+        let number = u64::from(transfer) << 16 | u64::from(variant) << 8 | tag;
+        Digest(spread32(self.salt.rotate_left(7) ^ number))
+    }
+
+    fn trace(&self, request: Request) -> [u8; 16] {
+        spread16(u64::from(request.from) << 32 | u64::from(request.transfer().unwrap_or(0)))
+    }
+
+    /// The command that the hub's edge makes of a prepare.
+    pub(crate) fn prepare(&self, script: &TransferPlan, request: Request) -> Command {
+        let MessageVariant::Prepare { variant, .. } = request.what else { panic!("not a prepare") };
+        let next = script.payer.wrapping_add(1) % self.fsps.len() as u8;
+        let shouts = script.number.is_multiple_of(3);
+        let source = match script.twist {
+            Anomaly::ForeignSource if shouts => self.shouted(script.payer),
+            Anomaly::ForeignSource => self.name(next),
+            _ => self.name(request.from),
+        };
+        let payee = match script.twist {
+            Anomaly::UnknownPayee if shouts => self.shouted(next),
+            Anomaly::OwnPayee if shouts => self.shouted(script.payer),
+            _ => self.name(script.payee),
+        };
+        let more = Amount::from_units(i128::from(variant));
+        Command::Prepare(Box::new(Prepare {
+            id: self.id(script.number),
+            source,
+            payer: self.name(script.payer),
+            payee,
+            currency: self.currency(script.currency),
+            amount: script.amount.checked_add(more).expect("amounts of scripts are small"),
+            condition: script.condition,
+            expiration_ms: script.expiration_ms,
+            hash: self.hash(request),
+            trace: self.trace(request),
+        }))
+    }
+
+    /// The command that the hub's edge makes of an answer. Changed answers of every other
+    /// transfer are refusals, the others the same with another body.
+    pub(crate) fn answer(&self, script: &TransferPlan, request: Request) -> Command {
+        let MessageVariant::Answer { variant, .. } = request.what else { panic!("not an answer") };
+        let drawn = mix(self.salt ^ u64::from(script.number) << 8 ^ u64::from(variant));
+        let refuses = matches!(script.reply, Reply::Abort | Reply::AbortUnknownCode);
+        let changed = variant != 0 && script.number.is_multiple_of(2);
+        let astray =
+            matches!(script.reply, Reply::WrongDestination | Reply::WrongDestinationReserve);
+        let destination = match script.reply {
+            Reply::NoDestination => None,
+            _ if astray && variant == 0 => Some(self.name(GHOST)),
+            _ => Some(self.written(script.payer, drawn >> 32)),
+        };
+        let (id, source) = (self.id(script.number), self.written(request.from, drawn));
+        let (hash, trace) = (self.hash(request), self.trace(request));
+        if refuses != changed {
+            let code_is_known = script.reply != Reply::AbortUnknownCode;
+            let abort = Abort { id, source, destination, code_is_known, hash, trace };
+            return Command::Abort(Box::new(abort));
+        }
+        let state = match script.reply {
+            Reply::Reserve | Reply::WrongFulfilmentReserve | Reply::WrongDestinationReserve => {
+                FulfilState::Reserved
+            }
+            Reply::Version10 => FulfilState::ReservedUnderVersion10,
+            Reply::PutAborted => FulfilState::Aborted,
+            _ => FulfilState::Committed,
+        };
+        let fulfilment = match script.reply {
+            Reply::WrongFulfilment | Reply::WrongFulfilmentReserve => Fulfilment::Present([0; 32]),
+            Reply::NoFulfilment => Fulfilment::Absent,
+            _ => Fulfilment::Present(script.preimage),
+        };
+        let fulfil = Fulfil { id, source, destination, state, fulfilment, hash, trace };
+        Command::Fulfil(Box::new(fulfil))
+    }
+}
+
+/// The command of an operator's change.
+pub(crate) fn administer(change: &Change) -> Command {
+    let administer =
+        Administer { actor: "operator".into(), reason: String::new(), change: change.clone() };
+    Command::Administer(Box::new(administer))
+}
+
+/// What a transfer is drawn from.
+pub(crate) struct Draw {
+    pub(crate) number: u32,
+    pub(crate) now_ms: u64,
+    pub(crate) lifetime_ms: (u64, u64),
+    pub(crate) amount: (u64, u64),
+    pub(crate) odd_per_mille: u32,
+}
+
+impl TransferPlan {
+    pub(crate) fn draw(random: &mut Random, cast: &Actors, draw: &Draw) -> Self {
+        let fsps = cast.fsps.len() as u64;
+        let payer = random.below(fsps) as u8;
+        let payee = ((u64::from(payer) + 1 + random.below(fsps - 1)) % fsps) as u8;
+        let preimage = spread32(cast.salt ^ u64::from(draw.number).rotate_left(40));
+        let odd = random.chance(draw.odd_per_mille);
+        let mut script = Self {
+            number: draw.number,
+            payer,
+            payee,
+            currency: random.below(cast.currencies.len() as u64) as u8,
+            amount: Amount::from_units(i128::from(random.between(draw.amount))),
+            expiration_ms: draw.now_ms + random.between(draw.lifetime_ms),
+            preimage,
+            condition: Sha256::digest(preimage).into(),
+            twist: if odd { twist(random) } else { Anomaly::None },
+            reply: if odd { reply(random) } else { random.pick(&[Reply::Commit, Reply::Reserve]) },
+        };
+        script.bend(draw.now_ms);
+        script
+    }
+
+    fn bend(&mut self, now_ms: u64) {
+        match self.twist {
+            Anomaly::None | Anomaly::ForeignSource => {}
+            Anomaly::Past => self.expiration_ms = now_ms.saturating_sub(5),
+            Anomaly::Precision => self.amount = amount_of_many_digits(self.number),
+            Anomaly::UnknownPayee => self.payee = GHOST,
+            Anomaly::UnknownCurrency => self.currency = u8::MAX,
+            Anomaly::OwnPayee => self.payee = self.payer,
+            Anomaly::Large => self.amount = Amount::from_units(3_000_000_000),
+            Anomaly::Zero => self.amount = Amount::ZERO,
+        }
+    }
+}
+
+/// One of eighteen digits, which may be sent, or of more; in two ways each.
+fn amount_of_many_digits(number: u32) -> Amount {
+    let ten_thousandths = [
+        1_000_000_000_000_000_001,
+        999_999_999_999_999_999,
+        1_000_000_000_000_000_000_000,
+        1_000_000_000_000_000_000_001,
+    ];
+    Amount::from_units(ten_thousandths[number as usize % 4])
+}
+
+fn twist(random: &mut Random) -> Anomaly {
+    if random.chance(600) {
+        return Anomaly::None;
+    }
+    random.pick(&[
+        Anomaly::ForeignSource,
+        Anomaly::Past,
+        Anomaly::Precision,
+        Anomaly::UnknownPayee,
+        Anomaly::UnknownCurrency,
+        Anomaly::OwnPayee,
+        Anomaly::Large,
+        Anomaly::Zero,
+    ])
+}
+
+fn reply(random: &mut Random) -> Reply {
+    random.pick(&[
+        Reply::Commit,
+        Reply::Reserve,
+        Reply::Abort,
+        Reply::AbortUnknownCode,
+        Reply::WrongFulfilment,
+        Reply::WrongFulfilmentReserve,
+        Reply::NoFulfilment,
+        Reply::Version10,
+        Reply::PutAborted,
+        Reply::WrongDestination,
+        Reply::WrongDestinationReserve,
+        Reply::NoDestination,
+        Reply::Late,
+        Reply::Silent,
+    ])
+}

@@ -1,0 +1,354 @@
+//! Payers and payees: what they send, what they make of callbacks, and when they ask again.
+//!
+//! An FSP believes what the hub tells it. It never sees the kernel's state; at the end of a run
+//! its beliefs are compared with it.
+
+use ledger::{ErrorOutcome, LookUp, Notice, NoticeKind, Outcome, TransferId, TransferState};
+
+use crate::event::{Callback, Event};
+use crate::parameters::SECOND;
+use crate::simulation_run::SimulationRun;
+use crate::transfers::{GHOST, MessageVariant, Reply, Request, TransferPlan, number_of};
+use crate::workload_outcomes::STRAY;
+
+/// Resends of a message before its sender gives up until the faults stop; in calm, before it
+/// asks for the state instead.
+const RESENDS_MAX: u8 = 4;
+
+/// How often the pause between two resends doubles, at most.
+const DOUBLINGS_MAX: u8 = 5;
+/// Longest pause between two resends.
+pub(crate) const PAUSE_MAX_US: u64 = (2 * SECOND) << DOUBLINGS_MAX;
+
+/// How a transfer ended, as an FSP sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Committed,
+    Aborted,
+}
+
+/// What one party of a transfer knows and did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Party {
+    pub(crate) end: Option<End>,
+    /// It takes part: the payer from the start, the payee once it has heard of the transfer.
+    involved: bool,
+    acknowledged: bool,
+    answered: bool,
+    resends: u8,
+}
+
+/// Both parties of a transfer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Parties {
+    pub(crate) payer: Party,
+    pub(crate) payee: Party,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Payer,
+    Payee,
+}
+
+impl SimulationRun {
+    pub(crate) fn is_payer_waiting(&self, transfer: u32) -> bool {
+        !self.is_dropped(transfer) && self.parties[transfer as usize].payer.end.is_none()
+    }
+
+    /// Whether the run is made without this transfer.
+    fn is_dropped(&self, transfer: u32) -> bool {
+        self.without.transfers.contains(&transfer)
+    }
+
+    pub(crate) fn is_payee_waiting(&self, transfer: u32) -> bool {
+        let payee = &self.parties[transfer as usize].payee;
+        payee.involved && payee.end.is_none()
+    }
+
+    /// A payer sends a prepare it has just made; now and then somebody meddles with it.
+    pub(crate) fn pay(&mut self, transfer: u32) {
+        let script = &self.scripts[transfer as usize];
+        let (payer, fsps) = (script.payer, u64::from(self.desk.plan.fsps));
+        self.parties[transfer as usize].payer.involved = true;
+        self.desk
+            .send(Request { from: payer, what: MessageVariant::Prepare { transfer, variant: 0 } });
+        let wait = self.desk.random.between((SECOND, 3 * SECOND));
+        self.desk.after(wait, Event::PayerTimer(transfer));
+        if self.desk.random.chance(self.desk.plan.odd_per_mille / 10) {
+            let stranger = self.desk.random.below(fsps) as u8;
+            if stranger != self.scripts[transfer as usize].payee {
+                let what = MessageVariant::Answer { transfer, variant: 0 };
+                let wait = self.desk.random.below(SECOND);
+                self.desk.after(wait, Event::Arrive(Request { from: stranger, what }));
+            }
+        }
+    }
+
+    /// The hub's answer to a request.
+    pub(crate) fn answered(&mut self, request: Request, result: Option<Outcome>) {
+        match (request.what, result) {
+            (MessageVariant::Prepare { transfer, .. }, Some(_)) => {
+                self.parties[transfer as usize].payer.acknowledged = true;
+            }
+            (MessageVariant::Answer { transfer, .. }, Some(_)) => {
+                self.parties[transfer as usize].payee.acknowledged = true;
+            }
+            (MessageVariant::Change(number), Some(_)) => self.change_answered(number),
+            _ => {}
+        }
+    }
+
+    /// A callback reaches an FSP.
+    pub(crate) fn callback(&mut self, fsp: u8, callback: &Callback) {
+        let Callback { notice, source } = callback;
+        if !self.witness.received(notice.id) {
+            self.desk.tally.repeats += 1;
+        }
+        self.desk.mark(notice.id.0);
+        let Some(id) = notice.transfer else { return };
+        let transfer = number_of(&id);
+        // What the examiner brought about, nobody acts on.
+        if STRAY <= transfer {
+            return;
+        }
+        // A message of the examiner's under the id of a movement of funds.
+        if source.is_none_or(|source| source.transfer().is_none()) && self.is_of_funds(&id) {
+            return;
+        }
+        if let Some(source) = *source {
+            let about = source.transfer();
+            assert_eq!(about, Some(transfer), "{notice:?} is made from another message");
+            check_source(notice, source);
+        }
+        let script = &self.scripts[transfer as usize];
+        let end = end_told_by(notice);
+        let roles = roles_of(script, fsp);
+        assert!(end.is_none() || roles != [None, None], "{fsp} is no party of {notice:?}");
+        if notice.kind == NoticeKind::Prepare {
+            assert_eq!(fsp, script.payee, "a prepare goes to the payee");
+            self.asked_to_take_part(transfer);
+        }
+        for role in roles.into_iter().flatten() {
+            self.learn(transfer, role, end);
+        }
+    }
+
+    /// A payer that does not know the end sends its prepare again, or asks.
+    pub(crate) fn payer_timer(&mut self, transfer: u32) {
+        let calm = self.desk.calm;
+        let late = self.scripts[transfer as usize].expiration_ms + 1_000 < self.desk.true_ms();
+        let payer = &mut self.parties[transfer as usize].payer;
+        if payer.end.is_some() || (!calm && RESENDS_MAX <= payer.resends) {
+            return;
+        }
+        let patient = payer.acknowledged && !late && !self.desk.random.chance(100);
+        if !patient {
+            payer.resends = payer.resends.saturating_add(1);
+            let ask = calm && RESENDS_MAX < payer.resends && payer.resends.is_multiple_of(2);
+            let variant = self.variant();
+            let from = self.scripts[transfer as usize].payer;
+            let what = match ask {
+                true => MessageVariant::Ask { transfer },
+                false => MessageVariant::Prepare { transfer, variant },
+            };
+            self.desk.send(Request { from, what });
+        }
+        let resends = self.parties[transfer as usize].payer.resends;
+        let wait = self.pause(resends);
+        self.desk.after(wait, Event::PayerTimer(transfer));
+    }
+
+    /// A payee gives its answer, gives it again, or asks.
+    pub(crate) fn payee_timer(&mut self, transfer: u32) {
+        let calm = self.desk.calm;
+        let script = &self.scripts[transfer as usize];
+        let (from, silent) = (script.payee, script.reply == Reply::Silent);
+        let payee = &mut self.parties[transfer as usize].payee;
+        if payee.answered {
+            payee.resends = payee.resends.saturating_add(1);
+        }
+        let first = !std::mem::replace(&mut payee.answered, true);
+        let (resends, tired) = (payee.resends, RESENDS_MAX <= payee.resends);
+        if (payee.end.is_some() && !first) || (tired && !calm) {
+            return;
+        }
+        if silent || tired {
+            self.desk.send(Request { from, what: MessageVariant::Ask { transfer } });
+        } else {
+            let variant = if first { 0 } else { self.variant() };
+            self.desk.send(Request { from, what: MessageVariant::Answer { transfer, variant } });
+        }
+        let wait = self.pause(resends);
+        self.desk.after(wait, Event::PayeeTimer(transfer));
+    }
+
+    /// `GET /transfers/{id}`: answered from the state at once.
+    pub(crate) fn asked(&mut self, fsp: u8, transfer: u32) {
+        let (asker, id) = (self.cast.name(fsp), self.cast.id(transfer));
+        self.warm(&id);
+        let Some(state) = self.state() else { return };
+        let found = state.look_up(&asker, &id);
+        let LookUp::Found(view) = found else {
+            let known = self.witness.model.is_party(&id, &asker);
+            assert!(!known, "{asker} asked for {id} and was told {found:?}");
+            return;
+        };
+        let end = match view.state {
+            TransferState::Reserved => None,
+            TransferState::Committed => Some(End::Committed),
+            TransferState::Aborted => Some(End::Aborted),
+        };
+        for role in roles_of(&self.scripts[transfer as usize], fsp).into_iter().flatten() {
+            self.learn(transfer, role, end);
+        }
+    }
+
+    /// Everybody believes what the kernel holds.
+    pub(crate) fn check_agreement(&mut self) {
+        for transfer in 0..self.parties.len() {
+            let id = self.cast.id(transfer as u32);
+            if self.is_dropped(transfer as u32) {
+                continue;
+            }
+            self.warm(&id);
+            let state = self.state().expect("a hub at rest is up");
+            let parties = &self.parties[transfer];
+            let end = match state.view(&id).map(|view| view.state) {
+                Some(TransferState::Committed) => Some(End::Committed),
+                Some(TransferState::Aborted) => Some(End::Aborted),
+                Some(TransferState::Reserved) | None => None,
+            };
+            assert!(end.is_some(), "transfer {transfer} has not ended");
+            assert_eq!(parties.payer.end, end, "the payer's view of transfer {transfer}");
+            let payee = parties.payee;
+            assert!(payee.end.is_none() || payee.end == end, "the payee's view of {transfer}");
+        }
+    }
+
+    /// How long somebody waits before asking again: longer each time once the faults have
+    /// stopped, for the hub may have a backlog that more questions only lengthen.
+    fn pause(&mut self, resends: u8) -> u64 {
+        let wait = self.desk.random.between((SECOND, 2 * SECOND));
+        if self.desk.calm { wait << resends.min(DOUBLINGS_MAX) } else { wait }
+    }
+
+    fn variant(&mut self) -> u8 {
+        let changed = !self.desk.calm && self.desk.random.chance(self.desk.plan.changed_per_mille);
+        u8::from(changed)
+    }
+
+    /// Whether an id is one that no script has.
+    fn is_of_funds(&self, id: &TransferId) -> bool {
+        let number = number_of(id);
+        self.scripts.len() as u32 <= number || self.cast.id(number) != *id
+    }
+
+    fn asked_to_take_part(&mut self, transfer: u32) {
+        let script = &self.scripts[transfer as usize];
+        let (reply, expiration_ms) = (script.reply, script.expiration_ms);
+        let payee = &mut self.parties[transfer as usize].payee;
+        if std::mem::replace(&mut payee.involved, true) {
+            return;
+        }
+        let left = expiration_ms.saturating_sub(self.desk.true_ms()) * 1_000;
+        let thinks = self.desk.plan.think_us;
+        let wait = match reply {
+            Reply::Late => left + self.desk.random.below(SECOND),
+            Reply::Silent => left + 2 * SECOND,
+            _ => self.desk.random.between(thinks),
+        };
+        self.desk.after(wait, Event::PayeeTimer(transfer));
+    }
+
+    fn learn(&mut self, transfer: u32, role: Role, end: Option<End>) {
+        let Some(end) = end else { return };
+        let parties = &mut self.parties[transfer as usize];
+        let party = match role {
+            Role::Payer => &mut parties.payer,
+            Role::Payee => &mut parties.payee,
+        };
+        let known = *party.end.get_or_insert(end);
+        assert_eq!(known, end, "the {role:?} of transfer {transfer} is told two ends");
+        party.involved = true;
+    }
+}
+
+/// The payer's own bytes go to the payee, the payee's answers to the payer.
+fn check_source(notice: &Notice, source: Request) {
+    let is_prepare = matches!(source.what, MessageVariant::Prepare { .. });
+    match notice.kind {
+        NoticeKind::Prepare => assert!(is_prepare, "{notice:?} is made from {source:?}"),
+        NoticeKind::Fulfil | NoticeKind::Abort | NoticeKind::FulfilCopy | NoticeKind::AbortCopy => {
+            assert!(!is_prepare, "{notice:?} is made from {source:?}");
+        }
+        NoticeKind::Committed
+        | NoticeKind::Reserved
+        | NoticeKind::AbortedState
+        | NoticeKind::Error
+        | NoticeKind::PatchCommitted
+        | NoticeKind::PatchAborted
+        | NoticeKind::PartiesChanged => {}
+    }
+}
+
+fn roles_of(script: &TransferPlan, fsp: u8) -> [Option<Role>; 2] {
+    assert_ne!(fsp, GHOST, "the hub has nothing to say to a stranger");
+    let payer = (script.payer == fsp).then_some(Role::Payer);
+    let payee = (script.payee == fsp).then_some(Role::Payee);
+    [payer, payee]
+}
+
+/// The end of a transfer that a notice speaks of, if it does.
+fn end_told_by(notice: &Notice) -> Option<End> {
+    match notice.kind {
+        NoticeKind::Prepare | NoticeKind::Reserved => None,
+        NoticeKind::Fulfil | NoticeKind::FulfilCopy => {
+            let committed = notice.outcome == Outcome::Committed;
+            Some(if committed { End::Committed } else { End::Aborted })
+        }
+        NoticeKind::Committed | NoticeKind::PatchCommitted => Some(End::Committed),
+        NoticeKind::Error => ErrorOutcome::of(notice.outcome).and_then(end_told_by_error),
+        NoticeKind::Abort
+        | NoticeKind::AbortCopy
+        | NoticeKind::AbortedState
+        | NoticeKind::PatchAborted
+        | NoticeKind::PartiesChanged => Some(End::Aborted),
+    }
+}
+
+/// A refused prepare and every error that ends a transfer; others leave it as it is.
+fn end_told_by_error(error: ErrorOutcome) -> Option<End> {
+    use ErrorOutcome::*;
+    match error {
+        Expired
+        | ResponseAfterExpiry
+        | FulfilmentInvalid
+        | ResponseNotToPayer
+        | AbortedWithUnknownCode
+        | PrepareSourceNotPayer
+        | PrepareAmountPrecision
+        | PreparePayerNotFound
+        | PreparePayerInactive
+        | PreparePayeeNotFound
+        | PreparePayeeInactive
+        | PrepareExpirationPast
+        | PreparePayerIsPayee
+        | PreparePayerAccountNotFound
+        | PreparePayerAccountInactive
+        | PreparePayeeAccountNotFound
+        | PreparePayeeAccountInactive
+        | PreparePayeeLaneFull
+        | PrepareLiquidityInsufficient
+        | PrepareCapExceeded => Some(End::Aborted),
+        PrepareModified
+        | ResponseTransferNotFound
+        | ResponseNotFromPayee
+        | ResponseModified
+        | ResponseStateNotReserved
+        | Aborted
+        | AbortedByPut
+        | FundsInsufficient
+        | FundsOutAborted => None,
+    }
+}

@@ -1,0 +1,246 @@
+//! The operator: brings everybody in, then keeps changing things.
+
+use ledger::{
+    AccountKind, Amount, Change, Configure, CreateHubAccount, CreateParticipant, Digest,
+    EndFundsOut, FundsDirection, MoveFunds, Redeliver, SetAccountActive,
+    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, Settings, TransferId,
+};
+
+use crate::event::Event;
+use crate::parameters::SECOND;
+use crate::random::{Random, spread16};
+use crate::simulation_run::SimulationRun;
+use crate::transfers::{Actors, MessageVariant, OPERATOR, Request};
+
+/// How long the operator waits for an answer while bringing everybody in.
+const PATIENCE_US: u64 = SECOND / 5;
+const UNIT: i128 = 10_000;
+
+/// All changes that the operator has asked for, and how far onboarding is.
+#[derive(Debug)]
+pub(crate) struct OperatorWorkload {
+    changes: Vec<Change>,
+    /// How many of the first changes bring everybody in.
+    onboarding: u32,
+    /// How many of them were answered.
+    answered: u32,
+    funded: bool,
+    /// Outflows that were asked for and not ended.
+    outflows: Vec<(u8, TransferId)>,
+    /// Whom the operator has switched off.
+    off: Vec<Change>,
+}
+
+impl OperatorWorkload {
+    pub(crate) fn new(cast: &Actors) -> Self {
+        let mut changes = Vec::new();
+        for currency in cast.currencies.iter().copied() {
+            let kinds = [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement];
+            changes.extend(
+                kinds.map(|kind| Change::CreateHubAccount(CreateHubAccount { currency, kind })),
+            );
+        }
+        for name in cast.fsps.iter().copied() {
+            for currency in cast.currencies.iter().copied() {
+                changes.push(CreateParticipant { name, currency }.into());
+                let (limit, position) = (Amount::from_units(60_000 * UNIT), Amount::ZERO);
+                changes
+                    .push(SetInitialPositionAndLimits { name, currency, limit, position }.into());
+            }
+        }
+        let onboarding = changes.len() as u32;
+        let (outflows, off) = (Vec::new(), Vec::new());
+        Self { changes, onboarding, answered: 0, funded: false, outflows, off }
+    }
+
+    pub(crate) fn change(&self, number: u32) -> &Change {
+        &self.changes[number as usize]
+    }
+
+    /// Everything that was asked for, oldest first.
+    pub(crate) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    fn add(&mut self, change: Change) -> u32 {
+        self.changes.push(change);
+        self.changes.len() as u32 - 1
+    }
+}
+
+impl SimulationRun {
+    /// The operator acts: asks again for what brings somebody in, or for something new.
+    pub(crate) fn operate(&mut self) {
+        if self.operator.answered < self.operator.onboarding || !self.operator.funded {
+            self.bring_in();
+            return self.desk.after(PATIENCE_US, Event::Operate);
+        }
+        if self.desk.calm {
+            return;
+        }
+        if let Some(change) = self.next_change() {
+            self.ask_for_change(change);
+        }
+        if let Some(mean) = self.desk.plan.operator_us {
+            let wait = self.desk.random.around(mean);
+            self.desk.after(wait, Event::Operate);
+        }
+    }
+
+    /// An operator's change was answered; the next one of the onboarding may go.
+    pub(crate) fn change_answered(&mut self, number: u32) {
+        if number != self.operator.answered || self.operator.onboarding <= number {
+            return;
+        }
+        self.operator.answered += 1;
+        self.bring_in();
+    }
+
+    /// Asks for a new change.
+    pub(crate) fn ask_for_change(&mut self, change: Change) {
+        let act = self.count_act();
+        if self.without.acts.contains(&act) {
+            return;
+        }
+        let number = self.operator.add(change);
+        self.ask_for(number);
+    }
+
+    /// Number of an act of operator, clerk, examiner or treasurer.
+    pub(crate) fn count_act(&mut self) -> u32 {
+        self.desk.tally.acts += 1;
+        self.desk.tally.acts - 1
+    }
+
+    /// The next step of the onboarding.
+    fn bring_in(&mut self) {
+        if self.operator.answered == self.operator.onboarding {
+            match self.operator.funded {
+                true => return self.begin_traffic(),
+                false => self.fund_everybody(),
+            }
+        }
+        if self.operator.answered < self.operator.onboarding {
+            self.ask_for(self.operator.answered);
+        }
+    }
+
+    fn ask_for(&mut self, number: u32) {
+        self.desk.send(Request { from: OPERATOR, what: MessageVariant::Change(number) });
+    }
+
+    /// The accounts are there: deposits follow, as the last part of the onboarding. Their
+    /// numbers are read from the state, so this waits for the hub to be up.
+    fn fund_everybody(&mut self) {
+        if self.hub.is_none() {
+            return;
+        }
+        self.operator.funded = true;
+        for fsp in 0..self.desk.plan.fsps {
+            for currency in 0..self.desk.plan.currencies {
+                let units = self.desk.random.between((20_000, 200_000));
+                let funds = self.move_funds((fsp, currency), FundsDirection::In, units);
+                funds.into_iter().for_each(|change| _ = self.operator.add(change));
+            }
+        }
+        self.operator.onboarding = self.operator.changes.len() as u32;
+    }
+
+    fn next_change(&mut self) -> Option<Change> {
+        let fsp = self.desk.random.below(u64::from(self.desk.plan.fsps)) as u8;
+        let currency = self.desk.random.below(u64::from(self.desk.plan.currencies)) as u8;
+        match self.desk.random.below(11) {
+            0 | 1 => Some(self.set_limit(fsp, currency)),
+            2 => self.move_funds((fsp, currency), FundsDirection::In, 5_000),
+            3 => self.take_funds(fsp, currency),
+            4 | 5 => self.end_outflow(),
+            6 => self.switch_off(fsp, currency),
+            7 | 8 => self.operator.off.pop(),
+            9 => Some(Configure { settings: settings(&mut self.desk.random) }.into()),
+            _ => self.redeliver(),
+        }
+    }
+
+    fn set_limit(&mut self, fsp: u8, currency: u8) -> Change {
+        let limit = i128::from(self.desk.random.between((0, 80_000)));
+        Change::SetLimit(SetLimit {
+            name: self.cast.name(fsp),
+            currency: self.cast.currency(currency),
+            limit: Amount::from_units(limit * UNIT),
+            alarm_percentage: Amount::from_units(10 * UNIT),
+        })
+    }
+
+    fn move_funds(
+        &mut self,
+        (fsp, currency): (u8, u8),
+        direction: FundsDirection,
+        units: u64,
+    ) -> Option<Change> {
+        let (name, currency) = (self.cast.name(fsp), self.cast.currency(currency));
+        let (_, participant) = self.state()?.register().find(&name)?;
+        let account = participant.holding(currency)?.settlement;
+        let amount = Amount::from_units(i128::from(units) * UNIT);
+        let mut bytes = [0; 17];
+        bytes[1..].copy_from_slice(&spread16(self.desk.random.next()));
+        let id = TransferId::from_bytes(bytes)?;
+        if direction == FundsDirection::Out {
+            self.operator.outflows.push((fsp, id));
+        }
+        let hash = request_hash(id, 0);
+        let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
+        Some(Change::MoveFunds(funds))
+    }
+
+    fn take_funds(&mut self, fsp: u8, currency: u8) -> Option<Change> {
+        let units = self.desk.random.between((1, 100_000));
+        self.move_funds((fsp, currency), FundsDirection::Out, units)
+    }
+
+    fn end_outflow(&mut self) -> Option<Change> {
+        let (fsp, id) = self.operator.outflows.pop()?;
+        let asked = |change: &&Change| matches!(change, Change::MoveFunds(funds) if funds.id == id);
+        let Some(Change::MoveFunds(funds)) = self.operator.changes.iter().find(asked) else {
+            return None;
+        };
+        let (name, account) = (self.cast.name(fsp), funds.account);
+        let commit = self.desk.random.chance(500);
+        let hash = request_hash(id, 1 + u8::from(commit));
+        Some(EndFundsOut { id, name, account, commit, hash }.into())
+    }
+
+    fn switch_off(&mut self, fsp: u8, currency: u8) -> Option<Change> {
+        let name = self.cast.name(fsp);
+        if self.desk.random.chance(500) {
+            self.operator.off.push(SetParticipantActive { name, active: true }.into());
+            return Some(SetParticipantActive { name, active: false }.into());
+        }
+        let (_, participant) = self.state()?.register().find(&name)?;
+        let account = participant.holding(self.cast.currency(currency))?.position;
+        self.operator.off.push(SetAccountActive { name, account, active: true }.into());
+        Some(SetAccountActive { name, account, active: false }.into())
+    }
+
+    fn redeliver(&mut self) -> Option<Change> {
+        let notice = self.state()?.dead_letters().last()?.notice.id;
+        self.desk.tally.exhumed += 1;
+        Some(Redeliver { notice }.into())
+    }
+}
+
+/// The operator asks for one thing with each id and action: those are its requests' digests.
+pub(crate) fn request_hash(id: TransferId, action: u8) -> Digest {
+    let mut digest = Digest([action; 32]);
+    digest.0[..17].copy_from_slice(&id.to_bytes());
+    digest
+}
+
+fn settings(random: &mut Random) -> Settings {
+    Settings {
+        confirm_to_payee: random.chance(700),
+        on_us_transfers: random.chance(500),
+        put_aborted_aborts: random.chance(500),
+        funds_out_covers_position: random.chance(700),
+        lane_capacity: random.pick(&[5, 100, 50_000, 50_000]),
+    }
+}

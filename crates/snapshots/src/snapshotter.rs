@@ -1,0 +1,309 @@
+//! The thread that takes snapshots while the switch runs.
+//!
+//! It looks four times a second whether enough was written since the last one. Then it has the
+//! sequencer's thread set the state aside between two batches, waits until the cold store has come
+//! as far, and stores what was set aside. Its priority is low, and it works only a share of the
+//! time, in pieces of some milliseconds, so that it never has a core for itself.
+//!
+//! What fails is told and tried again after a while; it never harms the switch.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use journal::DurableFrames;
+use ledger::LogIndex;
+use ports::{ColdStore, Disk, StopReading};
+
+use crate::files::{SnapshotFile, list};
+use crate::writer::{FrozenState, WriteError, WrittenSnapshot, keep};
+
+/// Between two looks at the log.
+const LOOK: Duration = Duration::from_millis(250);
+/// After a failure, before the next attempt that nobody asked for.
+const PAUSE: Duration = Duration::from_secs(60);
+/// How long a state that was set aside waits for the store, and between two looks at it.
+const STORE_PATIENCE: Duration = Duration::from_secs(60);
+const STORE_LOOK: Duration = Duration::from_millis(5);
+/// The work between two rests.
+const PIECE: Duration = Duration::from_millis(4);
+/// Above that of every other thread of the switch: on a busy machine this one waits.
+const NICENESS: i32 = 10;
+
+/// When snapshots are taken, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotSchedule {
+    /// Once so many records were written since the last one; 0 for never.
+    pub every_records: u64,
+    /// Once so many bytes of log were written since the last one or the start; 0 for never.
+    pub every_bytes: u64,
+    /// Share of a core's time that taking one may use, in percent, 1 to 100.
+    pub cpu_percent: u8,
+}
+
+/// Something to tell people.
+#[derive(Debug)]
+pub enum SnapshotEvent {
+    /// A snapshot was taken, in so much time.
+    Taken(WrittenSnapshot, Duration),
+    /// None was.
+    Failed(WriteError),
+}
+
+/// How it stands with snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotStatus {
+    /// Files that are there, newest first.
+    pub files: Vec<SnapshotFile>,
+    /// Whether one is being taken, or was asked for.
+    pub busy: bool,
+    /// Taken since the start.
+    pub taken: u64,
+    /// Attempts that failed since the start.
+    pub failed: u64,
+    /// Length of the newest one taken since the start, in bytes.
+    pub last_bytes: u64,
+    /// How long that took, in milliseconds.
+    pub last_millis: u64,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
+}
+
+/// Whose state the thread stores.
+pub struct SnapshotSource<D: Disk> {
+    /// The log, for how far it has come.
+    pub frames: DurableFrames<D>,
+    /// What the sequencer's rows leave for.
+    pub store: Option<Arc<dyn ColdStore>>,
+    /// The snapshot that the start went on from.
+    pub before: Option<SnapshotFile>,
+    /// Has the state set aside, everything up to there durable and on its way to the store. `None`
+    /// when nobody did so in time.
+    pub set_aside: Box<dyn Fn() -> Option<FrozenState> + Send>,
+}
+
+/// The thread.
+#[derive(Debug)]
+pub struct Snapshotter {
+    handle: SnapshotterHandle,
+    thread: JoinHandle<()>,
+}
+
+/// Access to the thread, for others.
+#[derive(Clone, Debug)]
+pub struct SnapshotterHandle(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    orders: Mutex<Orders>,
+    woken: Condvar,
+    status: Mutex<SnapshotStatus>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Orders {
+    stop: bool,
+    asked: bool,
+}
+
+/// Starts the thread. `tell` hears what happened, on it.
+///
+/// # Errors
+/// When it can not be started.
+pub fn follow<D: Disk>(
+    disk: D,
+    followed: SnapshotSource<D>,
+    due: SnapshotSchedule,
+    tell: impl Fn(&SnapshotEvent) + Send + 'static,
+) -> std::io::Result<Snapshotter> {
+    let handle = SnapshotterHandle(Arc::new(Shared::default()));
+    let mut runner = Runner { disk, followed, due, shared: Arc::clone(&handle.0) };
+    runner.list();
+    let run = move || runner.run(&tell);
+    let thread = std::thread::Builder::new().name("snapshots".into()).spawn(run)?;
+    Ok(Snapshotter { handle, thread })
+}
+
+impl Snapshotter {
+    /// Access for others.
+    #[must_use]
+    pub fn handle(&self) -> SnapshotterHandle {
+        self.handle.clone()
+    }
+
+    /// Ends the thread within some milliseconds; a snapshot being taken is given up.
+    pub fn stop(self) {
+        self.handle.0.orders().stop = true;
+        self.handle.0.woken.notify_all();
+        // It has printed why it ended if it did by itself.
+        let _ended = self.thread.join();
+    }
+}
+
+impl SnapshotterHandle {
+    /// Asks for a snapshot of everything that is durable now, or later than now.
+    pub fn request(&self) {
+        self.0.orders().asked = true;
+        self.0.status().busy = true;
+        self.0.woken.notify_all();
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn status(&self) -> SnapshotStatus {
+        self.0.status().clone()
+    }
+}
+
+impl Shared {
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status(&self) -> MutexGuard<'_, SnapshotStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `until` or an order.
+    fn wait(&self, time: Duration) {
+        let idle = |orders: &mut Orders| !orders.stop && !orders.asked;
+        let waited = self.woken.wait_timeout_while(self.orders(), time, idle);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Rests, unless the thread is to end.
+    fn rest(&self, time: Duration) -> Result<(), StopReading> {
+        let going = |orders: &mut Orders| !orders.stop;
+        let waited = self.woken.wait_timeout_while(self.orders(), time, going);
+        let (orders, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if orders.stop { Err(StopReading) } else { Ok(()) }
+    }
+}
+
+struct Runner<D: Disk> {
+    disk: D,
+    followed: SnapshotSource<D>,
+    due: SnapshotSchedule,
+    shared: Arc<Shared>,
+}
+
+impl<D: Disk> Runner<D> {
+    fn run(&mut self, tell: &impl Fn(&SnapshotEvent)) {
+        // Without it the thread is only less polite.
+        let _set = rustix::process::setpriority_process(None, NICENESS);
+        let mut bytes_before = 0;
+        let mut not_before = Instant::now();
+        loop {
+            let orders = std::mem::take(&mut *self.shared.orders());
+            if orders.stop {
+                return;
+            }
+            let ripe = not_before <= Instant::now() && self.is_due(bytes_before);
+            if !orders.asked && !ripe {
+                self.shared.wait(LOOK);
+                continue;
+            }
+            let bytes_now = self.followed.frames.bytes();
+            match self.take(tell) {
+                Ok(()) => bytes_before = bytes_now,
+                Err(StopReading) => not_before = Instant::now() + PAUSE,
+            }
+        }
+    }
+
+    fn is_due(&self, bytes_before: u64) -> bool {
+        let end = self.followed.frames.end();
+        let status = self.shared.status();
+        // A file of a record that the log does not have is of another log.
+        let last = status.files.iter().find(|file| file.log_index <= end);
+        let records = end.0 - last.map_or(0, |file| file.log_index.0);
+        let bytes = self.followed.frames.bytes().saturating_sub(bytes_before);
+        let reached = |limit, now| 0 < limit && limit <= now;
+        reached(self.due.every_records, records) || reached(self.due.every_bytes, bytes)
+    }
+
+    fn take(&mut self, tell: &impl Fn(&SnapshotEvent)) -> Result<(), StopReading> {
+        self.shared.status().busy = true;
+        let started = Instant::now();
+        let result = self.attempt();
+        let took = started.elapsed();
+        self.list();
+        let mut status = self.shared.status();
+        status.busy = self.shared.orders().asked;
+        status.error = None;
+        let news = match result {
+            Ok(None) | Err(WriteError::Stopped) => return Ok(()),
+            Ok(Some(taken)) => {
+                status.taken += 1;
+                status.last_bytes = taken.bytes;
+                status.last_millis = took.as_millis() as u64;
+                self.followed.before = Some(taken.file.clone());
+                SnapshotEvent::Taken(taken, took)
+            }
+            Err(error) => {
+                status.failed += 1;
+                status.error = Some(error.to_string());
+                SnapshotEvent::Failed(error)
+            }
+        };
+        drop(status);
+        tell(&news);
+        if matches!(news, SnapshotEvent::Failed(_)) { Err(StopReading) } else { Ok(()) }
+    }
+
+    fn attempt(&self) -> Result<Option<WrittenSnapshot>, WriteError> {
+        let SnapshotSource { store, before, set_aside, .. } = &self.followed;
+        let aside = set_aside().ok_or(WriteError::Busy)?;
+        let store = store.as_deref();
+        if let Some(store) = store {
+            self.await_store(store, aside.tail.end)?;
+        }
+        let mut share = Share::new(&self.shared, self.due.cpu_percent);
+        let mut pace = || share.rest();
+        keep(&self.disk, aside, (store, before.as_ref()), &mut pace)
+    }
+
+    /// Lets the store catch up: a snapshot goes no further than the store.
+    fn await_store(&self, store: &dyn ColdStore, end: LogIndex) -> Result<(), WriteError> {
+        let deadline = Instant::now() + STORE_PATIENCE;
+        while store.mark().log_index < end {
+            if deadline < Instant::now() {
+                return Err(WriteError::Behind);
+            }
+            self.shared.rest(STORE_LOOK).map_err(|StopReading| WriteError::Stopped)?;
+        }
+        Ok(())
+    }
+
+    fn list(&self) {
+        if let Ok(files) = list(&self.disk) {
+            self.shared.status().files = files;
+        }
+    }
+}
+
+/// Works a share of the time.
+struct Share<'a> {
+    shared: &'a Shared,
+    percent: u32,
+    since: Instant,
+}
+
+impl<'a> Share<'a> {
+    fn new(shared: &'a Shared, percent: u8) -> Self {
+        let percent = u32::from(percent.clamp(1, 100));
+        Self { shared, percent, since: Instant::now() }
+    }
+
+    /// Rests for its share of the time since the last rest.
+    fn rest(&mut self) -> Result<(), StopReading> {
+        let worked = self.since.elapsed();
+        if worked < PIECE {
+            return Ok(());
+        }
+        let rest = worked * (100 - self.percent) / self.percent;
+        self.shared.rest(rest)?;
+        self.since = Instant::now();
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! What is told of decisions, on disk: three keyspaces, written in the order of the log, so that
+//! nearly nothing of it is ever moved again.
+//!
+//! - `decisions`: the decisions themselves, some dozens of them together under the record of the
+//!   first.
+//! - `deliveries`: where deliveries ended, together under the group of their notices and the
+//!   first of those records.
+//! - `traces`: which records are about a transfer, where its row does not name them: resends,
+//!   refusals, what was still in flight when its prepare was written.
+//!
+//! Costs: for a transfer that ends within a portion two decisions in a block that is written
+//! anyway; for one that does not, a key of 25 bytes. A question reads one key for each record about
+//! the transfer.
+
+use std::collections::HashMap;
+
+use fjall::{Database, Keyspace, OwnedWriteBatch};
+use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
+use ports::{StoreError, WriteBatch};
+use record::decision;
+
+use crate::disk::{buffering, of_library};
+use crate::memory::damaged;
+
+/// A block of decisions is closed behind the first record that makes it so long.
+const BLOCK_BYTES: usize = 8 << 10;
+/// Bytes of a write buffer.
+const BUFFER: u64 = 4 << 20;
+
+/// The keyspaces.
+pub(crate) struct DecisionKeyspaces {
+    decisions: Keyspace,
+    deliveries: Keyspace,
+    traces: Keyspace,
+}
+
+impl DecisionKeyspaces {
+    pub(crate) fn open(database: &Database) -> Result<Self, fjall::Error> {
+        let open = |name| database.keyspace(name, || buffering(BUFFER));
+        let (decisions, deliveries) = (open("decisions")?, open("deliveries")?);
+        Ok(Self { decisions, deliveries, traces: open("traces")? })
+    }
+
+    /// The keyspaces with their names.
+    pub(crate) fn named(&self) -> [(&'static str, &Keyspace); 3] {
+        [("decisions", &self.decisions), ("deliveries", &self.deliveries), ("traces", &self.traces)]
+    }
+
+    pub(crate) fn write(&self, portion: &WriteBatch, batch: &mut OwnedWriteBatch) {
+        let rows: HashMap<TransferId, &FinalTransfer> =
+            portion.rows.iter().map(|row| (row.id, row)).collect();
+        let mut block = Vec::with_capacity(2 * BLOCK_BYTES);
+        let (mut begin, mut last) = (LogIndex(0), LogIndex(0));
+        for (transfer, log_index, bytes) in portion.told.decisions() {
+            if BLOCK_BYTES <= block.len() && last < log_index {
+                batch.insert(&self.decisions, begin.0.to_be_bytes(), &*block);
+                block.clear();
+            }
+            if block.is_empty() {
+                decision::begin(&mut block);
+                begin = log_index;
+            }
+            block.extend_from_slice(bytes);
+            last = log_index;
+            if !rows.get(&transfer).is_some_and(|row| names(row, log_index)) {
+                batch.insert(&self.traces, trace(&transfer, log_index), []);
+            }
+        }
+        if !block.is_empty() {
+            batch.insert(&self.decisions, begin.0.to_be_bytes(), &*block);
+        }
+        self.write_ends(&portion.told.ends, batch);
+    }
+
+    fn write_ends(&self, ends: &[(NoticeId, LogIndex)], batch: &mut OwnedWriteBatch) {
+        let mut ends = ends.to_vec();
+        ends.sort_unstable_by_key(|(notice, log_index)| (decision::group_of(*notice), *log_index));
+        let mut value = Vec::new();
+        for group in
+            ends.chunk_by(|one, next| decision::group_of(one.0) == decision::group_of(next.0))
+        {
+            let (notice, base) = group[0];
+            decision::write_ends(base, group, &mut value);
+            batch.insert(&self.deliveries, delivery(decision::group_of(notice), base), &*value);
+        }
+    }
+
+    /// Everything told of a transfer whose row names these records.
+    pub(crate) fn of(
+        &self,
+        id: &TransferId,
+        mut records: Vec<LogIndex>,
+    ) -> Result<Vec<Decision>, StoreError> {
+        for trace in self.traces.prefix(id.to_bytes()) {
+            let key = trace.key().map_err(|error| of_library(&error))?;
+            records.push(last_index(&key)?);
+        }
+        records.sort_unstable();
+        records.dedup();
+        let mut tale = Vec::new();
+        for log_index in records {
+            tale.extend(self.decided(id, log_index)?);
+        }
+        Ok(tale)
+    }
+
+    /// What was decided about a transfer on one record, or when it came.
+    fn decided(&self, id: &TransferId, log_index: LogIndex) -> Result<Vec<Decision>, StoreError> {
+        let Some(block) = self.decisions.range([0; 8]..=log_index.0.to_be_bytes()).next_back()
+        else {
+            return Ok(Vec::new());
+        };
+        let (_, value) = block.into_inner().map_err(|error| of_library(&error))?;
+        let mut all = decision::read_all(&value).map_err(damaged)?;
+        all.retain(|told| told.transfer == *id && told.log_index == log_index);
+        Ok(all)
+    }
+
+    pub(crate) fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
+        let mut ends = Vec::new();
+        for entry in self.deliveries.prefix(decision::group_of(notice).to_be_bytes()) {
+            let (key, value) = entry.into_inner().map_err(|error| of_library(&error))?;
+            ends.extend(decision::ends_of(notice, last_index(&key)?, &value).map_err(damaged)?);
+        }
+        ends.sort_unstable();
+        ends.dedup();
+        Ok(ends)
+    }
+}
+
+/// Whether a row says that the record is about its transfer.
+fn names(row: &FinalTransfer, log_index: LogIndex) -> bool {
+    row.prepare == log_index
+        || row.changed == log_index
+        || row.answer.is_some_and(|answer| answer.log_index == log_index)
+}
+
+fn trace(transfer: &TransferId, log_index: LogIndex) -> [u8; 25] {
+    let mut key = [0; 25];
+    key[..17].copy_from_slice(&transfer.to_bytes());
+    key[17..].copy_from_slice(&log_index.0.to_be_bytes());
+    key
+}
+
+fn delivery(group: u64, base: LogIndex) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&group.to_be_bytes());
+    key[8..].copy_from_slice(&base.0.to_be_bytes());
+    key
+}
+
+/// The record that a key ends with.
+fn last_index(key: &[u8]) -> Result<LogIndex, StoreError> {
+    let bytes = key.last_chunk().ok_or(StoreError::Damaged("a key is too short".into()))?;
+    Ok(LogIndex(u64::from_be_bytes(*bytes)))
+}

@@ -1,0 +1,74 @@
+//! HTTP/2 on the same port, by prior knowledge: the same service, within bounds of its own.
+//!
+//! What a connection may occupy: so many requests at once, each with a window of one body of a
+//! transfer; headers as over HTTP/1.1. A client that opens requests only to reset them is cut off.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::server::conn::http2;
+use hyper::service::HttpService;
+use hyper_util::rt::TokioTimer;
+use tokio::task::spawn_local;
+
+use crate::connections::ClientConnection;
+use crate::socket::{Socket, Stream};
+
+/// Requests at once on one connection.
+const STREAMS_MAX: u32 = 128;
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+const FRAME_BYTES_MAX: u32 = 16 << 10;
+const SEND_BYTES_MAX: usize = 64 << 10;
+/// Requests reset by the client and not yet looked at, and reset by the hub for their faults,
+/// beyond which the connection is ended.
+const RESETS_MAX: usize = 32;
+/// Silence after which a client is asked whether it is still there, and time for its answer.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBE_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Tasks of this thread.
+#[derive(Clone, Copy)]
+struct LocalTasks;
+
+impl<F: Future + 'static> Executor<F> for LocalTasks {
+    fn execute(&self, task: F) {
+        spawn_local(async move { drop(task.await) });
+    }
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve<S>(socket: Socket<impl Stream>, line: &ClientConnection, service: S)
+where
+    S: HttpService<Incoming, ResBody = Full<Bytes>, Error = Infallible> + 'static,
+    S::Future: 'static,
+{
+    line.share();
+    let connection = http2::Builder::new(LocalTasks)
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_BYTES_MAX)
+        .max_header_list_size(fspiop::headers::HEADER_BYTES_MAX as u32)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(RESETS_MAX)
+        .keep_alive_interval(PROBE_AFTER)
+        .keep_alive_timeout(PROBE_PATIENCE)
+        .serve_connection(socket, service);
+    let mut connection = std::pin::pin!(connection);
+    let mut told = false;
+    // How a connection ends concerns only its client.
+    let _ended = std::future::poll_fn(|context| {
+        if line.leaving.get() && !std::mem::replace(&mut told, true) {
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(context)
+    })
+    .await;
+}

@@ -1,0 +1,148 @@
+//! Assembles one I/O thread from its parts.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ledger::Stamp;
+use node::{Handle, Mailbox, SystemClock};
+use tokio::sync::Notify;
+
+use crate::breaker::Breakers;
+use crate::connections::Connections;
+use crate::counters::Counters;
+use crate::directory::Directory;
+use crate::driver::{self, Driver};
+use crate::egress::Egress;
+use crate::message::Message;
+use crate::notice_messages::Notices;
+use crate::options::Options;
+use crate::outbox::Outbox;
+use crate::passthrough::{Passthrough, TransferMode};
+use crate::pool::Pools;
+use crate::progress::LaneWatch;
+use crate::records::Records;
+use crate::server::Server;
+use crate::signatures::ThreadSignatures;
+use crate::submitter::Submitter;
+use crate::thread::Thread;
+use crate::traffic::ThreadStatus;
+use crate::transfers::Transfers;
+
+/// How long requests under way may take to end once the switch stops: 3 s.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long callbacks under way may take to end after that.
+const LAST_CALLBACKS: Duration = Duration::from_millis(500);
+
+/// Input of each thread from the thread that starts it.
+pub(crate) struct IoThreadParams {
+    pub(crate) number: usize,
+    pub(crate) clock: SystemClock,
+    pub(crate) started: Stamp,
+    pub(crate) mailbox: Arc<Mailbox<Message>>,
+    pub(crate) mail: Arc<Notify>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) shown: Arc<ThreadStatus>,
+    pub(crate) breakers: Arc<Breakers>,
+    pub(crate) seed: u64,
+}
+
+/// One I/O thread.
+pub(crate) struct IoThread {
+    pub(crate) server: Rc<Server>,
+    pub(crate) driver: Rc<Driver>,
+    /// How long a lane may have work and do none of it, and how long an attempt may take.
+    patience: (Duration, Duration),
+}
+
+impl IoThread {
+    pub(crate) fn new(seat: IoThreadParams, handle: Handle<Message>, options: Options) -> Self {
+        let clock = (seat.clock, seat.seed);
+        let thread = Thread::new(seat.number, seat.counters, handle.stages(), clock);
+        let policy = (options.policy, seat.seed);
+        let outbox = Outbox::new(&thread, &handle, &seat.mailbox, policy);
+        let counters = Arc::clone(&thread.counters);
+        let directory = Directory::new(handle.clone(), counters, Rc::clone(&outbox.retry));
+        let seals = ThreadSignatures::new(options.signatures, &thread, &directory);
+        let breakers = seat.breakers;
+        let pool = options.pool;
+        let pools = Pools::new(pool, options.reach, Rc::clone(&thread), Arc::clone(&breakers));
+        let egress =
+            Egress::new(&directory, &seals, pools, breakers, (&thread, options.forwards_max));
+        let null =
+            (options.decisions == TransferMode::Null).then(|| Passthrough::new(seat.mailbox));
+        let submitter = Rc::new(Submitter::new(&thread, &directory, &outbox, null));
+        let connections = Connections::new(options.connections, thread.tracer.clone());
+        let records = Records::new(handle.clone());
+        let driver = Driver {
+            handle: handle.clone(),
+            notices: Notices {
+                egress: Rc::clone(&egress),
+                records: records.clone(),
+                outbox: Rc::clone(&outbox),
+            },
+            outbox,
+            submitter: Rc::clone(&submitter),
+            connections: Rc::clone(&connections),
+            shown: seat.shown,
+            mail: seat.mail,
+            wedge: options.wedge,
+        };
+        let transfers = Transfers {
+            submitter: Rc::clone(&submitter),
+            egress: Rc::clone(&egress),
+            records,
+            handle: handle.clone(),
+            expiration_max: options.expiration_max,
+        };
+        let server = Server {
+            thread,
+            started: seat.started,
+            handle,
+            directory,
+            submitter,
+            egress,
+            transfers: Rc::new(transfers),
+            seals,
+            connections,
+            limits: options.connections,
+            gateways: options.gateways,
+            turned_away: Cell::new(0),
+            room: Rc::default(),
+            gathered: Cell::new(0),
+        };
+        let patience = (options.patience, pool.connect + pool.answer);
+        Self { server: Rc::new(server), driver: Rc::new(driver), patience }
+    }
+
+    /// What watches the lanes of the thread.
+    pub(crate) fn lanes(&self) -> LaneWatch {
+        let Server { thread, directory, .. } = &*self.server;
+        LaneWatch::new(&self.driver.outbox, directory, thread, self.patience)
+    }
+
+    /// Lets the requests that wait for the sequencer have their answers. Meanwhile no callback
+    /// begins; those under way have a moment to end, and are recorded: the sender of the rest, this
+    /// switch after its next start or another node, repeats as few as possible.
+    pub(crate) async fn drain(&self) {
+        let Server { submitter, egress, .. } = &*self.server;
+        let outbox = &self.driver.outbox;
+        outbox.state.borrow_mut().stop();
+        let waiting = async {
+            while submitter.waiters.len() > 0 || !egress.is_idle() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            // The last answers are on their way to the socket.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let _in_time = tokio::time::timeout(GRACE, waiting).await;
+        let sending = async {
+            while 0 < outbox.state.borrow().attempts() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _in_time = tokio::time::timeout(LAST_CALLBACKS, sending).await;
+        driver::record(&self.driver);
+    }
+}

@@ -1,0 +1,442 @@
+//! From an owed notice to the HTTP message that it is (hub-semantics 3.7 to 3.9).
+//!
+//! A notice names the record it is made from. On the hot path that record's message is still in
+//! memory; a redelivery reads it from the log.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use delivery::Attempt;
+use fspiop::body::{
+    BatchRegistration, ErrorInformation, Extension, Fulfil, Prepare, written_expiration,
+};
+use fspiop::endpoint::EndpointType;
+use fspiop::headers::{FSPIOP_DESTINATION, TRACESTATE};
+use fspiop::hub_messages::{self, BatchOutcome, PartyName, TransferNotice};
+use fspiop::time::retry_after_ms;
+use fspiop::{PartyIdType, Resource, TraceContext, percent_encode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use ledger::{
+    ChangeParties, Command, ErrorOutcome, LogIndex, Notice, NoticeKind, Outcome, PartyChangeForm,
+    TransferState, TransferView,
+};
+use node::latency_trace::TracePoint;
+
+use crate::commands::batch_fault;
+use crate::egress::{AddressedMessage, Destination, Egress};
+use crate::failure::{Failure, SendError};
+use crate::inbound::Trace;
+use crate::message::{Message, OutgoingNotice};
+use crate::outbox::Outbox;
+use crate::outcome_errors::{self, PrepareFields};
+use crate::party_names::{PartyNames, RegistrationCallback};
+use crate::pool::{self, RequestClass};
+use crate::records::{Records, stored_message};
+
+/// How a recipient answered a notice.
+pub(crate) struct NoticeResponse {
+    pub(crate) status: StatusCode,
+    /// The pause that it asked for, in microseconds: `Retry-After` of 429 and 503.
+    pub(crate) pause_micros: Option<u64>,
+}
+
+/// Delivers the notices of one thread.
+pub(crate) struct Notices {
+    pub(crate) egress: Rc<Egress>,
+    pub(crate) records: Records,
+    pub(crate) outbox: Rc<Outbox>,
+}
+
+impl Notices {
+    /// One attempt to deliver a notice.
+    pub(crate) async fn send(
+        &self,
+        attempt: Attempt<Rc<OutgoingNotice>>,
+    ) -> Result<NoticeResponse, SendError> {
+        let parcel = match attempt.message {
+            Some(parcel) => parcel,
+            None => {
+                let notice = self.records.load_notice(attempt.notice).await;
+                OutgoingNotice::new(notice.map_err(SendError::Failed)?, None)
+            }
+        };
+        let thread = &self.egress.thread;
+        thread.tracer.notice(&parcel.notice, TracePoint::Attempted);
+        let mut call = if let Some(call) = self.held(&parcel) {
+            call?
+        } else {
+            Box::pin(self.rendered(&parcel)).await?
+        };
+        // Reading the log may have taken time.
+        if !self.outbox.may_send() {
+            return Err(SendError::Failed(Failure::Unsent));
+        }
+        let answer = self.egress.make(&mut call, RequestClass::Notice).await;
+        let answer = answer.map_err(SendError::Failed)?;
+        thread.tracer.answered(&parcel.notice, answer.times);
+        let pause_micros = pause_micros(&answer, || thread.wall_ms());
+        Ok(NoticeResponse { status: answer.status, pause_micros })
+    }
+
+    /// The message of a participant that is passed on and still in memory, as nearly all are.
+    fn held(&self, parcel: &OutgoingNotice) -> Option<Result<AddressedMessage, SendError>> {
+        let notice = &parcel.notice;
+        if !matches!(notice.kind, NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort) {
+            return None;
+        }
+        // Another notice may be made from the same one.
+        let message = Arc::unwrap_or_clone(parcel.message.take()?);
+        let (to, headers, body) = self.forwarded(notice, message)?;
+        Some(self.egress.call(&to, headers, body))
+    }
+
+    async fn rendered(&self, parcel: &OutgoingNotice) -> Result<AddressedMessage, SendError> {
+        match self.render(parcel).await {
+            Some((to, headers, body)) => self.egress.call(&to, headers, body),
+            None => Err(SendError::Failed(self.unmade(parcel.notice.source).await)),
+        }
+    }
+
+    /// Why there is no message: the log cannot be read just now, which the recipient has nothing to
+    /// do with, or it holds what no message can be made of.
+    async fn unmade(&self, source: LogIndex) -> Failure {
+        match self.records.load(source).await {
+            None => Failure::Unsent,
+            Some(_) => Failure::Broken,
+        }
+    }
+
+    async fn render(&self, parcel: &OutgoingNotice) -> Option<RenderedNotice> {
+        let notice = &parcel.notice;
+        match notice.kind {
+            NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort => {
+                let message = self.records.load_message(notice.source).await?;
+                self.forwarded(notice, message)
+            }
+            NoticeKind::PartiesChanged => self.parties(notice).await,
+            NoticeKind::FulfilCopy
+            | NoticeKind::AbortCopy
+            | NoticeKind::Committed
+            | NoticeKind::Reserved
+            | NoticeKind::AbortedState
+            | NoticeKind::Error
+            | NoticeKind::PatchCommitted
+            | NoticeKind::PatchAborted => {
+                let body = own_body(&self.records, parcel).await?;
+                let state = tracestate(parcel.message.borrow().as_deref());
+                self.own(notice, (destination(notice)?, Resource::Transfers), state, body).await
+            }
+        }
+    }
+
+    /// The sender's own bytes. A destination that the sender left out is known by now.
+    fn forwarded(&self, notice: &Notice, message: Message) -> Option<RenderedNotice> {
+        let to = destination(notice)?;
+        let Message { mut headers, body } = message;
+        let name = || self.egress.directory.view().get(notice.recipient).map(|member| member.name);
+        if !headers.contains_key(&FSPIOP_DESTINATION)
+            && let Some(recipient) = name()
+        {
+            let trace = TraceContext::new(notice.trace);
+            let call = (&to.method, to.path.as_str());
+            self.egress.rewrite_headers(&mut headers, call, trace, Some(&recipient));
+        }
+        Some((to, headers, body))
+    }
+
+    /// The answer to a change of the party directory.
+    async fn parties(&self, notice: &Notice) -> Option<RenderedNotice> {
+        let record = self.records.load(notice.source).await?;
+        let command = record::command::read_fields(record.kind, record.version, &record.fields);
+        let Ok(Command::ChangeParties(change)) = command else { return None };
+        let message = stored_message(record)?;
+        let (to, body) = match change.form {
+            PartyChangeForm::Batch => batch_answer(notice, &change, &message)?,
+            PartyChangeForm::Single | PartyChangeForm::Delete => single_answer(notice, &change)?,
+        };
+        self.own(notice, (to, Resource::Participants), tracestate(Some(&message)), body).await
+    }
+
+    /// The hub's own message, signed anew for each attempt if such are.
+    async fn own(
+        &self,
+        notice: &Notice,
+        (to, resource): (Destination, Resource),
+        state: Option<HeaderValue>,
+        body: Bytes,
+    ) -> Option<RenderedNotice> {
+        let trace = Trace { context: TraceContext::new(notice.trace), state };
+        let (headers, body) = self.egress.sealed(&to, resource, &trace, body).await?;
+        Some((to, headers, body))
+    }
+}
+
+type RenderedNotice = (Destination, HeaderMap, Bytes);
+
+fn pause_micros(answer: &pool::PeerResponse, wall_ms: impl FnOnce() -> u64) -> Option<u64> {
+    let value = answer.retry_after.as_ref()?;
+    let may_ask = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+    let ms = retry_after_ms(value.as_bytes(), wall_ms())?;
+    may_ask.contains(&answer.status).then(|| ms.saturating_mul(1_000))
+}
+
+fn tracestate(message: Option<&Message>) -> Option<HeaderValue> {
+    message.and_then(|message| message.headers.get(&TRACESTATE)).cloned()
+}
+
+/// The body by which `GET /transfers/{ID}` is answered; `None` when a record cannot be read.
+pub(crate) async fn state_body(records: &Records, view: &TransferView) -> Option<Bytes> {
+    let completed_ms = Some(view.changed.millis());
+    let state = match view.state {
+        // It has not ended: there is no time at which it was completed.
+        TransferState::Reserved => return Some(state_only("RESERVED", None)),
+        TransferState::Committed => "COMMITTED",
+        TransferState::Aborted => "ABORTED",
+    };
+    if let Some(cause) = view.cause {
+        let extension = cause_extension(records, cause.outcome, cause.record).await?;
+        let notice =
+            TransferNotice { state, completed_ms, fulfilment: None, extensions: &[extension] };
+        return Some(hub_messages::transfer(&notice));
+    }
+    match view.answer {
+        None => Some(state_only(state, completed_ms)),
+        Some(answer) => {
+            let message = records.load_message(answer).await?;
+            committed_body(&message.body, completed_ms, FulfilmentShown::Shown)
+        }
+    }
+}
+
+/// Where a notice about a transfer goes; `None` for one that is about none.
+fn destination(notice: &Notice) -> Option<Destination> {
+    let id = notice.transfer?.to_string();
+    let path = |suffix: &str| format!("/transfers/{id}{suffix}");
+    let (method, endpoint, path) = match notice.kind {
+        NoticeKind::Prepare => (Method::POST, EndpointType::TransferPost, "/transfers".to_owned()),
+        NoticeKind::PatchCommitted | NoticeKind::PatchAborted => {
+            (Method::PATCH, EndpointType::TransferPut, path(""))
+        }
+        NoticeKind::Abort | NoticeKind::AbortCopy | NoticeKind::Error => {
+            (Method::PUT, EndpointType::TransferError, path("/error"))
+        }
+        NoticeKind::Fulfil
+        | NoticeKind::FulfilCopy
+        | NoticeKind::Committed
+        | NoticeKind::Reserved
+        | NoticeKind::AbortedState => (Method::PUT, EndpointType::TransferPut, path("")),
+        // About a registration, for which `parties` finds the way.
+        NoticeKind::PartiesChanged => return None,
+    };
+    let variables = vec![("transferId", id)];
+    Some(Destination { participant: notice.recipient, endpoint, method, path, variables })
+}
+
+async fn own_body(records: &Records, parcel: &OutgoingNotice) -> Option<Bytes> {
+    let notice = &parcel.notice;
+    let completed_ms = Some(notice.at.millis());
+    match notice.kind {
+        NoticeKind::FulfilCopy | NoticeKind::AbortCopy => {
+            Some(message_of(records, parcel).await?.body.clone())
+        }
+        NoticeKind::Committed => {
+            let message = message_of(records, parcel).await?;
+            committed_body(&message.body, completed_ms, FulfilmentShown::Shown)
+        }
+        NoticeKind::PatchCommitted => {
+            let message = message_of(records, parcel).await?;
+            committed_body(&message.body, completed_ms, FulfilmentShown::Hidden)
+        }
+        NoticeKind::Reserved => Some(state_only("RESERVED", None)),
+        NoticeKind::AbortedState | NoticeKind::PatchAborted => {
+            let extension = cause_extension(records, notice.outcome, notice.source).await?;
+            let extensions = &[extension];
+            let state = "ABORTED";
+            let told = TransferNotice { state, completed_ms, fulfilment: None, extensions };
+            Some(hub_messages::transfer(&told))
+        }
+        NoticeKind::Error => {
+            let outcome = ErrorOutcome::of(notice.outcome)?;
+            let named = named(records, parcel, outcome).await?;
+            let (code, description) = outcome_errors::error(outcome, &named);
+            Some(hub_messages::error(code, &description, &[]))
+        }
+        // Not the hub's own, or not about a transfer.
+        NoticeKind::Prepare
+        | NoticeKind::Fulfil
+        | NoticeKind::Abort
+        | NoticeKind::PartiesChanged => None,
+    }
+}
+
+/// Whether the fulfilment is told: to the payer it is, to the payee it is not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FulfilmentShown {
+    Shown,
+    Hidden,
+}
+
+/// COMMITTED, with what the payee's answer holds; funds moved by an operator have no answer.
+fn committed_body(
+    answer: &Bytes,
+    completed_ms: Option<u64>,
+    fulfilling: FulfilmentShown,
+) -> Option<Bytes> {
+    let Ok(fulfil) = Fulfil::parse(answer) else {
+        return Some(state_only("COMMITTED", completed_ms));
+    };
+    let preimage = match (fulfil.fulfilment, fulfilling) {
+        (Some(preimage), FulfilmentShown::Shown) => Some(preimage),
+        _ => None,
+    };
+    let extensions = fulfil.extension_list.as_deref().map(Extension::list).unwrap_or_default();
+    Some(hub_messages::transfer(&TransferNotice {
+        state: "COMMITTED",
+        completed_ms,
+        fulfilment: preimage.as_ref(),
+        extensions: &extensions,
+    }))
+}
+
+fn state_only(state: &str, completed_ms: Option<u64>) -> Bytes {
+    let notice = TransferNotice { state, completed_ms, fulfilment: None, extensions: &[] };
+    hub_messages::transfer(&notice)
+}
+
+/// Why a transfer was aborted, in the words its parties were told.
+async fn cause_extension(
+    records: &Records,
+    outcome: Outcome,
+    record: LogIndex,
+) -> Option<Extension> {
+    if outcome == Outcome::Aborted {
+        let message = records.load_message(record).await?;
+        let error = ErrorInformation::parse(&message.body).ok()?;
+        let (code, description) = error.effective();
+        return Some(hub_messages::cause(code, &description));
+    }
+    let outcome = ErrorOutcome::of(outcome)?;
+    let named = match outcome_errors::names_prepare(outcome) {
+        true => {
+            let prepare = records.load_message(record).await.map(|message| message.body);
+            named_or_erased(records, prepare, record).await?
+        }
+        false => PrepareFields::default(),
+    };
+    let (code, description) = outcome_errors::error(outcome, &named);
+    Some(hub_messages::cause(code, &description))
+}
+
+/// `None` when the prepare cannot be read just now.
+async fn named(
+    records: &Records,
+    parcel: &OutgoingNotice,
+    outcome: ErrorOutcome,
+) -> Option<PrepareFields> {
+    if !outcome_errors::names_prepare(outcome) {
+        return Some(PrepareFields::default());
+    }
+    let prepare = message_of(records, parcel).await.map(|message| message.body.clone());
+    named_or_erased(records, prepare, parcel.notice.source).await
+}
+
+/// What `prepare` names, the body of record `source`. Of one that was erased nothing is known; one
+/// that cannot be read is waited for.
+async fn named_or_erased(
+    records: &Records,
+    prepare: Option<Bytes>,
+    source: LogIndex,
+) -> Option<PrepareFields> {
+    match prepare {
+        Some(body) => Some(named_in(&body)),
+        None => records.load(source).await.map(|_| PrepareFields::default()),
+    }
+}
+
+fn named_in(body: &Bytes) -> PrepareFields {
+    let Ok(prepare) = Prepare::parse(body) else { return PrepareFields::default() };
+    PrepareFields {
+        payer: prepare.payer.to_string(),
+        payee: prepare.payee.to_string(),
+        amount: prepare.amount.amount.to_string(),
+        currency: prepare.amount.currency.to_string(),
+        expiration: match prepare.expiration_ms {
+            // Whatever lies before 1970 is 0.
+            0 => written_expiration(body).unwrap_or_default(),
+            millis => iso_text(millis),
+        },
+    }
+}
+
+/// `YYYY-MM-DDThh:mm:ss.sssZ`.
+pub(crate) fn iso_text(millis: u64) -> String {
+    let mut text = fspiop::time::date_time_whole_seconds(millis);
+    let fraction = format!("{:03}", millis % 1_000);
+    text[20..23].copy_from_slice(fraction.as_bytes());
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn single_answer(notice: &Notice, change: &ChangeParties) -> Option<(Destination, Bytes)> {
+    let party = change.parties.first()?;
+    let kind = PartyIdType::parse(&party.id_type)?;
+    let names = PartyNames {
+        kind,
+        id: percent_encode(&party.id).into_owned(),
+        sub_id: party.sub_id.as_deref().map(|sub_id| percent_encode(sub_id).into_owned()),
+    };
+    let body = match change.form {
+        PartyChangeForm::Delete => hub_messages::participant(&party.fsp),
+        PartyChangeForm::Single | PartyChangeForm::Batch => {
+            let name = PartyName {
+                kind,
+                id: &party.id,
+                sub_id: party.sub_id.as_deref(),
+                fsp: Some(&party.fsp),
+            };
+            hub_messages::participant_registered(&name, party.currency)
+        }
+    };
+    Some((names.to(notice.recipient, RegistrationCallback::Put), body))
+}
+
+fn batch_answer(
+    notice: &Notice,
+    change: &ChangeParties,
+    message: &Message,
+) -> Option<(Destination, Bytes)> {
+    let batch = BatchRegistration::parse(&message.body).ok()?;
+    let request: Cow<'_, str> = percent_encode(&batch.request);
+    let path = format!("/participants/{request}");
+    let variables = vec![("requestId", request.into_owned())];
+    let outcomes: Vec<_> = batch
+        .parties
+        .iter()
+        .map(|party| BatchOutcome {
+            party: PartyName {
+                kind: party.kind,
+                id: &party.id,
+                sub_id: party.sub_id.as_deref(),
+                fsp: party.fsp.as_ref(),
+            },
+            refused: batch_fault(&change.source, party),
+        })
+        .collect();
+    let to = Destination {
+        participant: notice.recipient,
+        endpoint: EndpointType::ParticipantBatchPut,
+        method: Method::PUT,
+        path,
+        variables,
+    };
+    Some((to, hub_messages::batch_registered(&outcomes, batch.currency)))
+}
+
+async fn message_of(records: &Records, parcel: &OutgoingNotice) -> Option<Arc<Message>> {
+    let held = parcel.message.borrow().clone();
+    match held {
+        Some(message) => Some(message),
+        None => records.load_message(parcel.notice.source).await.map(Arc::new),
+    }
+}

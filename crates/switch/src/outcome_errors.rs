@@ -1,0 +1,142 @@
+//! FSPIOP code and text of each outcome that a participant gets as an error (hub-semantics 3.3 and
+//! 3.8). One exhaustive match, so that a new one needs its words.
+
+use fspiop::ErrorCode;
+use ledger::ErrorOutcome;
+
+/// As the reference writes it.
+const ON_US: &str = "Payer FSP and Payee FSP should be different, unless on-us tranfers are \
+                     allowed by the Scheme";
+
+/// What a reason can name: the fields of the prepare it is about, as they were written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PrepareFields {
+    pub(crate) payer: String,
+    pub(crate) payee: String,
+    pub(crate) amount: String,
+    pub(crate) currency: String,
+    pub(crate) expiration: String,
+}
+
+/// Code and complete `errorDescription` for an outcome.
+pub(crate) fn error(outcome: ErrorOutcome, named: &PrepareFields) -> (ErrorCode, String) {
+    use ErrorOutcome::*;
+    let PrepareFields { payer, payee, amount, currency, expiration } = named;
+    let account = |name: &str, what: &str| {
+        validation(&format!("Participant {name} {currency} account {what}"))
+    };
+    let (code, detail) = match outcome {
+        PrepareModified | ResponseModified => (ErrorCode::MODIFIED_REQUEST, String::new()),
+        PrepareSourceNotPayer => validation("FSPIOP-Source header should match Payer"),
+        PrepareAmountPrecision => {
+            validation(&format!("Amount {amount} exceeds allowed precision of 18"))
+        }
+        PreparePayerNotFound => validation(&format!("Participant {payer} not found")),
+        PreparePayerInactive => validation(&format!("Participant {payer} is inactive")),
+        PreparePayeeNotFound => validation(&format!("Participant {payee} not found")),
+        PreparePayeeInactive => validation(&format!("Participant {payee} is inactive")),
+        PrepareExpirationPast => {
+            validation(&format!("Expiration date {expiration} is already in the past"))
+        }
+        PreparePayerIsPayee => validation(ON_US),
+        PreparePayerAccountNotFound => account(payer, "not found"),
+        PreparePayerAccountInactive => account(payer, "is inactive"),
+        PreparePayeeAccountNotFound => account(payee, "not found"),
+        PreparePayeeAccountInactive => account(payee, "is inactive"),
+        PreparePayeeLaneFull => lane_full(payee),
+        PrepareLiquidityInsufficient => (ErrorCode::PAYER_INSUFFICIENT_LIQUIDITY, String::new()),
+        PrepareCapExceeded => (ErrorCode::PAYER_LIMIT, String::new()),
+        ResponseTransferNotFound => (ErrorCode::INTERNAL_SERVER, "transfer not found".into()),
+        ResponseNotFromPayee => validation("FSPIOP-Source does not match the transfer's payee"),
+        ResponseNotToPayer => validation("FSPIOP-Destination does not match the transfer's payer"),
+        ResponseAfterExpiry | Expired => (ErrorCode::TRANSFER_EXPIRED, String::new()),
+        ResponseStateNotReserved => validation("non-RESERVED transfer state"),
+        FulfilmentInvalid => validation("invalid fulfilment"),
+        AbortedWithUnknownCode => validation("API specification undefined errorCode"),
+        AbortedByPut => validation("the payee answered with transferState ABORTED"),
+        Aborted => (ErrorCode::GENERIC_PAYEE, String::new()),
+        FundsInsufficient => validation("Aborted due to insufficient funds"),
+        FundsOutAborted => validation("the outflow was given back"),
+    };
+    (code, code.describe(&detail))
+}
+
+/// Whether the text of [`error`] for an outcome contains fields of the prepare.
+pub(crate) const fn names_prepare(outcome: ErrorOutcome) -> bool {
+    use ErrorOutcome::*;
+    matches!(
+        outcome,
+        PrepareAmountPrecision
+            | PreparePayerNotFound
+            | PreparePayerInactive
+            | PreparePayeeNotFound
+            | PreparePayeeInactive
+            | PrepareExpirationPast
+            | PreparePayerAccountNotFound
+            | PreparePayerAccountInactive
+            | PreparePayeeAccountNotFound
+            | PreparePayeeAccountInactive
+            | PreparePayeeLaneFull
+    )
+}
+
+fn lane_full(payee: &str) -> (ErrorCode, String) {
+    let detail = format!("too many notices are owed to {payee}; try again later");
+    (ErrorCode::SERVICE_UNAVAILABLE, detail)
+}
+
+fn validation(detail: &str) -> (ErrorCode, String) {
+    (ErrorCode::VALIDATION, detail.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named() -> PrepareFields {
+        PrepareFields {
+            payer: "dfsp1".into(),
+            payee: "dfsp2".into(),
+            amount: "1.5".into(),
+            currency: "USD".into(),
+            expiration: "2026-01-01T00:00:00.000Z".into(),
+        }
+    }
+
+    fn words(outcome: ErrorOutcome) -> String {
+        let (code, description) = error(outcome, &named());
+        fspiop::hub_messages::cause(code, &description).value
+    }
+
+    #[test]
+    fn the_prepare_is_read_for_the_words_that_need_it_and_no_others() {
+        for outcome in ErrorOutcome::ALL.iter().copied() {
+            let is_same = error(outcome, &PrepareFields::default()).1 == error(outcome, &named()).1;
+            assert_eq!(names_prepare(outcome), !is_same, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn the_words_that_partners_compare() {
+        for (outcome, expected) in [
+            (
+                ErrorOutcome::FulfilmentInvalid,
+                "3100: Generic validation error - invalid fulfilment",
+            ),
+            (ErrorOutcome::Expired, "3303: Transfer expired"),
+            (ErrorOutcome::PrepareModified, "3106: Modified request"),
+            (ErrorOutcome::PrepareLiquidityInsufficient, "4001: Payer FSP insufficient liquidity"),
+            (ErrorOutcome::PrepareCapExceeded, "4200: Payer limit error"),
+            (
+                ErrorOutcome::PreparePayeeAccountInactive,
+                "3100: Generic validation error - Participant dfsp2 USD account is inactive",
+            ),
+            (
+                ErrorOutcome::ResponseTransferNotFound,
+                "2001: Internal server error - transfer not found",
+            ),
+        ] {
+            assert_eq!(words(outcome), expected);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The named steps of `ci` and `nightly`: the only list of what is run.
+//!
+//! Every step runs even when an earlier one failed, so that one run shows all that is wrong.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use toml::{Table, Value};
+
+use crate::{counts, coverage, proof_totals, tidy, tools};
+
+/// The steps of both commands, as data.
+const STEPS: &str = include_str!("../steps.toml");
+/// Fuzz targets, about: they share the time of their step.
+const FUZZ_TARGETS: f64 = 24.0;
+/// Cases of each property test per minute of the budget. Two cores make 100,000 cases a minute of
+/// the heaviest one (the histories of `delivery`), and there are about ten of them.
+const PROPERTY_CASES_PER_MINUTE: u64 = 10_000;
+
+/// One thing that must hold.
+pub(crate) struct Step {
+    name: String,
+    proves: String,
+    work: Work,
+    environment: Vec<(String, String)>,
+}
+
+enum Work {
+    /// A call of cargo in the root.
+    Cargo(Vec<String>),
+    /// A script of the repository, run with bash.
+    Script(String),
+    /// A function of this program.
+    Inside(fn(&Path) -> bool),
+}
+
+struct Outcome {
+    name: String,
+    proves: String,
+    passed: bool,
+    took: Duration,
+}
+
+/// Values of placeholders.
+type Values = [(&'static str, String)];
+
+/// What a merge must pass.
+pub(crate) fn ci() -> Vec<Step> {
+    read("ci", &[])
+}
+
+/// Proofs whose strength grows with time; each takes its share of the budget, and its result is
+/// added to the runs before ([`crate::tally`]).
+pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
+    let share = u64::from(minutes) * 60 / 5;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let values = [
+        ("{share}", share.to_string()),
+        ("{quarter}", (share / 4).to_string()),
+        ("{minutes}", (share / 60).to_string()),
+        ("{seed}", now.as_secs().to_string()),
+        ("{cases}", (u64::from(minutes) * PROPERTY_CASES_PER_MINUTE).to_string()),
+        ("{fuzz}", format!("{:.2}", f64::from(minutes) / 5.0 / FUZZ_TARGETS)),
+    ];
+    read("nightly", &values)
+}
+
+/// Builds the switch and the runner of golden conversations, and plays them; the arguments are
+/// the runner's.
+pub(crate) fn conversations(arguments: &[String]) -> Vec<Step> {
+    let mut steps = ci();
+    steps.retain(|step| ["switch", "conversations"].contains(&step.name.as_str()));
+    if let Some(Step { work: Work::Cargo(all), .. }) = steps.last_mut() {
+        all.extend_from_slice(arguments);
+    }
+    steps
+}
+
+/// The deterministic simulator, with its own arguments.
+pub(crate) fn simulate(arguments: &[String]) -> Vec<Step> {
+    let mut steps = nightly(0);
+    steps.retain(|step| step.name == "simulation");
+    for step in &mut steps {
+        let Work::Cargo(all) = &mut step.work else { continue };
+        all.truncate(1 + all.iter().position(|one| one == "--").unwrap_or(all.len()));
+        all.extend_from_slice(arguments);
+    }
+    steps
+}
+
+/// Each deliberate bug is planted and must be caught.
+pub(crate) fn bugs() -> Vec<Step> {
+    let mut steps = nightly(0);
+    steps.retain(|step| step.name == "bugs");
+    steps
+}
+
+/// The steps of a list.
+fn read(list: &str, values: &Values) -> Vec<Step> {
+    let all: Table = STEPS.parse().expect("steps.toml is TOML");
+    let entries = all[list].as_array().into_iter().flatten().filter_map(Value::as_table);
+    let steps = entries.flat_map(|entry| match entry.get("each").and_then(Value::as_array) {
+        None => vec![step(entry, values)],
+        Some(each) => {
+            let name = |one: &Value| ("{each}", one.as_str().unwrap_or_default().to_owned());
+            each.iter().map(|one| step(entry, &[values, &[name(one)]].concat())).collect()
+        }
+    });
+    steps.collect()
+}
+
+fn step(entry: &Table, values: &Values) -> Step {
+    let fill = |text: &Value| {
+        let text = text.as_str().expect("a text").to_owned();
+        values.iter().fold(text, |text, (name, value)| text.replace(name, value))
+    };
+    let words = |text: String| text.split_whitespace().map(str::to_owned).collect();
+    let work = match (entry.get("cargo"), entry.get("script"), entry.get("inside")) {
+        (Some(arguments), None, None) => Work::Cargo(words(fill(arguments))),
+        (None, Some(path), None) => Work::Script(fill(path)),
+        (None, None, Some(name)) => Work::Inside(inside(&fill(name))),
+        _ => panic!("a step has one of cargo, script and inside: {entry}"),
+    };
+    let environment = entry.get("environment").and_then(Value::as_table).into_iter().flatten();
+    let environment = environment.map(|(name, value)| (name.clone(), fill(value))).collect();
+    let text = |name: &str| fill(entry.get(name).expect("a step has a name, and what it proves"));
+    Step { name: text("name"), proves: text("proves"), work, environment }
+}
+
+fn inside(name: &str) -> fn(&Path) -> bool {
+    match name {
+        "tidy" => tidy::run,
+        "counts" => |root| counts::run(root, true),
+        "coverage" => coverage::run,
+        other => panic!("no step is called {other:?}"),
+    }
+}
+
+/// Runs the steps in order, prints a table, and says whether all passed.
+pub(crate) fn run(root: &Path, steps: Vec<Step>) -> bool {
+    let mut outcomes = Vec::new();
+    for step in steps {
+        println!("\n== {}: {}", step.name, step.proves);
+        let start = Instant::now();
+        let passed = perform(root, &step);
+        outcomes.push(Outcome {
+            name: step.name,
+            proves: step.proves,
+            passed,
+            took: start.elapsed(),
+        });
+    }
+    print!("\n{}", table(&outcomes));
+    outcomes.iter().all(|outcome| outcome.passed)
+}
+
+fn perform(root: &Path, Step { work, environment, .. }: &Step) -> bool {
+    let (program, arguments) = match work {
+        Work::Inside(check) => return check(root),
+        Work::Cargo(arguments) => (env::var_os("CARGO"), arguments.clone()),
+        Work::Script(path) => (Some("bash".into()), vec![path.clone()]),
+    };
+    let program = program.unwrap_or_else(|| "cargo".into());
+    let target = tools::target(root).display().to_string();
+    let fill =
+        |(name, value): &(String, String)| (name.clone(), value.replace("{target}", &target));
+    let environment: Vec<_> = environment.iter().map(fill).collect();
+    let shown = environment.iter().map(|(name, value)| format!("{name}={value:?} "));
+    let name = Path::new(&program).file_name().unwrap_or(&program).display();
+    println!("   {}{name} {}", shown.collect::<String>(), arguments.join(" "));
+    let mut command = Command::new(&program);
+    command.args(arguments).env(proof_totals::VARIABLE, proof_totals::path(root));
+    match command.envs(environment).current_dir(root).status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("{} did not start: {error}", program.display());
+            false
+        }
+    }
+}
+
+fn table(outcomes: &[Outcome]) -> String {
+    let total: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
+    let mut text = format!("{:<13} {:<8} {:>8}  {}\n", "step", "result", "seconds", "proves");
+    for Outcome { name, proves, passed, took } in outcomes {
+        let result = if *passed { "passed" } else { "FAILED" };
+        text += &format!("{name:<13} {result:<8} {:>8}  {proves}\n", seconds(*took));
+    }
+    let result = if outcomes.iter().all(|outcome| outcome.passed) { "passed" } else { "FAILED" };
+    text + &format!("{:<13} {result:<8} {:>8}\n", "all", seconds(total))
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{}.{}", took.as_secs(), took.subsec_millis() / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_shows_each_step_and_the_whole() {
+        let outcome = |name: &str, passed, millis| Outcome {
+            name: name.to_owned(),
+            proves: "a thing".to_owned(),
+            passed,
+            took: Duration::from_millis(millis),
+        };
+        let text = table(&[outcome("one", true, 1_250), outcome("two", false, 12_000)]);
+        let expected = "step          result    seconds  proves\n\
+                        one           passed        1.2  a thing\n\
+                        two           FAILED       12.0  a thing\n\
+                        all           FAILED       13.2\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn every_step_has_its_own_name() {
+        for steps in [ci(), nightly(1)] {
+            let mut names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_step_does_not_stop_the_next() {
+        let inside = |name: &str, work| Step {
+            name: name.to_owned(),
+            proves: String::new(),
+            work: Work::Inside(work),
+            environment: Vec::new(),
+        };
+        let steps = vec![inside("bad", |_| false), inside("good", |_| true)];
+        assert!(!run(Path::new("."), steps));
+        assert!(run(Path::new("."), vec![inside("good", |_| true)]));
+    }
+}

@@ -8,8 +8,8 @@ use record::decision::DecisionWriter;
 /// What a switch keeps for years and looks at seldom, by key.
 ///
 /// # Contract
-/// 1. **Never the truth.** The store holds what a log adds up to, up to a [`StoreMark`]. Whoever is
-/// in    doubt empties it and fills it again from the log.
+/// 1. **Never the truth.** The store holds what a log adds up to, up to a [`StoreMark`]. In doubt,
+///    it is emptied and filled again from the log.
 /// 2. **A portion is taken whole or not at all**, its mark included, also by a crash. Nothing is
 ///    synced but by [`ColdStore::sync`]: a crash may take newer portions away, and only those.
 ///    They are given again after that, all of them and in order; giving them twice is giving them

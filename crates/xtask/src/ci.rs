@@ -52,7 +52,7 @@ pub(crate) fn ci() -> Vec<Step> {
 }
 
 /// Proofs whose strength grows with time; each takes its share of the budget, and its result is
-/// added to the runs before ([`crate::tally`]).
+/// added to the runs before ([`crate::proof_totals`]).
 pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
     let share = u64::from(minutes) * 60 / 5;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -3,11 +3,11 @@
 //! - [`FileLog`]: segments over the [`ports::Disk`] port. One write per append, one sync per
 //!   group of appends; recovery on opening.
 //! - [`DurableFrames`]: the same log followed from another thread while it is written.
-//! - [`DurableMarkWriter`]: notes beside the log how far it was durable, so that a cut is told from
-//! an end.
+//! - [`DurableMarkWriter`]: records how far the log was durable, in a file of its own, so that a
+//!   cut log is detected.
 //! - [`OfflineReader`]: single records of a log that nobody writes.
 //! - [`walk`]: reads a log from end to end, checks all of it, and changes nothing.
-//! - [`TieredDisk`]: one source of segments, whether plain, packed or in an archive; [`hand_over`]
+//! - [`TieredDisk`]: one source of segments, whether plain, packed or in an archive; [`archive_segment`]
 //!   packs and moves them.
 //! - [`Backup`] and [`bring`]: a copy in another place, and a log made of one.
 //! - [`RealDisk`]: the one place that touches the file system.

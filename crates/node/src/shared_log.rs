@@ -21,9 +21,8 @@
 //!
 //! # Promises
 //! - Nothing is answered before it is in the log and applied here.
-//! - Attempts begin only for lanes that are this node's, and within its lease
-//! ([`MailboxEvent::Lease`]):   a node that stood still begins nothing before it has applied what
-//! came meanwhile.
+//! - Attempts begin only for lanes of this node, and within its lease ([`MailboxEvent::Lease`]): a
+//!   node that was suspended applies what arrived meanwhile before it begins one.
 //! - A question is answered from a state that holds everything which any node had answered when it
 //!   came: the topic's end is asked for, once for all who wait.
 //! - When the brokers do not acknowledge a bundle in time, whoever waits for it, and for those

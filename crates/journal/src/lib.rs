@@ -7,9 +7,9 @@
 //!   cut log is detected.
 //! - [`OfflineReader`]: single records of a log that nobody writes.
 //! - [`walk`]: reads a log from end to end, checks all of it, and changes nothing.
-//! - [`TieredDisk`]: one source of segments, whether plain, packed or in an archive; [`archive_segment`]
-//!   packs and moves them.
-//! - [`Backup`] and [`bring`]: a copy in another place, and a log made of one.
+//! - [`TieredDisk`]: one source of segments, whether plain, compressed or in an archive.
+//!   [`archive_segment`] compresses and moves them.
+//! - [`Backup`] and [`fetch`]: a copy in another place, and a log made of one.
 //! - [`RealDisk`]: the one place that touches the file system.
 //! - [`MemoryLog`]: the same contract without a disk.
 //! - [`MemoryDisk`]: a disk that crashes, tears, fills up and fails on command, the same way for

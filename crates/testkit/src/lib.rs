@@ -2,6 +2,7 @@
 //!
 //! - [`http`]: requests and answers of HTTP/1.1, and connections that carry them.
 //! - [`server`]: a server that stands in for a participant, and an inbox for what it gets.
+//! - [`help`]: rules for the help texts of command lines.
 //! - [`s3`]: a real server that speaks S3, and a connection to it that can be cut.
 //!
 //! No crate that ships depends on this one: `cargo xtask tidy` checks it.
@@ -10,6 +11,7 @@
 //! waits for the time that its test gives it.
 #![warn(missing_docs)]
 
+pub mod help;
 pub mod http;
 pub mod s3;
 pub mod server;

@@ -50,45 +50,45 @@ const FULFIL: u32 = 1;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  upesi-bench preload --data big --total 1M        a million ended transfers, about 3 GB
+  upesi-bench preload --data big --total 1M        a million final transfers, about 3 GB
   upesi-bench preload --data big --total 10M       nine million more
-  upesi-bench transfer --data big --json    how fast a switch is that has them
-  upesi verify --data big                    their proof
-It shows rate and time left, and can be interrupted: what was added is whole, and the same command
-goes on.";
+  upesi-bench transfer --data big --json           measures a switch with them
+  upesi verify --data big
+Shows the rate and the remaining time. If interrupted, run the same command again to continue.";
 
 /// Arguments of `preload`.
 #[derive(clap::Args)]
 pub(crate) struct PreloadArguments {
-    /// Directory of the log; created when missing. The switch must not be running on it.
+    /// Directory of the log; created if missing. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Add so many transfers to those that are there, as 250k or 10M.
+    /// Number of transfers to add, such as 250k or 10M.
     #[arg(long, value_name = "COUNT", value_parser = harness::count,
         conflicts_with = "total", required_unless_present = "total")]
     transfers: Option<u64>,
-    /// Add what is missing to so many ended transfers: the same command again goes on where it
-    /// was interrupted.
+    /// Number of final transfers that the directory should hold.
+    ///
+    /// Missing transfers are added. The command can be interrupted and resumed.
     #[arg(long, value_name = "COUNT", value_parser = harness::count)]
     total: Option<u64>,
-    /// Number that ids, names and amounts are drawn from.
+    /// Seed for ids, names and amounts.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Number of FSPs, which pay each other at random.
+    /// Number of FSPs; they pay each other at random.
     #[arg(long, default_value_t = 8)]
     fsps: usize,
     /// Number in the name of the first FSP.
     #[arg(long, default_value_t = 201)]
     first: u64,
-    /// Length of the bodies of POST /transfers, about; they have some 1,000 bytes at least.
+    /// Approximate length of POST /transfers bodies; at least about 1,000 bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1_024,
         value_parser = clap::value_parser!(u64).range(1..=30_000))]
     body_bytes: u64,
-    /// Length of a segment of the log, as `log.segment_mib`.
+    /// Length of a log segment, as `log.segment_mib`.
     #[arg(long, value_name = "MIB", default_value_t = 256,
         value_parser = clap::value_parser!(u64).range(1..=4_096))]
     segment_mib: u64,
-    /// The switch that onboards the FSPs, instead of the `upesi` next to this program.
+    /// Switch program that onboards the FSPs [default: `upesi` next to this program].
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Print the result as JSON.

@@ -1,5 +1,5 @@
-//! The laboratory: measures a switch, and makes histories to measure it with. It starts the program
-//! `upesi` next to its own file as the switch.
+//! `upesi-bench`: measures a switch, and generates directories with a long history to measure it
+//! with. It starts the program `upesi` next to its own file as the switch.
 
 mod generate;
 
@@ -8,11 +8,11 @@ use std::fmt;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use harness::{BenchOptions, Origin, OverheadOptions, Progress, Scenario, Sweep, SwitchCommand};
 use microbench::Done;
 use serde::Serialize;
-use upesi::CliError;
+use upesi::{CliError, CompletionsArguments, HelpGroup, ManArguments};
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
@@ -20,53 +20,68 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXAMPLES: &str = "\
 Examples:
-  upesi-bench transfer --rate 1000   latency of transfers at a constant rate, and their cost
-  upesi-bench sweep batching         a published table, and our figures
-  upesi-bench core                   kernel, log, stored forms and signatures, without sockets
-  upesi-bench preload --data big --total 1M
-                                     a directory with a million final transfers";
+  upesi-bench transfer --rate 1000             latency and cost at a constant rate
+  upesi-bench sweep batching                   a published table and our figures
+  upesi-bench core                             kernel, log, encoding and signatures
+  upesi-bench preload --data big --total 1M    a directory with a million final transfers";
 
-/// Measure a hub: rate, latency, cost, and whether the run is valid.
+const GROUPS: &[HelpGroup] = &[
+    ("Measure a hub", &["transfer", "prepare", "fulfil", "lookup", "quote", "whole"]),
+    ("Measure parts", &["core", "harness"]),
+    ("Compare", &["sweep"]),
+    ("Prepare", &["preload"]),
+    ("Generate", &["completions", "man"]),
+];
+
+/// Measure an FSPIOP hub: rate, latency, cost, and whether the run is valid.
 #[derive(Parser)]
-#[command(version = harness::VERSION, about, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "upesi-bench", version = harness::VERSION, about, after_help = EXAMPLES)]
+#[command(arg_required_else_help = true)]
 struct Arguments {
-    /// Measure a switch whose log is on Kafka: kafka://HOST:PORT,HOST:PORT/PREFIX. It gets a new
-    /// topic, whose name begins with the prefix and which stays there.
+    /// Put the switch's log on Kafka: kafka://HOST:PORT,HOST:PORT/PREFIX.
+    ///
+    /// Each run creates a topic whose name starts with PREFIX. The topic is not deleted.
     #[arg(long, value_name = "URL")]
     log: Option<String>,
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
-/// What is measured.
+/// The commands of `upesi-bench`.
 #[derive(Subcommand)]
-enum What {
-    /// Transfers: POST /transfers to the notice of the commit at the payer.
+enum Command {
+    /// Transfers: from POST /transfers to the commit notice at the payer.
     Transfer(Box<BenchOptions>),
-    /// Prepares: POST /transfers until the payee has received it.
+    /// Prepares: from POST /transfers to its receipt by the payee.
     Prepare(Box<BenchOptions>),
-    /// Fulfilments: PUT /transfers by the payee to the notice of the commit at the payer.
+    /// Fulfilments: from PUT /transfers to the commit notice at the payer.
     Fulfil(Box<BenchOptions>),
-    /// Look-ups: GET /parties to the party's callback.
+    /// Look-ups: from GET /parties to its callback.
     Lookup(Box<BenchOptions>),
-    /// Quotes: POST /quotes to the quote's callback.
+    /// Quotes: from POST /quotes to its callback.
     Quote(Box<BenchOptions>),
     /// Whole transactions: look-up, quote and transfer.
     Whole(Box<BenchOptions>),
-    /// The tables of the field: several runs that answer one question, beside published figures.
+    /// Repeat the runs of a published table and compare the figures.
     Sweep(SweepArguments),
-    /// The instrument itself: exchanges with a server that only says 202, and whole transactions
-    /// through a hub that only forwards.
-    Harness(OverheadOptions),
-    /// The core without sockets: kernel, log, stored forms, FSPIOP messages, signatures.
-    Core(microbench::Options),
-    /// Put many ended transfers into a data directory, to measure a switch that has them.
+    /// The load generator itself, against a server that only answers 202.
     ///
-    /// The FSPs are those of a measurement, so that it runs on the directory at once. Every
-    /// transfer has real messages with random ids, names, amounts and conditions, and went through
-    /// the switch's own checks, sequencer and log: `verify` proves them. Never for money.
+    /// Also measures whole transactions through a hub that only forwards messages.
+    Harness(OverheadOptions),
+    /// The core without sockets: kernel, log, encoding, FSPIOP messages, signatures.
+    Core(microbench::Options),
+    /// Fill a data directory with final transfers.
+    ///
+    /// The participants are those of a measurement, so that `upesi-bench` can measure the directory
+    /// at once. Every transfer has real messages with random ids, names, amounts and conditions.
+    /// They pass the switch's checks, sequencer and log, and `upesi verify` accepts the result.
+    /// Never use the directory for real money.
     #[command(after_help = generate::EXAMPLES)]
     Preload(generate::PreloadArguments),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArguments),
+    /// Write man pages for all commands to a directory.
+    Man(ManArguments),
 }
 
 /// Arguments of `sweep`.
@@ -77,25 +92,37 @@ struct SweepArguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let matches = command_line().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     upesi::end_with_reader(|| carry_out(&arguments))
 }
 
+fn command_line() -> clap::Command {
+    upesi::with_command_groups(Arguments::command(), GROUPS)
+}
+
 fn carry_out(arguments: &Arguments) -> Result<(), CliError> {
-    let (scenario, options) = match &arguments.what {
-        What::Transfer(options) => (Scenario::Transfer, options),
-        What::Prepare(options) => (Scenario::Prepare, options),
-        What::Fulfil(options) => (Scenario::Fulfil, options),
-        What::Lookup(options) => (Scenario::Lookup, options),
-        What::Quote(options) => (Scenario::Quote, options),
-        What::Whole(options) => (Scenario::Whole, options),
-        _ if arguments.log.is_some() && !arguments.what.has_one_switch() => {
-            return Err(CliError::new("--log is for measurements of one switch: transfer"));
+    let (scenario, options) = match &arguments.command {
+        Command::Transfer(options) => (Scenario::Transfer, options),
+        Command::Prepare(options) => (Scenario::Prepare, options),
+        Command::Fulfil(options) => (Scenario::Fulfil, options),
+        Command::Lookup(options) => (Scenario::Lookup, options),
+        Command::Quote(options) => (Scenario::Quote, options),
+        Command::Whole(options) => (Scenario::Whole, options),
+        _ if arguments.log.is_some() && !arguments.command.has_one_switch() => {
+            return Err(CliError::new(
+                "--log: only for measurements of one switch, such as `transfer`",
+            ));
         }
-        What::Sweep(arguments) => return sweep(&arguments.sweep),
-        What::Core(options) => return core(options),
-        What::Preload(arguments) => return generate::preload(arguments),
-        What::Harness(options) => {
+        Command::Sweep(arguments) => return sweep(&arguments.sweep),
+        Command::Core(options) => return core(options),
+        Command::Preload(arguments) => return generate::preload(arguments),
+        Command::Completions(arguments) => {
+            upesi::print_completions(arguments, command_line());
+            return Ok(());
+        }
+        Command::Man(arguments) => return upesi::write_man_pages(arguments, command_line()),
+        Command::Harness(options) => {
             return harness::bench_harness(options)
                 .map_err(|error| CliError::new(error.to_string()));
         }
@@ -103,21 +130,21 @@ fn carry_out(arguments: &Arguments) -> Result<(), CliError> {
     let mut command = switch_command()?;
     if let Some(log) = &arguments.log {
         if options.hub.is_some() || options.nodes.nodes.is_some() {
-            let what = "--log is for one switch that is started here, not for --hub or --nodes";
-            return Err(CliError::new(what));
+            return Err(CliError::new("--log: cannot be combined with --hub or --nodes"));
         }
         on_kafka(&mut command, log)?;
     }
     measure(scenario, options, &command)
 }
 
-impl What {
+impl Command {
     fn has_one_switch(&self) -> bool {
-        !matches!(self, Self::Sweep(_) | Self::Core(_) | Self::Harness(_) | Self::Preload(_))
+        use Command::{Fulfil, Lookup, Prepare, Quote, Transfer, Whole};
+        matches!(self, Transfer(_) | Prepare(_) | Fulfil(_) | Lookup(_) | Quote(_) | Whole(_))
     }
 }
 
-/// Has each switch that is started write to a topic of its own: its port is in the name.
+/// Lets each started switch write to its own topic, whose name contains its port.
 fn on_kafka(command: &mut SwitchCommand, log: &str) -> Result<(), CliError> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = since.map_err(|error| CliError::new(error.to_string()))?.as_secs();
@@ -154,10 +181,10 @@ fn verdict(what: &str, valid: bool, invalid_because: &[String]) -> Result<(), Cl
         return Ok(());
     }
     let why = invalid_because.first().map_or("see above", |why| why);
-    Err(CliError::new(format!("the {what} is VOID: {why}")))
+    Err(CliError::new(format!("{what}: VOID: {why}")))
 }
 
-/// What `core` measured, where, and with which options.
+/// The result of `core`, with its environment and options.
 #[derive(Serialize)]
 struct CoreReport<'a> {
     #[serde(flatten)]
@@ -179,23 +206,23 @@ fn core(options: &microbench::Options) -> Result<(), CliError> {
     let origin = Origin::here(Some(&options.data));
     let data = options.data.clone();
     harness::end_when_interrupted(move || microbench::remove_files(&data));
-    let mut shown = Shown::default();
-    let report = microbench::run(options, &mut |done| shown.show(done));
-    shown.end();
+    let mut line = ProgressLine::default();
+    let report = microbench::run(options, &mut |done| line.show(done));
+    line.end();
     let report = report.map_err(|error| CliError::new(error.to_string()))?;
     let report = CoreReport { report, origin, configuration: options };
     harness::tell(&report, options.json.as_ref()).map_err(failed)
 }
 
-/// The line that tells how far a part is.
+/// The progress line of a part.
 #[derive(Default)]
-struct Shown {
+struct ProgressLine {
     progress: Option<Progress>,
     last: u64,
 }
 
-impl Shown {
-    /// Fewer than before, or others: something new has begun.
+impl ProgressLine {
+    /// A lower count than before means that a new part has begun.
     fn show(&mut self, done: Done) {
         if done.done < self.last {
             self.end();
@@ -211,5 +238,22 @@ impl Shown {
         if let Some(mut progress) = self.progress.take() {
             progress.end();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_follows_the_rules() {
+        let mut faults = testkit::help::faults(&Arguments::command(), GROUPS);
+        faults.retain(|fault| fault.starts_with("upesi-bench preload"));
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+
+    #[test]
+    fn command_line_is_consistent() {
+        command_line().debug_assert();
     }
 }

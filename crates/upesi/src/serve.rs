@@ -91,7 +91,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: TransferMode) -> Resu
     begin_with_copy(arguments)?;
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
-    let slowness = SyncDelay::of(&arguments.slowness);
+    let slowness = SyncDelay::from_arguments(&arguments.slowness);
     arm_exit(arguments);
     let opening = Opening { slowness, place, damaged_end: arguments.damaged_end() };
     let Opened { sequencer, directory, following, segments, sharing, quarantined } =
@@ -303,7 +303,7 @@ fn begin_with_copy(arguments: &ServeArguments) -> Result<(), CliError> {
 /// For tests: has the process end in the midst of its work on the disk.
 fn arm_exit(arguments: &ServeArguments) {
     if let Some(operations) = arguments.inject_exit_after_disk_operations {
-        stdout::say(format_args!(
+        stdout::print_message(format_args!(
             "INJECTED: an end after {operations} changes of the disk; only to test"
         ));
         journal::exit_after_disk_operations(operations);
@@ -313,22 +313,26 @@ fn arm_exit(arguments: &ServeArguments) {
 /// Prints the addresses; programs that start a switch wait for the line that begins with `ready`.
 fn say_ready(Addresses { fspiop, admin, probes }: &Addresses) {
     if let Some(probes) = probes {
-        stdout::say(format_args!("health probes on http://{probes}"));
+        stdout::print_message(format_args!("health probes on http://{probes}"));
     }
-    stdout::say(format_args!("ready; FSPIOP on http://{fspiop}, admin on http://{admin}"));
+    stdout::print_message(format_args!(
+        "ready; FSPIOP on http://{fspiop}, admin on http://{admin}"
+    ));
 }
 
 /// Says what makes this a switch for measurements only.
 fn warn(decisions: TransferMode, slowness: Option<SyncDelay>) {
     if decisions == TransferMode::Null {
-        stdout::say("NULL SWITCH: transfers are neither recorded nor decided; only to measure");
+        stdout::print_message(
+            "NULL SWITCH: transfers are neither recorded nor decided; only to measure",
+        );
     }
     if let Some(slowness) = slowness {
-        stdout::say(format_args!("INJECTED: {slowness}; only to measure"));
+        stdout::print_message(format_args!("INJECTED: {slowness}; only to measure"));
     }
     let rules = ledger::rules_known();
     if ledger::RULES_VERSION < rules {
-        stdout::say(format_args!("INJECTED: rules up to version {rules}; only to test"));
+        stdout::print_message(format_args!("INJECTED: rules up to version {rules}; only to test"));
     }
 }
 
@@ -450,7 +454,7 @@ pub(crate) fn open(
     let found = snapshots::newest(&disk, &frames, stored, &mut snapshots::unpaced)
         .map_err(|error| failed(error.to_string()))?;
     for why in &found.passed_over {
-        stdout::say(format_args!("passed over a snapshot: {why}"));
+        stdout::print_message(format_args!("passed over a snapshot: {why}"));
     }
     let mut from = found.start.as_ref().map_or(LogIndex(0), |start| start.tail.end);
     let mut before = found.start.as_ref().map(|start| start.file.clone());
@@ -492,7 +496,7 @@ pub(crate) fn open(
 }
 
 fn say_unread(log_index: LogIndex, error: &LogError) {
-    stdout::say(format_args!(
+    stdout::print_message(format_args!(
         "record {} is in quarantine; what the log says of that was not held against \
          quarantine.json: {error}",
         log_index.0
@@ -512,9 +516,11 @@ fn told(error: &ReplayError) -> String {
 fn say_replayed(from: LogIndex, records: u64, took: Duration) {
     let replayed = format!("replayed {records} records in {:.1} s", took.as_secs_f64());
     match from {
-        LogIndex(0) => stdout::say(format_args!("{replayed}")),
+        LogIndex(0) => stdout::print_message(format_args!("{replayed}")),
         LogIndex(from) => {
-            stdout::say(format_args!("went on from the snapshot of record {from} and {replayed}"));
+            stdout::print_message(format_args!(
+                "went on from the snapshot of record {from} and {replayed}"
+            ));
         }
     }
 }
@@ -674,12 +680,12 @@ fn report(recovery: &Recovery, damaged_end: TailPolicy) {
         TailPolicy::Drop => ("", "what was acknowledged among them is to be settled by hand"),
     };
     if let Some(TruncatedTail { segment, offset, bytes, reason }) = &recovery.dropped {
-        stdout::say(format_args!(
+        stdout::print_message(format_args!(
             "cut {bytes} bytes {what}off {segment} at {offset} ({reason}); {of_it}"
         ));
     }
     if damaged_end == TailPolicy::Drop {
-        stdout::say(format_args!("--drop-damaged-end: the log ends with record {end}"));
+        stdout::print_message(format_args!("--drop-damaged-end: the log ends with record {end}"));
     }
 }
 
@@ -697,7 +703,9 @@ fn report_places(disk: &TieredDisk<RealDisk>) -> Result<(), CliError> {
     if plain < segments.len() {
         let away = archived.iter().map(|(place, count)| format!(", {count} from {place}"));
         let away: String = away.collect();
-        stdout::say(format_args!("reads {plain} segments here, {packed} compressed here{away}"));
+        stdout::print_message(format_args!(
+            "reads {plain} segments here, {packed} compressed here{away}"
+        ));
     }
     Ok(())
 }

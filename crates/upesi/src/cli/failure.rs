@@ -1,6 +1,6 @@
-//! Why the program ends with a non-zero code.
+//! The error of a command.
 
-/// One clear line for a person.
+/// One line for the operator: `<object>: <what is wrong>[: <detail>][; <what to do>]`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct CliError(String);

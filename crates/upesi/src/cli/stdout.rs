@@ -1,5 +1,5 @@
-//! Commands that print and end, and what becomes of them where nothing can be printed: a reader
-//! that has seen enough, as `head` has, ends them without a word.
+//! Standard output of commands. A command whose reader closes the pipe, as `head` does, ends
+//! without an error message.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -9,29 +9,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::CliError;
 
-/// What the standard library panics with begins so, where it cannot print.
+/// Prefix of the panic message with which the standard library reports a failed print.
 const UNPRINTABLE: &str = "failed printing to stdout: ";
 const NO_READER: &str = "Broken pipe";
-/// What a shell says of programs that end with their reader: 128 and the number of the signal.
+/// Exit code that shells report for a program killed by SIGPIPE: 128 plus the signal number.
 const ENDED_WITH_READER: u8 = 141;
 
-/// Whether standard output is for a script alone.
+/// Whether standard output carries machine-readable output only.
 static FOR_A_SCRIPT: AtomicBool = AtomicBool::new(false);
 
-/// From here on standard output is for a script alone: what is said of a start goes beside it.
-pub(crate) fn keep_output_for_a_script() {
+/// Reserves standard output for machine-readable output; messages go to standard error.
+pub(crate) fn reserve_output_for_script() {
     FOR_A_SCRIPT.store(true, Ordering::Relaxed);
 }
 
-/// Says what a start found, or did.
-pub(crate) fn say(line: impl Display) {
+/// Prints a message about a start, to standard error if standard output is reserved.
+pub(crate) fn print_message(line: impl Display) {
     match FOR_A_SCRIPT.load(Ordering::Relaxed) {
         true => ports::log_line(line),
         false => ports::print_line(line),
     }
 }
 
-/// Carries out a command. What it started and made beside the output is tidied up in any case.
+/// Carries out a command. Its destructors run even if standard output is closed.
 pub fn end_with_reader(command: impl FnOnce() -> Result<(), CliError>) -> ExitCode {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -40,24 +40,26 @@ pub fn end_with_reader(command: impl FnOnce() -> Result<(), CliError>) -> ExitCo
         }
     }));
     let panicked = match panic::catch_unwind(AssertUnwindSafe(command)) {
-        Ok(result) => return code(result),
+        Ok(result) => return exit_code(result),
         Err(panicked) => panicked,
     };
     match unprintable(&*panicked) {
         Some(why) if why.starts_with(NO_READER) => ExitCode::from(ENDED_WITH_READER),
-        Some(why) => code(Err(CliError::new(format!("cannot print: {why}")))),
+        Some(why) => {
+            exit_code(Err(CliError::new(format!("standard output: cannot be written: {why}"))))
+        }
         None => panic::resume_unwind(panicked),
     }
 }
 
-/// How the program ends, and for a failure its line.
-pub fn code(result: Result<(), CliError>) -> ExitCode {
+/// Returns the exit code, and logs the error of a failure.
+pub fn exit_code(result: Result<(), CliError>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     ports::log_line(failure);
     ExitCode::FAILURE
 }
 
-/// Why nothing could be printed, if a panic says so.
+/// The reason of a failed print, if that was the cause of the panic.
 fn unprintable(panicked: &(dyn Any + Send)) -> Option<&str> {
     panicked.downcast_ref::<String>()?.strip_prefix(UNPRINTABLE)
 }
@@ -70,7 +72,7 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> 
     Ok(())
 }
 
-/// A moment of the log in microseconds, as people write it, in UTC.
+/// Formats a stamp of the log as a UTC date and time with microseconds.
 pub(crate) fn moment(stamp: ledger::Stamp) -> String {
     let seconds = fspiop::time::date_time_whole_seconds(stamp.millis());
     let whole = String::from_utf8_lossy(&seconds[..19]).into_owned();

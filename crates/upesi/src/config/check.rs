@@ -19,7 +19,7 @@ use crate::serve::signatures;
 /// Arguments of `check-config`.
 #[derive(clap::Args)]
 pub(crate) struct CheckConfigArguments {
-    /// The file that `serve --config` would be given; without one the defaults are shown.
+    /// Configuration file, as for `serve --config` [default: built-in defaults].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Print the result as JSON.

@@ -1,5 +1,5 @@
-//! `upesi archive`: hands closed segments over to an archive, or packs them where they are. The
-//! running switch does the same by itself (`serve/background.rs`).
+//! `upesi archive`: moves closed segments to an archive, or compresses them in place. A running
+//! switch does the same in the background (`serve/background.rs`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::data::layout::refuse_without_log;
 const EXAMPLES: &str = "\
 Examples:
   upesi archive --data /var/lib/upesi --to file:///mnt/archive
-  upesi archive --data /var/lib/upesi                            packs them where they are
+  upesi archive --data /var/lib/upesi                            compress in place
   upesi archive --data /var/lib/upesi --to file:///mnt/archive --keep 8 --dry-run
-A running switch does this by itself: [archive] in its configuration.";
+A running switch archives in the background; see [archive] in its configuration.";
 
 /// Arguments of `archive`.
 #[derive(clap::Args)]
@@ -31,19 +31,19 @@ pub(crate) struct ArchiveArguments {
     data: PathBuf,
     /// Place of the archive: a directory, s3://BUCKET/PREFIX, gs:// or az://.
     ///
-    /// An existing directory (also as file:///DIRECTORY), or a bucket (feature object-stores;
-    /// credentials from the environment), empty or with the segments of this log. Without it,
-    /// segments are compressed and stay in the data directory.
+    /// The directory must exist (also as file:///DIRECTORY). Buckets need the feature object-stores
+    /// and credentials in the environment. The place must be empty or hold segments of this log.
+    /// [default: compress in place]
     #[arg(long, value_name = "PLACE")]
     to: Option<String>,
-    /// How many of the newest closed segments stay as they are.
+    /// Number of newest closed segments to leave alone.
     #[arg(long, value_name = "SEGMENTS", default_value_t = 0)]
     keep: usize,
-    /// Only segments that were closed so long ago.
+    /// Minimum age of a closed segment, in hours.
     #[arg(long, value_name = "HOURS", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     after_hours: u32,
-    /// Say what would be done, and do nothing.
+    /// Only list the segments that would be archived.
     #[arg(long)]
     dry_run: bool,
     /// Print the result as JSON.
@@ -51,7 +51,7 @@ pub(crate) struct ArchiveArguments {
     json: bool,
 }
 
-/// What was done, or would be.
+/// The segments that were or would be archived.
 #[derive(Serialize)]
 struct Report {
     to: Option<String>,
@@ -66,7 +66,7 @@ struct Line {
     first: u64,
     last: u64,
     plain_bytes: u64,
-    /// Not known before it is done.
+    /// `None` until the segment is compressed.
     packed_bytes: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn archive(arguments: &ArchiveArguments) -> Result<(), CliError> {
         journal::due(&log, &retention, destination).map_err(|error| failed(error.to_string()))?;
     let lines = match arguments.dry_run {
         true => due.iter().map(Line::planned).collect(),
-        false => hand_over(&log, &due, to.as_deref(), destination)?,
+        false => archive_segments(&log, &due, to.as_deref(), destination)?,
     };
     let report = Report {
         to: arguments.to.clone(),
@@ -106,8 +106,8 @@ pub(crate) fn archive(arguments: &ArchiveArguments) -> Result<(), CliError> {
     }
 }
 
-/// One segment after the other. What went before a failure stays done, and is said with it.
-fn hand_over(
+/// Archives one segment after the other. An error reports how many were archived before it.
+fn archive_segments(
     log: &TieredDisk<RealDisk>,
     due: &[PendingSegment],
     place: Option<&dyn BlobStore>,
@@ -128,7 +128,9 @@ fn hand_over(
         progress.end();
         let handed = handed.map_err(|error| {
             let done = lines.len();
-            CliError::new(format!("{error} ({done} segments were handed over; try again)"))
+            CliError::new(format!(
+                "{error}: {done} segments were archived before; run the command again"
+            ))
         })?;
         before += handed.plain_bytes;
         lines.push(Line::done(&handed));
@@ -160,7 +162,7 @@ impl Line {
     }
 }
 
-/// The moment that lies so far back.
+/// The time `age` ago.
 pub(crate) fn before_now(age: Duration) -> Stamp {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Stamp(now.unwrap_or_default().saturating_sub(age).as_micros() as u64)

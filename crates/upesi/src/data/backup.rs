@@ -1,5 +1,5 @@
-//! `upesi backup`: a copy of the log in another place, whole at any moment. The running switch
-//! keeps one by itself (`serve/background.rs`).
+//! `upesi backup`: copies the log to another place. The copy is complete at any moment. A running
+//! switch can keep one in the background (`serve/background.rs`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use serde::Serialize;
 use crate::CliError;
 use crate::cli::stdout::print_json;
 
-/// A running switch can archive a segment between the look at it and its opening.
+/// Attempts to open a segment, because a running switch may archive it in between.
 const ATTEMPTS: usize = 3;
-/// How long a run of the switch's own copy is waited for.
+/// Longest wait for a concurrent backup run of the switch.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Name of the configuration in the copy.
+/// Name of the configuration file in the copy.
 const CONFIGURATION: &str = "upesi.toml";
 
 const EXAMPLES: &str = "\
@@ -30,7 +30,7 @@ Examples:
   upesi backup --data /var/lib/upesi --to file:///mnt/backup --check
   AWS_ENDPOINT=https://minio:9000 upesi backup --data /var/lib/upesi --to s3://backups/hub-1
   upesi restore --from file:///mnt/backup --data /var/lib/upesi-new
-A switch may be running: [backup] in its configuration makes it keep the copy by itself.";
+A switch may be running. With [backup] in its configuration it keeps the copy up to date itself.";
 
 /// Arguments of `backup`.
 #[derive(clap::Args)]
@@ -41,15 +41,16 @@ pub(crate) struct BackupArguments {
     data: PathBuf,
     /// Place of the copy: a directory, s3://BUCKET/PREFIX, gs:// or az://.
     ///
-    /// An existing directory (also as file:///DIRECTORY), or a bucket (feature object-stores;
-    /// credentials from the environment), empty or with the segments of this log.
+    /// The directory must exist (also as file:///DIRECTORY). Buckets need the feature object-stores
+    /// and credentials in the environment. The place must be empty or hold segments of this log.
     #[arg(long, value_name = "PLACE")]
     to: String,
-    /// Copy this configuration file with it.
+    /// Configuration file to copy as well.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Read all of the copy that is there already, too: what is damaged is written again. Without
-    /// it, packed segments are only looked at from outside.
+    /// Read the whole existing copy and rewrite damaged objects.
+    ///
+    /// Without it, only the names and lengths of compressed segments are checked.
     #[arg(long)]
     check: bool,
     /// Print the result as JSON.
@@ -60,20 +61,19 @@ pub(crate) struct BackupArguments {
 #[derive(Serialize)]
 struct Report {
     to: String,
-    /// The last record of the copy, and the chain head there: `verify` of the restored log shows
-    /// the same.
+    /// The last record of the copy and its chain head, as `verify` of the restored log shows them.
     end: u64,
     chain_head: String,
     segments: usize,
     files: usize,
     bytes: u64,
-    /// Objects that were missing or damaged there, and were written again.
+    /// Objects of the copy that were missing or damaged and were rewritten.
     mended: Vec<String>,
     seconds: f64,
 }
 
-/// Waits for who else copies: the switch by itself, or this command beside it. A run is short once
-/// there is a copy. Waits no longer when told to give up.
+/// Locks the directory for one backup at a time: waits for a concurrent run of the switch or of
+/// this command. Returns early if `give_up` returns true.
 pub(crate) fn copy_alone(
     disk: &RealDisk,
     give_up: impl Fn() -> bool,
@@ -93,12 +93,12 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     let shown = arguments.data.display().to_string();
     let failed = |what: String| CliError::new(format!("{shown}: {what}"));
     if !arguments.data.is_dir() {
-        return Err(failed("there is no such directory".into()));
+        return Err(failed("directory not found".into()));
     }
     if let Some(config) = &arguments.config
         && let Err(error) = std::fs::metadata(config)
     {
-        return Err(CliError::new(format!("cannot read {}: {error}", config.display())));
+        return Err(CliError::new(format!("{}: cannot be read: {error}", config.display())));
     }
     let place = journal::open_place(&arguments.to);
     let place = place.map_err(|error| CliError::new(error.to_string()))?;
@@ -147,12 +147,12 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     println!("{to} holds the log up to record {end}, chain head {chain_head}");
     println!("copied now: {bytes} bytes, {segments} closed segments, {files} other files");
     for object in &report.mended {
-        println!("{object} was missing or damaged there, and was written again");
+        println!("{object}: was missing or damaged; rewritten");
     }
     Ok(())
 }
 
-/// What is copied that does not stand in the data directory: the configuration.
+/// Files to copy from outside the data directory: the configuration.
 pub(crate) fn extras(configuration: Option<&Path>) -> Vec<ExtraFile> {
     let read = configuration.and_then(|path| std::fs::read(path).ok());
     read.map(|bytes| ExtraFile { name: CONFIGURATION.to_owned(), bytes }).into_iter().collect()

@@ -49,11 +49,11 @@ Examples:
   upesi restore --from file:///mnt/backup --data /var/lib/upesi --state-hash 9f86d0...
   upesi restore --from s3://backups/hub-1 --data /var/lib/upesi
   upesi restore --from /mnt/copy-of-upesi --data /var/lib/upesi --json
-A plain copy of a data directory has all segments, and as many snapshots as there are. Whatever of a
-copy is damaged is named, and then nothing is restored. The state hash to expect is the one that
-`upesi verify` printed, or GET /state, when the copy was made.
-Never let the restored switch and the old one run at the same time: both would answer for the same
-money. Interrupted, a restore from a place goes on where it was.";
+A plain copy of a data directory needs all segments; snapshots are optional. If the copy is damaged,
+the command names the damage and restores nothing. `upesi verify` and GET /state print the state
+hash when the copy is made.
+Never run the restored switch and the old one at the same time: both would accept transfers for the
+same accounts. An interrupted restore continues where it stopped.";
 
 /// Arguments of `restore`.
 #[derive(clap::Args)]
@@ -61,16 +61,16 @@ money. Interrupted, a restore from a place goes on where it was.";
 pub(crate) struct RestoreArguments {
     /// Place of the copy: any place that `backup --to` accepts.
     ///
-    /// Or a data directory on which no switch runs. It is only read.
+    /// A data directory on which no switch runs is accepted too. It is only read.
     #[arg(long, value_name = "PLACE")]
     from: String,
-    /// The directory to make; it must not exist, or be empty.
+    /// Directory to create; must be empty or not exist.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The state hash that must come out, in hexadecimal; with another nothing is restored.
+    /// Expected state hash, in hexadecimal; the restore fails on another.
     #[arg(long, value_name = "HASH", value_parser = hash)]
     state_hash: Option<String>,
-    /// Print what was proved as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -78,7 +78,7 @@ pub(crate) struct RestoreArguments {
 fn hash(text: &str) -> Result<String, &'static str> {
     match text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         true => Ok(text.to_owned()),
-        false => Err("it has 64 hexadecimal digits, as `upesi verify` prints it"),
+        false => Err("expected 64 hexadecimal digits, as printed by `upesi verify`"),
     }
 }
 

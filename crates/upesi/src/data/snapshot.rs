@@ -41,8 +41,8 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi snapshot --data /var/lib/upesi          before an upgrade, or after a long import
   upesi snapshot --data /var/lib/upesi --json
-A running switch has its directory locked and takes snapshots by itself ([snapshot] in its
-configuration) and on demand:
+A running switch locks its directory. It takes snapshots itself ([snapshot] in its configuration)
+and on demand:
   curl -X POST -H \"Authorization: Bearer $(cat /var/lib/upesi/admin-token)\" \\
        http://127.0.0.1:3001/snapshots";
 

@@ -37,24 +37,24 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi explain b51ec534-ee48-4575-b6a9-000000000001 --data /var/lib/upesi
   upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data /var/lib/upesi --json
-  upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data copy --replay      trusts nothing but the log
-A running switch has its directory locked, and answers itself:
+  upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data copy --replay      from the log alone
+A running switch locks its directory. Its admin API gives the same answer:
   curl -H \"Authorization: Bearer $(cat /var/lib/upesi/admin-token)\" \\
        http://127.0.0.1:3001/transfers/b51ec534-ee48-4575-b6a9-000000000001/explanation";
 
 /// Arguments of `explain`.
 #[derive(clap::Args)]
 pub(crate) struct ExplainArguments {
-    /// The transfer: a UUID in lower case or a ULID, as its prepare had it.
+    /// Transfer id, as in its prepare: a lower-case UUID or a ULID.
     #[arg(value_name = "TRANSFER_ID")]
     transfer: String,
-    /// Directory of the log, only read. The switch must not be running on it.
+    /// Directory of the log; read only. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Decide the whole log again instead of asking the cold store beside it. Slow, and the same.
+    /// Replay the whole log instead of reading the cold store; slow.
     #[arg(long)]
     replay: bool,
-    /// Print JSON; amounts are strings.
+    /// Print the result as JSON, with amounts as strings.
     #[arg(long)]
     json: bool,
 }
@@ -63,7 +63,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), CliError> {
     let started = Instant::now();
     let id = TransferId::parse(&arguments.transfer).ok_or_else(|| {
         let text = &arguments.transfer;
-        CliError::new(format!("{text:?} is no transfer id: a UUID in lower case, or a ULID"))
+        CliError::new(format!("invalid transfer id {text:?}: expected a lower-case UUID or a ULID"))
     })?;
     let log = OfflineLog::open(&arguments.data)?;
     let noted = match arguments.replay {

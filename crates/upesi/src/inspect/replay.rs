@@ -42,7 +42,7 @@ impl FromStr for Until {
             false => parse_moment(text).map(Self::Moment),
         };
         parsed.ok_or_else(|| {
-            "neither the number of a record, from 1, nor a time like 2026-05-01T17:00:00Z".into()
+            "expected a log index from 1, or a time such as 2026-05-01T17:00:00Z".into()
         })
     }
 }
@@ -65,22 +65,24 @@ fn parse_moment(text: &str) -> Option<Stamp> {
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  upesi replay --data /var/lib/upesi                                the state at the end of the log
-  upesi replay --data /var/lib/upesi --until 2026-05-01T17:00:00Z   as it was at the end of a day
-  upesi replay --data /var/lib/upesi --until 41 --json              right after record 41
-A running switch has its directory locked: stop it, or replay a copy of the directory.";
+  upesi replay --data /var/lib/upesi                                at the end of the log
+  upesi replay --data /var/lib/upesi --until 2026-05-01T17:00:00Z   at the end of a day
+  upesi replay --data /var/lib/upesi --until 41 --json              after record 41
+A running switch locks its directory: stop it, or replay a copy of the directory.";
 
 /// Arguments of `replay`.
 #[derive(clap::Args)]
 pub(crate) struct ReplayArguments {
-    /// Directory of the log, only read. The switch must not be running on it.
+    /// Directory of the log; read only. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Last record that counts, by its number, or by time: whatever has a stamp up to then, as
-    /// 2026-05-01T17:00:00Z, with up to six decimals, or +03:00 for Z. Without it, all of the log.
-    #[arg(long, value_name = "POSITION|TIME")]
+    /// Last record or time to apply [default: the end of the log].
+    ///
+    /// A time is 2026-05-01T17:00:00Z, with up to six decimals, or an offset such as +03:00
+    /// instead of Z. All records stamped up to then are applied.
+    #[arg(long, value_name = "LOG_INDEX|TIME")]
     until: Option<Until>,
-    /// Print JSON, with every transfer and notice; amounts are strings.
+    /// Print JSON with every transfer and notice, and amounts as strings.
     #[arg(long)]
     json: bool,
 }

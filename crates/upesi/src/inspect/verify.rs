@@ -117,22 +117,23 @@ struct Fault {
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  upesi verify --data /var/lib/upesi          the proof, in words
-  upesi verify --data /var/lib/upesi --json   for a script: ok, or fault.segment, .offset, .position
-A running switch has its directory locked: stop it, or verify a copy of the directory.";
+  upesi verify --data /var/lib/upesi          result as a table
+  upesi verify --data /var/lib/upesi --json   for scripts: ok, fault.segment, .offset, .log_index
+A running switch locks its directory: stop it, or verify a copy of the directory.";
 
 /// Arguments of `verify`.
 #[derive(clap::Args)]
 pub(crate) struct VerifyArguments {
-    /// Directory of the log, only read. The switch must not be running on it.
+    /// Directory of the log; read only. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Directory on a disk for what grows with the log, instead of memory: some 300 bytes for every
-    /// transfer, removed in the end; takes half as long again. Of a log of over four million
-    /// records it is $TMPDIR, or /var/tmp, unless another is given here.
+    /// Directory for temporary files, instead of memory.
+    ///
+    /// Uses about 300 bytes per transfer and takes 50 % longer. [default: memory up to 4 million
+    /// records, then $TMPDIR or /var/tmp]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
-    /// Print the result as JSON, a fault too.
+    /// Print the result or the fault as JSON.
     #[arg(long)]
     json: bool,
 }

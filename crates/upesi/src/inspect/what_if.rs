@@ -29,11 +29,11 @@ Examples:
       --from 2026-05-01T00:00:00Z --to 2026-05-02T00:00:00Z
   upesi what-if --data /var/lib/upesi --cover dfsp1:USD:+10000 --from 48211
   upesi what-if --data /var/lib/upesi --limit dfsp1:USD:50000 --from 48211 --list --json
-A cap that the log itself changes in the period stays the assumed one. Transfers that would not have
-been refused have no recorded end: the columns show all of them committed at once; none, each coming
-back at its deadline; and none, each given back by its payee at once. Had some committed and others
-not, the numbers would lie between these as a rule, and now and then a little beyond. A withdrawal
-that the log took and a column refuses is named: what was not withdrawn covers transfers there.";
+The assumed cap also replaces caps that the log changes in the period. Transfers that would no
+longer be refused have no recorded result. The three columns assume that all of them commit at once,
+that all expire at their deadline, and that all are aborted by the payee at once. A mix of results
+lies between the columns as a rule, and sometimes slightly outside. A withdrawal that was accepted
+but that a column refuses is listed: its amount still covers transfers in that column.";
 
 /// Movements of funds that are named without `--list`.
 const FUNDS_SHOWN: usize = 20;
@@ -54,41 +54,44 @@ refusals of transfers are more for that reason too. It stays reserved unless the
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
 pub(crate) struct WhatIfArguments {
-    /// Directory of the log, only read; a switch may be running on it.
+    /// Directory of the log; read only. A switch may be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// A net debit cap, as dfsp1:USD:50000. Can be given more than once.
+    /// Net debit cap to assume, such as dfsp1:USD:50000 (repeatable).
     #[arg(long, value_name = "DFSP:CURRENCY:AMOUNT", group = "change")]
-    limit: Vec<Said>,
-    /// More cover, or less, as dfsp1:USD:+10000 or dfsp1:USD:-500. Can be given more than once.
+    limit: Vec<AmountArgument>,
+    /// Change of the cover, such as dfsp1:USD:+10000 or dfsp1:USD:-500 (repeatable).
     #[arg(long, value_name = "DFSP:CURRENCY:CHANGE", group = "change")]
-    cover: Vec<Said>,
-    /// Where the change takes force: before this record, or before the first one stamped then or
-    /// later, as 2026-05-01T17:00:00Z.
-    #[arg(long, value_name = "POSITION|TIME")]
+    cover: Vec<AmountArgument>,
+    /// Record or time before which the change takes effect.
+    ///
+    /// A time, such as 2026-05-01T17:00:00Z, means the first record stamped then or later.
+    #[arg(long, value_name = "LOG_INDEX|TIME")]
     from: Until,
-    /// The last record looked at, which the log must have, or whatever has a stamp up to then;
-    /// without it, all of the log.
-    #[arg(long, value_name = "POSITION|TIME")]
+    /// Last record or time of the period [default: the end of the log].
+    ///
+    /// A record must exist in the log. A time includes all records stamped up to then.
+    #[arg(long, value_name = "LOG_INDEX|TIME")]
     to: Option<Until>,
-    /// Name every transfer that would have been decided otherwise. Movements of funds are named
-    /// without it, up to 20 of them, and with --json all.
+    /// List every transfer with another decision.
+    ///
+    /// Movements of funds are always listed: up to 20 of them, and all with --json.
     #[arg(long)]
     list: bool,
-    /// Print JSON; amounts are strings.
+    /// Print the result as JSON, with amounts as strings.
     #[arg(long)]
     json: bool,
 }
 
 /// A participant, a currency and an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct AmountArgument {
     name: FspName,
     currency: Currency,
     amount: Amount,
 }
 
-impl FromStr for Said {
+impl FromStr for AmountArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -99,8 +102,8 @@ impl FromStr for Said {
         let name = parts.next().and_then(FspName::new);
         let said = name.zip(currency).zip(amount);
         said.map(|((name, currency), amount)| Self { name, currency, amount }).ok_or_else(|| {
-            "not of the form dfsp1:USD:50000, with at most 18 digits, four of them behind the \
-                 point"
+            "expected NAME:CURRENCY:AMOUNT such as dfsp1:USD:50000, with at most 18 digits and 4 \
+                 decimals"
                 .to_owned()
         })
     }
@@ -110,19 +113,19 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), CliError> {
     let started = Instant::now();
     if let Some(said) = arguments.limit.iter().find(|said| said.amount < Amount::ZERO) {
         let name = said.name.as_str();
-        return Err(CliError::new(format!("--limit of {name}: a cap cannot be below zero")));
+        return Err(CliError::new(format!("--limit {name}: a cap cannot be negative")));
     }
-    said_once(&arguments.limit, "--limit")?;
-    said_once(&arguments.cover, "--cover")?;
+    refuse_repeated(&arguments.limit, "--limit")?;
+    refuse_repeated(&arguments.cover, "--cover")?;
     let from = edge(arguments.from, "--from")?;
     let to = arguments.to.map(|to| edge(to, "--to")).transpose()?;
     if to.is_some_and(|to| is_before(to, from)) {
-        return Err(CliError::new("--to lies before --from"));
+        return Err(CliError::new("--to: is before --from"));
     }
     let log = OfflineLog::open_beside(&arguments.data)?;
     if from == Edge::Record(LogIndex(1)) {
         return Err(CliError::new(
-            "--from: nobody has a cap before the first record; begin behind the one that gave it",
+            "--from: no participant has a cap before record 1; start after the record that set it",
         ));
     }
     let mut period = WhatIf::new(assumptions(arguments), from, to);
@@ -159,8 +162,8 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), CliError> {
 }
 
 /// Of two changes of one account, which one is meant is not known.
-fn said_once(all: &[Said], option: &str) -> Result<(), CliError> {
-    let account = |said: &Said| (said.name, said.currency);
+fn refuse_repeated(all: &[AmountArgument], option: &str) -> Result<(), CliError> {
+    let account = |said: &AmountArgument| (said.name, said.currency);
     for (at, said) in all.iter().enumerate() {
         if all[..at].iter().any(|other| account(other) == account(said)) {
             let (name, currency) = (said.name.as_str(), said.currency);
@@ -188,8 +191,8 @@ fn edge(until: Until, option: &str) -> Result<Edge, CliError> {
 }
 
 fn assumptions(arguments: &WhatIfArguments) -> Vec<Override> {
-    let assume = |said: &Said, what: fn(Amount) -> OverrideEffect| {
-        let Said { name, currency, amount } = *said;
+    let assume = |said: &AmountArgument, what: fn(Amount) -> OverrideEffect| {
+        let AmountArgument { name, currency, amount } = *said;
         Override { name, currency, what: what(amount) }
     };
     let caps = arguments.limit.iter().map(|said| assume(said, OverrideEffect::Cap));
@@ -340,8 +343,8 @@ fn is_touched(course: &Totals) -> bool {
     tallies.iter().any(|tally| 0 < tally.count) || course.not_withdrawn != Amount::ZERO
 }
 
-fn words(said: &Said, what: &str, sign: &str) -> String {
-    let Said { name, currency, amount } = said;
+fn words(said: &AmountArgument, what: &str, sign: &str) -> String {
+    let AmountArgument { name, currency, amount } = said;
     format!("{what} of {} {sign}{amount} {currency}", name.as_str())
 }
 
@@ -587,7 +590,7 @@ mod tests {
             ("dfsp1:USD:", None),
             (":USD:1", None),
         ] {
-            let said: Option<Said> = text.parse().ok();
+            let said: Option<AmountArgument> = text.parse().ok();
             let said = said.map(|said| (said.name, said.amount.units()));
             let expected =
                 expected.map(|(name, whole)| (FspName::new(name).expect("a name"), whole * 10_000));

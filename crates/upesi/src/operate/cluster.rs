@@ -1,4 +1,4 @@
-//! `upesi cluster`: the nodes that share a log, as one of them sees them, and their topic.
+//! `upesi cluster`: status of the nodes that share a log, and trimming of their topic.
 
 mod status;
 mod trim;
@@ -9,23 +9,22 @@ use crate::CliError;
 #[derive(clap::Args)]
 pub(crate) struct ClusterArguments {
     #[command(subcommand)]
-    what: What,
+    command: ClusterCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Tell who is there, up to where each node has applied the log, which node sends to which
-    /// participant, how far the node that is asked is behind the topic, and when nodes were last
-    /// found to be gone.
+enum ClusterCommand {
+    /// Show the nodes, their last applied records, lanes, lag and last takeover.
+    ///
+    /// A lane is the queue of callbacks to one participant. Each lane is served by one node.
     Status(status::StatusArguments),
-    /// Delete the oldest messages of the topic, once a copy of the log holds what they said and
-    /// every node that is there has applied it.
+    /// Delete topic messages that a backup holds and every node has applied.
     Trim(trim::TrimArguments),
 }
 
 pub(crate) fn run(arguments: &ClusterArguments) -> Result<(), CliError> {
-    match &arguments.what {
-        What::Status(arguments) => status::run(arguments),
-        What::Trim(arguments) => trim::run(arguments),
+    match &arguments.command {
+        ClusterCommand::Status(arguments) => status::run(arguments),
+        ClusterCommand::Trim(arguments) => trim::run(arguments),
     }
 }

@@ -1,41 +1,42 @@
-//! `upesi health`: asks a running switch how it is and ends with 0 or 1, for what supervises
-//! containers: their image has neither a shell nor curl.
+//! `upesi health`: health check of a running switch for containers and supervisors, whose images
+//! have neither a shell nor curl.
 
 use harness::Admin;
 use serde_json::Value;
 
 use crate::CliError;
 
-/// Where a switch with default addresses answers probes.
+/// Default address of the listener for health probes.
 const PROBES: &str = "http://127.0.0.1:3002";
-/// Its admin API, which is asked where nothing answers there.
+/// Default address of the admin API, which is asked if the probe listener does not answer.
 const ADMIN: &str = "http://127.0.0.1:3001";
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  upesi health                     0 when every stage that has work gets on with it, else 1
-  upesi health --alive             0 when the switch answers at all, well or not
+  upesi health                     exit code 0 if no stage is stalled, otherwise 1
+  upesi health --alive             exit code 0 if the switch answers, healthy or not
   upesi health --health http://10.0.0.5:3002
   upesi health --admin http://10.0.0.5:3001
-Send messages to a switch while the first is 0; start it again only when the second is 1. A switch
-that still reads its log answers neither: give it time.";
+Route traffic to a switch while the first returns 0. Restart it only when the second returns 1. A
+switch that is still reading its log answers neither; allow for its start time.";
 
 /// Arguments of `health`.
 #[derive(clap::Args)]
 pub(crate) struct HealthArguments {
-    /// Ask the listener for health probes. [default: http://127.0.0.1:3002, then port 3001]
+    /// Address of the health listener [default: http://127.0.0.1:3002, then port 3001].
     #[arg(long, value_name = "URL", conflicts_with = "admin")]
     health: Option<String>,
-    /// Ask the admin API instead, or the FSPIOP port, whose answer names no participant.
+    /// Address of the admin API or of the FSPIOP port, to ask it instead.
     #[arg(long, value_name = "URL")]
     admin: Option<String>,
-    /// Take any answer for life: a full disk, or a broker that is away, is no reason to start a
-    /// switch again.
+    /// Accept any answer as alive.
+    ///
+    /// A restart does not repair a full disk or an unreachable broker.
     #[arg(long)]
     alive: bool,
 }
 
-/// Prints what `GET /health` says; fails when that is not good enough.
+/// Prints the answer of `GET /health`; fails if a service is down.
 pub(crate) fn health(arguments: &HealthArguments) -> Result<(), CliError> {
     let failed = |error: harness::HarnessError| CliError::new(error.to_string());
     let ask = |url: &str| Admin::at(url, None)?.call("GET", "/health", None);
@@ -49,11 +50,11 @@ pub(crate) fn health(arguments: &HealthArguments) -> Result<(), CliError> {
         println!("{text}");
         return Ok(());
     }
-    Err(CliError::new(format!("answered {}: {}", answered.status, what_is_down(&text))))
+    Err(CliError::new(format!("switch: unhealthy ({}): {}", answered.status, services_down(&text))))
 }
 
-/// The services that are down, by name; the whole text when it is no answer of a switch.
-fn what_is_down(text: &str) -> String {
+/// The names of the services that are down, or the whole text if it is not a switch's answer.
+fn services_down(text: &str) -> String {
     let answer: Value = serde_json::from_str(text).unwrap_or_default();
     let services = answer["services"].as_array().map_or(&[][..], Vec::as_slice);
     let down = services.iter().filter(|service| service["status"] == "DOWN");
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_down_is_named() {
+    fn services_that_are_down_are_named() {
         for (text, expected) in [
             ("", ""),
             ("<html>", "<html>"),
@@ -81,7 +82,7 @@ mod tests {
             ),
         ] {
             let expected = if expected.is_empty() { text } else { expected };
-            assert_eq!(what_is_down(text), expected);
+            assert_eq!(services_down(text), expected);
         }
     }
 }

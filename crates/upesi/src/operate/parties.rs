@@ -1,9 +1,9 @@
-//! `upesi parties`: brings a file of registrations into the directory of a running switch, and
-//! asks who serves a party.
+//! `upesi parties`: imports a CSV file of parties into the party directory of a running switch, and
+//! looks up the FSP of a party.
 //!
-//! A file is read line by line, each line checked here, so that a fault is told by line and column
-//! before anything is sent; what is good goes to `POST /parties` in batches, one after the other.
-//! Each batch is one record of the log and durable when it is answered. Memory is bounded by a
+//! The file is read line by line and checked locally, so that a fault is reported with its line and
+//! column before anything is sent. Valid lines are sent to `POST /parties` in sequential batches.
+//! Each batch is one record of the log and durable when it is answered. Memory is bounded by one
 //! batch, whatever the length of the file or of a line.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::CliError;
-use crate::cli::admin_get::ask;
+use crate::cli::admin_get::admin_get;
 
 /// The first line of a file, and with it the order of its columns.
 const HEADER: &str = "type,id,sub_id,fsp,currency";
@@ -35,29 +35,29 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[derive(clap::Args)]
 pub(crate) struct PartiesArguments {
     #[command(subcommand)]
-    what: What,
+    command: PartiesCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Register the parties of a CSV file at a running switch: which FSP serves which identifier.
+enum PartiesCommand {
+    /// Register the parties of a CSV file with a running switch.
     ///
     /// The first line of the file must be
     ///
     ///   type,id,sub_id,fsp,currency
     ///
-    /// type is one of MSISDN, EMAIL, PERSONAL_ID, BUSINESS, DEVICE, ACCOUNT_ID, IBAN, ALIAS,
-    /// CONSENT, THIRD_PARTY_LINK; id the identifier; sub_id its part, or empty; fsp the name of a
-    /// participant; currency a code of ISO 4217, or empty. A value with a comma or a quote stands
-    /// in quotes, a quote in it is doubled; no value has a line end, and nothing stands behind its
+    /// type: MSISDN, EMAIL, PERSONAL_ID, BUSINESS, DEVICE, ACCOUNT_ID, IBAN, ALIAS, CONSENT or
+    /// THIRD_PARTY_LINK. id: the identifier. sub_id: the sub-identifier, or empty. fsp: the name of
+    /// a participant. currency: an ISO 4217 code, or empty. A value with a comma or a quote must be
+    /// quoted, with quotes in it doubled. Values have no line breaks, and no characters after the
     /// closing quote.
     ///
-    /// A line with a fault is told with its number and column, and left out; the others are
-    /// registered. A party that comes twice is served by the FSP of its last line, as if it had
-    /// registered twice. Running it again is harmless, and FSPs are sent nothing.
+    /// An invalid line is reported with its number and column and skipped. The other lines are
+    /// registered. If a party occurs twice, the last line wins. The import can be repeated safely.
+    /// Participants are not notified.
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArguments),
-    /// Tell who serves a party, as look-ups see it.
+    /// Show the FSP that serves a party, as look-ups see it.
     #[command(after_help = FIND_EXAMPLES)]
     Find(FindArguments),
 }
@@ -66,8 +66,8 @@ const IMPORT_EXAMPLES: &str = "\
 Examples:
   upesi parties import parties.csv --dry-run                  check the file, register nothing
   upesi parties import parties.csv --token /var/lib/upesi/admin-token --rejects bad.csv
-  upesi parties import parties.csv --token FILE --from-line 4120001   go on where it ended
-It shows rate and time left. While the switch is away, it waits for it (--wait).";
+  upesi parties import parties.csv --token FILE --from-line 4120001   resume there
+Shows the rate and the remaining time. Waits for a switch that is unreachable (--wait).";
 
 const FIND_EXAMPLES: &str = "\
 Examples:
@@ -76,37 +76,37 @@ Examples:
 
 #[derive(clap::Args)]
 struct ImportArguments {
-    /// The CSV file.
+    /// CSV file with the parties.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Where the switch is asked.
+    /// Address of the switch.
     #[command(flatten)]
     place: Place,
-    /// Check all lines against the rules and the participants of the switch; register nothing.
+    /// Only check all lines against the rules and the switch's participants.
     #[arg(long)]
     dry_run: bool,
-    /// Go on from this line of the file; the header is line 1.
+    /// Line of the file to start from; the header is line 1.
     #[arg(long, value_name = "LINE", default_value_t = 2,
         value_parser = clap::value_parser!(u64).range(2..))]
     from_line: u64,
-    /// Write the lines that were refused to this file, header first, to be mended and imported;
-    /// with --from-line they are added to it.
+    /// File for rejected lines, with a header, to correct and import again.
+    ///
+    /// With --from-line they are appended to it.
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
-    /// Give up after so many bad lines.
+    /// Number of invalid lines after which the import stops.
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     errors_max: u64,
-    /// Wait so many seconds for a switch that is away or has no room, also for its first answer,
-    /// before giving up.
+    /// Longest wait for an unreachable or overloaded switch, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     wait: u64,
-    /// Who does this; stands in the log.
+    /// Name of the operator, for the audit trail.
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
-    /// Why; stands in the log.
+    /// Reason for the import, for the audit trail.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Print a summary as JSON.
+    /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -117,26 +117,26 @@ struct FindArguments {
     #[arg(value_name = "TYPE",
         value_parser = clap::builder::PossibleValuesParser::new(PartyIdType::NAMES))]
     kind: String,
-    /// The identifier.
+    /// Identifier of the party.
     #[arg(value_name = "ID")]
     id: String,
-    /// Its part of this name.
+    /// Sub-identifier of the party.
     #[arg(long, value_name = "SUB_ID")]
     sub_id: Option<String>,
-    /// Where the switch is asked.
+    /// Address of the switch.
     #[command(flatten)]
     place: Place,
-    /// Print JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args)]
 struct Place {
-    /// The admin API of the switch.
+    /// Address of the switch's admin API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
     admin: String,
-    /// File with the bearer token of the admin API: admin-token in the data directory.
+    /// File with the admin token: admin-token in the data directory.
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
 }
@@ -182,9 +182,9 @@ struct Refused {
 }
 
 pub(crate) fn parties(arguments: &PartiesArguments) -> Result<(), CliError> {
-    match &arguments.what {
-        What::Import(arguments) => import(arguments),
-        What::Find(arguments) => find(arguments),
+    match &arguments.command {
+        PartiesCommand::Import(arguments) => import(arguments),
+        PartiesCommand::Find(arguments) => find(arguments),
     }
 }
 
@@ -634,7 +634,7 @@ fn find(arguments: &FindArguments) -> Result<(), CliError> {
         let sub_id = fspiop::percent_encode(sub_id).replace('+', "%2B").replace('&', "%26");
         path += &format!("?subId={sub_id}");
     }
-    let text = ask(&place.admin, place.token.as_deref(), &path)?;
+    let text = admin_get(&place.admin, place.token.as_deref(), &path)?;
     if *json {
         println!("{text}");
         return Ok(());

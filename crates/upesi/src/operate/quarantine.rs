@@ -293,24 +293,24 @@ fn digest_of(entry: &Entry) -> Option<Digest> {
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  upesi verify --data /var/lib/upesi    says which record breaks an invariant
+  upesi verify --data /var/lib/upesi    names the record that breaks an invariant
   upesi quarantine 48211 --data /var/lib/upesi --by 'A. Odhiambo' --reason 'defect 512, agreed'
-Copy the data directory first. Other records of the same batch, which was never acknowledged, take
-effect with the next start; whoever sent them and sends them again hears how they ended.";
+Copy the data directory first. The other records of the same batch take effect with the next start.
+The batch was never acknowledged; participants get its results when they resend the messages.";
 
 /// Arguments of `quarantine`.
 #[derive(clap::Args)]
 pub(crate) struct QuarantineArguments {
-    /// The record, as the failed start names it.
+    /// Log index of the record, as named by the failed start.
     #[arg(value_name = "LOG_INDEX", value_parser = clap::value_parser!(u64).range(2..))]
     log_index: u64,
     /// Directory of the log. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Who decides this; at most 200 bytes.
+    /// Name of the operator, for the audit trail; at most 200 bytes.
     #[arg(long, value_name = "NAME")]
     by: String,
-    /// Why; at most 2,000 bytes.
+    /// Reason for the quarantine, for the audit trail; at most 2,000 bytes.
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }

@@ -199,7 +199,7 @@ impl Teller {
         match done {
             Ok(log_index) => {
                 if task.failing.take().is_some() {
-                    stdout::say(format_args!("{}: it goes well again", self.name));
+                    stdout::print_message(format_args!("{}: it goes well again", self.name));
                 }
                 task.last_done = Some(now());
                 task.log_index = log_index.map_or(task.log_index, |log_index| log_index.0);
@@ -209,7 +209,10 @@ impl Teller {
             Err(error) => {
                 let error = error.to_string();
                 if task.failing.as_ref() != Some(&error) {
-                    stdout::say(format_args!("{}: {error}; it is tried again", self.name));
+                    stdout::print_message(format_args!(
+                        "{}: {error}; it is tried again",
+                        self.name
+                    ));
                     task.failing = Some(error);
                 }
                 Err(())
@@ -281,7 +284,7 @@ impl Archives {
             let looked = looked.and_then(|it| journal::claim_for(&self.log, &*it));
             match looked.map_err(|error| error.to_string()) {
                 Err(why) if self.absent.get(&place) != Some(&why) => {
-                    stdout::say(format_args!(
+                    stdout::print_message(format_args!(
                         "THE ARCHIVE IS NOT THERE; whatever needs the segments in it is \
                          refused: {why}"
                     ));
@@ -290,7 +293,9 @@ impl Archives {
                 Err(_) => {}
                 Ok(()) => {
                     if self.absent.remove(&place).is_some() {
-                        stdout::say(format_args!("the archive in {place} is there again"));
+                        stdout::print_message(format_args!(
+                            "the archive in {place} is there again"
+                        ));
                     }
                 }
             }
@@ -333,7 +338,7 @@ impl BackupJob {
     fn open(&self) -> Result<Backup, ArchiveError> {
         let backup = Backup::open(&self.log, Arc::clone(&self.place))?;
         for object in backup.damaged() {
-            stdout::say(format_args!(
+            stdout::print_message(format_args!(
                 "backup: {object} is missing or damaged there; it is written again"
             ));
         }
@@ -386,7 +391,7 @@ impl Disk {
         let mut storage = lock(&self.storage);
         if failing.is_some() && storage.failing.is_none() {
             let why = failing.as_deref().unwrap_or_default();
-            stdout::say(format_args!("{why}; what GET /storage shows is as of before"));
+            stdout::print_message(format_args!("{why}; what GET /storage shows is as of before"));
         }
         storage.failing = failing;
     }
@@ -502,10 +507,10 @@ fn say(fullness: DiskUse, free_bytes: u64, hours_until_full: Option<u64>) {
     let until = hours_until_full
         .map_or(String::new(), |hours| format!(", full in about {hours} hours at this growth"));
     match fullness {
-        DiskUse::Ok => {
-            stdout::say(format_args!("the disk of the log has room again: {free} MiB free"))
-        }
-        DiskUse::Low | DiskUse::Critical | DiskUse::Full => stdout::say(format_args!(
+        DiskUse::Ok => stdout::print_message(format_args!(
+            "the disk of the log has room again: {free} MiB free"
+        )),
+        DiskUse::Low | DiskUse::Critical | DiskUse::Full => stdout::print_message(format_args!(
             "the disk of the log fills up ({}): {free} MiB free{until}. Make room, or set \
              archive.to; a full disk refuses with 503",
             fullness.name()

@@ -36,7 +36,7 @@ impl BareNode {
         let mut config = Config::default();
         config.transfers.confirm_to_payee = false;
         config.log.segment_mib = segment_mib;
-        stdout::keep_output_for_a_script();
+        stdout::reserve_output_for_script();
         layout::refuse_unfinished(data)?;
         let opened = serve::open(&config, data, &Opening::default(), clock)?;
         Ok(Self { config, opened, clock: *clock })

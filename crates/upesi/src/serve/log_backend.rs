@@ -32,7 +32,7 @@ use switch::Message;
 
 use crate::CliError;
 #[cfg(feature = "kafka")]
-use crate::cli::stdout::say;
+use crate::cli::stdout::print_message;
 use crate::config::Config;
 use crate::data::layout::MARKER;
 #[cfg(feature = "kafka")]
@@ -45,20 +45,23 @@ pub(crate) type Log = TracedLog<DelayedLog<LogBackend>>;
 /// `--log` and `--node` of a switch.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct LogArguments {
-    /// Share the log with other nodes over Kafka: kafka://HOST:PORT,HOST:PORT/TOPIC. Each takes any
-    /// request; callbacks go out from one of them. The topic is made if there is none, once as
-    /// many of the brokers named here are there as it needs, three at most, and refused if it could
-    /// lose records. The data directory holds a copy, and may be empty at the start.
+    /// Share the log over Kafka: kafka://HOST:PORT,HOST:PORT/TOPIC.
+    ///
+    /// Every node accepts any request. The callbacks to one participant are sent by one node. A
+    /// missing topic is created once enough of the named brokers are up: as many as it needs
+    /// replicas, at most three. A topic whose settings could lose records is rejected. The data
+    /// directory holds a copy and may be empty at first.
     #[arg(long, value_name = "URL", requires = "node")]
     log: Option<String>,
-    /// With --log, if the data directory is empty: begin with this copy of the log, as for
-    /// `restore`, and fetch from the topic what it lacks. For topics that do not hold their
-    /// beginning any more. The directory of a node that has ended is taken with its snapshots and
-    /// its store: nothing is decided again.
+    /// Start an empty data directory from this copy, as for `restore`; with --log.
+    ///
+    /// Needed when the topic has been trimmed. The missing records are read from the topic. A
+    /// stopped node's directory is reused with its snapshots and store, without replay.
     #[arg(long, value_name = "URL|DIR", requires = "log")]
     pub(crate) from: Option<String>,
-    /// This node's name, with --log: up to 64 letters, digits and hyphens. Of two nodes of one
-    /// name the one that is there goes on, and the other one ends.
+    /// Name of this node, with --log: up to 64 letters, digits and hyphens.
+    ///
+    /// Node names must be unique: a second node with the same name exits.
     #[arg(long, value_name = "NAME", requires = "log", value_parser = node_name)]
     node: Option<String>,
 }
@@ -68,7 +71,7 @@ fn node_name(text: &str) -> Result<String, String> {
     if (1..=64).contains(&text.len()) && text.chars().all(legal) {
         return Ok(text.to_owned());
     }
-    Err("a node's name is 1 to 64 letters, digits and hyphens".into())
+    Err("expected 1 to 64 letters, digits and hyphens".into())
 }
 
 /// Where a log is.
@@ -388,16 +391,16 @@ pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(
 fn tell(address: &kafka::Address, report: &kafka::ConnectReport) {
     let kafka::ConnectReport { brokers, replicas, in_sync, behind, .. } = report;
     let made = if report.created { ", made just now" } else { "" };
-    say(format_args!(
+    print_message(format_args!(
         "the log is topic {}{made}: {brokers} brokers, {replicas} replicas, {in_sync} of them have \
          a record before it is acknowledged, in memory at least",
         address.topic
     ));
     if *replicas == 1 {
-        say("ONE REPLICA: what is acknowledged is lost with its broker");
+        print_message("ONE REPLICA: what is acknowledged is lost with its broker");
     }
     if 0 < *behind {
-        say(format_args!("fetches {behind} messages that the copy does not have"));
+        print_message(format_args!("fetches {behind} messages that the copy does not have"));
     }
 }
 

@@ -87,5 +87,5 @@ impl Place {
 
 /// Says that, and why, everything is written anew.
 pub(crate) fn say(reason: &str) {
-    stdout::say(format_args!("the cold store is built anew from the log: {reason}"));
+    stdout::print_message(format_args!("the cold store is built anew from the log: {reason}"));
 }

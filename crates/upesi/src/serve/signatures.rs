@@ -68,7 +68,9 @@ pub(crate) async fn reload(directory: Arc<KeyDirectory>) {
     for fault in faults {
         ports::log_line(format_args!("jws.keys: {fault}; what was known of it stays in force"));
     }
-    stdout::say(format_args!("{keys} keys of {participants} participants in the directory"));
+    stdout::print_message(format_args!(
+        "{keys} keys of {participants} participants in the directory"
+    ));
 }
 
 fn open_directory(path: &Path) -> Result<KeyDirectory, CliError> {

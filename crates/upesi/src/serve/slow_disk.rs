@@ -31,20 +31,19 @@ pub(crate) struct Delay {
 /// Hidden arguments of `serve`.
 #[derive(clap::Args)]
 pub(crate) struct SlownessArguments {
-    /// Make each sync of the log take this much longer: what slower disks would do. Only to
-    /// measure.
+    /// Delay each sync of the log by this time; only to measure slower disks.
     #[arg(long, value_name = "MICROSECONDS", hide = true,
         value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     inject_sync_delay_us: Option<u64>,
-    /// Sync the log at most so often a second. Only to measure.
+    /// Limit the syncs of the log per second; only to measure slower disks.
     #[arg(long, value_name = "SYNCS", hide = true,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     inject_sync_per_second: Option<u32>,
 }
 
 impl SyncDelay {
-    /// What the hidden arguments ask for.
-    pub(crate) fn of(arguments: &SlownessArguments) -> Option<Self> {
+    /// The delay that the hidden arguments request.
+    pub(crate) fn from_arguments(arguments: &SlownessArguments) -> Option<Self> {
         let per_second = arguments.inject_sync_per_second;
         if arguments.inject_sync_delay_us.is_none() && per_second.is_none() {
             return None;

@@ -53,7 +53,7 @@ pub(crate) fn check_snapshots(
             return Err(missing(&format!("{} was", file.name), file.log_index, tail.end));
         }
         disk.remove(&file.name).map_err(failed)?;
-        stdout::say(format_args!(
+        stdout::print_message(format_args!(
             "removed {}: the log went as far as record {}, and ends with record {}",
             file.name, file.log_index.0, tail.end.0
         ));

@@ -45,7 +45,10 @@ impl Injected {
 
     /// Breaks what is the node's, and says so.
     pub(crate) fn break_node(self, node: &Handle<Message>) {
-        stdout::say(format_args!("INJECTED: {} will be stuck; only to test", self.name()));
+        stdout::print_message(format_args!(
+            "INJECTED: {} will be stuck; only to test",
+            self.name()
+        ));
         match self {
             Self::Sequencer => {
                 // A question that has no answer: the thread stays in it.

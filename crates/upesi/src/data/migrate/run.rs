@@ -167,7 +167,7 @@ const TAKING: &str = "kafka-taken";
 pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     let started = Instant::now();
     if arguments.json {
-        stdout::keep_output_for_a_script();
+        stdout::reserve_output_for_script();
     }
     let data = &*arguments.data;
     let address = address_of(&arguments.log)?;

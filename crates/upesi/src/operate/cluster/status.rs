@@ -3,16 +3,16 @@
 use operations::{Cluster, Takeover};
 
 use crate::CliError;
-use crate::cli::admin_get::ask;
+use crate::cli::admin_get::admin_get;
 use crate::cli::stdout::moment;
 
 /// Arguments of `cluster status`.
 #[derive(clap::Args)]
 pub(crate) struct StatusArguments {
-    /// The admin API of any node.
+    /// Address of any node's admin API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
     admin: String,
-    /// Print JSON, as GET /cluster answers it.
+    /// Print the answer of GET /cluster as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -33,7 +33,7 @@ pub(crate) fn run(StatusArguments { admin, json }: &StatusArguments) -> Result<(
 
 /// What a node says of all, as it came and as it was read.
 pub(super) fn cluster_of(admin: &str) -> Result<(String, Cluster), CliError> {
-    let text = ask(admin, None, "/cluster")?;
+    let text = admin_get(admin, None, "/cluster")?;
     let cluster = serde_json::from_str(&text)
         .map_err(|error| CliError::new(format!("the switch answered {text}: {error}")))?;
     Ok((text, cluster))

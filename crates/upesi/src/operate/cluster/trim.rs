@@ -1,14 +1,14 @@
-//! `upesi cluster trim`: makes room on the brokers.
+//! `upesi cluster trim`: frees space on the brokers.
 //!
-//! # What is deleted
-//! Messages whose records are in packed segments of a copy that `upesi backup` keeps, and that
-//! every node has applied which is there. Segments were read back and compared when they were
-//! packed, and are never written again; whether all of them, and everything else that a restore
-//! needs, are still there is looked at first. The copy must be one of this log: the chain head at
-//! its end is held against a node's directory.
+//! # Deleted messages
+//! A message is deleted if its records are in compressed segments of a backup, and if every live
+//! node has applied it. Segments were read back and compared when they were compressed, and are
+//! never written again. The command first checks that the backup still has all of them and every
+//! other file that a restore needs. The backup must belong to this log: its chain head is compared
+//! with a node's directory.
 //!
-//! A node that was away for longer than what stays in the topic cannot go on from its own
-//! directory: it begins with that copy (`serve --from`), as a new one does.
+//! A node that was down for longer than the retained part of the topic cannot continue from its own
+//! directory. It starts from the backup (`serve --from`), as a new node does.
 
 use std::path::PathBuf;
 
@@ -19,34 +19,35 @@ const EXAMPLES: &str = "\
 Examples:
   upesi cluster trim --data /var/lib/upesi-a --log kafka://b1:9092,b2:9092,b3:9092/upesi \\
       --copy s3://backups/hub-1 --dry-run
-  upesi backup --data /var/lib/upesi-a --to s3://backups/hub-1     first, if nothing is there
-Afterwards new nodes, and nodes that were away for long, begin with the copy:
+  upesi backup --data /var/lib/upesi-a --to s3://backups/hub-1     first, if there is no backup
+Afterwards new nodes, and nodes that were down for long, start from the backup:
   upesi serve --data NEW --log kafka://... --node NAME --from s3://backups/hub-1";
 
 /// Arguments of `cluster trim`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TrimArguments {
-    /// Data directory of a node; the node may run.
+    /// Data directory of a node; the node may be running.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The topic: kafka://HOST:PORT,HOST:PORT/TOPIC, as for `serve`.
+    /// Topic of the log: kafka://HOST:PORT,HOST:PORT/TOPIC, as for `serve`.
     #[arg(long, value_name = "URL")]
     log: String,
-    /// Where `backup` keeps its copy.
+    /// Place of the backup, as for `backup --to`.
     #[arg(long, value_name = "URL|DIR")]
     copy: String,
-    /// So many records stay in the topic that are in the copy already, for nodes that are away for
-    /// a while.
+    /// Number of backed-up records to keep in the topic.
+    ///
+    /// A node that is down for a while continues from them.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     keep: u64,
-    /// The admin API of any node.
+    /// Address of any node's admin API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
     admin: String,
-    /// Configuration file (TOML) of the node, for how brokers are known.
+    /// Configuration file (TOML) of the node, for its [kafka] settings.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say what would be deleted, and delete nothing.
+    /// Only show how much would be deleted.
     #[arg(long)]
     dry_run: bool,
     /// Print the result as JSON.
@@ -57,11 +58,11 @@ pub(super) struct TrimArguments {
 #[cfg(feature = "kafka")]
 pub(super) use work::run;
 
-/// Without Kafka there is no topic.
+/// Fails: this build has no Kafka.
 #[cfg(not(feature = "kafka"))]
-pub(super) fn run(arguments: &TrimArguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &TrimArguments) -> Result<(), CliError> {
     let TrimArguments { log, .. } = arguments;
-    Err(Failure::new(format!(
+    Err(CliError::new(format!(
         "--log {log}: this binary was built without Kafka; build it with \
          `cargo build --profile dist`, without --no-default-features"
     )))

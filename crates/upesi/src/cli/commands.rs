@@ -1,0 +1,315 @@
+//! The commands of `upesi`: their help and the functions that carry them out.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use switch::TransferMode;
+
+use crate::CliError;
+use crate::cli::help::{HelpGroup, with_command_groups};
+use crate::cli::shell_files::{
+    CompletionsArguments, ManArguments, print_completions, write_man_pages,
+};
+use crate::cli::stdout;
+use crate::data::{archive, backup, migrate, restore, snapshot};
+use crate::inspect::{explain, replay, verify, what_if};
+use crate::operate::{cluster, health, parties, quarantine};
+use crate::{config, serve};
+
+/// Instant-payments switch for FSPIOP: look-ups, quotes, transfers, positions and limits.
+#[derive(Parser)]
+#[command(name = "upesi", version = harness::VERSION, about, after_help = EXAMPLES)]
+#[command(arg_required_else_help = true)]
+struct Arguments {
+    /// Pretend to be a later version that knows rules up to VERSION; only to test upgrades.
+    ///
+    /// The added rules decide as the newest rules that this version really knows.
+    #[cfg(feature = "rehearsed-rules")]
+    #[arg(long, value_name = "VERSION", hide = true, global = true,
+        value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    inject_rules: Option<u32>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  upesi demo                              a whole scheme on this machine with eight DFSPs
+  upesi demo --seconds 60 --json r.json
+  upesi serve --data /var/lib/upesi       FSPIOP on port 4000, admin API on port 3001
+  upesi serve --data copy --log kafka://broker:9092/upesi --node a
+  upesi verify --data /var/lib/upesi
+  upesi restore --from /backup/upesi --data /var/lib/upesi
+  upesi openapi fspiop";
+
+const GROUPS: &[HelpGroup] = &[
+    ("Run", &["serve", "demo", "simulate"]),
+    ("Operate", &["check-config", "health", "cluster", "parties", "quarantine"]),
+    ("Inspect", &["verify", "explain", "replay", "what-if"]),
+    ("Move and back up", &["backup", "restore", "snapshot", "archive", "export-log", "import-log"]),
+    ("Measure", &["waterfall"]),
+    ("Generate", &["openapi", "completions", "man"]),
+];
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compress closed log segments, or move them to an archive.
+    ///
+    /// Segments are compressed, written to the archive, read back and compared before the local
+    /// files are removed. Without --to they stay in the data directory. `serve`, `verify`,
+    /// `explain` and `replay` read archived segments from the archive.
+    Archive(archive::ArchiveArguments),
+    /// Copy the log to a backup place; a switch may be running.
+    ///
+    /// Copies the records added since the previous run, up to the last complete batch. `restore`
+    /// creates a new data directory from the copy.
+    Backup(backup::BackupArguments),
+    /// Show the nodes that share a log over Kafka, or trim their topic.
+    Cluster(cluster::ClusterArguments),
+    /// Run a whole scheme on this machine, then verify its ledger.
+    ///
+    /// Starts the switch and eight simulated DFSPs, sends real transfers over HTTP at the highest
+    /// rate that this machine sustains, and verifies the ledger afterwards.
+    Demo(harness::DemoOptions),
+    /// Run the switch: FSPIOP on port 4000, admin API on port 3001.
+    Serve(serve::ServeArguments),
+    /// Run a switch that forwards transfers without recording or deciding them.
+    ///
+    /// `upesi-bench --ceiling` measures it as the upper bound. Never use it for real money.
+    #[command(hide = true)]
+    NullSwitch(serve::ServeArguments),
+    /// Print an API as an OpenAPI document, as served on the admin port.
+    Openapi(OpenapiArguments),
+    /// Run simulated DFSPs against any FSPIOP hub.
+    Simulate(harness::SimulateOptions),
+    /// Show the duration of each stage of a transfer, and the gaps between them.
+    ///
+    /// The stages are those inside the switch and the processing time of the participants. Gaps
+    /// are times in which no stage was active.
+    Waterfall(harness::WaterfallOptions),
+    /// Check a configuration file and explain its settings.
+    ///
+    /// Prints every setting, warns about dangerous combinations with a safer value, and computes
+    /// the longest time that a message can take by its timeouts.
+    CheckConfig(config::check::CheckConfigArguments),
+    /// Show the history of one transfer from the log; read-only.
+    ///
+    /// Shows each message, each decision with its inputs (positions, cover, cap, deadline), the
+    /// postings, the callbacks with their deliveries, resends and refusals. Movements of funds have
+    /// a transfer id too and are shown the same way.
+    ///
+    /// Decisions are read from the cold store, so the length of the log does not matter. Decisions
+    /// that the store does not have are replayed, which takes as long as a start of the switch.
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(explain::ExplainArguments),
+    /// Move a log with its history from files to a Kafka topic.
+    ///
+    /// The switch must be stopped. The topic is created. An existing topic must be empty, or hold
+    /// the messages of an interrupted export of the same log. Each record keeps its log index and
+    /// its time, and the ids of all past requests stay known.
+    ///
+    /// The topic is read back and compared byte by byte. Then the directory becomes a copy of the
+    /// topic: `serve --log` continues from it at once, and other nodes start with empty
+    /// directories.
+    #[command(after_help = migrate::EXPORT_EXAMPLES)]
+    ExportLog(migrate::ExportArguments),
+    /// Check a running switch; exit code 0 if healthy, otherwise 1.
+    ///
+    /// For containers and supervisors, whose images have neither a shell nor curl.
+    #[command(after_help = health::EXAMPLES)]
+    Health(health::HealthArguments),
+    /// Move a log with its history from a Kafka topic to files.
+    ///
+    /// Writes a final message to the topic. No node appends records after it, and running nodes
+    /// stop when they read it. All records before it belong to the log. The directory may be empty
+    /// or hold the copy of a stopped node, which is faster. If interrupted, run the same command
+    /// again.
+    #[command(after_help = migrate::IMPORT_EXAMPLES)]
+    ImportLog(migrate::ImportArguments),
+    /// Skip a record that breaks an invariant and prevents every start.
+    ///
+    /// Only the first record at which the replay stops can be quarantined, and only if the records
+    /// after it are valid. The file quarantine.json next to the log records the operator, the time
+    /// and the reason. The next start writes the same entry to the log. `serve`, `verify`,
+    /// `explain` and `replay` then skip the record, and `verify` reports it. The quarantine is
+    /// permanent once the switch has started.
+    #[command(after_help = quarantine::EXAMPLES)]
+    Quarantine(quarantine::QuarantineArguments),
+    /// Show the state at a record or a time; read-only.
+    ///
+    /// Shows the participants, the accounts with their values, the transfers in flight, the pending
+    /// callbacks and the state hash.
+    #[command(after_help = replay::EXAMPLES)]
+    Replay(replay::ReplayArguments),
+    /// Create a data directory from a backup and verify it; overwrites nothing.
+    ///
+    /// Verifies every checksum, the hash chain and the last record that the backup names, replays
+    /// every record, and compares the snapshots with the replayed state. The source is a place that
+    /// `backup` wrote to, or a plain copy of a data directory.
+    Restore(restore::RestoreArguments),
+    /// Store a snapshot of the state of a stopped switch, for a faster start.
+    ///
+    /// The next start continues from the snapshot instead of replaying the whole log. The command
+    /// itself continues from the newest valid snapshot. The two newest snapshots are kept. A
+    /// snapshot only saves time: the log alone is sufficient.
+    #[command(after_help = snapshot::EXAMPLES)]
+    Snapshot(snapshot::SnapshotArguments),
+    /// Import parties from a CSV file into a running switch, or look one up.
+    Parties(parties::PartiesArguments),
+    /// Verify a log offline: hash chain, decisions, postings, notices; read-only.
+    ///
+    /// Replays the log and compares it with independent accounts. Verifies that the hash chain is
+    /// unbroken; that every stored message matches its digest and its decoded fields; that every
+    /// decision is reproduced; that after each batch every account equals the sum of its postings
+    /// and every currency sums to zero; that no transfer was reserved beyond its cover or cap, and
+    /// none has two final states; that every commit has a fulfilment that hashes to its condition;
+    /// that every notice was delivered, withdrawn, abandoned or is pending; and that every snapshot
+    /// equals the replayed state at its record.
+    ///
+    /// Stops at the first fault with a non-zero exit code and names its segment, byte, record and
+    /// transfer. The log is read as a stream in bounded memory: about 185 bytes per transfer up to
+    /// four million records, and a directory for temporary files beyond (see `--scratch`).
+    /// Transfers in flight, caches and buffers add about 120 MB.
+    #[command(after_help = verify::EXAMPLES)]
+    Verify(verify::VerifyArguments),
+    /// Replay a period with different net debit caps or deposits; read-only.
+    ///
+    /// Shows which refusals would change, the peak positions and the remaining headroom. A switch
+    /// may be running on the directory.
+    ///
+    /// The duration is proportional to the log. Memory: up to four times that of `replay`, about
+    /// 700 bytes per transfer of the period and 240 bytes per transfer that ended before it.
+    #[command(after_help = what_if::EXAMPLES)]
+    WhatIf(what_if::WhatIfArguments),
+    /// Print a completion script for a shell.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArguments),
+    /// Write man pages for all commands to a directory.
+    Man(ManArguments),
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  upesi completions bash > /usr/share/bash-completion/completions/upesi
+  upesi completions zsh > /usr/local/share/zsh/site-functions/_upesi
+  upesi completions fish > ~/.config/fish/completions/upesi.fish";
+
+/// Arguments of `openapi`.
+#[derive(clap::Args)]
+struct OpenapiArguments {
+    /// API to describe.
+    #[arg(value_enum)]
+    api: DescribedApi,
+}
+
+/// An API with an OpenAPI document.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum DescribedApi {
+    /// API of participants, port 4000.
+    Fspiop,
+    /// API of operators, port 3001.
+    Admin,
+}
+
+/// Carries out the command that the arguments of this process name.
+#[must_use]
+pub fn run() -> ExitCode {
+    let matches = command_line().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    #[cfg(feature = "rehearsed-rules")]
+    arguments.inject_rules.into_iter().for_each(ledger::claim_rules);
+    let command = arguments.command;
+    match command {
+        Command::Serve(_) | Command::NullSwitch(_) => stdout::exit_code(command.carry_out()),
+        _ => stdout::end_with_reader(|| command.carry_out()),
+    }
+}
+
+fn command_line() -> clap::Command {
+    with_command_groups(Arguments::command(), GROUPS)
+}
+
+impl Command {
+    fn carry_out(self) -> Result<(), CliError> {
+        match self {
+            Self::Archive(arguments) => archive::archive(&arguments),
+            Self::Backup(arguments) => backup::backup(&arguments),
+            Self::Cluster(arguments) => cluster::run(&arguments),
+            Self::Completions(arguments) => {
+                print_completions(&arguments, command_line());
+                Ok(())
+            }
+            Self::Demo(options) => demo(&options),
+            Self::Man(arguments) => write_man_pages(&arguments, command_line()),
+            Self::Serve(arguments) => serve::serve(&arguments, TransferMode::Real),
+            Self::NullSwitch(arguments) => serve::serve(&arguments, TransferMode::Null),
+            Self::Openapi(arguments) => {
+                print!("{}", document(arguments.api));
+                Ok(())
+            }
+            Self::Simulate(options) => {
+                harness::simulate(&options).map_err(|error| CliError::new(error.to_string()))
+            }
+            Self::Waterfall(options) => waterfall(&options),
+            Self::CheckConfig(arguments) => config::check::check_config(&arguments),
+            Self::Explain(arguments) => explain::explain(&arguments),
+            Self::ExportLog(arguments) => migrate::export(&arguments),
+            Self::Health(arguments) => health::health(&arguments),
+            Self::ImportLog(arguments) => migrate::import(&arguments),
+            Self::Parties(arguments) => parties::parties(&arguments),
+            Self::Quarantine(arguments) => quarantine::quarantine(&arguments),
+            Self::Replay(arguments) => replay::replay(&arguments),
+            Self::Restore(arguments) => restore::restore(&arguments),
+            Self::Snapshot(arguments) => snapshot::snapshot(&arguments),
+            Self::Verify(arguments) => verify::verify(&arguments),
+            Self::WhatIf(arguments) => what_if::what_if(&arguments),
+        }
+    }
+}
+
+fn document(api: DescribedApi) -> String {
+    openapi::text(&match api {
+        DescribedApi::Fspiop => openapi::fspiop::document(),
+        DescribedApi::Admin => operations::openapi_document::admin(),
+    })
+}
+
+fn waterfall(options: &harness::WaterfallOptions) -> Result<(), CliError> {
+    harness::waterfall(options, &own_switch_command()?)
+        .map_err(|error| CliError::new(error.to_string()))
+}
+
+fn demo(options: &harness::DemoOptions) -> Result<(), CliError> {
+    let report = harness::demo(options, &own_switch_command()?)
+        .map_err(|error| CliError::new(error.to_string()))?;
+    match (report.failed, report.verified) {
+        (0, true) => Ok(()),
+        (0, false) => Err(CliError::new("demo: the ledger was not verified; see above")),
+        (failed, _) => Err(CliError::new(format!("demo: {failed} transactions failed; see above"))),
+    }
+}
+
+/// Starts this program as the switch.
+fn own_switch_command() -> Result<harness::SwitchCommand, CliError> {
+    let program = std::env::current_exe()
+        .map_err(|error| CliError::new(format!("cannot locate this program's file: {error}")))?;
+    Ok(harness::SwitchCommand::standard(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_follows_the_rules() {
+        let mut faults = testkit::help::faults(&Arguments::command(), GROUPS);
+        let of_harness = ["upesi demo", "upesi simulate", "upesi waterfall"];
+        faults.retain(|fault| !of_harness.iter().any(|command| fault.starts_with(command)));
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+
+    #[test]
+    fn command_line_is_consistent() {
+        command_line().debug_assert();
+    }
+}

@@ -1,9 +1,9 @@
-//! Double-entry books: every posting debits one account and credits another, so that per
-//! currency all accounts add up to zero.
+//! Double-entry accounts. Every posting debits one account and credits another, so that all
+//! accounts of a currency sum to zero.
 //!
-//! Signs are the reference hub's (hub-semantics 3.5 and 4.3): a positive POSITION is owed by the
-//! participant, a negative SETTLEMENT is money it has on deposit. A debit raises a value, a
-//! credit lowers it.
+//! Signs are those of the reference hub (hub-semantics 3.5 and 4.3): a positive POSITION is owed by
+//! the participant, a negative SETTLEMENT is money on deposit. A debit raises a value, a credit
+//! lowers it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,12 +15,12 @@ use crate::money::{Amount, Currency};
 use crate::trail::Trail;
 
 numbered! {
-    /// What an account is for.
+    /// The purpose of an account.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum AccountKind: u8 {
-        /// What a participant owes (above zero) or is owed.
+        /// The debt of a participant (above zero) or its claim (below zero).
         Position = 1,
-        /// Funds on deposit (below zero): the cover.
+        /// Funds on deposit (below zero): the liquidity cover.
         Settlement = 2,
         /// The hub's counterpart of funds in and out.
         HubReconciliation = 3,
@@ -82,13 +82,13 @@ stored! {
     /// One account.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Account {
-        /// Its number.
+        /// Account number.
         pub id: AccountId,
-        /// Whose it is.
+        /// The participant that owns it.
         pub owner: ParticipantIndex,
         /// Purpose of the account.
         pub kind: AccountKind,
-        /// Its only currency.
+        /// The only currency of the account.
         pub currency: Currency,
         /// Whether it may be used.
         pub active: bool,
@@ -101,7 +101,7 @@ stored! {
     }
 }
 
-/// The internal accounts of a currency, and what its postings left over (always zero).
+/// The internal accounts of a currency, and the sum of its postings, which is always zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CurrencyBook {
     currency: Currency,
@@ -112,7 +112,7 @@ struct CurrencyBook {
 }
 
 impl CurrencyBook {
-    /// That of the currency whose in-flight account stands `at` this place.
+    /// Restores the book of the currency whose in-flight account is at index `at`.
     fn restore(accounts: &[Account], at: usize) -> Result<Self, InvalidState> {
         let currency = accounts[at].currency;
         let internal = |offset: usize, kind| {
@@ -123,7 +123,7 @@ impl CurrencyBook {
                     && account.owner == ParticipantIndex::HUB
             });
             fits.map(|account| account.id)
-                .ok_or(InvalidState("a currency lacks one of its internal accounts"))
+                .ok_or(InvalidState("a currency has missing internal accounts"))
         };
         Ok(Self {
             currency,
@@ -143,7 +143,7 @@ pub(crate) struct Posting {
     pub(crate) amount: Amount,
 }
 
-/// What is to be opened.
+/// An account to be opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewAccount {
     pub(crate) owner: ParticipantIndex,
@@ -160,9 +160,9 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// The books with these accounts, in order of number.
+    /// Restores the accounts from a list in order of number.
     ///
-    /// The internal accounts of a currency are opened together, which is how they are found again.
+    /// The internal accounts of a currency have consecutive numbers, which is how they are found.
     pub(crate) fn restore(accounts: Vec<Account>) -> Result<Self, InvalidState> {
         let mut sums: BTreeMap<Currency, Amount> = BTreeMap::new();
         let mut currencies = Vec::new();
@@ -176,11 +176,11 @@ impl Accounts {
                     currencies.push(CurrencyBook::restore(&accounts, at)?);
                     sums.entry(account.currency).or_default()
                 }
-                _ => return Err(InvalidState("a currency is not opened once")),
+                _ => return Err(InvalidState("a currency has duplicate internal accounts")),
             };
             *sum = sum
                 .checked_add(account.value)
-                .ok_or(InvalidState("a currency is beyond the range of the ledger"))?;
+                .ok_or(InvalidState("a currency exceeds the range of the ledger"))?;
         }
         match sums.values().all(|sum| *sum == Amount::ZERO) {
             true => Ok(Self { accounts, currencies }),
@@ -204,7 +204,7 @@ impl Accounts {
         self.currencies.iter().map(|book| (book.currency, self.sum(book.currency)))
     }
 
-    /// What is reserved but neither committed nor returned, in a currency.
+    /// The amount that is reserved but neither committed nor returned, in a currency.
     #[must_use]
     pub fn in_flight(&self, currency: Currency) -> Amount {
         self.book(currency).map_or(Amount::ZERO, |book| -self.value(book.in_flight))
@@ -237,12 +237,12 @@ impl Accounts {
         self.get(id).expect("an account id is only made by opening one").value
     }
 
-    /// The payer's side of a reservation: its position rises against the in-flight account.
+    /// The payer's side of a reservation: the payer's position rises, the in-flight account falls.
     pub(crate) fn reservation(&self, payer: AccountId, amount: Amount) -> Posting {
         Posting { debit: payer, credit: self.internal(payer).in_flight, amount }
     }
 
-    /// The payee's side of a commit: its position falls against the in-flight account.
+    /// The payee's side of a commit: the payee's position falls, the in-flight account rises.
     pub(crate) fn commitment(&self, payee: AccountId, amount: Amount) -> Posting {
         Posting { debit: self.internal(payee).in_flight, credit: payee, amount }
     }
@@ -252,20 +252,20 @@ impl Accounts {
         Posting { debit: settlement, credit: self.internal(settlement).outflow, amount }
     }
 
-    /// A reserved outflow leaves: against the hub's reconciliation account.
+    /// The end of a reserved outflow, against the hub's reconciliation account.
     pub(crate) fn outflow_end(&self, to: AccountId, amount: Amount) -> Posting {
         Posting { debit: self.internal(to).outflow, credit: to, amount }
     }
 
-    /// An initial position: against the hub's opening account.
+    /// An initial position, against the hub's opening account.
     pub(crate) fn opening(&self, position: AccountId, amount: Amount) -> Posting {
         Posting { debit: position, credit: self.internal(position).opening, amount }
     }
 
     /// Moves `amount` from `credit` to `debit`.
     ///
-    /// Panics when the accounts are not two of one currency or a balance leaves the range of
-    /// the ledger: the node must stop before anything of it is acknowledged.
+    /// Panics if both accounts are the same, their currencies differ, or a balance leaves the range
+    /// of the ledger. The node must stop before it acknowledges anything of the batch.
     pub(crate) fn post(&mut self, posting: Posting, stamp: Stamp, trail: &mut Trail) {
         let Posting { debit, credit, amount } = posting;
         assert!(debit != credit, "a posting has two different accounts");
@@ -289,21 +289,21 @@ impl Accounts {
         ]);
     }
 
-    /// Panics unless every posting since the start left every currency at zero.
+    /// Panics unless every currency still sums to zero.
     pub(crate) fn assert_balanced(&self) {
         for book in &self.currencies {
             assert_eq!(book.drift, Amount::ZERO, "{} does not sum to zero", book.currency);
         }
     }
 
-    /// Panics unless every currency sums to zero, counted over all its accounts.
+    /// Panics unless every currency sums to zero over all its accounts.
     pub(crate) fn assert_balanced_in_full(&self) {
         for (currency, sum) in self.sums() {
             assert_eq!(sum, Amount::ZERO, "the accounts of {currency} do not sum to zero");
         }
     }
 
-    /// Adds to one account and answers by how much its balance really changed.
+    /// Adds to one account and returns the actual change of its balance.
     fn change(&mut self, id: AccountId, amount: Amount, stamp: Stamp) -> Amount {
         let account = self.get_mut(id);
         let before = account.value;
@@ -387,7 +387,7 @@ mod tests {
         Currency::parse(code).expect("a currency")
     }
 
-    /// A scheme with the internal accounts of USD, and one more.
+    /// A scheme with the internal accounts of USD, and one more account.
     fn state() -> State {
         let mut state = State::new();
         let hub = FspName::new("Hub").expect("a name");
@@ -407,7 +407,7 @@ mod tests {
         state.apply(&batch, [command], &mut Effects::default());
     }
 
-    /// Posts between two accounts of the state's, which are numbered from 1.
+    /// Posts between two accounts of the state, which are numbered from 1.
     fn post(state: &mut State, debit: u32, credit: u32, units: i128) {
         let (debit, credit) = (AccountId(debit), AccountId(credit));
         let posting = Posting { debit, credit, amount: Amount::from_units(units) };
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_posting_moves_what_one_side_loses_to_the_other() {
+    fn posting_debits_one_account_and_credits_the_other() {
         let mut state = state();
         post(&mut state, 1, 4, 5);
         let values = state.accounts.iter().map(|account| account.value.units());
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "USD does not sum to zero")]
-    fn a_batch_whose_postings_do_not_sum_to_zero_is_never_closed() {
+    fn unbalanced_batch_panics() {
         let mut state = state();
         state.accounts.currencies[0].drift = Amount::from_units(1);
         apply(&mut state, &Command::Tick);
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the accounts of USD do not sum to zero")]
-    fn accounts_that_do_not_sum_to_zero_are_noticed_in_time() {
+    fn unbalanced_accounts_panic_at_the_full_sum() {
         let mut state = state();
         state.accounts.accounts[0].value = Amount::from_units(1);
         (0..1_024).for_each(|_| apply(&mut state, &Command::Tick));
@@ -446,13 +446,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a posting has two different accounts")]
-    fn nothing_is_posted_from_an_account_to_itself() {
+    fn posting_to_the_same_account_panics() {
         post(&mut state(), 4, 4, 1);
     }
 
     #[test]
     #[should_panic(expected = "both accounts of a posting have one currency")]
-    fn nothing_is_posted_from_one_currency_to_another() {
+    fn posting_between_currencies_panics() {
         let mut state = state();
         state.accounts.open_currency(currency("EUR"), Stamp(1));
         post(&mut state, 4, 5, 1);
@@ -460,14 +460,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a balance stays within the range of the ledger")]
-    fn a_balance_beyond_the_range_ends_everything() {
+    fn balance_overflow_panics() {
         let mut state = state();
         post(&mut state, 1, 4, i128::MAX);
         post(&mut state, 1, 4, 1);
     }
 
     #[test]
-    fn kinds_have_a_name_a_number_and_an_owner() {
+    fn account_kinds_have_name_number_and_owner() {
         for kind in (0..=u8::MAX).filter_map(AccountKind::from_number) {
             let visible = kind.number() < 100;
             assert_eq!(kind.name().is_some(), visible, "{kind:?}");

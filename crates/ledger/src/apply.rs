@@ -1,4 +1,4 @@
-//! The one function that changes the state.
+//! Applies batches: the only function that changes the state.
 
 use crate::command::Command;
 use crate::commands;
@@ -7,14 +7,14 @@ use crate::ids::LogIndex;
 use crate::outcome::Outcome;
 use crate::state::{ApplyStep, Batch, Effects, State};
 
-/// Batches between two full additions of all accounts (each batch asserts its own postings).
+/// Number of batches between two full sums of all accounts. Each batch asserts its own postings.
 const FULL_SUM_INTERVAL: u64 = 1_024;
 
 impl State {
     /// Decides one batch. `effects` must be empty.
     ///
-    /// Panics when the batch does not follow the last one or an invariant of the books breaks:
-    /// a node must stop there, before anything of the batch is acknowledged.
+    /// Panics if the batch does not follow the last one or an accounting invariant breaks. The node
+    /// must then stop before it acknowledges anything of the batch.
     pub fn apply<'a>(
         &mut self,
         batch: &Batch,
@@ -24,10 +24,10 @@ impl State {
         self.apply_watched(batch, commands, effects, &mut |_, _, _| {});
     }
 
-    /// [`State::apply`] with an observer, which is called at each [`Moment`] with the state and the
-    /// effects so far. It cannot change them. Its own cost comes on top.
+    /// [`State::apply`] with an observer, which is called at each [`ApplyStep`] with the state and
+    /// the effects so far. It cannot change them. The cost of the observer comes on top.
     ///
-    /// Panics as [`State::apply`].
+    /// Panics like [`State::apply`].
     pub fn apply_watched<'a>(
         &mut self,
         batch: &Batch,

@@ -1,11 +1,11 @@
-//! The changes that an operator can make, each declared once: number, name, fields with their
-//! bounds, the parts of the state that it touches, and its outcomes in order of precedence. Their
-//! refusals have their numbers here too (`admin_outcomes!`).
+//! The changes that an operator can make. Each is declared once: number, name, fields with bounds,
+//! the parts of the state that it touches, and its outcomes in order of precedence.
+//! `admin_outcomes!` numbers their refusals.
 //!
-//! `changes!` derives from a declaration the payload, its variant of [`Change`], the stored form
-//! and the generator for property tests. `posts` and `about` put the change into the subsets
-//! [`PostingChange`] and [`TransferChange`], which auditor and `explain` match exhaustively.
-//! `for_each_change!` names all changes: `commands` makes the dispatch with it, which demands a
+//! `changes!` derives the payload, its variant of [`Change`], the stored form and the generator for
+//! property tests. `posts` and `about` add the change to [`PostingChange`] and [`TransferChange`],
+//! which the auditor and `explain` match exhaustively. `for_each_change!` names all changes.
+//! `commands` builds the dispatch from it, so a change without a decision does not compile.
 //! decision for each.
 
 use alloc::string::String;
@@ -66,7 +66,7 @@ impl StatePart {
     }
 }
 
-/// Longest public key, in bytes: RSA with 8,192 bits has half of it.
+/// Longest public key, in bytes. A key of RSA with 8,192 bits takes half of it.
 pub const KEY_BYTES_MAX: usize = 2_048;
 
 /// The declaration of a change, without its fields.
@@ -82,7 +82,7 @@ pub struct Declaration {
     pub outcomes: &'static [AdminOutcome],
 }
 
-/// Declares the changes: see the module's documentation.
+/// Declares the changes, see the module documentation.
 macro_rules! changes {
     (
         $(#[$attribute:meta])*
@@ -123,7 +123,7 @@ macro_rules! changes {
                 }
             }
 
-            /// The change as one that moves money; `None` when it moves none.
+            /// The change as one that moves money; `None` for other changes.
             #[must_use]
             pub const fn posting(&self) -> Option<PostingChange<'_>> {
                 match self {
@@ -133,8 +133,7 @@ macro_rules! changes {
                 }
             }
 
-            /// The change as one about a transfer or a movement of funds; `None` when it is about
-            /// neither.
+            /// The change as one about a transfer or a movement of funds; `None` for other changes.
             #[must_use]
             pub const fn about_transfer(&self) -> Option<TransferChange<'_>> {
                 match self {
@@ -155,13 +154,13 @@ macro_rules! changes {
             };
         } )*
 
-        /// The changes that move money: the auditor of `verify` posts each of them by itself.
+        /// The changes that move money. The auditor of `verify` posts each of them itself.
         #[derive(Clone, Copy, Debug)]
         pub enum PostingChange<'a> {
             $( $( #[doc = $posts] $change(&'a $change), )? )*
         }
 
-        /// The changes about a transfer or a movement of funds: `explain` shows each of them.
+        /// The changes about a transfer or a movement of funds. `explain` shows each of them.
         #[derive(Clone, Copy, Debug)]
         pub enum TransferChange<'a> {
             $( $( #[doc = $about_what] $change(&'a $change), )? )*
@@ -191,7 +190,7 @@ macro_rules! changes {
             }
         } )*
 
-        /// Hands the names of all changes to a macro, which demands something of each.
+        /// Passes the names of all changes to a macro.
         #[macro_export]
         macro_rules! for_each_change {
             ($with:ident) => {
@@ -220,7 +219,7 @@ const fn are_explained(outcomes: &[AdminOutcome]) -> bool {
     true
 }
 
-/// Whether a part is among those that a change touches.
+/// Whether a change touches a part.
 const fn names(parts: &[StatePart], part: StatePart) -> bool {
     let mut at = 0;
     while at < parts.len() {
@@ -232,8 +231,8 @@ const fn names(parts: &[StatePart], part: StatePart) -> bool {
     false
 }
 
-/// Hands the refusals of changes, each with its number, to a macro: the kernel's `Outcome` and
-/// `AdminOutcome` are made of them. A number is never used again for another outcome.
+/// Passes the refusals of changes, each with its number, to a macro. The kernel's `Outcome` and
+/// `AdminOutcome` are built from them. A number is never reused for another outcome.
 macro_rules! admin_outcomes {
     ($with:ident { $($given:tt)* }) => {
         $with! { { $($given)* } {
@@ -253,11 +252,11 @@ macro_rules! admin_outcomes {
             AccountNotFound = 86,
             /// Admin: the account is of another type than the action needs.
             AccountKindWrong = 87,
-            /// Admin: the account is switched off.
+            /// Admin: the account is disabled.
             AccountInactive = 88,
-            /// Admin: cap and position were set before.
+            /// Admin: net debit cap and initial position are already set.
             LimitsExist = 89,
-            /// Admin: no cap was set yet.
+            /// Admin: no net debit cap is set yet.
             LimitsMissing = 90,
             /// Admin: the amount's currency is not the account's.
             CurrencyMismatch = 91,
@@ -265,9 +264,9 @@ macro_rules! admin_outcomes {
             SettlementModelExists = 92,
             /// Admin: no such settlement model.
             SettlementModelNotFound = 93,
-            /// Admin: no such outflow, or it has ended.
+            /// Admin: no such outflow, or it is already final.
             FundsOutNotReserved = 95,
-            /// Admin: the outflow exceeds what the participant can spare; recorded as aborted.
+            /// Admin: the outflow exceeds the available funds; recorded as aborted.
             FundsInsufficient = 96,
             /// Admin: no such dead letter.
             DeadLetterNotFound = 97,
@@ -275,10 +274,9 @@ macro_rules! admin_outcomes {
             RulesVersionRefused = 98,
             /// Admin: a limit on counts is reached.
             RegisterFull = 99,
-            /// Admin: identical to a movement of funds, or an end of one, on record; nothing
-            /// moved.
+            /// Admin: identical to a recorded movement of funds, or end of one; nothing moved.
             FundsRepeated = 110,
-            /// Admin: a transfer with that id and other content exists.
+            /// Admin: a transfer with that id and different content exists.
             FundsModified = 111,
             /// Admin: an oracle of that type and currency exists.
             OracleExists = 112,
@@ -286,10 +284,9 @@ macro_rules! admin_outcomes {
             OracleNotFound = 113,
             /// Admin: an account type of that name exists.
             LedgerAccountTypeExists = 114,
-            /// Admin: funds of a participant that is switched off; decided before its account is
-            /// looked at.
+            /// Admin: funds of a disabled participant; decided before its account is checked.
             ParticipantInactive = 115,
-            /// Admin: the participant has as many public keys as it may have.
+            /// Admin: the participant has the maximum number of public keys.
             KeysFull = 120,
             /// Admin: the participant has no such public key.
             KeyNotFound = 121,
@@ -299,7 +296,7 @@ macro_rules! admin_outcomes {
 pub(crate) use admin_outcomes;
 
 changes! {
-    /// What an operator can change.
+    /// A change by an operator.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub enum Change: u8 {
         /// Settings that decide about money or notices.
@@ -307,7 +304,7 @@ changes! {
             /// The settings.
             settings: Settings,
         } touches [Settings] => [Accepted],
-        /// From the next batch on, rules of this version decide.
+        /// From the next batch on, this version of the rules decides.
         2 Activate {
             /// Version of the rules.
             rules_version: u32,
@@ -367,7 +364,7 @@ changes! {
             currency: Currency,
             /// Net debit cap.
             limit: Amount as BoundedAmount,
-            /// Position to start from, posted against a hub account.
+            /// Initial position, posted against a hub account.
             position: Amount as BoundedAmount,
         } touches [Limits, Accounts, Balances] => [
             ParticipantNotFound, AccountNotFound, LimitsExist, Accepted,
@@ -393,8 +390,7 @@ changes! {
             /// Template or base URL.
             value: String as Text<LONG>,
         } touches [Participants] => [ParticipantNotFound, RegisterFull, Accepted],
-        /// `POST /participants/{name}/keys`: one more public key by which its messages are
-        /// verified.
+        /// `POST /participants/{name}/keys`: adds a public key that verifies its messages.
         20 AddKey {
             /// The participant.
             name: FspName,
@@ -419,7 +415,7 @@ changes! {
             name: FspName,
             /// Its SETTLEMENT account.
             account: AccountId,
-            /// In, or out.
+            /// Direction.
             direction: FundsDirection,
             /// Currency of the amount.
             currency: Currency,
@@ -442,9 +438,9 @@ changes! {
             name: FspName,
             /// Its SETTLEMENT account.
             account: AccountId,
-            /// True commits, false gives the funds back.
+            /// True to commit, false to return the funds.
             commit: bool,
-            /// Digest of the request, as of [`MoveFunds::hash`].
+            /// Digest of the request, like [`MoveFunds::hash`].
             hash: Digest,
         } touches [Balances, Transfers] => [
             ParticipantNotFound, ParticipantInactive, AccountNotFound, AccountKindWrong,
@@ -467,7 +463,7 @@ changes! {
         43 UpdateOracle {
             /// The oracle.
             id: OracleId,
-            /// What becomes of it.
+            /// The new values.
             update: OracleUpdate,
         } touches [Oracles] => [OracleNotFound, OracleExists, Accepted],
         /// `DELETE /oracles/{id}`.
@@ -491,11 +487,12 @@ stored! {
         pub confirm_to_payee: bool,
         /// Payer and payee may be the same FSP.
         pub on_us_transfers: bool,
-        /// `PUT /transfers/{id}` with ABORTED aborts, instead of being left to time out.
+        /// `PUT /transfers/{id}` with ABORTED aborts the transfer, instead of leaving it to time
+        /// out.
         pub put_aborted_aborts: bool,
-        /// Funds out look at the position too, not only at the SETTLEMENT balance.
+        /// Funds out check the position too, not only the SETTLEMENT balance.
         pub funds_out_covers_position: bool,
-        /// Notices owed to one FSP beyond which it gets no further prepares.
+        /// Number of notices owed to one FSP beyond which prepares for it are refused.
         pub lane_capacity: u32,
     }
 }
@@ -513,26 +510,26 @@ impl Default for Settings {
 }
 
 stored! {
-    /// A settlement model, kept as a record until settlement itself uses it.
+    /// A settlement model, kept as a record until settlement is implemented.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct SettlementModel {
         /// Name, 2 to 30 characters.
         pub name: String as Text<SHORT>,
-        /// Whether it settles net (else gross).
+        /// Whether it settles net (otherwise gross).
         pub net: bool,
-        /// Whether it settles with all participants at once (else pairwise).
+        /// Whether it settles with all participants at once (otherwise pairwise).
         pub multilateral: bool,
-        /// Whether it settles later (else with each transfer).
+        /// Whether settlement is deferred (otherwise with each transfer).
         pub deferred: bool,
-        /// The only currency it serves; none makes it the default.
+        /// The only currency it serves; `None` makes it the default.
         pub currency: Option<Currency>,
-        /// Raises a cap that a settlement would break.
+        /// Raises a net debit cap that a settlement would exceed.
         pub liquidity_check: bool,
         /// Settlement moves positions back towards zero.
         pub auto_position_reset: bool,
-        /// Account type it settles.
+        /// Account type that it settles.
         pub ledger_account: AccountKind,
-        /// Account type that is the cover.
+        /// Account type of the liquidity cover.
         pub settlement_account: AccountKind,
         /// Whether participants created from now on get its accounts.
         pub active: bool,
@@ -540,7 +537,7 @@ stored! {
 }
 
 numbered! {
-    /// Which way funds move.
+    /// The direction of a movement of funds.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum FundsDirection: u8 {
         /// Deposited with the scheme.
@@ -551,22 +548,22 @@ numbered! {
 }
 
 stored! {
-    /// A service that says which FSP serves a party, kept as a record (hub-semantics 6.1).
+    /// A service that finds the FSP of a party, kept as a record (hub-semantics 6.1).
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Oracle {
-        /// Type of the identifiers that it knows, for example `MSISDN`.
+        /// Type of its identifiers, for example `MSISDN`.
         pub id_type: String as Text<SHORT>,
         /// Its base URL.
         pub endpoint: String as Text<LONG>,
         /// The only currency it serves, if it serves only one.
         pub currency: Option<Currency>,
-        /// Whether it is asked when several of its type could be.
+        /// Whether it is preferred among several oracles of its type.
         pub default: bool,
     }
 }
 
 stored! {
-    /// New values for members of an oracle; what is absent stays.
+    /// New values for members of an oracle; absent members stay.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct OracleUpdate {
         /// Type of its identifiers.
@@ -581,8 +578,7 @@ stored! {
 }
 
 stored! {
-    /// A type of account beside the kernel's own: a name in the catalogue, under which no account
-    /// is kept (hub-semantics 4.1).
+    /// An account type besides the kernel's own: a name without accounts (hub-semantics 4.1).
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct LedgerAccountType {
         /// Name, 2 to 30 characters.

@@ -1,5 +1,5 @@
-//! What can be asked of the kernel. A command is already well-formed: every field was parsed and
-//! checked against its pattern at the edge; whether it is *allowed* is decided here.
+//! The commands of the kernel. A command is well-formed: every field was parsed and checked at the
+//! edge. The kernel decides whether it is *allowed*.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -12,10 +12,10 @@ use crate::field::{
 use crate::ids::{Digest, FspName, NoticeId, TransferId};
 use crate::money::{Amount, Currency};
 
-/// Entries of one record: deliveries finished together, parties changed together.
+/// Maximum number of entries in one record (finished deliveries, changed parties).
 pub const ENTRIES_MAX: usize = 10_000;
 
-/// A W3C trace id, carried so that whatever the hub says later can be matched by partners.
+/// A W3C trace id, carried so that partners can correlate later messages of the hub.
 pub type TraceId = [u8; 16];
 
 choices! {
@@ -24,7 +24,7 @@ choices! {
     pub enum Command: u16 {
         /// The first record of every log.
         1 Genesis(Genesis),
-        /// Time passed with nothing else to record.
+        /// Time passed without another record.
         2 Tick,
         /// `POST /transfers`.
         3 Prepare(Box<Prepare>),
@@ -32,7 +32,7 @@ choices! {
         4 Fulfil(Box<Fulfil>),
         /// `PUT /transfers/{id}/error`.
         5 Abort(Box<Abort>),
-        /// Deliveries that ended, in any order.
+        /// Finished deliveries, in any order.
         6 FinishDeliveries(Vec<FinishedDelivery> as List<ENTRIES_MAX>),
         /// A party identifier is bound to an FSP, or released.
         7 ChangeParties(Box<ChangeParties>),
@@ -132,7 +132,7 @@ impl<'a> TransferMessage<'a> {
 }
 
 stored! {
-    /// What is fixed for the life of a log.
+    /// Parameters that are fixed for the whole log.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Genesis {
         /// Key of the kernel's hash maps: the same on every replica, not guessable by a client.
@@ -160,7 +160,7 @@ stored! {
         pub amount: Amount as NonNegative,
         /// SHA-256 of the fulfilment that will commit the transfer.
         pub condition: [u8; 32],
-        /// When the transfer ends by itself, in milliseconds since the epoch.
+        /// Deadline of the transfer, in milliseconds since the epoch.
         pub expiration_ms: u64,
         /// Digest of the body without insignificant white space.
         pub hash: Digest,
@@ -179,7 +179,7 @@ stored! {
         pub source: FspName,
         /// `FSPIOP-Destination`, when it was sent.
         pub destination: Option<FspName> as NameOrEmpty,
-        /// `transferState` of the body, with what the version header makes of it.
+        /// `transferState` of the body, interpreted for the version in the header.
         pub state: FulfilState,
         /// The fulfilment.
         pub fulfilment: Fulfilment,
@@ -191,14 +191,14 @@ stored! {
 }
 
 numbered! {
-    /// What the payee asks for.
+    /// The final state that the payee requests.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum FulfilState: u8 {
-        /// `COMMITTED` (or `RECEIVED`): the payer hears the payee's own bytes.
+        /// `COMMITTED` (or `RECEIVED`): the payer gets the payee's message unchanged.
         Committed = 1,
-        /// `RESERVED`: the hub commits and tells both.
+        /// `RESERVED`: the hub commits and notifies both.
         Reserved = 2,
-        /// `RESERVED` under version 1.0, which does not know it: accepted and left to time out.
+        /// `RESERVED` under version 1.0, which lacks that state: accepted and left to time out.
         ReservedUnderVersion10 = 3,
         /// `ABORTED`.
         Aborted = 4,
@@ -206,10 +206,10 @@ numbered! {
 }
 
 choices! {
-    /// The fulfilment as far as it could be read.
+    /// The fulfilment, as far as it could be parsed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fulfilment: u8 {
-        /// The body has none.
+        /// The body contains no fulfilment.
         0 Absent,
         /// Matches the pattern but is not 32 bytes.
         1 Undecodable,
@@ -228,7 +228,7 @@ stored! {
         pub source: FspName,
         /// `FSPIOP-Destination`, when it was sent.
         pub destination: Option<FspName> as NameOrEmpty,
-        /// Whether the error code is one the protocol defines or leaves to private use.
+        /// Whether the error code is defined by the protocol or in its range for private use.
         pub code_is_known: bool,
         /// Digest of the body without insignificant white space.
         pub hash: Digest,
@@ -238,17 +238,17 @@ stored! {
 }
 
 stored! {
-    /// How a delivery ended.
+    /// The result of a delivery.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct FinishedDelivery {
         /// The notice.
         pub notice: NoticeId,
-        /// Which of the four ends.
+        /// The result.
         pub result: DeliveryResult,
-        /// Attempts made, 65,535 for more. 0 for a withdrawn one, and for one whose recipient never
+        /// Number of attempts, at most 65,535. 0 if it was withdrawn or its recipient never
         /// registered an address.
         pub attempts: u16,
-        /// HTTP status of the last answer, 0 when there was none.
+        /// HTTP status of the last response, 0 if there was none.
         pub status: u16,
         /// Wall clock of the last attempt's end, in milliseconds since the epoch.
         pub finished_ms: u64,
@@ -256,29 +256,29 @@ stored! {
 }
 
 numbered! {
-    /// The four ends of a delivery.
+    /// The four results of a delivery.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum DeliveryResult: u8 {
-        /// Answered 2xx.
+        /// Acknowledged with 2xx.
         Delivered = 1,
-        /// About a transfer, and refused for good or out of time: a dead letter.
+        /// About a transfer, and permanently refused or out of time: a dead letter.
         Dead = 2,
-        /// Never attempted and no longer wanted.
+        /// Never attempted and no longer needed.
         Withdrawn = 3,
-        /// Not delivered, and nothing is lost with it: an answer to a registration, or an attempted
-        /// prepare of a transfer that has ended since. No dead letter.
+        /// Not delivered, and not needed: an answer to a registration, or an attempted prepare of a
+        /// transfer that is final. Not a dead letter.
         GivenUp = 4,
     }
 }
 
 stored! {
     /// Entries of the party directory to bind or to release. The directory itself is a read model
-    /// beside the kernel; the kernel orders the changes and owes the answer.
+    /// outside the kernel. The kernel orders the changes and owes the answer.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ChangeParties {
-        /// `FSPIOP-Source`, to which the answer goes.
+        /// `FSPIOP-Source`, the recipient of the answer.
         pub source: FspName,
-        /// Which message is answered, hence in which form.
+        /// The request, which determines the form of the answer.
         pub form: PartyChangeForm,
         /// The entries; at most 10,000.
         pub parties: Vec<PartyBinding> as List<ENTRIES_MAX>,
@@ -288,7 +288,7 @@ stored! {
 }
 
 numbered! {
-    /// The request that a change of the directory answers.
+    /// The kind of request that a change of the directory answers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum PartyChangeForm: u8 {
         /// `POST` or `PUT /participants/{Type}/{ID}[/{SubId}]`.
@@ -310,8 +310,8 @@ stored! {
         pub id: String as Text<LONG>,
         /// Sub-identifier, when there is one.
         pub sub_id: Option<String> as Optional<Text<LONG>>,
-        /// Currency of the binding, when it is bound to one. In a release: the only currency in
-        /// which the entry is released; a binding without a currency is released with any.
+        /// Currency of the binding, if it has one. In a release: the only currency in which the
+        /// entry is released. A binding without a currency is released with any currency.
         pub currency: Option<Currency>,
         /// The FSP that serves the party.
         pub fsp: FspName,
@@ -319,14 +319,14 @@ stored! {
 }
 
 stored! {
-    /// A change by an operator: who, why and what. When is the batch's stamp.
+    /// A change by an operator, with author and reason. Its time is the stamp of the batch.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Administer {
-        /// Who asked, as the admin API authenticated them.
+        /// The author, as authenticated by the admin API.
         pub actor: String as Text<LONG>,
-        /// Why, in the operator's words; may be empty.
+        /// The reason, as given by the operator; may be empty.
         pub reason: String as Text<LONG>,
-        /// What.
+        /// The change.
         pub change: Change,
     }
 }

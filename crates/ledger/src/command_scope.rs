@@ -1,7 +1,7 @@
-//! The rows and accounts that each command is about.
+//! The rows and accounts that each command concerns.
 //!
-//! A driver brings the rows into memory before a batch is decided, and the recorder of decisions
-//! reads the accounts before and after. There may be any number of each.
+//! A driver prefetches the rows before a batch is decided. The decision recorder reads the accounts
+//! before and after. Their number is not bounded.
 
 use crate::change::{Change, EndFundsOut, MoveFunds, TransferChange};
 use crate::command::{Command, FinishedDelivery, Prepare};
@@ -12,22 +12,22 @@ use crate::ids::{NoticeId, TransferId};
 pub(crate) enum CommandScope<'a> {
     /// No row and no notice.
     Nothing,
-    /// A transfer that it may begin.
+    /// A transfer that it may create.
     NewTransfer(&'a Prepare),
     /// A transfer that it may end.
     OpenTransfer(&'a TransferId),
-    /// A movement of funds that it may begin.
+    /// A movement of funds that it may create.
     Funds(&'a MoveFunds),
     /// A reserved outflow that it may end.
     Outflow(&'a EndFundsOut),
-    /// Notices whose delivery ended.
+    /// Notices with a finished delivery.
     Deliveries(&'a [FinishedDelivery]),
-    /// The transfer of a dead letter, whose row it does not need.
+    /// The transfer of a dead letter. Its row is not needed.
     DeadLetter(NoticeId),
 }
 
 impl Command {
-    /// The rows of transfers and of movements of funds that decide about this command.
+    /// The rows of transfers and of movements of funds that the decision needs.
     pub fn rows(&self) -> impl Iterator<Item = &TransferId> {
         let row = match self.about() {
             CommandScope::NewTransfer(prepare) => Some(&prepare.id),
@@ -41,7 +41,7 @@ impl Command {
         row.into_iter()
     }
 
-    /// The notices that it is about.
+    /// The notices that it concerns.
     pub fn notices(&self) -> impl Iterator<Item = NoticeId> {
         let (ends, letter) = match self.about() {
             CommandScope::Deliveries(ends) => (ends, None),

@@ -1,4 +1,4 @@
-//! What a command may touch while it is decided.
+//! The part of the world that a command may touch while it is decided.
 
 use crate::accounts::Posting;
 use crate::command::TraceId;
@@ -24,7 +24,7 @@ pub(crate) trait Decide {
     fn decide(&self, context: &mut Context<'_>) -> Self::Outcome;
 }
 
-/// What all notices of one decision have in common.
+/// Common fields of all notices of one decision.
 #[derive(Clone, Copy)]
 pub(crate) struct NoticeContext {
     pub(crate) transfer: Option<TransferId>,
@@ -35,7 +35,7 @@ pub(crate) struct NoticeContext {
 }
 
 impl NoticeContext {
-    /// Points a notice about a stored end at the record that says it in full, and at its moment.
+    /// Points a notice about a final transfer at the record of its end and the time of that record.
     pub(crate) fn about_end(self, ended: &FinalTransfer) -> Self {
         let answered = || ended.answer.map_or(ended.prepare, |answer| answer.log_index);
         let source = ended.cause().map_or_else(answered, |cause| cause.record);
@@ -50,7 +50,7 @@ impl Context<'_> {
         books.post(posting, *stamp, trail);
     }
 
-    /// Makes the hub owe a notice.
+    /// Adds a notice to the outbox.
     pub(crate) fn enqueue_notice(
         &mut self,
         recipient: ParticipantIndex,
@@ -72,12 +72,12 @@ impl Context<'_> {
         notice.id
     }
 
-    /// Owes a dead letter again, from now on.
+    /// Requeues a dead letter, owed from this record on.
     pub(crate) fn requeue_notice(&mut self, notice: Notice) {
         self.put(Notice { owed_at: self.state.stamp, ..notice });
     }
 
-    /// Puts a notice, new or exhumed, into the outbox.
+    /// Adds a new or requeued notice to the outbox.
     fn put(&mut self, notice: Notice) {
         self.state.trail.note::<21>(&[
             &notice.id.0.to_le_bytes(),
@@ -89,7 +89,7 @@ impl Context<'_> {
         self.effects.notices.push(notice);
     }
 
-    /// Keeps the row of a transfer that ended.
+    /// Stores the row of a final transfer.
     pub(crate) fn finalize(&mut self, row: FinalTransfer) {
         self.effects.ended.push(row.clone());
         self.state.transfers.end(row);
@@ -102,7 +102,7 @@ impl Context<'_> {
         }
     }
 
-    /// Whether this record, number `at` of its batch, was applied before; notes it otherwise.
+    /// Whether record number `at` of the batch was applied before; otherwise remembers it.
     pub(crate) fn is_repeat(&mut self, batch: &Batch, at: u64) -> bool {
         let tail = self.state.node_tail(batch.node);
         let now = NodeTail { node: batch.node, epoch: batch.epoch, sequence: batch.sequence + at };

@@ -1,17 +1,17 @@
-//! When transfers in flight end by themselves: by deadline, then by prepare.
+//! Deadlines of the transfers in flight, ordered by deadline and then by prepare.
 //!
-//! Deadlines are whole milliseconds, and at any rate that matters many transfers share one. So
-//! the tree holds one entry per millisecond, and those of one millisecond form a list in order
-//! of their prepares, which is the order in which they come.
+//! Deadlines are whole milliseconds, and at high rates many transfers share one. The tree holds one
+//! entry per millisecond. The transfers of one millisecond form a linked list in order of their
+//! prepares, which is the order of insertion.
 //!
-//! Costs: one search of the tree to add, none when the deadline is that of the transfer added
-//! before; taking one out from wherever it stands is a few loads and stores, and one operation
-//! of the tree when it was the last of its millisecond.
+//! Costs: adding takes one search of the tree, or none if the deadline equals the last one added.
+//! Removing takes a few loads and stores, and one tree operation for the last transfer of a
+//! millisecond.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// No transfer, no list.
+/// Marks the absence of a transfer or list.
 const NONE: u32 = u32::MAX;
 
 /// The transfers of one millisecond.
@@ -23,7 +23,7 @@ struct Millisecond {
     count: u32,
 }
 
-/// Where one transfer stands.
+/// The links of one transfer in its list.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     moment: u32,
@@ -33,7 +33,7 @@ struct Entry {
 
 const NOWHERE: Entry = Entry { moment: NONE, before: NONE, after: NONE };
 
-/// The deadlines of all transfers in flight, each known by the number of its slot.
+/// The deadlines of all transfers in flight, by slot number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deadlines {
     by_time: BTreeMap<u64, u32>,
@@ -41,7 +41,7 @@ pub(crate) struct Deadlines {
     vacant: Vec<u32>,
     /// By slot.
     places: Vec<Entry>,
-    /// The moment that was added to last: often that of the next one too.
+    /// The millisecond added to last; often the next transfer shares it.
     recent: u32,
 }
 
@@ -64,7 +64,7 @@ impl Deadlines {
         self.places[at] = Entry { moment, before, after: NONE };
     }
 
-    /// Takes a transfer out, which must be in.
+    /// Removes a transfer, which must be present.
     pub(crate) fn remove(&mut self, slot: u32) {
         let place = core::mem::replace(&mut self.places[slot as usize], NOWHERE);
         assert!(place.moment != NONE, "every transfer in flight has its deadline");
@@ -84,13 +84,13 @@ impl Deadlines {
         }
     }
 
-    /// The first transfer of all, with its deadline.
+    /// The first transfer, with its deadline.
     pub(crate) fn first(&self) -> Option<(u64, u32)> {
         let (deadline_ms, moment) = self.by_time.first_key_value()?;
         Some((*deadline_ms, self.moments[*moment as usize].first))
     }
 
-    /// The earliest deadline by which so many transfers are due; none when there are fewer.
+    /// The earliest deadline by which `count` transfers are due; `None` if there are fewer.
     pub(crate) fn of_nth(&self, count: usize) -> Option<u64> {
         let mut due = 0;
         let mut moments = self.by_time.iter();
@@ -131,7 +131,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a plain tree of deadline and order of arrival.
+        /// Compares with a plain tree of deadline and order of arrival.
         #[test]
         fn deadlines_come_in_order(acts in prop::collection::vec((0..8u64, 0..6usize), 1..200)) {
             let mut subject = Deadlines::default();

@@ -1,10 +1,10 @@
 //! The stored form of a decision: its inputs, its postings and the notices it created.
 //!
-//! In order: the transfer, the record and the outcome; the inputs; how many notices became owed,
-//! and each of them. The inputs begin with their number plus one, or 0 for a decision that has
-//! none; then the lane capacity, the hub's name, and each input after a byte that says which it
-//! is. A currency is stored where it differs from that of the input before. Whole numbers and
-//! amounts are [`VarInt`].
+//! In order: the transfer, the record and the outcome; the inputs; the number of new notices, and
+//! each of them. The inputs begin with their number plus one, or 0 for a decision without inputs.
+//! The lane capacity and the hub's name follow, then each input after a byte with its kind. A
+//! currency is stored if it differs from that of the previous input. Integers and amounts are
+//! [`VarInt`].
 //!
 //! Costs: about 120 bytes for a decision about payer and payee.
 
@@ -22,35 +22,35 @@ use crate::outcome::Outcome;
 pub struct Decision {
     /// Its subject: a transfer or a movement of funds.
     pub transfer: TransferId,
-    /// The record decided on; of an expiry, the first one of the batch that met the deadline.
+    /// The record decided on. For an expiry: the first record of the batch that met the deadline.
     pub log_index: LogIndex,
     /// The outcome.
     pub outcome: Outcome,
-    /// The numbers it was made on; `None` for one that looks at none.
+    /// Its inputs; `None` if the decision needs none.
     pub numbers: Option<DecisionInputs>,
     /// Notices that it created.
     pub owed: Vec<OwedNotice>,
 }
 
-/// The numbers around a decision.
+/// The inputs of a decision, and their change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionInputs {
     /// The hub's name.
     pub hub_name: FspName,
-    /// How many notices may be owed to one participant before prepares for it are refused.
+    /// Maximum number of notices owed to one participant before prepares for it are refused.
     pub lane_capacity: u32,
-    /// The participants' accounts that it is about: of a transfer, first the payer's.
+    /// The participants' accounts concerned; of a transfer, the payer's first.
     pub sides: Vec<PartyInputs>,
-    /// The hub's accounts that it moved.
+    /// The hub's accounts that changed.
     pub hub: Vec<HubAccount>,
 }
 
-/// One participant's part of the numbers, in one currency.
+/// One participant's inputs, in one currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartyInputs {
     /// Its name.
     pub name: FspName,
-    /// Of all amounts.
+    /// Currency of all amounts.
     pub currency: Currency,
     /// Whether it may send and receive.
     pub active: bool,
@@ -58,7 +58,7 @@ pub struct PartyInputs {
     pub account_active: bool,
     /// Its POSITION.
     pub position: BalanceChange,
-    /// Its SETTLEMENT: the negated cover.
+    /// Its SETTLEMENT: the negated liquidity cover.
     pub settlement: BalanceChange,
     /// Its net debit cap, once set.
     pub cap: Option<Amount>,
@@ -69,9 +69,9 @@ pub struct PartyInputs {
 /// An account of the hub around a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HubAccount {
-    /// Which of its accounts.
+    /// The kind of account.
     pub kind: AccountKind,
-    /// Of the balance.
+    /// Currency of the balance.
     pub currency: Currency,
     /// The balance.
     pub held: BalanceChange,
@@ -81,11 +81,11 @@ stored! {
     /// A balance around a decision.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct BalanceChange {
-        /// Of which account.
+        /// The account.
         pub account: AccountId as VarInt,
         /// Before the decision.
         pub before: Amount as VarInt,
-        /// By how much the decision changed it.
+        /// The change by the decision.
         pub change: Amount as VarInt,
     }
 }
@@ -98,21 +98,21 @@ impl BalanceChange {
     }
 }
 
-/// A notice that a decision made the hub owe.
+/// A notice created by a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwedNotice {
     /// The notice.
     pub notice: NoticeId,
-    /// To whom.
+    /// The recipient.
     pub recipient: FspName,
-    /// What it says.
+    /// The kind of notice.
     pub kind: NoticeKind,
-    /// What it reports.
+    /// The outcome that it reports.
     pub outcome: Outcome,
 }
 
-/// The byte before an input. Of a participant's, these flags; of an account of the hub, [`HUB`]
-/// and its kind. [`CURRENCY`] and a currency come before it where the currency changes.
+/// The byte before an input: these flags for a participant's, [`HUB`] and the account kind for one
+/// of the hub. [`CURRENCY`] and a currency come first if the currency changes.
 const ACTIVE: u8 = 1;
 const ACCOUNT_ACTIVE: u8 = 2;
 const HAS_CAP: u8 = 4;
@@ -141,7 +141,7 @@ impl Decision {
     /// Reads the stored form.
     ///
     /// # Errors
-    /// [`FieldError`] when the bytes are not what [`Decision::write`] writes.
+    /// [`FieldError`] if the bytes were not written by [`Decision::write`].
     pub fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
         let transfer = from.value()?;
         let (position, outcome) = (VarInt::read(from)?, read_outcome(from)?);
@@ -201,7 +201,7 @@ impl DecisionInputs {
     }
 }
 
-/// Writes the currency of the next input: the first one, or one that differs from the last.
+/// Writes the currency of the next input if it is the first one or differs from the last.
 fn write_currency(currency: Currency, last: &mut Option<Currency>, to: &mut impl ByteSink) {
     if *last == Some(currency) {
         return;
@@ -259,7 +259,7 @@ impl PartyInputs {
 }
 
 impl OwedNotice {
-    /// The recipient is stored as the number of its place among the inputs, or as 0 and its name.
+    /// The recipient is stored as its index among the inputs, or as 0 and its name.
     fn write(&self, sides: &[PartyInputs], to: &mut impl ByteSink) {
         VarInt::write(&self.notice, to);
         self.kind.write(to);

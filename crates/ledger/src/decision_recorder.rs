@@ -1,12 +1,11 @@
 //! Records each decision when it is made: its inputs, its postings and the notices it created.
 //!
-//! A [`DecisionRecorder`] observes a batch ([`crate::State::apply_watched`]) and hands each
-//! decision about a transfer, or about a movement of funds, to a [`DecisionSink`]. It decides
-//! nothing. A command names the rows that it is about ([`Command::rows`]) and the accounts; there
-//! may be any number of each. A resend is answered from what is stored, so its decision has no
-//! inputs.
+//! A [`DecisionRecorder`] observes a batch ([`crate::State::apply_watched`]) and passes each
+//! decision about a transfer or a movement of funds to a [`DecisionSink`]. It decides nothing. A
+//! command names the rows ([`Command::rows`]) and accounts that it concerns. Their number is not
+//! bounded. A resend is answered from the stored row, so its decision has no inputs.
 //!
-//! Costs: a few look-ups for a message. Buffers are kept, so nothing is allocated but their growth.
+//! Costs: a few look-ups per message. Buffers are reused, so only their growth allocates.
 
 use alloc::vec::Vec;
 
@@ -23,12 +22,12 @@ use crate::outcome::Outcome;
 use crate::state::{ApplyStep, Effects, State};
 use crate::transfers::Found;
 
-/// Takes decisions in the order of the log.
+/// Receives decisions in the order of the log.
 pub trait DecisionSink {
-    /// Takes a decision.
+    /// Receives a decision.
     fn decided(&mut self, decided: &Decision);
 
-    /// Takes the end of a delivery: the record at `position` ends that of a notice that was owed.
+    /// Receives the end of a delivery: the record at `log_index` ends that of an owed notice.
     fn delivered(&mut self, notice: NoticeId, log_index: LogIndex);
 }
 
@@ -38,23 +37,23 @@ pub struct DecisionRecorder {
     /// Subject of the current command; empty if it needs no record.
     rows: Vec<TransferId>,
     log_index: LogIndex,
-    /// Notices that the batch had made owed before the command.
+    /// Number of notices that the batch created before the command.
     noticed: usize,
     inputs: Inputs,
     owed: Vec<OwedNotice>,
 }
 
-/// The accounts that the command under way is about.
+/// The accounts that the current command concerns.
 #[derive(Clone, Debug, Default)]
 struct Inputs {
-    /// Whether the decision is made on them.
+    /// Whether the decision depends on them.
     is_looked_at: bool,
     sides: Vec<PartyInputs>,
     hub: Vec<HubAccount>,
 }
 
 impl DecisionRecorder {
-    /// Takes one moment of a batch.
+    /// Observes one step of a batch.
     pub fn watch(
         &mut self,
         moment: ApplyStep<'_>,
@@ -121,8 +120,8 @@ impl DecisionRecorder {
         }
     }
 
-    /// The decision is made: each row that it is about gets a record of it. An amount that it
-    /// reserved may be `back` already.
+    /// Records the decision for each row that it concerns. `returned` is an amount that it reserved
+    /// and that is already back.
     fn end(
         &mut self,
         (outcome, back): (Outcome, Option<Amount>),
@@ -159,7 +158,7 @@ impl DecisionRecorder {
 }
 
 impl Inputs {
-    /// A prepare by a participant that is not a resend.
+    /// Adds the inputs of a prepare, unless it is a resend or its sender is not a participant.
     fn add_new(&mut self, state: &State, prepare: &Prepare) {
         let is_new = state.transfers.find(&prepare.id) == Found::Nothing;
         if !is_new || state.registry.sender(&prepare.source).is_none() {
@@ -174,7 +173,7 @@ impl Inputs {
         self.add_hub(state, AccountKind::InFlight, prepare.currency);
     }
 
-    /// A transfer that is in flight.
+    /// Adds the inputs of a transfer in flight.
     fn add_open(&mut self, state: &State, id: &TransferId) {
         let Found::Reserved(slot) = state.transfers.find(id) else { return };
         let open = state.transfers.active(slot);
@@ -234,7 +233,7 @@ impl Inputs {
         self.hub.iter_mut().for_each(|account| look(&mut account.held));
     }
 
-    /// Shows the balances as they were while the payer's `amount` was reserved.
+    /// Restores the balances as they were while the payer's `amount` was reserved.
     fn hold(&mut self, amount: Amount) {
         let add = |held: &mut BalanceChange, more: Amount| {
             held.change = held.change.checked_add(more).expect("it was that within the decision");
@@ -245,7 +244,7 @@ impl Inputs {
         in_flight.for_each(|account| add(&mut account.held, -amount));
     }
 
-    /// The inputs of a decision that was made on them: of the hub's accounts, those that moved.
+    /// Returns the inputs, with only those of the hub's accounts that changed.
     fn take(&mut self, state: &State) -> DecisionInputs {
         let mut hub = core::mem::take(&mut self.hub);
         hub.retain(|account| account.held.change != Amount::ZERO);
@@ -258,8 +257,8 @@ impl Inputs {
     }
 }
 
-/// The amount that a prepare reserved and that came back within its own decision, because its
-/// deadline was that very moment.
+/// The amount that a prepare reserved and that came back within the same decision, because its
+/// deadline had already passed.
 fn reserved_for_no_time(state: &State, command: &Command, outcome: Outcome) -> Option<Amount> {
     let (Command::Prepare(prepare), Outcome::PrepareReserved) = (command, outcome) else {
         return None;

@@ -1,20 +1,20 @@
-//! Counts and digests the rows of ended transfers that are evicted ([`crate::cold`]).
+//! Counts and digests the evicted rows of final transfers ([`crate::eviction`]).
 //!
-//! Costs: a digest of at most 141 bytes for a row; no allocation.
+//! Costs: a digest of at most 141 bytes per row; no allocation.
 
 use crate::field::{FixedBuffer, Row, stored};
 
-/// Longest stored form of a row whose digest is added up: those of transfers and notices.
+/// Maximum length of the stored form of a row that is digested: transfers and notices.
 const ROW_BYTES_MAX: usize = 256;
 
 stored! {
-    /// What the kernel knows of the rows that live elsewhere: enough to tell whether it is the same
-    /// as another one's, wherever rows happen to live. Part of a snapshot of the state.
+    /// Count and digest of the rows in the cold store. Enough to compare two states, whichever rows
+    /// each has in memory. Part of a snapshot of the state.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct EvictedRows {
-        /// How many there are.
+        /// Number of evicted rows.
         pub rows: u64,
-        /// The sum of their digests, in four lanes.
+        /// Sum of their digests, in four lanes.
         pub sum: [u64; 4],
     }
 }

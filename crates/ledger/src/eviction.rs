@@ -1,49 +1,49 @@
-//! Rows of ended transfers that live beside the kernel.
+//! Eviction of final transfers from the kernel's memory.
 //!
-//! A switch keeps every transfer for years, and decides about the newest. A row that ended is hot
-//! until a store beside the kernel shows it, and then for as long as the driver likes; then the
-//! driver lets it go ([`State::evict`]), and only the sum of the digests of such rows stays here.
-//! Before a batch is decided, the driver brings back ([`State::thaw`]) what the batch asks for and
-//! is not hot ([`State::is_hot`]): read, decide, write. Nothing is read in between.
+//! A switch stores every transfer for years, but decides about the newest. A final row stays hot
+//! until the cold store shows it, and as long as the driver wants it after that. Then the driver
+//! evicts it ([`State::evict`]), and the kernel keeps only the sum of the digests of such rows.
+//! Before a batch is decided, the driver restores ([`State::restore_row`]) the evicted rows that
+//! the batch needs ([`State::is_hot`]). Nothing is read while a batch is decided.
 //!
-//! Where a row lives is no part of the logical state: the outcomes, the notices, the digest, the
-//! counts and the state hash are the same wherever it is, as long as the store gives back what it
-//! was given. The proof is a property test (`tests/properties.rs`).
+//! The place of a row is not part of the logical state. Outcomes, notices, digest, counts and state
+//! hash do not depend on it, as long as the store returns the rows it was given. A property test
+//! (`tests/properties.rs`) proves this.
 //!
-//! Costs: a digest for a row that leaves or comes back ([`crate::evicted`]).
+//! Costs: one digest per evicted or restored row ([`crate::evicted`]).
 
 use crate::evicted::EvictedRows;
 use crate::ids::{LogIndex, Stamp, TransferId};
 use crate::state::State;
 use crate::transfers::{FinalTransfer, Found};
 
-/// Which rows may leave: those for which both holds.
+/// The conditions for eviction. A row must meet both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eviction {
-    /// The store shows every row that last changed up to here.
+    /// The store shows every row that last changed up to this record.
     pub visible: LogIndex,
-    /// It ended before this moment.
+    /// The transfer became final before this time.
     pub completed_before: Stamp,
-    /// At most so many leave, for this runs between two batches.
+    /// Maximum number of rows to evict, because eviction runs between two batches.
     pub rows_max: usize,
 }
 
 impl State {
-    /// Whether the state itself knows the transfer. When it does not, its row may be cold.
+    /// Whether the transfer is in memory. Otherwise its row may be in the cold store.
     #[must_use]
     pub fn is_hot(&self, id: &TransferId) -> bool {
         self.transfers.find(id) != Found::Nothing
     }
 
-    /// Brings a row back that has left. It stays until [`State::evict`] takes it again.
+    /// Restores an evicted row. It stays in memory until [`State::evict`] removes it again.
     ///
-    /// Panics when the transfer is hot, or when no row has left.
+    /// Panics if the transfer is hot, or no row is evicted.
     pub fn restore_row(&mut self, row: FinalTransfer) {
         self.transfers.restore_row(row);
     }
 
-    /// Lets rows go that came first, as long as the first of them may; says how many. `gone` sees
-    /// each of them. Between two batches, never within one.
+    /// Evicts the oldest rows as long as they meet the conditions, and returns their number.
+    /// `evicted` receives each of them. Call it between two batches only.
     pub fn evict(&mut self, eviction: Eviction, gone: &mut dyn FnMut(&FinalTransfer)) -> usize {
         let may = |row: &&FinalTransfer| {
             row.changed <= eviction.visible && row.completed < eviction.completed_before
@@ -56,19 +56,19 @@ impl State {
         eviction.rows_max
     }
 
-    /// The row that leaves next: the record that changed it last, and when it ended.
+    /// The next row to evict: the record that changed it last, and the time it became final.
     #[must_use]
     pub fn next_evictable(&self) -> Option<(LogIndex, Stamp)> {
         self.transfers.oldest().map(|row| (row.changed, row.completed))
     }
 
-    /// What is known of the rows that have left.
+    /// Count and digest of the evicted rows.
     #[must_use]
     pub fn cold(&self) -> &EvictedRows {
         self.transfers.cold()
     }
 
-    /// Rows of ended transfers that are in memory.
+    /// Number of final transfers in memory.
     #[must_use]
     pub fn transfers_hot(&self) -> usize {
         self.transfers.hot_count()

@@ -1,13 +1,13 @@
 //! The stored form of values, derived from declarations.
 //!
-//! `stored!` declares a struct: its fields, their bounds, and with them its stored form.
-//! `numbered!` declares an enum of numbers. The same bytes are in records, in snapshots and
-//! under the state hash, so a renamed field changes none of them, and a changed form changes all.
+//! `stored!` declares a struct: its fields with their bounds, which give its stored form.
+//! `numbered!` declares an enum of numbers. Records, snapshots and the state hash use the same
+//! bytes. A renamed field changes none of them, a changed form changes all of them.
 //!
-//! Integers are little-endian. Bounds are asserted when a value is written, because a value that
-//! cannot be read back must not reach the log, and checked when it is read.
+//! Integers are little-endian. Bounds are asserted on writing, because an unreadable value must not
+//! reach the log, and checked on reading.
 //!
-//! Costs: no allocation but what the value itself needs; a reader never trusts a count for one.
+//! Costs: only the value itself is allocated. A reader never trusts a count for an allocation.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -19,11 +19,11 @@ use crate::ids::{
 };
 use crate::money::{Amount, Currency};
 
-/// Balances lie below this many ten-thousandths on either side of zero: no sum of all of them
-/// leaves the range of the ledger.
+/// Bound of balances, in ten-thousandths on either side of zero: no sum of all balances leaves the
+/// range of the ledger.
 const BALANCE_END: i128 = 1 << 100;
-/// Amounts of commands lie below this many ten-thousandths: 18 digits before the point and 4
-/// after it (hub-semantics 1.6), so that no number of them leaves the range of balances.
+/// Bound of amounts in commands, in ten-thousandths: 18 digits before the point and 4 after it
+/// (hub-semantics 1.6). No sum of commands leaves the range of balances.
 const AMOUNT_END: i128 = 10_i128.pow(22);
 
 /// Longest short text, in bytes: names and types.
@@ -31,7 +31,7 @@ pub const SHORT: usize = 255;
 /// Longest free text, in bytes.
 pub const LONG: usize = 65_535;
 
-/// What is wrong with stored fields.
+/// The reasons why stored fields cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
     /// The fields end too early.
@@ -45,12 +45,12 @@ pub enum FieldError {
     Value,
 }
 
-/// Parts that belong to no state.
+/// The parts of an invalid state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidState(pub &'static str);
 
-/// Takes the bytes of stored values: a buffer, or a hasher.
+/// Receives the bytes of stored values: a buffer or a hasher.
 pub trait ByteSink {
     /// Appends bytes.
     fn bytes(&mut self, bytes: &[u8]);
@@ -79,7 +79,7 @@ impl ByteSink for blake3::Hasher {
     }
 }
 
-/// A buffer of a fixed size, for rows whose digest is taken.
+/// A buffer of fixed size, for rows that are digested.
 pub(crate) struct FixedBuffer<const N: usize> {
     bytes: [u8; N],
     length: usize,
@@ -102,47 +102,47 @@ impl<const N: usize> ByteSink for FixedBuffer<N> {
     }
 }
 
-/// Takes stored values from the front of a slice.
+/// Reads stored values from the front of a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     ///
     /// # Errors
-    /// [`FieldError::Short`] when there are fewer.
+    /// [`FieldError::Short`] if there are fewer.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], FieldError> {
         let (head, rest) = self.0.split_at_checked(len).ok_or(FieldError::Short)?;
         self.0 = rest;
         Ok(head)
     }
 
-    /// The next value.
+    /// Reads the next value.
     ///
     /// # Errors
-    /// [`FieldError`] when the bytes are not those of one.
+    /// [`FieldError`] if the bytes are not a stored value of the type.
     pub fn value<T: Field>(&mut self) -> Result<T, FieldError> {
         T::read(self)
     }
 
-    /// The next `len` bytes as text.
+    /// Reads the next `len` bytes as text.
     ///
     /// # Errors
-    /// [`FieldError`] when there are fewer, or when they are not UTF-8.
+    /// [`FieldError`] if there are fewer bytes, or they are not UTF-8.
     pub fn text(&mut self, len: usize) -> Result<&'a str, FieldError> {
         core::str::from_utf8(self.take(len)?).map_err(|_| FieldError::Value)
     }
 
-    /// Confirms that nothing follows.
+    /// Checks that no bytes follow.
     ///
     /// # Errors
-    /// [`FieldError::Long`] when something does.
+    /// [`FieldError::Long`] if bytes follow.
     pub fn end(self) -> Result<(), FieldError> {
         if self.0.is_empty() { Ok(()) } else { Err(FieldError::Long) }
     }
 }
 
-/// A source of choices for made-up values: random numbers, or the bytes of a fuzzer.
+/// A source of choices for generated values: random numbers, or the bytes of a fuzzer.
 pub trait Chooser {
     /// A number from 0 to `most`, both included.
     fn choose(&mut self, most: u64) -> u64;
@@ -153,16 +153,16 @@ pub trait Field: Sized {
     /// Appends the stored form.
     ///
     /// # Panics
-    /// When the value is beyond a bound of its declaration.
+    /// If the value exceeds a bound of its declaration.
     fn write(&self, to: &mut impl ByteSink);
 
     /// Reads the stored form.
     ///
     /// # Errors
-    /// [`FieldError`] when the bytes are not what [`Field::write`] writes.
+    /// [`FieldError`] if the bytes were not written by [`Field::write`].
     fn read(from: &mut Reader<'_>) -> Result<Self, FieldError>;
 
-    /// Makes a value up, within its bounds.
+    /// Generates a value within its bounds.
     fn make_up(chooser: &mut impl Chooser) -> Self;
 }
 
@@ -185,20 +185,20 @@ impl<T: Field, U: Field> Row for (&T, &U) {
     }
 }
 
-/// A stored form of `T`, where the type alone does not say its bound.
+/// A stored form of `T`, for types that do not imply a bound.
 pub trait Form<T> {
-    /// As [`Field::write`].
+    /// Like [`Field::write`].
     fn write(value: &T, to: &mut impl ByteSink);
-    /// As [`Field::read`].
+    /// Like [`Field::read`].
     ///
     /// # Errors
-    /// As [`Field::read`].
+    /// Like [`Field::read`].
     fn read(from: &mut Reader<'_>) -> Result<T, FieldError>;
-    /// As [`Field::make_up`].
+    /// Like [`Field::make_up`].
     fn make_up(chooser: &mut impl Chooser) -> T;
 }
 
-/// The form that the type itself has.
+/// The type's own form.
 pub struct Plain;
 
 impl<T: Field> Form<T> for Plain {
@@ -215,7 +215,7 @@ impl<T: Field> Form<T> for Plain {
     }
 }
 
-/// Text of at most `MAX` bytes, after its length in one byte, or in two where `MAX` needs them.
+/// Text of at most `MAX` bytes, after its length in one byte, or in two if `MAX` needs them.
 pub struct Text<const MAX: usize>;
 
 impl<const MAX: usize> Form<String> for Text<MAX> {
@@ -234,7 +234,7 @@ impl<const MAX: usize> Form<String> for Text<MAX> {
     }
 }
 
-/// At most `MAX` bytes, after their number as [`Text`] has it.
+/// At most `MAX` bytes, after their number in the form of [`Text`].
 pub struct Bytes<const MAX: usize>;
 
 impl<const MAX: usize> Form<Vec<u8>> for Bytes<MAX> {
@@ -282,7 +282,7 @@ impl<const MAX: usize, T, F: Form<T>> Form<Vec<T>> for List<MAX, F> {
     }
 }
 
-/// A value of form `F`, or none: after one byte that says which.
+/// An optional value of form `F`, after a byte that is 1 if it is present.
 pub struct Optional<F>(F);
 
 impl<T, F: Form<T>> Form<Option<T>> for Optional<F> {
@@ -305,7 +305,7 @@ impl<T, F: Form<T>> Form<Option<T>> for Optional<F> {
     }
 }
 
-/// A participant's name, or none, as an empty text.
+/// An optional participant name. `None` is stored as an empty text.
 pub struct NameOrEmpty;
 
 impl Form<Option<FspName>> for NameOrEmpty {
@@ -325,7 +325,7 @@ impl Form<Option<FspName>> for NameOrEmpty {
     }
 }
 
-/// Two values, each of its own form.
+/// Two values, each in its own form.
 pub struct Pair<F, G>(F, G);
 
 impl<T, U, F: Form<T>, G: Form<U>> Form<(T, U)> for Pair<F, G> {
@@ -343,7 +343,7 @@ impl<T, U, F: Form<T>, G: Form<U>> Form<(T, U)> for Pair<F, G> {
     }
 }
 
-/// An amount of at most 18 digits before the point, of either sign.
+/// An amount of either sign with at most 18 digits before the point.
 pub struct BoundedAmount;
 
 impl Form<Amount> for BoundedAmount {
@@ -361,7 +361,7 @@ impl Form<Amount> for BoundedAmount {
     }
 }
 
-/// An amount that is moved: as [`BoundedAmount`], and never negative.
+/// An amount to be moved: like [`BoundedAmount`], but never negative.
 pub struct NonNegative;
 
 impl Form<Amount> for NonNegative {
@@ -383,11 +383,11 @@ impl Form<Amount> for NonNegative {
     }
 }
 
-/// A number in as few bytes as it needs: seven bits in each, the lowest first, the highest bit set
-/// in all but the last. Amounts are folded first: 0, -1, 1, -2 and so on.
+/// An integer in as few bytes as possible: seven bits per byte, lowest first, with the highest bit
+/// set in all but the last byte. Amounts are zigzag-encoded: 0, -1, 1, -2 and so on.
 pub struct VarInt;
 
-/// Bytes that the longest number needs: a folded amount.
+/// Maximum number of bytes: an encoded amount.
 const COMPACT_MAX: usize = 18;
 
 impl VarInt {
@@ -443,7 +443,7 @@ impl Form<Amount> for VarInt {
     }
 }
 
-/// Integers, and types around one, that have a [`VarInt`] form.
+/// Integers, and types that wrap one, with a [`VarInt`] form.
 macro_rules! compact {
     ($($number:ty: $integer:ty, $from:expr, $into:expr;)*) => { $(
         impl Form<$number> for VarInt {
@@ -471,16 +471,16 @@ compact! {
     LogIndex: u64, LogIndex, |log_index: LogIndex| log_index.0;
 }
 
-/// Appends text of at most `most` bytes, in the form of [`Text`].
+/// Appends text of at most `max` bytes, in the form of [`Text`].
 ///
 /// # Panics
-/// When the text is longer.
+/// If the text is longer.
 pub fn write_text(text: &str, most: usize, to: &mut impl ByteSink) {
     write_length(text.len(), most, to);
     to.bytes(text.as_bytes());
 }
 
-/// Whether this many ten-thousandths can be a balance.
+/// Whether this number of ten-thousandths is a valid balance.
 pub(crate) const fn is_balance(units: i128) -> bool {
     -BALANCE_END < units && units < BALANCE_END
 }
@@ -512,7 +512,8 @@ fn read_length(most: usize, from: &mut Reader<'_>) -> Result<usize, FieldError> 
     if most < length { Err(FieldError::Value) } else { Ok(length) }
 }
 
-/// A name of `length` bytes. Nearly every one is ASCII, with a whole block left to read.
+/// Reads a name of `length` bytes. Most names are ASCII, followed by enough bytes for a whole
+/// block.
 fn read_name(length: usize, from: &mut Reader<'_>) -> Result<FspName, FieldError> {
     let block = from.0.first_chunk();
     if let Some(name) = block.and_then(|block| FspName::from_ascii_block(block, length)) {
@@ -533,7 +534,7 @@ macro_rules! integers {
                 <[u8; size_of::<Self>()]>::read(from).map(Self::from_le_bytes)
             }
 
-            /// Nearly always a small one, so that made-up values meet.
+            /// Usually a small number, so that generated values collide.
             fn make_up(chooser: &mut impl Chooser) -> Self {
                 let most = if chooser.choose(7) == 0 { Self::MAX.into() } else { 12 };
                 chooser.choose(most) as Self
@@ -543,7 +544,7 @@ macro_rules! integers {
 }
 integers!(u8, u16, u32, u64);
 
-/// Types around one stored value.
+/// Types that wrap one stored value.
 macro_rules! wrappers {
     ($($wrapper:ident),*) => { $(
         impl Field for $wrapper {
@@ -711,7 +712,7 @@ impl Field for TransferId {
         Self::from_bytes(Field::read(from)?).ok_or(FieldError::Value)
     }
 
-    /// Nearly always one of few, so that made-up commands meet.
+    /// Usually one of a few, so that generated commands refer to each other.
     fn make_up(chooser: &mut impl Chooser) -> Self {
         let mut bytes = [0; 17];
         bytes[0] = [0, 4, 5, 6, 7][chooser.choose(4) as usize];
@@ -720,10 +721,10 @@ impl Field for TransferId {
     }
 }
 
-/// Lists within a row: as long as the longest of them, the accounts of a participant.
+/// Lists within a row. The bound is that of the longest list, the accounts of a participant.
 pub type RowList<F = Plain> = List<ACCOUNTS_MAX, F>;
 
-/// The form of a field: the one that is named, or the type's own.
+/// The form of a field: the declared one, or the type's own.
 macro_rules! form {
     () => {
         $crate::field::Plain
@@ -733,8 +734,8 @@ macro_rules! form {
     };
 }
 
-/// Declares a struct with a stored form: its fields, in order. `as` names the form of a field
-/// whose type does not bound it.
+/// Declares a struct with a stored form: its fields, in order. `as` names the form of a field with
+/// a type that does not bound it.
 macro_rules! stored {
     ($(
         $(#[$attribute:meta])*
@@ -777,8 +778,7 @@ macro_rules! stored {
     )* };
 }
 
-/// Declares an enum whose values are stored as their numbers, which are never used again for
-/// another value.
+/// Declares an enum that is stored as a number. A number is never reused for another value.
 macro_rules! numbered {
     (
         $(#[$attribute:meta])*
@@ -802,7 +802,7 @@ macro_rules! numbered {
                 self as $integer
             }
 
-            /// Reads a stored number; `None` when this version does not know it.
+            /// Reads a stored number; `None` if this version does not know it.
             #[must_use]
             pub const fn from_number(number: $integer) -> Option<Self> {
                 match number {
@@ -831,8 +831,8 @@ macro_rules! numbered {
     };
 }
 
-/// Declares an enum of which each choice has a number and fields of its own. The number is never
-/// used again for another choice; fields are as in [`stored!`].
+/// Declares an enum of choices, each with a number and fields. A number is never reused for another
+/// choice. Fields are declared as in [`stored!`].
 macro_rules! choices {
     (
         $(#[$attribute:meta])*
@@ -860,7 +860,7 @@ macro_rules! choices {
             pub const TABLE: &'static [(&'static str, $integer)] =
                 &[ $( (stringify!($choice), $number), )* ];
 
-            /// The number under which it is stored.
+            /// The stored number of the choice.
             #[must_use]
             pub const fn number(&self) -> $integer {
                 match self {
@@ -871,7 +871,7 @@ macro_rules! choices {
             /// Appends the fields, without the number.
             ///
             /// # Panics
-            /// When a field is beyond the bound of its declaration.
+            /// If a field exceeds the bound of its declaration.
             pub fn write_fields(&self, to: &mut impl $crate::field::ByteSink) {
                 match self {
                     $( Self::$choice {
@@ -889,8 +889,8 @@ macro_rules! choices {
             /// Reads the fields of the choice with this number.
             ///
             /// # Errors
-            /// `FieldError` when there is no such choice, or when the bytes
-            /// are not what [`Self::write_fields`] writes.
+            /// `FieldError` if there is no such choice, or the bytes were not written by
+            /// [`Self::write_fields`].
             pub fn read_fields(
                 number: $integer,
                 from: &mut $crate::field::Reader<'_>,

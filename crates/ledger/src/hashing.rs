@@ -1,5 +1,5 @@
-//! Hashing for the kernel's maps: keyed by the log's own seed, so that it is the same on every
-//! replica and no client can choose ids that collide.
+//! Hashing for the kernel's maps. The key is stored in the log: replicas hash alike, and clients
+//! cannot choose ids that collide.
 
 use core::hash::BuildHasher;
 
@@ -22,7 +22,7 @@ impl KeyedHashing {
         self.key
     }
 
-    /// In one call over all bytes: a third of what the same bytes cost field by field.
+    /// Hashes all bytes in one call, at a third of the cost of hashing field by field.
     pub(crate) fn of(self, id: &TransferId) -> u64 {
         siphasher::sip::SipHasher13::new_with_key(&self.key).hash(&id.to_bytes())
     }
@@ -42,7 +42,7 @@ mod tests {
     use crate::FspName;
 
     #[test]
-    fn a_key_that_is_stored_is_the_one_that_was_given() {
+    fn key_round_trips() {
         let id = TransferId::parse("00000000000000000000000001").expect("digits are a ULID");
         let (one, other) = (KeyedHashing::new([7; 16]), KeyedHashing::new([8; 16]));
         assert_eq!(one.key(), [7; 16]);

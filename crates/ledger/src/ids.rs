@@ -3,42 +3,42 @@
 use core::hash::{Hash, Hasher};
 use core::{array, fmt};
 
-/// Position of a record in the log: 1 for the first record ever appended, then without gaps.
+/// Number of a record in the log: 1 for the first record, then without gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogIndex(pub u64);
 
-/// A moment in microseconds since 1970-01-01T00:00:00Z, as stamped on a batch by the sequencer.
+/// A time in microseconds since 1970-01-01T00:00:00Z, stamped on a batch by the sequencer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(pub u64);
 
 impl Stamp {
-    /// The moment in whole milliseconds, rounded down.
+    /// The time in whole milliseconds, rounded down.
     #[must_use]
     pub const fn millis(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// The moment that is `millis` milliseconds after the epoch.
+    /// The time `millis` milliseconds after the epoch.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000))
     }
 }
 
-/// Number of a notice owed to a participant: unique for the life of the log, rising.
+/// Number of a notice owed to a participant: unique in the log, rising.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NoticeId(pub u64);
 
-/// Number of an oracle: never given out twice, rising from 1.
+/// Number of an oracle: never reused, rising from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OracleId(pub u32);
 
-/// A participant's place in the register. The hub is 0.
+/// Index of a participant in the registry. The hub is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParticipantIndex(pub u32);
 
 impl ParticipantIndex {
-    /// The hub itself, present from the first record on.
+    /// The hub itself, present from the first record.
     pub const HUB: Self = Self(0);
 
     /// The index as an array subscript.
@@ -48,14 +48,14 @@ impl ParticipantIndex {
     }
 }
 
-/// Accounts that there can be.
+/// Maximum number of accounts.
 pub const ACCOUNTS_MAX: usize = 200_000;
 
 /// Number of an account as the admin API shows it. The first is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub u32);
 
-/// A 32-byte digest (BLAKE3 or SHA-256; the field that holds it says which).
+/// A 32-byte digest: BLAKE3 or SHA-256, depending on the field.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
@@ -76,18 +76,18 @@ pub const FSP_NAME_BYTES_MAX: usize = 32;
 
 /// A participant's name as written on the wire: 1 to 32 bytes of UTF-8, kept inline.
 ///
-/// Comparison is exact; where the scheme ignores case, call [`FspName::matches`].
+/// Comparison is exact. Use [`FspName::matches`] to ignore case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FspName {
     len: u8,
     bytes: Block,
 }
 
-/// As many bytes as the longest name has.
+/// A block with the length of the longest name.
 type Block = [u8; FSP_NAME_BYTES_MAX];
 
 impl FspName {
-    /// Takes a name of 1 to 32 bytes; `None` for any other length.
+    /// Creates a name of 1 to 32 bytes; `None` for any other length.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         if text.is_empty() || text.len() > FSP_NAME_BYTES_MAX {
@@ -98,11 +98,11 @@ impl FspName {
         Some(Self { len: text.len() as u8, bytes })
     }
 
-    /// Takes a name of `length` bytes from the start of a block, if it is ASCII: without a call to
-    /// check or to copy it.
+    /// Reads a name of `length` bytes from the start of a block if it is ASCII, without a call to
+    /// check or copy it.
     #[inline]
     pub(crate) fn from_ascii_block(block: &Block, length: usize) -> Option<Self> {
-        /// All of a block, and nothing of the next.
+        /// All bytes of a block, then zeros: a mask for every length.
         const KEPT: [[u8; FSP_NAME_BYTES_MAX]; 2] =
             [[u8::MAX; FSP_NAME_BYTES_MAX], [0; FSP_NAME_BYTES_MAX]];
         let skipped = FSP_NAME_BYTES_MAX.checked_sub(length)?;
@@ -125,10 +125,10 @@ impl FspName {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Whether both names are the same but for ASCII case.
+    /// Whether both names are equal except for ASCII case.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
-        // Nearly every name is written as it was registered.
+        // Most names are written as they were registered.
         self == other || self.folded() == other.folded()
     }
 
@@ -140,8 +140,8 @@ impl FspName {
     }
 }
 
-/// In words of eight bytes, which keyed hashers take several times as fast as single ones. Equal
-/// names have equal bytes; those that differ in length alone may hash alike.
+/// Hashes words of eight bytes, which keyed hashers take several times faster than single bytes.
+/// Equal names have equal bytes. Names that differ only in length may hash alike.
 impl Hash for FspName {
     fn hash<H: Hasher>(&self, state: &mut H) {
         for word in self.bytes.as_chunks::<8>().0 {
@@ -164,8 +164,8 @@ impl fmt::Debug for FspName {
 
 /// A transfer's id: a lower-case UUID, or the 26 characters of a ULID or upper-case hexadecimal.
 ///
-/// 17 bytes: the form and, for a ULID, its two topmost bits; then 128 bits. The text it was
-/// parsed from is always given back exactly.
+/// Stored in 17 bytes: one for the form and the two topmost bits of a ULID, then 128 bits. The
+/// parsed text is always reproduced exactly.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId([u8; 17]);
 
@@ -183,7 +183,7 @@ static DIGITS: [u8; 256] = {
     }
     digits
 };
-/// Where the two digits of each byte stand in the text of a UUID.
+/// Offsets of the two digits of each byte in the text of a UUID.
 const UUID_BYTES_AT: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
 impl TransferId {
@@ -203,7 +203,7 @@ impl TransferId {
         self.0
     }
 
-    /// Reads the stored form; `None` when its first byte is no form this version writes.
+    /// Reads the stored form; `None` if its first byte is not a form that this version writes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 17]) -> Option<Self> {
         let known = bytes[0] == FORM_UUID || (FORM_ULID..FORM_ULID + 4).contains(&bytes[0]);
@@ -289,7 +289,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn ids_give_back_the_text_they_were_parsed_from() {
+    fn ids_print_their_original_text() {
         for text in [
             "b51ec534-ee48-4575-b6a9-ead2955b8069",
             "01HV0000000000000000000000",
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_no_form_are_refused() {
+    fn ids_with_an_unknown_form_are_refused() {
         let of_form = |form| TransferId::from_bytes([form; 17]);
         let known: alloc::vec::Vec<u8> =
             (0..=255).filter(|form| of_form(*form).is_some()).collect();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart_but_for_case() {
+    fn names_match_regardless_of_case() {
         let name = |text: &str| FspName::new(text);
         let longest = "abcdefghijklmnopqrstuvwxyz012345";
         assert_eq!(longest.len(), FSP_NAME_BYTES_MAX);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_read_alike_whatever_follows() {
+    fn name_is_read_regardless_of_the_bytes_after_it() {
         let letters = "abcdefghijklmnopqrstuvwxyz0123456";
         let accents = "\u{e9}".repeat(17);
         let texts =
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_written_in_hexadecimal() {
+    fn digest_prints_as_hexadecimal() {
         let digest = Digest(array::from_fn(|at| at as u8 * 8));
         let text = "0008101820283038404850586068707880889098a0a8b0b8c0c8d0d8e0e8f0f8";
         assert_eq!([digest.to_string(), alloc::format!("{digest:?}")], [text, text]);

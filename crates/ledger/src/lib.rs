@@ -1,17 +1,17 @@
 //! The kernel: a pure, deterministic function that decides about money.
 //!
-//! [`State::apply`] takes a stamped batch of commands and answers with one [`Outcome`] per
-//! command and the [`Notice`]s it made the hub owe. The same batches give the same state, bit
-//! for bit, on every machine: there is no clock, randomness, I/O or thread in here.
+//! [`State::apply`] takes a stamped batch of commands. It returns one [`Outcome`] per command and
+//! the [`Notice`]s that the hub now owes. The same batches give the same state, bit for bit, on
+//! every machine: the kernel has no clock, randomness, I/O or threads.
 //!
-//! One batch goes through four phases: deadlines that the stamp has reached fire, in order of
-//! deadline; the commands are decided, each in its own file under `commands`; the books are
-//! asserted to sum to zero; everything decided is digested, so that a replay can be compared.
+//! A batch is applied in four phases. Deadlines that the stamp has reached fire, in order of
+//! deadline. The commands are decided, each in a file under `commands`. The accounts are asserted
+//! to sum to zero. The decisions are digested, so that a replay can be compared.
 //!
-//! Costs per command: a few keyed hash look-ups, and one B-tree operation per reserve and per
-//! millisecond of deadlines; no allocation but the growth of tables. Bounds: the constants `*_MAX`
-//! beside each table; what is not bounded here (ended transfers that are hot, notices owed) is
-//! bounded by who calls.
+//! Costs per command: a few keyed hash look-ups, and one B-tree operation per reservation and per
+//! millisecond of deadlines. Only the growth of tables allocates. Bounds: the constants `*_MAX`
+//! next to each table. The caller bounds the number of final transfers in memory and of notices
+//! owed.
 #![no_std]
 #![warn(missing_docs)]
 

@@ -14,10 +14,10 @@ pub const PRECISION_MAX: u32 = 18;
 pub struct Amount(i128);
 
 impl Amount {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// The amount of `units` ten-thousandths.
+    /// An amount of `units` ten-thousandths.
     #[must_use]
     pub const fn from_units(units: i128) -> Self {
         Self(units)
@@ -29,8 +29,8 @@ impl Amount {
         self.0
     }
 
-    /// Parses the FSPIOP `Amount`: up to 18 digits, then up to four decimals of which the last
-    /// is not zero; no sign, no exponent, no leading zeros.
+    /// Parses an FSPIOP `Amount`: up to 18 digits, then up to four decimals without a trailing
+    /// zero; no sign, exponent or leading zeros.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (whole, fraction) = match text.split_once('.') {
@@ -81,7 +81,7 @@ impl Amount {
     /// Digits of the canonical text, without sign and point (FSPIOP precision).
     #[must_use]
     pub fn precision(self) -> u32 {
-        // Arithmetic on 64 bits is many times as fast, and nearly every amount fits.
+        // Arithmetic on 64 bits is many times faster, and nearly every amount fits.
         match u64::try_from(self.0) {
             Ok(units) => precision_of(units),
             Err(_) => self.precision_of_large(),
@@ -158,13 +158,14 @@ impl fmt::Display for Amount {
 pub struct Currency([u8; 3]);
 
 impl Currency {
-    /// Takes three upper-case letters; whether the scheme knows the code is asked elsewhere.
+    /// Parses three upper-case letters. Whether the scheme supports the currency is checked
+    /// elsewhere.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::from_bytes(text.as_bytes().try_into().ok()?)
     }
 
-    /// Reads the stored form; `None` when it is not three capital letters.
+    /// Reads the stored form; `None` unless it is three capital letters.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 3]) -> Option<Self> {
         bytes.iter().all(u8::is_ascii_uppercase).then_some(Self(bytes))
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_negative_is_written_with_a_sign() {
+    fn negative_amounts_print_with_a_sign() {
         for (units, text) in [(-15_000, "-1.5"), (-1, "-0.0001"), (-10_000, "-1"), (-10, "-0.001")]
         {
             assert_eq!(Amount::from_units(units).to_string(), text);
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_differences_end_where_the_range_ends() {
+    fn sums_and_differences_are_checked() {
         let [one, most] = [1, i128::MAX].map(Amount::from_units);
         assert_eq!(one.checked_add(one), Some(Amount::from_units(2)));
         assert_eq!(one.checked_sub(one), Some(Amount::ZERO));
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_currency_is_three_capitals() {
+    fn currency_is_three_capital_letters() {
         let currency = Currency::parse("USD").expect("it is one");
         assert_eq!((currency.as_str(), currency.to_bytes()), ("USD", *b"USD"));
         assert_eq!([currency.to_string(), alloc::format!("{currency:?}")], ["USD", "USD"]);
@@ -287,7 +288,7 @@ mod tests {
             ("12.34", 4),
             ("99999999999999.9999", 18),
             ("100000000000000.0001", 19),
-            // From here on 64 bits do not hold the units.
+            // These units do not fit in 64 bits.
             ("1844674407370955.1615", 20),
             ("1844674407370955.1616", 20),
             ("100000000000000000", 18),

@@ -1,5 +1,5 @@
-//! Notices: what the hub owes participants, and the outbox that holds them until a recorded
-//! delivery, or its recorded end as a dead letter, lets go of them.
+//! Notices that the hub owes participants. The outbox keeps each until its delivery, or its end as
+//! a dead letter, is recorded.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,14 +10,14 @@ use crate::ids::{LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
 use crate::outcome::Outcome;
 
 numbered! {
-    /// What a notice says, hence which HTTP message it becomes.
+    /// The kind of a notice, which determines the HTTP message.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum NoticeKind: u8 {
-        /// `POST /transfers`: the payer's own bytes, to the payee.
+        /// `POST /transfers`: the payer's message unchanged, to the payee.
         Prepare = 1,
-        /// `PUT /transfers/{id}`: the payee's own bytes, to the payer.
+        /// `PUT /transfers/{id}`: the payee's message unchanged, to the payer.
         Fulfil = 2,
-        /// `PUT /transfers/{id}/error`: the payee's own bytes, to the payer.
+        /// `PUT /transfers/{id}/error`: the payee's message unchanged, to the payer.
         Abort = 3,
         /// `PUT /transfers/{id}` from the hub with the payee's body, to the payee.
         FulfilCopy = 4,
@@ -29,13 +29,13 @@ numbered! {
         Reserved = 7,
         /// `PUT /transfers/{id}` from the hub: ABORTED, with the cause.
         AbortedState = 8,
-        /// `PUT /transfers/{id}/error` from the hub; the outcome says which error.
+        /// `PUT /transfers/{id}/error` from the hub; the outcome determines the error.
         Error = 9,
         /// `PATCH /transfers/{id}` from the hub: COMMITTED.
         PatchCommitted = 10,
         /// `PATCH /transfers/{id}` from the hub: ABORTED, with the cause.
         PatchAborted = 11,
-        /// `PUT /participants/...` from the hub: the directory was changed.
+        /// `PUT /participants/...` from the hub: the directory has changed.
         PartiesChanged = 12,
     }
 }
@@ -44,23 +44,23 @@ stored! {
     /// One message owed to one participant.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Notice {
-        /// Its number; notices to one participant about one transfer go out in this order.
+        /// Its number. Notices to one participant about one transfer are sent in this order.
         pub id: NoticeId,
-        /// To whom.
+        /// The recipient.
         pub recipient: ParticipantIndex,
-        /// The transfer that it reports about. A notice about a registration has none: it has no
-        /// order among others, and it never becomes a dead letter.
+        /// The transfer that it reports about. `None` for a registration: such a notice is not
+        /// ordered and never becomes a dead letter.
         pub transfer: Option<TransferId>,
-        /// What it says.
+        /// The kind.
         pub kind: NoticeKind,
-        /// The record whose bytes or fields it is made from.
+        /// The record that its content is built from.
         pub source: LogIndex,
-        /// The outcome it reports: an error, or the cause of an end.
+        /// The reported outcome: an error, or the cause of an end.
         pub outcome: Outcome,
-        /// When the reported event happened, by the hub's clock.
+        /// Time of the reported event, by the hub's clock.
         pub at: Stamp,
-        /// When the hub began to owe it, or owed it again: attempts to deliver it end a fixed time
-        /// after that, whether the hub was restarted meanwhile or not.
+        /// When the notice was enqueued or requeued. Delivery attempts end a fixed time after that,
+        /// even across restarts.
         pub owed_at: Stamp,
         /// Trace of the message that caused it.
         pub trace: TraceId,
@@ -73,16 +73,16 @@ stored! {
     pub struct DeadLetter {
         /// The notice.
         pub notice: Notice,
-        /// How its delivery ended.
+        /// The result of its delivery.
         pub end: FinishedDelivery,
     }
 }
 
-/// Everything owed, and what had to be given up.
+/// Notices owed, and dead letters.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
-    /// A tree, because a table would move all of its entries when it grows: with a hundred
-    /// thousand owed at once everybody would wait tens of milliseconds for that.
+    /// A tree, because a hash table moves all entries when it grows. With 100,000 notices owed,
+    /// that would stall the kernel for tens of milliseconds.
     owed: BTreeMap<NoticeId, Notice>,
     owed_to: Vec<u32>,
     dead: BTreeMap<NoticeId, DeadLetter>,
@@ -108,7 +108,7 @@ impl Outbox {
         self.last
     }
 
-    /// The next number is the one after `last`.
+    /// Sets the newest number. The next notice gets the one after it.
     pub(crate) fn set_last_id(&mut self, last: NoticeId) {
         self.last = last;
     }
@@ -144,7 +144,7 @@ impl Outbox {
         self.dead.remove(&id).map(|letter| letter.notice)
     }
 
-    /// Notices owed to one participant.
+    /// Number of notices owed to one participant.
     pub(crate) fn owed_to(&self, recipient: ParticipantIndex) -> u32 {
         self.owed_to.get(recipient.at()).copied().unwrap_or(0)
     }
@@ -153,7 +153,7 @@ impl Outbox {
         self.owed.len()
     }
 
-    /// In order of number.
+    /// Notices owed, in order of number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Notice> {
         self.owed.values()
     }

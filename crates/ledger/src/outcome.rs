@@ -1,7 +1,7 @@
-//! Every result a command can have, in one enum. The refusals of changes are declared in `change`,
-//! next to the changes.
+//! The results of all commands, in one enum. The refusals of changes are declared in `change`, next
+//! to the changes.
 
-// cycle: a macro with the refusals of changes, which are declared in the file of the changes
+// cycle: a macro with the refusals of changes, which are declared next to the changes
 use crate::change::admin_outcomes;
 use crate::field::numbered;
 
@@ -19,27 +19,27 @@ macro_rules! outcomes {
 }
 
 admin_outcomes! { outcomes {
-    /// What the kernel decided about a command.
+    /// The kernel's decision about a command.
     ///
-    /// Numbers are stored in outcome digests and final transfers: they are never reused. The
-    /// variants of a prepare are in order of precedence: when several apply, the first one listed
-    /// is the outcome (hub-semantics 3.3 to 3.6, with the rulings). Those of a change have the
-    /// order of its declaration.
+    /// Numbers are stored in outcome digests and final transfers and never reused. The variants of
+    /// a prepare are in order of precedence: when several apply, the first one listed is the
+    /// outcome (hub-semantics 3.3 to 3.6, with the rulings). Those of a change are in the order of
+    /// its declaration.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Outcome: u16 {
-        /// Applied; nothing more to say.
+        /// Applied.
         Accepted = 1,
-        /// The same record was applied before (producer repeat); nothing happened.
+        /// The same record was applied before (producer repeat); ignored.
         Repeated = 2,
-        /// Transfer message whose sender is not a participant, before every other check: nothing
-        /// happened, no row is kept and no notice is owed.
+        /// Transfer message from an unknown sender, checked before everything else; ignored: no row
+        /// is stored and no notice is owed.
         SenderNotFound = 3,
 
-        /// Prepare: same id, other content.
+        /// Prepare: same id, different content.
         PrepareModified = 10,
-        /// Prepare: identical to one that committed; answered with the stored end.
+        /// Prepare: identical to a committed one; answered with the stored end.
         PrepareResentCommitted = 11,
-        /// Prepare: identical to one that ended otherwise; answered with the stored end.
+        /// Prepare: identical to a refused or aborted one; answered with the stored end.
         PrepareResentAborted = 12,
         /// Prepare: identical to one in flight.
         PrepareResentReserved = 13,
@@ -49,11 +49,11 @@ admin_outcomes! { outcomes {
         PrepareAmountPrecision = 15,
         /// Prepare: payer unknown.
         PreparePayerNotFound = 16,
-        /// Prepare: payer switched off.
+        /// Prepare: payer disabled.
         PreparePayerInactive = 17,
         /// Prepare: payee unknown.
         PreparePayeeNotFound = 18,
-        /// Prepare: payee switched off.
+        /// Prepare: payee disabled.
         PreparePayeeInactive = 19,
         /// Prepare: expiration not in the future.
         PrepareExpirationPast = 20,
@@ -61,15 +61,15 @@ admin_outcomes! { outcomes {
         PreparePayerIsPayee = 21,
         /// Prepare: payer has no POSITION account in the currency.
         PreparePayerAccountNotFound = 22,
-        /// Prepare: that account is switched off.
+        /// Prepare: that account is disabled.
         PreparePayerAccountInactive = 23,
         /// Prepare: payee has no POSITION account in the currency.
         PreparePayeeAccountNotFound = 24,
-        /// Prepare: that account is switched off.
+        /// Prepare: that account is disabled.
         PreparePayeeAccountInactive = 25,
         /// Prepare: too many notices are owed to the payee.
         PreparePayeeLaneFull = 26,
-        /// Prepare: the payer's cover is too small.
+        /// Prepare: the payer's liquidity cover is too small.
         PrepareLiquidityInsufficient = 27,
         /// Prepare: the payer's net debit cap would be exceeded.
         PrepareCapExceeded = 28,
@@ -82,13 +82,13 @@ admin_outcomes! { outcomes {
         ResponseTransferNotFound = 41,
         /// Fulfil or abort: the sender is not the payee; the transfer is untouched.
         ResponseNotFromPayee = 42,
-        /// Fulfil or abort: the payee addressed somebody else than the payer; aborted.
+        /// Fulfil or abort: the payee addressed another FSP than the payer; aborted.
         ResponseNotToPayer = 43,
-        /// Fulfil or abort: differs from the answer already taken.
+        /// Fulfil or abort: differs from the response already taken.
         ResponseModified = 44,
-        /// Fulfil or abort: identical to the answer already taken.
+        /// Fulfil or abort: identical to the response already taken.
         ResponseResent = 45,
-        /// Fulfil or abort: the transfer had ended by expiry; told so once.
+        /// Fulfil or abort: the transfer had expired; reported once.
         ResponseAfterExpiry = 46,
         /// Fulfil or abort: the transfer is not RESERVED.
         ResponseStateNotReserved = 47,
@@ -99,11 +99,11 @@ admin_outcomes! { outcomes {
         /// Fulfil: committed.
         Committed = 50,
 
-        /// Abort: the error code is none of the protocol's; aborted all the same.
+        /// Abort: the error code is not defined by the protocol; aborted nevertheless.
         AbortedWithUnknownCode = 60,
         /// Abort: aborted with the payee's own error.
         Aborted = 61,
-        /// Fulfil: ABORTED by PUT, in a scheme that takes it as an abort.
+        /// Fulfil: ABORTED by PUT, in a scheme that treats it as an abort.
         AbortedByPut = 62,
 
         /// A reserved transfer met its deadline.
@@ -111,12 +111,12 @@ admin_outcomes! { outcomes {
 
         /// Registration by an FSP that is not a participant.
         RegistrarNotFound = 100,
-        /// Admin: a reserved outflow was given back; how it ended, never an answer.
+        /// Admin: a reserved outflow was returned. A result of the outflow, never of a command.
         FundsOutAborted = 101,
     }
 } }
 
-/// Declares families of outcomes: enums of some of the [`Outcome`]s, with the same numbers.
+/// Declares families of outcomes: enums with a subset of the [`Outcome`]s and their numbers.
 macro_rules! families {
     ($(
         $(#[$attribute:meta])*
@@ -136,7 +136,7 @@ macro_rules! families {
             /// All of the family, in order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$outcome),*];
 
-            /// The same outcome among all of them.
+            /// The same value as an [`Outcome`].
             #[must_use]
             pub const fn outcome(self) -> Outcome {
                 match self {
@@ -144,7 +144,7 @@ macro_rules! families {
                 }
             }
 
-            /// The outcome as one of this family; `None` when it is of another.
+            /// The outcome as a member of this family; `None` if it belongs to another.
             #[must_use]
             pub const fn of(outcome: Outcome) -> Option<Self> {
                 match outcome.number() {
@@ -163,7 +163,7 @@ macro_rules! families {
 }
 
 families! {
-    /// Outcomes of a prepare, in order of precedence but for the last.
+    /// Outcomes of a prepare, in order of precedence except for the last.
     pub enum PrepareOutcome {
         SenderNotFound, PrepareModified, PrepareResentCommitted, PrepareResentAborted,
         PrepareResentReserved, PrepareSourceNotPayer, PrepareAmountPrecision, PreparePayerNotFound,
@@ -188,7 +188,7 @@ families! {
         AbortedByPut,
     }
 
-    /// Outcomes that a participant gets as an error: in a callback, or as the answer to a look-up.
+    /// Outcomes that a participant gets as an error, in a callback or in the response to a look-up.
     pub enum ErrorOutcome {
         PrepareModified, PrepareSourceNotPayer, PrepareAmountPrecision, PreparePayerNotFound,
         PreparePayerInactive, PreparePayeeNotFound, PreparePayeeInactive, PrepareExpirationPast,
@@ -247,8 +247,8 @@ impl PrepareOutcome {
         )
     }
 
-    /// Whether the prepare began a transfer, reserved or refused: it was no resend, no change of
-    /// another one, and not ignored.
+    /// Whether the prepare created a transfer, reserved or refused. Resends, modified requests and
+    /// ignored prepares do not.
     #[must_use]
     pub const fn begins(self) -> bool {
         matches!(self, Self::PrepareReserved)
@@ -257,7 +257,7 @@ impl PrepareOutcome {
 }
 
 impl ResponseOutcome {
-    /// Whether a participant gets it as an error.
+    /// Whether it is reported to a participant as an error.
     #[must_use]
     pub const fn is_error(self) -> bool {
         !matches!(
@@ -271,7 +271,7 @@ impl ResponseOutcome {
     }
 }
 
-/// Checks that a family has its place among [`ErrorOutcome`] and [`ExplainedOutcome`].
+/// Checks that a family is contained in [`ErrorOutcome`] and [`ExplainedOutcome`].
 macro_rules! has_words {
     ($family:ident, $is_error:expr) => {
         const _: () = {

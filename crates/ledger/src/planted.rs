@@ -1,14 +1,14 @@
-//! Deliberate bugs, which the simulator must catch: the proof that it can.
+//! Deliberate bugs, which the simulator must find.
 //!
-//! They stand in the code that ships, each behind [`is_planted`], which is `false` at compile
-//! time unless this crate is built with the feature `planted-bugs`. Only `simulation` can ask for
-//! that feature, and `upesi` does not compile with it: see [`POSSIBLE`].
+//! They are part of the production code, each guarded by [`is_planted`]. It is `false` at compile
+//! time unless this crate is built with the feature `planted-bugs`. Only `simulation` enables that
+//! feature, and `upesi` does not compile with it, see [`ENABLED`].
 
 use core::fmt;
 #[cfg(feature = "planted-bugs")]
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// Whether bugs can be planted in this build. The product asserts at compile time that not.
+/// Whether bugs can be planted in this build. The product asserts at compile time that they cannot.
 pub const ENABLED: bool = cfg!(feature = "planted-bugs");
 
 /// A deliberate bug.
@@ -17,19 +17,19 @@ pub const ENABLED: bool = cfg!(feature = "planted-bugs");
 pub enum Bug {
     /// A batch is acknowledged before it is synced.
     AcknowledgeBeforeSync = 1,
-    /// An expiry ends its transfer and leaves the payer's position as it was.
+    /// An expiry ends its transfer but does not return the payer's position.
     ExpiryKeepsPosition = 2,
     /// A fulfil moves the payee's position twice.
     FulfilTwice = 3,
-    /// The newest notice owed is not sent again after a restart.
+    /// The newest owed notice is not sent again after a restart.
     RestartForgetsNotice = 4,
-    /// The second prepare of a payer in a batch finds more room for the first, not less.
+    /// The first prepare of a payer in a batch adds liquidity for the second, instead of using it.
     BatchAddsRoom = 5,
-    /// A replay takes the newest version of a cold row, whichever record made it.
+    /// A replay reads the newest version of a cold row, even if a later record wrote it.
     ReplayReadsFuture = 6,
 }
 
-/// All of them.
+/// All bugs.
 pub const ALL: [Bug; 6] = [
     Bug::AcknowledgeBeforeSync,
     Bug::ExpiryKeepsPosition,
@@ -55,20 +55,20 @@ impl fmt::Display for Bug {
 #[cfg(feature = "planted-bugs")]
 static PLANTED: AtomicU8 = AtomicU8::new(0);
 
-/// Plants a bug in this process, or none.
+/// Plants a bug in this process, or removes it.
 #[cfg(feature = "planted-bugs")]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
 }
 
-/// Whether the code is to do wrong here.
+/// Whether the bug is planted.
 #[cfg(feature = "planted-bugs")]
 #[must_use]
 pub fn is_planted(bug: Bug) -> bool {
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }
 
-/// Whether the code is to do wrong here: never.
+/// Whether the bug is planted: never.
 #[cfg(not(feature = "planted-bugs"))]
 #[must_use]
 pub const fn is_planted(_: Bug) -> bool {

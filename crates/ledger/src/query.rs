@@ -1,4 +1,4 @@
-//! Questions: reads of the state that decide nothing.
+//! Queries: read-only access to the state.
 
 use alloc::vec::Vec;
 
@@ -10,14 +10,14 @@ use crate::planted::{Bug, is_planted};
 use crate::state::State;
 use crate::transfers::{FinalTransfer, Found, Outflow, ReservedTransfer, TransferState};
 
-/// Answer to a look-up of a transfer by an FSP (hub-semantics 3.9).
+/// Result of a look-up of a transfer by an FSP (hub-semantics 3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookUp {
-    /// The asker is no participant: nobody to answer.
+    /// The requester is not a participant and gets no response.
     AskerUnknown,
     /// No such transfer.
     NotFound,
-    /// The asker is neither payer nor payee.
+    /// The requester is neither payer nor payee.
     Stranger,
     /// The transfer as its parties may see it.
     Found(TransferView),
@@ -28,21 +28,21 @@ pub enum LookUp {
 pub struct TransferView {
     /// Its state.
     pub state: TransferState,
-    /// How much it is about.
+    /// The amount.
     pub amount: Amount,
-    /// In which currency.
+    /// The currency.
     pub currency: Currency,
     /// When it last changed.
     pub changed: Stamp,
-    /// The record that made it.
+    /// The record of its prepare.
     pub prepare: LogIndex,
-    /// The payee's answer that it took, if any.
+    /// The payee's response, if one was taken.
     pub answer: Option<LogIndex>,
-    /// Why it was aborted, if it was.
+    /// The cause of the abort, if it was aborted.
     pub cause: Option<Cause>,
 }
 
-/// Why a transfer was aborted, and the record that says it in full.
+/// The cause of an abort, and the record with the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// The outcome that ended it.
@@ -52,8 +52,8 @@ pub struct Cause {
 }
 
 impl FinalTransfer {
-    /// The payee's answer that ended the transfer; one that came after its deadline was not taken,
-    /// and the end of an outflow is an operator's.
+    /// The payee's response that ended the transfer. A response after the deadline was not taken,
+    /// and the end of an outflow comes from an operator.
     fn taken_answer(&self) -> Option<LogIndex> {
         let of_payee = self.payee != Some(ParticipantIndex::HUB);
         let taken = self.answer.filter(|_| of_payee && self.outcome != Outcome::Expired)?;
@@ -93,7 +93,7 @@ impl State {
         self.view(id).map_or(LookUp::NotFound, LookUp::Found)
     }
 
-    /// A transfer, whoever asks.
+    /// A transfer, without a check of the requester.
     #[must_use]
     pub fn view(&self, id: &TransferId) -> Option<TransferView> {
         let reserved = |account, amount, changed, prepare| TransferView {
@@ -132,44 +132,44 @@ impl State {
         }
     }
 
-    /// Transfers reserved and not ended.
+    /// Number of reserved transfers.
     #[must_use]
     pub fn transfers_in_flight(&self) -> usize {
         self.transfers.in_flight()
     }
 
-    /// Every transfer that is reserved and not ended, in no order.
+    /// All reserved transfers, in no particular order.
     pub fn in_flight(&self) -> impl Iterator<Item = &ReservedTransfer> {
         self.transfers.iter_active()
     }
 
-    /// Transfers that ended, and funds moved.
+    /// Number of final transfers and movements of funds.
     #[must_use]
     pub fn transfers_ended(&self) -> usize {
         self.transfers.ended_count()
     }
 
-    /// The moment at which a deadline falls due next, if any transfer is in flight.
+    /// The next deadline, if any transfer is in flight.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Stamp> {
         self.transfers.next_deadline_ms().map(Stamp::from_millis)
     }
 
-    /// The earliest moment at which so many transfers are due; none when fewer are in flight.
-    /// Costs a step for each of the deadlines before it.
+    /// The earliest time at which `count` transfers are due; `None` if fewer are in flight. Takes
+    /// one step per earlier deadline.
     #[must_use]
     pub fn nth_deadline(&self, count: usize) -> Option<Stamp> {
         self.transfers.nth_deadline_ms(count).map(Stamp::from_millis)
     }
 
-    /// Notices owed and not yet recorded as delivered, in no order.
+    /// Notices owed and not yet recorded as delivered, in no particular order.
     pub fn notices_owed(&self) -> impl Iterator<Item = &Notice> {
         self.outbox.iter()
     }
 
-    /// What a hub that starts must send: every notice owed, oldest first, and whether it is a
-    /// prepare of a transfer that has ended since. Such a one is withdrawn at once: whether it
-    /// was attempted is not known, and not needed any more.
+    /// The notices to send at a start: every notice owed, oldest first, and whether it is a prepare
+    /// of a transfer that is final by now. Such a notice is withdrawn at once. Whether it was
+    /// attempted is unknown and no longer relevant.
     #[must_use]
     pub fn notices_to_resume(&self) -> Vec<(Notice, bool)> {
         let is_stale = |notice: &Notice| {
@@ -185,19 +185,19 @@ impl State {
         owed
     }
 
-    /// One notice that is owed.
+    /// One owed notice.
     #[must_use]
     pub fn notice(&self, id: NoticeId) -> Option<&Notice> {
         self.outbox.get(id)
     }
 
-    /// How many notices are owed in all.
+    /// Number of notices owed.
     #[must_use]
     pub fn notices_owed_count(&self) -> usize {
         self.outbox.len()
     }
 
-    /// How many notices are owed to one participant.
+    /// Number of notices owed to one participant.
     #[must_use]
     pub fn notices_owed_to(&self, recipient: ParticipantIndex) -> u32 {
         self.outbox.owed_to(recipient)
@@ -209,12 +209,12 @@ impl State {
         self.outbox.last_id()
     }
 
-    /// Notices given up, oldest first.
+    /// Dead letters, oldest first.
     pub fn dead_letters(&self) -> impl Iterator<Item = &DeadLetter> {
         self.outbox.dead().values()
     }
 
-    /// How many notices were given up and not sent again.
+    /// Number of dead letters.
     #[must_use]
     pub fn dead_letter_count(&self) -> usize {
         self.outbox.dead().len()

@@ -1,4 +1,4 @@
-//! The register of the scheme: who takes part, with which accounts, caps and addresses.
+//! The registry of the scheme: participants with their accounts, net debit caps and endpoints.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,18 +13,18 @@ use crate::hashing::KeyedHashing;
 use crate::ids::{AccountId, Digest, FspName, OracleId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
 
-/// Participants the register can hold.
+/// Maximum number of participants.
 pub const PARTICIPANTS_MAX: usize = 10_000;
-/// Endpoint types one participant can have.
+/// Maximum number of endpoint types per participant.
 pub const ENDPOINTS_MAX: usize = 128;
-/// Settlement models the scheme can have.
+/// Maximum number of settlement models.
 pub const SETTLEMENT_MODELS_MAX: usize = 256;
-/// Oracles the scheme can have at a time.
+/// Maximum number of oracles at a time.
 pub const ORACLES_MAX: usize = 1_000;
-/// Account types that can be added to the kernel's own.
+/// Maximum number of account types added to the kernel's own.
 pub const LEDGER_ACCOUNT_TYPES_MAX: usize = 64;
 
-/// Public keys one participant can have at a time: old and new ones while they are changed.
+/// Maximum number of public keys per participant: old and new ones during a rotation.
 pub const KEYS_MAX: usize = 4;
 
 stored! {
@@ -35,7 +35,7 @@ stored! {
         pub id: Digest,
         /// The `SubjectPublicKeyInfo`, in DER.
         pub der: Vec<u8> as Bytes<KEY_BYTES_MAX>,
-        /// When it was added.
+        /// Time of its addition.
         pub added: Stamp,
     }
 }
@@ -44,7 +44,7 @@ stored! {
     /// A net debit cap.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct NetDebitCap {
-        /// The cap.
+        /// The amount.
         pub value: Amount,
         /// Share at which the operator is warned, in percent.
         pub alarm_percentage: Amount,
@@ -52,14 +52,14 @@ stored! {
 }
 
 stored! {
-    /// What a participant holds in one currency.
+    /// A participant's accounts in one currency.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CurrencyAccounts {
         /// The currency.
         pub currency: Currency,
         /// Its POSITION account.
         pub position: AccountId,
-        /// Its SETTLEMENT account: the cover.
+        /// Its SETTLEMENT account: the liquidity cover.
         pub settlement: AccountId,
         /// Its net debit cap, once set.
         pub limit: Option<NetDebitCap>,
@@ -74,7 +74,7 @@ stored! {
         pub name: FspName,
         /// Whether it may send and receive.
         pub active: bool,
-        /// When it joined.
+        /// Time of its creation.
         pub created: Stamp,
         /// POSITION and SETTLEMENT per currency.
         pub holdings: Vec<CurrencyAccounts> as RowList,
@@ -100,7 +100,7 @@ impl Participant {
         }
     }
 
-    /// Its accounts in a currency.
+    /// The participant's accounts in a currency.
     #[must_use]
     pub fn holding(&self, currency: Currency) -> Option<&CurrencyAccounts> {
         self.holdings.iter().find(|holding| holding.currency == currency)
@@ -110,7 +110,7 @@ impl Participant {
         self.holdings.iter_mut().find(|holding| holding.currency == currency)
     }
 
-    /// Sets or overwrites an endpoint; false when there is no room for a new type.
+    /// Sets or overwrites an endpoint. Returns false if there is no room for a new type.
     pub(crate) fn set_endpoint(&mut self, endpoint: &str, value: &str) -> bool {
         if let Some(known) = self.endpoints.iter_mut().find(|(name, _)| name == endpoint) {
             known.1 = value.into();
@@ -129,16 +129,16 @@ impl Participant {
 pub struct Registry {
     participants: Vec<Participant>,
     by_name: HashMap<FspName, ParticipantIndex, KeyedHashing>,
-    /// The same by the name in lower case.
+    /// Index by the name in lower case.
     folded: HashMap<FspName, ParticipantIndex, KeyedHashing>,
     models: Vec<SettlementModel>,
     oracles: Vec<(OracleId, Oracle)>,
-    /// The number given out last: none is given twice.
+    /// The newest number. Numbers are never reused.
     last_oracle: OracleId,
     account_types: Vec<LedgerAccountType>,
 }
 
-/// What the register holds beside participants.
+/// Reference data other than participants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReferenceData {
     pub(crate) models: Vec<SettlementModel>,
@@ -148,7 +148,7 @@ pub(crate) struct ReferenceData {
 }
 
 impl Registry {
-    /// The register with these rows, in order.
+    /// Restores the registry from its rows, in order.
     pub(crate) fn restore(
         keyed: KeyedHashing,
         participants: Vec<Participant>,
@@ -166,7 +166,7 @@ impl Registry {
                 && participant.keys.len() <= KEYS_MAX
                 && participant.keys.iter().all(|key| key.der.len() <= KEY_BYTES_MAX);
             if !fits || register.has_alike(&participant.name) {
-                return Err(InvalidState("a participant is there twice, or has too much"));
+                return Err(InvalidState("a participant occurs twice, or has too many entries"));
             }
             let index = register.add(participant.name, participant.created);
             register.participants[index.at()] = participant;
@@ -186,23 +186,23 @@ impl Registry {
         }
     }
 
-    /// The participant of this exact name.
+    /// The participant with this exact name.
     #[must_use]
     pub fn find(&self, name: &FspName) -> Option<(ParticipantIndex, &Participant)> {
         let index = *self.by_name.get(name)?;
         Some((index, &self.participants[index.at()]))
     }
 
-    /// The participant, not the hub, that a message names as its sender. Case is ignored, as for
-    /// the parties of a transfer (hub-semantics 3.6): a known participant is never taken for an
-    /// unknown one because of how it writes its name.
+    /// The participant, other than the hub, that a message names as its sender. Case is ignored, as
+    /// for the parties of a transfer (hub-semantics 3.6): a known participant must not become
+    /// unknown by the case of its name.
     #[must_use]
     pub fn sender(&self, name: &FspName) -> Option<ParticipantIndex> {
         let index = self.by_name.get(name).or_else(|| self.folded.get(&name.folded()));
         index.copied().filter(|index| *index != ParticipantIndex::HUB)
     }
 
-    /// The participant with this index, which must be one the register gave out.
+    /// The participant with this index, which must come from this registry.
     #[must_use]
     pub fn get(&self, index: ParticipantIndex) -> &Participant {
         &self.participants[index.at()]
@@ -228,20 +228,20 @@ impl Registry {
         &self.oracles
     }
 
-    /// The oracle number given out last, 0 before the first one.
+    /// The newest oracle number, 0 before the first one.
     #[must_use]
     pub const fn last_oracle(&self) -> OracleId {
         self.last_oracle
     }
 
-    /// Account types beside the kernel's own, oldest first.
+    /// Account types added to the kernel's own, oldest first.
     #[must_use]
     pub fn account_types(&self) -> &[LedgerAccountType] {
         &self.account_types
     }
 
-    /// The models whose accounts a new holding in `currency` gets: those of the currency, or
-    /// else the default ones.
+    /// The settlement models for new accounts in `currency`: those of the currency, otherwise the
+    /// default ones.
     pub(crate) fn models_for(&self, currency: Currency) -> Vec<SettlementModel> {
         let active = || self.models.iter().filter(|model| model.active);
         let own: Vec<_> =
@@ -295,7 +295,7 @@ impl Registry {
         Some((index, &mut self.participants[index.at()]))
     }
 
-    /// Whether a name that is the same but for case is taken.
+    /// Whether a name that differs only in case is taken.
     pub(crate) fn has_alike(&self, name: &FspName) -> bool {
         self.folded.contains_key(&name.folded())
     }
@@ -309,7 +309,7 @@ impl Registry {
     }
 }
 
-/// The model every scheme starts with, so that onboarding works before settlement does.
+/// The initial model of every scheme, so that onboarding works without settlement.
 fn default_model() -> SettlementModel {
     SettlementModel {
         name: "DEFAULTDEFERREDNET".into(),

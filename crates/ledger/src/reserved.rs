@@ -1,7 +1,7 @@
-//! Transfers in flight. Each has a slot, which is its number for as long as it is in flight.
+//! Slab of the transfers in flight. Each has a slot, its number while it is in flight.
 //!
-//! The slots are in pages, so that growth moves none of them: with a hundred thousand in flight
-//! that would hold everybody up for milliseconds.
+//! The slots are in pages, so that growth moves none of them. With 100,000 transfers in flight,
+//! moving them would stall the kernel for milliseconds.
 
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ impl<T> Default for ReservedTransfers<T> {
 }
 
 impl<T: Clone> ReservedTransfers<T> {
-    /// Gives a transfer a slot: the one that was left last, or a new one.
+    /// Assigns a slot: the last one vacated, or a new one.
     pub(crate) fn insert(&mut self, transfer: T) -> u32 {
         if let Some(slot) = self.vacant.pop() {
             *self.place(slot) = Some(transfer);
@@ -48,7 +48,7 @@ impl<T: Clone> ReservedTransfers<T> {
         transfer
     }
 
-    /// In order of slots.
+    /// All transfers, in order of slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flat_map(|page| page.iter()).flatten()
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_follow_each_other_over_pages_and_what_was_left_is_taken_first() {
+    fn slots_span_pages_and_vacated_ones_are_reused_first() {
         let mut flight = ReservedTransfers::default();
         for number in 0..2 * PAGE as u64 + 1 {
             assert_eq!(u64::from(flight.insert(number)), number);

@@ -1,11 +1,11 @@
-//! Which rules a program knows. Rules decide from the record on with which an operator activates
-//! them ([`crate::Change::Activate`]), never by themselves: so programs that know different ones
-//! decide alike until then.
+//! The versions of the decision rules that this program knows. An operator activates rules
+//! ([`crate::Change::Activate`]), and they decide from that record on. Until then, programs of
+//! different versions decide alike.
 
-/// The newest rules of this code, and those of every new log.
+/// The newest version of the rules, used by every new log.
 pub const RULES_VERSION: u32 = 1;
 
-/// The newest rules that this program decides by.
+/// The newest version of the rules that this program supports.
 #[cfg(not(feature = "rehearsed-rules"))]
 #[must_use]
 pub const fn rules_known() -> u32 {
@@ -15,7 +15,7 @@ pub const fn rules_known() -> u32 {
 #[cfg(feature = "rehearsed-rules")]
 pub use rehearsed::{claim_rules, rules_known};
 
-/// A program that takes itself for a later one.
+/// Lets a program claim a later version, for rehearsals of an upgrade.
 #[cfg(feature = "rehearsed-rules")]
 mod rehearsed {
     use core::sync::atomic::{AtomicU32, Ordering};
@@ -24,14 +24,14 @@ mod rehearsed {
 
     static KNOWN: AtomicU32 = AtomicU32::new(RULES_VERSION);
 
-    /// The newest rules that this program decides by, or says it does.
+    /// The newest version of the rules that this program supports or claims to support.
     #[must_use]
     pub fn rules_known() -> u32 {
         KNOWN.load(Ordering::Relaxed)
     }
 
-    /// Has this program take itself for a later one, whose rules decide as the newest of this code
-    /// do. It is said once, before there is any state; it cannot be taken back.
+    /// Makes this program claim a later version, which decides like the newest rules of this code.
+    /// Call it once, before any state exists; it cannot be undone.
     pub fn claim_rules(version: u32) {
         KNOWN.fetch_max(version, Ordering::Relaxed);
     }

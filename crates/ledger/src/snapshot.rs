@@ -1,17 +1,17 @@
-//! The whole state as plain parts, to be stored and put together again.
+//! The whole state as plain tables, to be stored and restored.
 //!
-//! [`State::parts`] shows everything that the next decision depends on: one [`StateHeader`] of what
-//! is small, and rows of what is not, each table in an order that depends on the log alone, so that
-//! equal states have equal parts. [`StateBuilder`] takes the same parts in the same order and gives
-//! back a state that decides every further batch as the first one would have.
+//! [`State::parts`] exposes everything that the next decision depends on: one [`StateHeader`] with
+//! the small parts, and tables of rows. The order of each table depends on the log alone, so equal
+//! states have equal tables. [`StateBuilder`] takes the same parts in the same order and restores a
+//! state that decides every further batch like the original.
 //!
-//! What can be computed from other parts is not among them: indexes, the order of deadlines,
+//! Everything that can be computed from other parts is left out: indexes, the order of deadlines,
 //! counts of notices by recipient, the internal accounts of a currency.
 //!
-//! [`State::freeze`] sets a state aside as it is, to be stored while the living one goes on.
+//! [`State::freeze`] takes a copy-on-write snapshot, which can be stored while the state changes.
 //!
-//! A builder refuses parts that no state has ([`InvalidState`]) and does not panic on any. Costs:
-//! two keyed hashes and two probes for each transfer; bounds: the tables' own.
+//! A builder rejects parts that no valid state has ([`InvalidState`]) and never panics. Costs: two
+//! keyed hashes and two probes per transfer. Bounds: those of the tables.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -46,7 +46,7 @@ pub use crate::state::NodeTail;
 pub use crate::transfers::{Answer, AnswerKind, FinalTransfer, Outflow, ReservedTransfer};
 
 stored! {
-    /// What there is one of in a state.
+    /// The parts of a state that are not tables.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct StateHeader {
         /// Key of the kernel's hash maps.
@@ -63,22 +63,22 @@ stored! {
         pub digest: Digest,
         /// Settings in force.
         pub settings: Settings,
-        /// Counts since the log began.
+        /// Counts since the start of the log.
         pub counters: Counters,
-        /// The last record of each node that ever wrote, in order of their first.
+        /// The last record of each node that ever wrote, in order of their first records.
         pub nodes: Vec<NodeTail> as RowList,
-        /// Batches applied.
+        /// Number of batches applied.
         pub batches: u64,
         /// Number of the newest notice.
         pub last_notice: NoticeId,
         /// Number of the newest oracle.
         pub last_oracle: OracleId,
-        /// Rows of ended transfers that live elsewhere.
+        /// Count and digest of the evicted rows.
         pub evicted: EvictedRows,
     }
 }
 
-/// Of a table whose rows the callers of the kernel bound.
+/// Bound of tables that the caller of the kernel bounds.
 const UNBOUNDED: usize = usize::MAX;
 
 tables! {
@@ -96,23 +96,23 @@ tables! {
     8 Active: ReservedTransfer, unordered, at most UNBOUNDED;
     /// Reserved outflows of funds, in order of id.
     9 Outflows: (TransferId, Outflow), ordered, at most UNBOUNDED;
-    /// Transfers that ended and are hot, in the order in which they became so.
+    /// Final transfers in memory, in the order in which they became so.
     10 Ended: FinalTransfer, unordered, at most UNBOUNDED;
     /// Notices owed, in order of number.
     11 Notices: Notice, ordered, at most UNBOUNDED;
-    /// Notices given up, in order of number.
+    /// Dead letters, in order of number.
     12 DeadLetters: DeadLetter, ordered, at most UNBOUNDED;
 }
 
-/// Takes the tables of a state, one after the other.
+/// Receives the tables of a state, one after the other.
 pub trait TableVisitor {
-    /// Why it stops early.
+    /// An error that ends the visit.
     type Error;
 
-    /// Takes one table.
+    /// Receives one table.
     ///
     /// # Errors
-    /// The visitor's own.
+    /// Those of the visitor.
     fn table<R: Row>(
         &mut self,
         table: Table,
@@ -120,38 +120,37 @@ pub trait TableVisitor {
     ) -> Result<(), Self::Error>;
 }
 
-/// A row of a table, and its place in the declaration.
+/// A type of rows, and its table.
 pub(crate) trait InTable {
     const TABLE: Table;
 }
 
-/// Rows of a table: demanded of each declared table.
+/// Rows of a table. Each declared table needs an implementation.
 pub(crate) trait TableRow: Field + InTable {
     /// The rows of a state, in the table's order.
     fn all(state: &State) -> impl IntoIterator<Item = impl Row>;
 
-    /// Puts the next row of its table into a state.
+    /// Adds the next row of its table to a state.
     fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState>;
 }
 
-/// Why a row was not taken.
+/// The reasons why a row is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
-    /// Its bytes are not those of a row.
-    #[error("a row: {0}")]
+    /// The bytes are not a valid row.
+    #[error("invalid row: {0}")]
     Field(#[from] FieldError),
-    /// It cannot follow what came before.
-    #[error("the rows do not fit together: {0}")]
+    /// The row contradicts earlier rows.
+    #[error("inconsistent rows: {0}")]
     State(#[from] InvalidState),
 }
 
-/// The parts of a state: the head, and the tables in the order in which a [`StateBuilder`] takes
-/// them.
+/// The parts of a state: the header, and the tables in the order that a [`StateBuilder`] takes.
 #[derive(Clone, Copy, Debug)]
 pub struct StateTables<'a>(&'a State);
 
-/// A state as it was between two batches: its parts and nothing else. Rows are in pages that the
-/// living state copies when it changes them.
+/// A snapshot of the state between two batches. It holds only the parts, no indexes. Its rows are
+/// in pages that the state copies before changing them.
 #[derive(Clone, Debug)]
 pub struct StateSnapshot(State);
 
@@ -168,14 +167,14 @@ impl StateSnapshot {
         self.0.log_index
     }
 
-    /// [`State::hash`] of the state that was set aside.
+    /// [`State::hash`] of the state at the time of the snapshot.
     #[must_use]
     pub fn hash(&self) -> Digest {
         self.0.hash()
     }
 
-    /// Lets up to `rows_max` rows of ended transfers go, in the order in which they came: a store
-    /// beside the kernel has everything up to [`StateSnapshot::position`]. Says how many went.
+    /// Evicts up to `rows_max` final transfers, oldest first, and returns their number. The cold
+    /// store must have everything up to [`StateSnapshot::log_index`].
     pub fn let_go(&mut self, rows_max: usize) -> usize {
         let transfers = &mut self.0.transfers;
         let rows = transfers.hot_count().min(rows_max);
@@ -185,9 +184,8 @@ impl StateSnapshot {
 }
 
 impl State {
-    /// The state as it is, set aside. Between two batches only. Costs: a count for each page of
-    /// transfers, and a copy of everything else there is: participants, accounts, notices owed and
-    /// dead letters.
+    /// Takes a snapshot. Between two batches only. Costs: a reference count per page of transfers,
+    /// and a copy of everything else: participants, accounts, notices owed and dead letters.
     #[must_use]
     pub fn freeze(&self) -> StateSnapshot {
         StateSnapshot(Self {
@@ -208,7 +206,7 @@ impl State {
         })
     }
 
-    /// The state as plain parts. Between two batches only, as everybody but the kernel sees it.
+    /// The state as plain tables. Between two batches only.
     #[must_use]
     pub const fn parts(&self) -> StateTables<'_> {
         StateTables(self)
@@ -216,7 +214,7 @@ impl State {
 }
 
 impl StateTables<'_> {
-    /// What there is one of.
+    /// The parts that are not tables.
     #[must_use]
     pub fn head(self) -> StateHeader {
         let state = self.0;
@@ -239,8 +237,8 @@ impl StateTables<'_> {
 }
 
 impl StateHeader {
-    /// Whether every number can rise with further batches. Each field is named: a new one needs
-    /// its bound.
+    /// Whether every number can rise with further batches. Names each field, so that a new field
+    /// needs its bound.
     fn is_in_range(&self) -> bool {
         let Self {
             // Not numbers that rise.
@@ -248,7 +246,7 @@ impl StateHeader {
             hub: _,
             digest: _,
             settings: _,
-            // Bounded by the rules that this program knows.
+            // Bounded by the rules that this program supports.
             rules_version: _,
             log_index,
             stamp,
@@ -270,18 +268,18 @@ impl StateHeader {
     }
 }
 
-/// Puts a state together. Each table is taken in its own order; accounts and participants come
-/// before what refers to them.
+/// Restores a state. The rows of each table are added in its own order. Accounts and participants
+/// come before rows that refer to them.
 #[derive(Debug)]
 pub struct StateBuilder {
     head: StateHeader,
-    /// How many of each table were taken.
+    /// Number of rows added to each table.
     rows: BTreeMap<Table, usize>,
     accounts: Vec<Account>,
     participants: Vec<Participant>,
     catalogue: ReferenceData,
     transfers: Transfers,
-    /// What is reserved, by the account that it was taken from.
+    /// Reserved amounts by the account that they were taken from.
     reserved: Sums,
     flowing: Sums,
     last_prepare: LogIndex,
@@ -292,33 +290,32 @@ pub struct StateBuilder {
 /// Amounts by account.
 type Sums = BTreeMap<AccountId, Amount>;
 
-/// Counts, positions and moments lie below, so that none ends with the next batches.
+/// Bound of counts, log indexes and times, so that none overflows with the next batches.
 const NUMBERS_END: u64 = 1 << 63;
-/// The same for numbers of 32 bits: epochs of nodes and numbers of oracles.
+/// Bound of numbers of 32 bits: epochs of nodes and numbers of oracles.
 const SMALL_END: u32 = 1 << 31;
 
-const MISSING_ACCOUNT: InvalidState = InvalidState("an account that is referred to is not there");
-const MISSING_PARTICIPANT: InvalidState =
-    InvalidState("a participant that is referred to is not there");
-const TOO_LARGE: InvalidState = InvalidState("a sum is beyond the range of the ledger");
+const MISSING_ACCOUNT: InvalidState = InvalidState("a row refers to a missing account");
+const MISSING_PARTICIPANT: InvalidState = InvalidState("a row refers to a missing participant");
+const TOO_LARGE: InvalidState = InvalidState("a sum exceeds the range of the ledger");
 
 impl StateBuilder {
-    /// Begins with the head.
+    /// Starts with the header.
     ///
     /// # Errors
-    /// [`InvalidState`] when it is the head of no state, or of one under newer rules.
+    /// [`InvalidState`] if the header is invalid, or under newer rules.
     pub fn new(head: StateHeader) -> Result<Self, InvalidState> {
         if rules_known() < head.rules_version {
-            return Err(InvalidState("the state is under rules of a newer version"));
+            return Err(InvalidState("the state needs newer rules than this program supports"));
         }
         if !head.is_in_range() {
-            return Err(InvalidState("a number is beyond what any log has"));
+            return Err(InvalidState("a number in the state header is out of range"));
         }
         let mut nodes: Vec<_> = head.nodes.iter().map(|tail| tail.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         if nodes.len() != head.nodes.len() || NODES_MAX < nodes.len() {
-            return Err(InvalidState("the list of nodes is none"));
+            return Err(InvalidState("the list of nodes has duplicates or too many entries"));
         }
         let mut outbox = Outbox::new();
         outbox.set_last_id(head.last_notice);
@@ -337,20 +334,20 @@ impl StateBuilder {
         })
     }
 
-    /// Takes the next row of its table.
+    /// Adds the next row of its table.
     pub(crate) fn take<R: TableRow>(&mut self, row: R) -> Result<(), InvalidState> {
         let rows = self.rows.entry(R::TABLE).or_default();
         *rows += 1;
         if R::TABLE.rows_max() < *rows {
-            return Err(InvalidState("a table has more rows than it may"));
+            return Err(InvalidState("a table has too many rows"));
         }
         row.restore(self)
     }
 
-    /// The state, once all parts are there.
+    /// Returns the state, once all parts are added.
     ///
     /// # Errors
-    /// [`InvalidState`] when they do not fit together: then no state has them.
+    /// [`InvalidState`] if the parts contradict each other.
     pub fn finish(self) -> Result<State, InvalidState> {
         let participants = self.participants.len();
         if self.accounts.iter().any(|account| participants <= account.owner.at()) {
@@ -420,7 +417,7 @@ impl StateBuilder {
     fn check_new(&self, id: &TransferId) -> Result<(), InvalidState> {
         match self.transfers.find(id) {
             Found::Nothing => Ok(()),
-            _ => Err(InvalidState("a transfer is there twice")),
+            _ => Err(InvalidState("a transfer occurs twice")),
         }
     }
 
@@ -428,7 +425,7 @@ impl StateBuilder {
         self.check_participants([notice.recipient])?;
         match notice.id <= self.head.last_notice {
             true => Ok(()),
-            false => Err(InvalidState("a notice has a number that was never given out")),
+            false => Err(InvalidState("a notice has a number above the newest one")),
         }
     }
 }
@@ -439,7 +436,7 @@ fn add(sums: &mut Sums, account: AccountId, amount: Amount) -> Result<(), Invali
     Ok(())
 }
 
-/// What is reserved in a currency lies on its internal account of that kind.
+/// Checks that the internal account of that kind holds the reserved amounts of its currency.
 fn check_reserved(books: &Accounts, kind: AccountKind, sums: &Sums) -> Result<(), InvalidState> {
     let mut left: BTreeMap<_, Amount> = BTreeMap::new();
     let internal = books.iter().filter(|account| account.kind == kind);
@@ -455,7 +452,7 @@ fn check_reserved(books: &Accounts, kind: AccountKind, sums: &Sums) -> Result<()
     }
     match left.values().all(|sum| *sum == Amount::ZERO) {
         true => Ok(()),
-        false => Err(InvalidState("what is reserved is not what the reserved transfers add up to")),
+        false => Err(InvalidState("an internal account differs from the sum of its reservations")),
     }
 }
 

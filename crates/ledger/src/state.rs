@@ -1,4 +1,4 @@
-//! The state, batches, and what a batch brings about.
+//! The state, batches, and the effects of a batch.
 
 use alloc::vec::Vec;
 
@@ -15,37 +15,37 @@ use crate::rules::RULES_VERSION;
 use crate::trail::Trail;
 use crate::transfers::{FinalTransfer, Transfers};
 
-/// Nodes that may ever write to one log.
+/// Maximum number of nodes that may ever write to one log.
 pub(crate) const NODES_MAX: usize = 1_024;
 
-/// What is known of a batch beside its commands.
+/// The properties of a batch besides its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Position of its first record.
+    /// Number of its first record.
     pub first: LogIndex,
-    /// Its moment; never before that of an earlier batch.
+    /// Its time; never before that of an earlier batch.
     pub stamp: Stamp,
     /// The node that wrote it.
     pub node: u32,
-    /// The node's life, counted from 1.
+    /// The node's epoch, counted from 1.
     pub epoch: u32,
-    /// Number of its first record within that life; rises by one per record.
+    /// Number of its first record within that epoch; rises by one per record.
     pub sequence: u64,
 }
 
-/// What a batch brought about, in buffers that the caller reuses.
+/// The effects of a batch, in buffers that the caller reuses.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// One per command, in order.
     pub outcomes: Vec<Outcome>,
-    /// Notices now owed: new ones in order of number, and dead letters sent again.
+    /// Notices now owed: new ones in order of number, and requeued dead letters.
     pub notices: Vec<Notice>,
-    /// Prepares that are no longer wanted: to be dropped unless already attempted.
+    /// Prepares that are no longer needed: to be dropped unless already attempted.
     pub withdrawn: Vec<(ParticipantIndex, NoticeId)>,
-    /// Rows of transfers that ended or, being ended, changed: what a store beside the kernel is to
-    /// keep, in order.
+    /// Rows of transfers that became final or, being final, changed: the cold store must keep them,
+    /// in order.
     pub ended: Vec<FinalTransfer>,
-    /// Whether participants, accounts' activity, endpoints or settings changed.
+    /// Whether participants, accounts' activity, endpoints or settings have changed.
     pub register_changed: bool,
 }
 
@@ -60,30 +60,30 @@ impl Effects {
     }
 }
 
-/// A moment within a batch, for whoever looks on while it is decided.
+/// A step within a batch, for observers.
 #[derive(Clone, Copy, Debug)]
 pub enum ApplyStep<'a> {
-    /// Before the deadlines that the stamp has reached fire.
+    /// Before the deadlines fire that the stamp has reached.
     Opened,
-    /// Before the deadline of one of these transfers fires.
+    /// Before the deadline of this transfer fires.
     Expiring(TransferId),
-    /// After it has.
+    /// After the deadline of this transfer has fired.
     Expired(TransferId),
-    /// After all of them have.
+    /// After all of them have fired.
     DeadlinesFired,
     /// Before a command is decided.
     Before(LogIndex, &'a Command),
-    /// After it was.
+    /// After a command was decided.
     After(LogIndex, &'a Command, Outcome),
 }
 
 stored! {
-    /// How often things happened since the log began; part of the state.
+    /// Counts of events since the start of the log; part of the state.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Counters {
         /// Prepares that reserved.
         pub reserved: u64,
-        /// Prepares refused.
+        /// Prepares that were refused.
         pub refused: u64,
         /// Transfers committed.
         pub committed: u64,
@@ -99,19 +99,19 @@ stored! {
 }
 
 stored! {
-    /// A node's last record, so that a repeated one is dropped.
+    /// A node's last record, used to drop a repeated one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct NodeTail {
         /// The node.
         pub node: u32,
-        /// Its last life.
+        /// Its last epoch.
         pub epoch: u32,
-        /// Number of its last record within that life.
+        /// Number of its last record within that epoch.
         pub sequence: u64,
     }
 }
 
-/// Everything the hub knows about money.
+/// The kernel's state: all money, participants, transfers and owed notices.
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) hub: FspName,
@@ -137,7 +137,7 @@ impl Default for State {
 }
 
 impl State {
-    /// The state before the first record: nobody and nothing.
+    /// The state before the first record: empty.
     #[must_use]
     pub fn new() -> Self {
         let keyed = KeyedHashing::default();
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// Position of the last record applied.
+    /// Number of the last record applied.
     #[must_use]
     pub const fn log_index(&self) -> LogIndex {
         self.log_index
@@ -207,25 +207,25 @@ impl State {
         &self.settings
     }
 
-    /// Counts since the log began.
+    /// Counts since the start of the log.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The last epoch in which `node` wrote, 0 when it never did.
+    /// The last epoch in which `node` wrote, 0 if it never did.
     #[must_use]
     pub fn epoch_of(&self, node: u32) -> u32 {
         self.nodes.iter().find(|tail| tail.node == node).map_or(0, |tail| tail.epoch)
     }
 
-    /// The last record of `node`; `None` when it never wrote one.
+    /// The last record of `node`; `None` if it never wrote one.
     #[must_use]
     pub fn tail_of(&self, node: u32) -> Option<NodeTail> {
         self.nodes.iter().find(|tail| tail.node == node).copied()
     }
 
-    /// Whether another node can write to the log that never did.
+    /// Whether one more node can write to the log.
     #[must_use]
     pub const fn has_room_for_a_node(&self) -> bool {
         self.nodes.len() < NODES_MAX

@@ -1,9 +1,9 @@
 //! The hash of the logical state, version 2: equal on two replicas if and only if they agree about
-//! everything, wherever each row happens to live.
+//! everything, whichever rows each has in memory.
 //!
-//! What is hashed is the stored form of each part ([`crate::field`]), so a renamed field changes
-//! no hash. A table whose rows have an order by themselves is hashed row by row; of the others,
-//! the digests of the rows are added up, so that the order in which rows came does not matter.
+//! The stored form of each part is hashed ([`crate::field`]), so a renamed field changes no hash.
+//! Tables with a logical order are hashed row by row. For the others, the digests of the rows are
+//! summed, so that the order of the rows does not matter.
 
 use core::convert::Infallible;
 
@@ -19,37 +19,38 @@ pub const STATE_HASH_VERSION: u8 = 2;
 /// Two digests of one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateHashes {
-    /// Of the whole state, the place in the log included.
+    /// Digest of the whole state, including the log index.
     pub state: Digest,
-    /// Of the state without the place in the log: a refusal on record changes the other digest
-    /// and leaves this one.
+    /// Digest of the state without the log index. A recorded refusal changes the other digest but
+    /// not this one.
     pub content: Digest,
 }
 
 impl State {
-    /// Digest of the whole state. Cost: about a microsecond per transfer kept; for proofs and
+    /// Digest of the whole state. Costs about 1 µs per transfer in memory. Meant for proofs and
     /// comparisons, not for the hot path.
     #[must_use]
     pub fn hash(&self) -> Digest {
         self.hashes().state
     }
 
-    /// [`State::hash`], and the digest of the content alone, in one pass.
+    /// [`State::hash`] and the digest of the content alone, in one pass.
     #[must_use]
     pub fn hashes(&self) -> StateHashes {
-        // Every field of the head has its line here, hashed or not.
+        // Names every field of the header, hashed or not.
         let StateHeader {
-            // Of the kernel's maps, and of how the records were grouped: not of what is known.
+            // Properties of the kernel's maps and of the grouping of records, not of the logical
+            // state.
             seed: _,
             batches: _,
-            // Of the place in the log, in this order.
+            // Log index and history, in this order.
             hub,
             log_index,
             stamp,
             rules_version,
             digest,
             nodes,
-            // Of the content, in this order; the evicted rows with their table.
+            // Content, in this order. The evicted rows are hashed with their table.
             settings,
             counters,
             last_oracle,
@@ -76,17 +77,17 @@ impl State {
     }
 }
 
-/// A hasher that has taken the version.
+/// A hasher that starts with the version.
 fn versioned() -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new();
     STATE_HASH_VERSION.write(&mut hasher);
     hasher
 }
 
-/// Hashes table after table: its number, its count of rows, and its rows.
+/// Hashes each table: its number, its count of rows, and its rows.
 struct TableHasher {
     hasher: blake3::Hasher,
-    /// The rows of ended transfers that live elsewhere.
+    /// The evicted rows of final transfers.
     cold: EvictedRows,
 }
 

@@ -1,9 +1,9 @@
-//! `tables!` declares the tables of a state: number, name, row, whether the order of the rows is
-//! part of the logical state, and how many there may be.
+//! `tables!` declares the tables of a state: number, name, row type, whether the order of the rows
+//! is part of the logical state, and the maximum number of rows.
 //!
-//! Derived from it: the enum of tables, the visit of all rows that a snapshot and the state hash
-//! make, and the builder's reader with its bounds. The compiler demands a `TableRow` for each row
-//! type: the rows of a state, and what a builder does with the next one.
+//! It derives the enum of tables, the visit of all rows for snapshots and the state hash, and the
+//! builder's reader with its bounds. Each row type needs a `TableRow`: the rows of a state, and how
+//! a builder adds the next one.
 
 macro_rules! tables {
     ($(
@@ -39,10 +39,10 @@ macro_rules! tables {
         } )*
 
         impl StateTables<'_> {
-            /// Shows every table to a visitor, in order.
+            /// Passes every table to a visitor, in order.
             ///
             /// # Errors
-            /// The visitor's own.
+            /// Those of the visitor.
             pub fn tables<V: TableVisitor>(self, visitor: &mut V) -> Result<(), V::Error> {
                 $( visitor.table(Table::$table, <$row as TableRow>::all(self.0))?; )*
                 Ok(())
@@ -53,8 +53,7 @@ macro_rules! tables {
             /// Reads the next row of a table.
             ///
             /// # Errors
-            /// [`RowError`] when the bytes are not those of a row, or when it cannot follow the
-            /// others.
+            /// [`RowError`] if the bytes are not a valid row, or the row contradicts earlier ones.
             pub fn row(&mut self, table: Table, from: &mut Reader<'_>) -> Result<(), RowError> {
                 match table {
                     $( Table::$table => self.take(from.value::<$row>()?)?, )*

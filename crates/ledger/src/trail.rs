@@ -1,13 +1,13 @@
-//! The trail of a batch: everything decided in it, in order, as bytes to be digested.
+//! Digest of everything decided in a batch.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::ids::Digest;
 
-/// Collects what a batch decided; two replicas that decided the same have equal trails.
+/// Collects the decisions of a batch as bytes. Two replicas that decide alike collect equal bytes.
 ///
-/// The digest of what was decided before stands in front, so that all of it is hashed in one go.
+/// The digest of earlier batches comes first, so that everything is hashed in one call.
 #[derive(Clone, Debug)]
 pub(crate) struct Trail {
     bytes: Vec<u8>,
@@ -22,8 +22,9 @@ impl Default for Trail {
 }
 
 impl Trail {
-    /// Notes parts whose lengths add up to `N`: put together first, so that the trail grows once.
-    // Inlined, the lengths of the parts are constants and each copy is one or two instructions.
+    /// Appends parts with a total length of `N`. They are joined first, so that the buffer grows
+    /// once. Inlined, the lengths of the parts are constants and each copy is one or two
+    /// instructions.
     #[inline(always)]
     pub(crate) fn note<const N: usize>(&mut self, parts: &[&[u8]]) {
         let mut all = [0; N];
@@ -36,7 +37,7 @@ impl Trail {
         self.bytes.extend_from_slice(&all);
     }
 
-    /// Digest of `before` and of everything noted since the last call; empties the trail.
+    /// Digest of `before` and of everything appended since the last call. Empties the buffer.
     pub(crate) fn close(&mut self, before: &Digest) -> Digest {
         self.bytes[..DIGEST_BYTES].copy_from_slice(&before.0);
         let digest = Digest(*blake3::hash(&self.bytes).as_bytes());

@@ -1,13 +1,13 @@
-//! Transfers: those in flight, with everything a decision needs, and those that ended, with what
-//! a resend or a question needs.
+//! Transfers: those in flight, with everything that a decision needs, and final ones, with
+//! everything that a resend or a query needs.
 //!
-//! A row of an ended transfer is hot, in here, or cold, in a store beside the kernel; how that is
-//! decided is said in [`crate::cold`]. Hot rows stand in the order in which they came and leave
+//! The row of a final transfer is hot, in this table, or cold, in the cold store.
+//! [`crate::eviction`] describes when it moves. Hot rows are kept in order of arrival and evicted
 //! from the front.
 //!
-//! Costs: one keyed hash and one probe for a look-up; 220 bytes in flight, 160 bytes ended, and
-//! some 20 bytes of index. Growth is paid in small parts: rows never move, the index of ended
-//! transfers grows table by table, and no index looks at a row to grow.
+//! Costs: one keyed hash and one probe per look-up; 220 bytes per transfer in flight, 160 bytes per
+//! final one, and about 20 bytes of index. Growth is spread out: rows never move, the index of
+//! final transfers grows table by table, and no index reads rows to grow.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -29,7 +29,7 @@ use crate::reserved::ReservedTransfers;
 /// A transfer's state as FSPIOP names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferState {
-    /// The payer's position is taken; the payee has been asked.
+    /// The payer's position is reserved; the payee has not answered yet.
     Reserved,
     /// Final: the payee's position has moved too.
     Committed,
@@ -43,27 +43,27 @@ stored! {
     pub struct ReservedTransfer {
         /// The transfer.
         pub id: TransferId,
-        /// Whose position was taken.
+        /// The payer.
         pub payer: ParticipantIndex,
-        /// Who was asked.
+        /// The payee.
         pub payee: ParticipantIndex,
         /// The payer's POSITION account.
         pub payer_account: AccountId,
         /// The payee's POSITION account.
         pub payee_account: AccountId,
-        /// How much is reserved.
+        /// The reserved amount.
         pub amount: Amount,
         /// SHA-256 of the fulfilment that will commit it.
         pub condition: [u8; 32],
-        /// When it ends by itself, in milliseconds since the epoch.
+        /// Deadline, in milliseconds since the epoch.
         pub expiration_ms: u64,
         /// Digest of the prepare's body.
         pub hash: Digest,
-        /// The record that made it.
+        /// The record of the prepare.
         pub prepare: LogIndex,
-        /// The notice that asks the payee.
+        /// The notice with the prepare for the payee.
         pub prepare_notice: NoticeId,
-        /// When it was reserved.
+        /// Time of the reservation.
         pub reserved_at: Stamp,
         /// Trace of the prepare.
         pub trace: TraceId,
@@ -71,7 +71,7 @@ stored! {
 }
 
 numbered! {
-    /// Which of its two messages the payee answered with.
+    /// The kind of the payee's response.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum AnswerKind: u8 {
         /// `PUT /transfers/{id}`.
@@ -82,12 +82,12 @@ numbered! {
 }
 
 stored! {
-    /// The answer that a transfer has taken.
+    /// The response that a transfer has taken.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Answer {
-        /// Which of the two messages it was.
+        /// Its kind.
         pub kind: AnswerKind,
-        /// Of its body.
+        /// Digest of its body.
         pub hash: Digest,
         /// Its record.
         pub log_index: LogIndex,
@@ -95,32 +95,31 @@ stored! {
 }
 
 stored! {
-    /// A transfer that ended, a prepare that was refused, or a movement of funds that ended: all
-    /// that a resend, a late answer or a question needs. It may live beside the kernel
-    /// ([`crate::State::evict`]).
+    /// A final transfer, a refused prepare, or a finished movement of funds: everything that a
+    /// resend, a late response or a query needs. The row may be evicted ([`crate::State::evict`]).
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct FinalTransfer {
         /// Its id.
         pub id: TransferId,
-        /// Whose money it was; `None` for a name that is not in the register.
+        /// The payer; `None` if it is not registered.
         pub payer: Option<ParticipantIndex>,
-        /// Whom it was for; the hub for a movement of funds.
+        /// The payee; the hub for a movement of funds.
         pub payee: Option<ParticipantIndex>,
-        /// How much it was about.
+        /// The amount.
         pub amount: Amount as VarInt,
-        /// In which currency.
+        /// The currency.
         pub currency: Currency,
-        /// Of the body that began it.
+        /// Digest of the body that created it.
         pub hash: Digest,
-        /// The record that began it.
+        /// The record that created it.
         pub prepare: LogIndex,
-        /// The answer taken, or the one that came too late first.
+        /// The response taken, or the first one after the deadline.
         pub answer: Option<Answer>,
-        /// How it ended.
+        /// The outcome that ended it.
         pub outcome: Outcome,
-        /// When it ended.
+        /// When it became final.
         pub completed: Stamp,
-        /// The record in whose decision the row last changed: its version.
+        /// The record that last changed the row: its version.
         pub changed: LogIndex,
     }
 }
@@ -136,22 +135,22 @@ stored! {
     /// A reserved outflow of funds.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Outflow {
-        /// Whose funds.
+        /// The participant.
         pub participant: ParticipantIndex,
         /// Its SETTLEMENT account.
         pub settlement: AccountId,
-        /// How much.
+        /// The amount.
         pub amount: Amount,
         /// Digest of the request.
         pub hash: Digest,
-        /// The record that reserved it.
+        /// The record of the reservation.
         pub record: LogIndex,
-        /// When that was.
+        /// Time of the reservation.
         pub reserved_at: Stamp,
     }
 }
 
-/// Where a transfer stands.
+/// The place of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Reserved(u32),
@@ -166,7 +165,7 @@ pub(crate) struct Transfers {
     keyed: KeyedHashing,
     active: ReservedTransfers<ReservedTransfer>,
     active_by_id: Index,
-    /// By deadline, then by prepare: an order that does not depend on which slots were vacant.
+    /// In order of deadline, then of prepare. The order does not depend on the slots.
     deadlines: Deadlines,
     ended: Pages,
     ended_by_id: Shards,
@@ -192,7 +191,7 @@ impl Transfers {
         self.keyed
     }
 
-    /// No transfers in here, and so many elsewhere.
+    /// An empty table with the count and digest of evicted rows.
     pub(crate) fn beside(keyed: KeyedHashing, cold: EvictedRows) -> Self {
         Self { evicted: cold, ..Self::new(keyed) }
     }
@@ -235,7 +234,7 @@ impl Transfers {
         self.active_by_id.insert(hash, slot);
     }
 
-    /// Takes a transfer out of flight.
+    /// Removes a transfer from flight.
     pub(crate) fn take(&mut self, slot: u32) -> ReservedTransfer {
         let transfer = self.active.take(slot);
         self.deadlines.remove(slot);
@@ -254,7 +253,7 @@ impl Transfers {
         self.deadlines.first().map(|(deadline_ms, _)| deadline_ms)
     }
 
-    /// The earliest deadline by which so many are due, in milliseconds since the epoch.
+    /// The earliest deadline by which `count` are due, in milliseconds since the epoch.
     pub(crate) fn nth_deadline_ms(&self, count: usize) -> Option<u64> {
         self.deadlines.of_nth(count)
     }
@@ -266,14 +265,14 @@ impl Transfers {
         self.ended_by_id.insert(hash, at, |row| keyed.of(&ended.get(row).id));
     }
 
-    /// Brings a cold row back.
+    /// Restores an evicted row.
     pub(crate) fn restore_row(&mut self, row: FinalTransfer) {
         assert_eq!(self.find(&row.id), Found::Nothing, "only what is not hot is brought back");
         self.evicted.remove(&row);
         self.end(row);
     }
 
-    /// The rows as they are now, without what finds them; the pages are shared.
+    /// A copy of the rows without indexes. The pages are shared.
     pub(crate) fn frozen(&self) -> Self {
         Self {
             active: self.active.clone(),
@@ -283,18 +282,18 @@ impl Transfers {
         }
     }
 
-    /// Takes the ended row that came first out of rows that nothing finds.
+    /// Evicts the oldest final row of a copy without indexes.
     pub(crate) fn forget_oldest(&mut self) {
         self.evicted.add(self.ended.first().expect("only a row that is there is forgotten"));
         self.ended.pop_first();
     }
 
-    /// The hot row that came first.
+    /// The oldest hot row.
     pub(crate) fn oldest(&self) -> Option<&FinalTransfer> {
         self.ended.first()
     }
 
-    /// Takes the hot row that came first away; it counts as cold from here on.
+    /// Evicts the oldest hot row.
     pub(crate) fn evict_oldest(&mut self) {
         let row = self.ended.first().expect("only a row that is there is evicted");
         self.ended_by_id.remove(self.keyed.of(&row.id), self.ended.first_number());
@@ -322,7 +321,7 @@ impl Transfers {
         self.active_by_id.len()
     }
 
-    /// Wherever their rows live.
+    /// Number of final transfers, in memory or evicted.
     pub(crate) fn ended_count(&self) -> usize {
         self.ended.len() + usize::try_from(self.evicted.rows).expect("a count of rows in a store")
     }
@@ -331,7 +330,7 @@ impl Transfers {
         self.active.iter()
     }
 
-    /// The hot ones, in the order in which they came.
+    /// Hot rows, in order of arrival.
     pub(crate) fn iter_ended(&self) -> impl Iterator<Item = &FinalTransfer> {
         self.ended.iter()
     }
@@ -341,18 +340,18 @@ impl Transfers {
     }
 }
 
-/// A queue in pages, so that it never moves what it holds. Rows are numbered in the order in which
-/// they came; the numbers begin again at 0 after four billion.
+/// A queue in pages, so that rows never move. Rows are numbered in order of arrival. The numbers
+/// wrap to 0 after four billion.
 #[derive(Clone, Debug, Default)]
 struct Pages {
     pages: VecDeque<CowPage<FinalTransfer>>,
     /// Number of the first row of the first page, a multiple of [`ROWS`].
     base: u32,
-    /// Rows of the first page that have left.
+    /// Number of rows removed from the first page.
     gone: u32,
 }
 
-/// Rows of a page.
+/// Rows per page.
 const ROWS: u32 = PAGE as u32;
 
 impl Pages {
@@ -407,8 +406,8 @@ impl Pages {
 
 /// An index of row numbers by the hash of an id.
 ///
-/// Half of the hash is kept beside the number: a row is looked at only when it almost certainly
-/// is the one, and a table that grows looks at none.
+/// Half of the hash is stored with the number. A row is read only if it almost certainly matches,
+/// and growth reads no rows.
 #[derive(Clone, Debug, Default)]
 struct Index {
     rows: HashTable<IndexEntry>,
@@ -421,7 +420,7 @@ struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// A table takes the place from the lowest bits and a tag from the highest ones.
+    /// A hash table takes the bucket from the lowest bits and a tag from the highest ones.
     const fn hash(half: u32) -> u64 {
         (half as u64) << 32 | half as u64
     }
@@ -453,17 +452,17 @@ impl Index {
     }
 }
 
-/// An index in many small tables: one that grows moves only its own entries, so that no single
-/// batch pays for the growth of all of them. A few rows are in a single table: most states, those
-/// of tests and of a log that begins, never have more.
+/// An index in many small tables. One that grows moves only its own entries, so no single batch
+/// pays for the growth of all of them. Up to [`SINGLE_MAX`] rows are in a single table, which is
+/// enough for most tests and for the start of a log.
 #[derive(Clone, Debug)]
 struct Shards {
-    /// One, or [`SHARDS`].
+    /// One table, or [`SHARDS`] tables.
     tables: Vec<Index>,
 }
 
 const SHARDS: usize = 4_096;
-/// With one row more the single table is spread: a tenth of a millisecond, once.
+/// With one more row, the single table is split. This takes 0.1 ms, once.
 const SINGLE_MAX: usize = 1_024;
 
 const _: () = assert!(SHARDS.is_power_of_two());
@@ -479,7 +478,7 @@ impl Shards {
         self.tables[self.shard(hash)].find(hash, is_row)
     }
 
-    /// `hash_of` gives the hash of a row that is in here.
+    /// `hash_of` returns the hash of an indexed row.
     fn insert(&mut self, hash: u64, row: u32, hash_of: impl Fn(u32) -> u64) {
         if self.tables.len() == 1 && self.tables[0].len() == SINGLE_MAX {
             self.spread(hash_of);
@@ -503,7 +502,7 @@ impl Shards {
         }
     }
 
-    /// Takes bits of the half that the tables do not use; their number is a power of two.
+    /// Uses bits of the half that the tables do not use. The number of shards is a power of two.
     fn shard(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.tables.len() - 1)
     }
@@ -530,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_found_while_their_index_is_spread() {
+    fn rows_are_found_after_the_index_is_split() {
         // Both halves of the hash differ from row to row.
         let hash_of = |row: u32| u64::from(row).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut index = Shards::default();
@@ -548,8 +547,9 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_spread_evenly() {
-        // A table finds a place by the lowest bits, and tells entries apart by the highest ones.
+    fn shards_are_balanced() {
+        // A table takes the bucket from the lowest bits, and distinguishes entries by the highest
+        // ones.
         assert_eq!(IndexEntry::hash(0x1234_5678), 0x1234_5678_1234_5678);
         let hash_of = |row: u32| u64::from(row).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut index = Shards::default();
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_hash_are_told_apart() {
+    fn rows_with_equal_hashes_are_distinguished() {
         let mut index = Index::default();
         let (hash, other) = (7 << 32 | 5, 7 << 32 | 6);
         (1..=3).for_each(|row| index.insert(hash, row));
@@ -574,12 +574,12 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_outlives_its_row_numbers() {
+    fn row_numbers_wrap() {
         let mut queue = Pages { base: 0u32.wrapping_sub(ROWS), ..Pages::default() };
         let mut numbers = VecDeque::new();
         for number in 0..3 * u64::from(ROWS) {
             numbers.push_back((queue.push(row(number)), number));
-            // Two in, one out, over the end of the numbers.
+            // Two in, one out, across the wrap of the numbers.
             if number.is_multiple_of(2) {
                 let (first, held) = numbers.pop_front().expect("one was just added");
                 assert_eq!((queue.first_number(), queue.first()), (first, Some(&row(held))));

@@ -45,7 +45,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
-    fn the_model_predicts_the_kernel(steps in history()) {
+    fn model_predicts_the_kernel(steps in history()) {
         let mut world = World::new();
         for step in &steps {
             world.wait(step.wait_ms);

@@ -1,10 +1,10 @@
-//! The attempts that deliveries took, as they stand beside the record of their ends: its payload,
-//! which the kernel does not read. Whoever explains a transfer later tells them.
+//! The delivery attempts in the payload of the record that ends deliveries. The kernel does not
+//! read it; `explain` shows it.
 //!
-//! A byte for the version; then of each delivery that took more than one attempt, or was given up:
-//! the notice (8 bytes), how many attempts there are (1) and each: when it began in milliseconds
-//! since the epoch (8), how many milliseconds it took (4), how it ended (2): the HTTP status of the
-//! answer, or 0, 1, 2 where there was none.
+//! A byte for the version; then for each delivery that took more than one attempt, or was given up:
+//! the notice (8 bytes), the number of attempts (1) and each attempt: its start in milliseconds
+//! since the epoch (8), its duration in milliseconds (4) and its result (2): the HTTP status of the
+//! response, or 0, 1 or 2 without one.
 
 use alloc::vec::Vec;
 
@@ -14,44 +14,44 @@ use ledger::field::{Field, FieldError, Reader};
 
 const VERSION: u8 = 1;
 
-/// The least number that is a status.
+/// The lowest valid status.
 const STATUS_MIN: u16 = 100;
 
-/// An attempt that has ended.
+/// A finished attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryAttempt {
-    /// When it began, in milliseconds since the epoch.
+    /// Start time, in milliseconds since the epoch.
     pub began_ms: u64,
-    /// How long it took, in milliseconds; more than that of seven weeks is that.
+    /// Duration in milliseconds; at most `u32::MAX`, seven weeks.
     pub took_ms: u32,
-    /// How it ended.
+    /// The result.
     pub end: AttemptEnd,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptEnd {
-    /// With an answer of this HTTP status, from 100 on.
+    /// A response with this HTTP status, from 100.
     Status(u16),
-    /// There was no answer in time.
+    /// No response in time.
     TimedOut,
-    /// There was no connection.
+    /// The connection could not be opened.
     ConnectFailed,
-    /// The connection broke before the answer was complete.
+    /// The connection broke before the response was complete.
     Broken,
 }
 
-/// Writes the attempts of deliveries, of each 255 at most and oldest first.
+/// Writes the attempts of deliveries, at most 255 each, oldest first.
 ///
 /// # Panics
-/// When there are more, or a status is below 100.
+/// If there are more, or a status is below 100.
 #[must_use]
 pub fn write(deliveries: &[(NoticeId, Vec<DeliveryAttempt>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     VERSION.write(&mut bytes);
     for (notice, tried) in deliveries {
         notice.write(&mut bytes);
-        let count = u8::try_from(tried.len()).expect("255 attempts at most are told");
+        let count = u8::try_from(tried.len()).expect("a delivery has at most 255 attempts");
         count.write(&mut bytes);
         for one in tried {
             one.began_ms.write(&mut bytes);
@@ -74,10 +74,10 @@ fn number_of(end: AttemptEnd) -> u16 {
     }
 }
 
-/// Reads them back.
+/// Reads the attempts.
 ///
 /// # Errors
-/// [`FieldError`] when the bytes are not what [`write()`] writes.
+/// [`FieldError`] if the bytes were not written by [`write()`].
 pub fn read(bytes: &[u8]) -> Result<Vec<(NoticeId, Vec<DeliveryAttempt>)>, FieldError> {
     let mut reader = Reader(bytes);
     if reader.value::<u8>()? != VERSION {

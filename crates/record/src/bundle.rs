@@ -1,8 +1,8 @@
-//! What a node proposes for a log that several nodes share: a *bundle*, one message of a topic.
+//! A node's proposal for a shared log: a *bundle*, one message of a topic.
 //!
-//! A bundle holds the records of one batch as their sender encoded them, and no place in the log:
-//! position, stamp and chain follow from the order of the topic, and every node that reads it
-//! makes the same frame of it ([`crate::frame`]).
+//! A bundle holds the records of one batch as encoded by the sender, without log index, stamp or
+//! chain. These follow from the order of the topic, and every node builds the same frame from them
+//! ([`crate::frame`]).
 //!
 //! # Layout, version 3 (all integers little endian)
 //! | at | bytes | field |
@@ -16,19 +16,19 @@
 //! | 32 | 8 | sequence number of the first record; that of the last fits into eight bytes too |
 //! | 40 | 8 | wall clock of the node, microseconds |
 //! | 48 | 8 | instance: drawn anew with each start of a node |
-//! | 56 | 8 | claim: position of the last record applied by the node |
+//! | 56 | 8 | claim: log index of the last record applied by the node |
 //! | 64 | 32 | claim: digest of the outcomes there |
 //! | 96 | 32 | claim: chain head there |
 //! | 128 | 4 | node |
 //! | 132 | 4 | epoch |
 //! | 136 | 2 | length of the node's name |
-//! | 138 | 2 | the newest rules that the node knows, at least 1 |
+//! | 138 | 2 | newest rules that the node supports, at least 1 |
 //! | 140 | 4 | CRC-32C of all other bytes |
 //! | 144 | n | the node's name, UTF-8 |
 //! | 144 + n | | the records, as in a frame |
 //!
-//! Version 1 has zero where the rules stand now: its nodes knew the first rules only. Version 2 is
-//! that of other messages ([`crate::message`]).
+//! Version 1 has zero in place of the rules, because its nodes knew only the first rules. Version 2
+//! is used for other messages ([`crate::topic_message`]).
 
 use alloc::vec::Vec;
 
@@ -42,13 +42,13 @@ use crate::frame::{
 
 /// The format version that this code writes.
 pub const BUNDLE_VERSION: u16 = 3;
-/// The format version before nodes said which rules they know.
+/// The format version without the rules that a node supports.
 pub const BUNDLE_VERSION_FIRST: u16 = 1;
 /// The first bytes of every bundle.
 pub const BUNDLE_MAGIC: [u8; 4] = *b"UpBu";
 /// Longest name of a node, in bytes.
 pub const NODE_NAME_MAX: usize = 64;
-/// Longest bundle: what it holds fits into a frame.
+/// Longest bundle: its records fit into a frame.
 pub const BUNDLE_BYTES_MAX: usize = HEAD + NODE_NAME_MAX + FRAME_BYTES_MAX - FRAME_HEADER_BYTES;
 
 /// Bytes before the name.
@@ -56,46 +56,46 @@ const HEAD: usize = 144;
 const AT_CRC: usize = 140;
 const FLAG_FOUNDING: u16 = 1;
 
-/// What a node has applied, and what came of it: held against what the others have there.
+/// A node's last applied record and the digests there, compared with those of other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateClaim {
     /// The last record applied.
     pub log_index: LogIndex,
-    /// Digest of all outcomes up to there.
+    /// Digest of all outcomes up to that record.
     pub digest: Digest,
-    /// Chain head there.
+    /// Chain head at that record.
     pub chain: Digest,
 }
 
-/// Who proposes, and when.
+/// Header of a bundle: sender and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundleHeader<'a> {
-    /// The log that the bundle is meant for.
+    /// The log of the bundle.
     pub identity: LogIdentity,
-    /// Whether it begins the log; it counts only as the first bundle of one.
+    /// Whether it creates the log; only valid for the first bundle of a log.
     pub founding: bool,
     /// The node.
     pub node: u32,
-    /// The node's life.
+    /// The node's epoch.
     pub epoch: u32,
     /// Number of the first record within (node, epoch).
     pub sequence: u64,
     /// The node's wall clock.
     pub wall: Stamp,
-    /// Tells two programs of one name from each other.
+    /// Distinguishes two processes with the same node name.
     pub instance: u64,
-    /// What the node had applied.
+    /// The node's last applied record.
     pub claim: StateClaim,
-    /// The newest rules that the node knows.
+    /// The newest rules that the node supports.
     pub rules: u32,
     /// The node's name.
     pub name: &'a str,
 }
 
-/// A bundle, checked: a view of its bytes.
+/// A validated view of a bundle's bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bundle<'a> {
-    /// Who proposes, and when.
+    /// Sender and time.
     pub header: BundleHeader<'a>,
     /// Number of records, at least 1.
     pub count: u32,
@@ -103,22 +103,22 @@ pub struct Bundle<'a> {
     pub records: &'a [u8],
 }
 
-/// Why bytes are not a bundle.
+/// The reasons why bytes are not a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BundleError {
-    /// Nothing that any version of this program wrote.
+    /// Not written by any version of this program.
     #[error("{0}")]
     Foreign(&'static str),
-    /// It was written by a newer version.
-    #[error("bundle format version {0} is not known")]
+    /// Written by a newer version.
+    #[error("unsupported bundle format version {0}")]
     Version(u16),
 }
 
-/// Writes a bundle over whatever `out` holds. `records` are `count` records, one after the other,
+/// Writes a bundle into `out`, replacing its content. `records` are `count` consecutive records
 /// that fit into a frame.
 ///
 /// # Panics
-/// With a name longer than [`NODE_NAME_MAX`], or rules that nobody will ever know.
+/// If the name is longer than [`NODE_NAME_MAX`], or the rules version exceeds `u16::MAX`.
 pub fn write(header: &BundleHeader<'_>, count: u32, records: &[u8], out: &mut Vec<u8>) {
     let name = header.name.as_bytes();
     assert!(name.len() <= NODE_NAME_MAX, "names are checked where they are read");
@@ -151,10 +151,10 @@ pub fn write(header: &BundleHeader<'_>, count: u32, records: &[u8], out: &mut Ve
 }
 
 impl<'a> Bundle<'a> {
-    /// Reads a message: all of it must be one bundle.
+    /// Parses a message that must consist of one bundle.
     ///
     /// # Errors
-    /// [`BundleError`] for any bytes that [`write()`] did not write; it never panics.
+    /// [`BundleError`] for bytes that [`write()`] did not write; never panics.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BundleError> {
         let foreign = BundleError::Foreign;
         let (head, rest) =
@@ -169,7 +169,7 @@ impl<'a> Bundle<'a> {
             version => return Err(BundleError::Version(version)),
         };
         if u32_at(head, 8) as usize != bytes.len() || BUNDLE_BYTES_MAX < bytes.len() {
-            return Err(foreign("its length is not that of the message"));
+            return Err(foreign("its length does not match the message"));
         }
         if checksum(bytes) != u32_at(head, AT_CRC) {
             return Err(foreign("its checksum is wrong"));
@@ -179,8 +179,9 @@ impl<'a> Bundle<'a> {
         if FLAG_FOUNDING < flags || !is_legal || NODE_NAME_MAX < name {
             return Err(foreign("a field of its header is out of range"));
         }
-        let (name, records) = rest.split_at_checked(name).ok_or(foreign("its name is cut off"))?;
-        let name = core::str::from_utf8(name).map_err(|_| foreign("its name is no text"))?;
+        let (name, records) =
+            rest.split_at_checked(name).ok_or(foreign("its name is truncated"))?;
+        let name = core::str::from_utf8(name).map_err(|_| foreign("its name is not UTF-8"))?;
         let header = Self::header(head, (flags == FLAG_FOUNDING, rules), name);
         let count = u32_at(head, 12);
         let has_numbers = header.sequence.checked_add(u64::from(count.saturating_sub(1))).is_some();
@@ -191,7 +192,7 @@ impl<'a> Bundle<'a> {
         Ok(Self { header, count, records })
     }
 
-    /// The records in order, as they stand when the first one is at `first`.
+    /// The records in order, numbered from `first`.
     #[must_use]
     pub fn records_from(&self, first: LogIndex) -> Records<'a> {
         Records::new(first, self.records)
@@ -221,7 +222,7 @@ impl<'a> Bundle<'a> {
     }
 }
 
-/// Over everything but itself.
+/// CRC-32C of everything but the checksum itself.
 fn checksum(bytes: &[u8]) -> u32 {
     crc32c(&bytes[..AT_CRC]) ^ crc32c(&bytes[HEAD..]).rotate_left(1)
 }
@@ -294,7 +295,7 @@ pub(crate) mod tests {
         bytes[4..6].copy_from_slice(&BUNDLE_VERSION_FIRST.to_le_bytes());
         bytes[138..140].fill(0);
         seal(&mut bytes);
-        // As it was written then: the sum over all of it has not changed since.
+        // Golden value: the checksum of the bytes that version 1 wrote.
         assert_eq!(crc32c(&bytes), FIRST);
         let bundle = Bundle::parse(&bytes).expect("it is a bundle");
         assert_eq!((bundle.header, bundle.count), (header(), 2));
@@ -308,7 +309,7 @@ pub(crate) mod tests {
         bundle[AT_CRC..HEAD].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// What is said of a bundle that was spoiled and sealed again.
+    /// The error of a bundle that was corrupted and sealed again.
     fn said(bundle: &[u8], spoil: fn(&mut Vec<u8>)) -> Option<BundleError> {
         let mut spoiled = bundle.to_vec();
         spoil(&mut spoiled);
@@ -319,7 +320,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_wrong_with_a_sealed_bundle_is_named() {
         const FIELD: &str = "a field of its header is out of range";
-        const LENGTH: &str = "its length is not that of the message";
+        const LENGTH: &str = "its length does not match the message";
         type Spoil = fn(&mut Vec<u8>);
         let cases: [(Option<&str>, Spoil); 13] = [
             (None, |_| {}),
@@ -330,7 +331,7 @@ pub(crate) mod tests {
             (Some(FIELD), |it| it[12..16].copy_from_slice(&(FRAME_RECORDS_MAX + 1).to_le_bytes())),
             (Some(FIELD), |it| it[128] = 0),
             (Some(FIELD), |it| it[136] = NODE_NAME_MAX as u8 + 1),
-            (Some("its name is no text"), |it| it[HEAD] = 0xff),
+            (Some("its name is not UTF-8"), |it| it[HEAD] = 0xff),
             (Some("its records are malformed"), |it| it[12] = 1),
             (Some("no bundle starts here"), |it| it[0] = 0),
             (Some(LENGTH), |it| it[8] += 1),
@@ -340,11 +341,12 @@ pub(crate) mod tests {
             assert_eq!(said(&sample(), spoil), expected.map(BundleError::Foreign), "case {at}");
         }
         let newer = BundleError::Version(4);
-        assert_eq!(alloc::format!("{newer}"), "bundle format version 4 is not known");
+        assert_eq!(alloc::format!("{newer}"), "unsupported bundle format version 4");
         assert_eq!(alloc::format!("{}", BundleError::Foreign(LENGTH)), LENGTH);
     }
 
-    /// What fits into a frame fits into a bundle, under the longest name, and not a byte more.
+    /// The records of the longest frame fit into a bundle with the longest name, and not one byte
+    /// more.
     #[test]
     fn the_longest_bundle_is_read() {
         let room = FRAME_BYTES_MAX - FRAME_HEADER_BYTES;
@@ -366,7 +368,7 @@ pub(crate) mod tests {
             let length = it.len() as u32;
             it[8..12].copy_from_slice(&length.to_le_bytes());
         });
-        assert_eq!(longer, Some(BundleError::Foreign("its length is not that of the message")));
+        assert_eq!(longer, Some(BundleError::Foreign("its length does not match the message")));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! CRC-32C (Castagnoli): finds accidental damage of stored bytes, not intent.
+//! CRC-32C (Castagnoli) against accidental damage of stored bytes. No protection against attacks.
 //!
-//! Bit-for-bit the same with and without the feature `accelerated`; with it the processor's own
-//! instruction is used where there is one (about 0.1 ns a byte instead of 0.5).
+//! The result does not depend on the feature `accelerated`, which uses the processor's instruction
+//! if available (about 0.1 ns per byte instead of 0.5 ns).
 
 /// The CRC-32C of `bytes`.
 #[must_use]
@@ -15,8 +15,8 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// The Castagnoli polynomial, bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// `TABLES[n][b]` is the checksum of byte `b` followed by `n` zero bytes: eight bytes of input
-/// are looked up side by side.
+/// `TABLES[n][b]` is the checksum of byte `b` followed by `n` zero bytes. Eight bytes of input are
+/// looked up at a time.
 static TABLES: [[u32; 256]; 8] = tables();
 
 #[cfg_attr(

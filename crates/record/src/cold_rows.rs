@@ -1,18 +1,18 @@
-//! The stored form of what lives beside the kernel: rows of ended transfers, and the entries of
-//! the party directory.
+//! The stored form of the cold store's content: rows of final transfers, and entries of the party
+//! directory.
 //!
 //! # Rows of transfers
-//! Under a transfer's id (17 bytes) stand all versions of its row, oldest first: normally one; an
-//! answer that came too late adds a second. A value is one byte for its own version and then, for
-//! each version of the row, its stored form ([`ledger::Ended`]) without the id.
+//! The key is the transfer's id (17 bytes). The value has one byte for its own version, then all
+//! versions of the row, oldest first, each in its stored form ([`ledger::FinalTransfer`]) without
+//! the id. Most rows have one version. A response after the deadline adds a second.
 //!
 //! # Entries of the party directory
-//! The key is the identifier's type, the identifier and, if there is one, the sub-identifier, each
-//! behind its length, so that no two keys are alike. An MSISDN with and without a leading `+` is
-//! one identifier. The value is a byte for its version, the
-//! currency (three letters, or one zero byte) and the FSP behind its length.
+//! The key is the identifier's type, the identifier and the sub-identifier, if any, each after its
+//! length, so that all keys differ. An MSISDN with and without a leading `+` is one identifier. The
+//! value is a byte for its version, the currency (three letters, or one zero byte) and the FSP
+//! after its length.
 //!
-//! Costs: some tens of nanoseconds for a row; one allocation for each version that is read.
+//! Costs: some tens of nanoseconds per row; one allocation per version that is read.
 
 use alloc::vec::Vec;
 
@@ -23,14 +23,14 @@ use ledger::field::{Field, FieldError, LONG, Reader, SHORT, write_text};
 /// Version of both kinds of values.
 const VALUE_VERSION: u8 = 1;
 
-/// Bytes of the id that a row's stored form begins with.
+/// Length of the id, with which a row's stored form begins.
 const ID_BYTES: usize = 17;
 
-/// Puts a version of a row into the value that is stored under its id, which is empty when nothing
-/// is: behind the older ones, in place of one that the same record made.
+/// Adds a version of a row to the value stored under its id, which is empty for a new row. The
+/// version is appended, or replaces the one written by the same record.
 ///
 /// # Errors
-/// [`FieldError`] when `stored` is not what this version writes.
+/// [`FieldError`] if `stored` was not written by this version.
 pub fn add_version(
     stored: &[u8],
     row: &FinalTransfer,
@@ -52,17 +52,17 @@ pub fn add_version(
     Ok(())
 }
 
-/// Whether no other version of the row can be older: all but expired transfers change once only,
-/// and those a second time by the answer that came too late.
+/// Whether the row cannot have an older version. Only the rows of expired transfers change a second
+/// time, through a late response.
 #[must_use]
 pub fn is_first(row: &FinalTransfer) -> bool {
     row.outcome != Outcome::Expired || row.answer.is_none()
 }
 
-/// The newest version of a row that the record at `at`, or one before it, made.
+/// The newest version of a row that the record at `at` or an earlier one wrote.
 ///
 /// # Errors
-/// [`FieldError`] when `stored` is not what this version writes.
+/// [`FieldError`] if `stored` was not written by this version.
 pub fn version_at(
     id: &TransferId,
     stored: &[u8],
@@ -79,10 +79,10 @@ pub fn version_at(
     Ok(newest)
 }
 
-/// The records that all versions of a row name: what began it, what changed it, and the answer.
+/// The records named by all versions of a row: its creation, its last change, and the response.
 ///
 /// # Errors
-/// [`FieldError`] when `stored` is not what this version writes.
+/// [`FieldError`] if `stored` was not written by this version.
 pub fn records_of(id: &TransferId, stored: &[u8]) -> Result<Vec<LogIndex>, FieldError> {
     let mut records = Vec::new();
     for version in versions(id, stored)? {
@@ -123,7 +123,7 @@ pub fn write_party(currency: Option<Currency>, fsp: &FspName, out: &mut Vec<u8>)
 /// Reads a value of a party identifier.
 ///
 /// # Errors
-/// [`FieldError`] when `stored` is not what this version writes.
+/// [`FieldError`] if `stored` was not written by this version.
 pub fn read_party(stored: &[u8]) -> Result<(Option<Currency>, FspName), FieldError> {
     let mut reader = Reader(stored);
     check_version(&mut reader)?;

@@ -1,4 +1,4 @@
-//! The stored form of commands: the fields that the kernel reads, never erased.
+//! The stored form of commands: the fields that the kernel reads. They are never erased.
 //!
 //! Each kind has a number, and all kinds have one version. The forms themselves are those of
 //! [`ledger::field`], derived from the declarations of the commands.
@@ -11,14 +11,14 @@ use ledger::field::{FieldError, Reader};
 #[cfg(test)]
 mod tests;
 
-/// Version of the fields that this binary writes, for every kind.
+/// Version of the fields that this program writes, for every kind.
 pub const FIELDS_VERSION: u16 = 1;
 
 /// Appends the fields of a command to `out`.
 ///
 /// # Panics
-/// When a field is beyond the bound of its declaration: the edge refuses such a command, and a
-/// value that cannot be read back must not reach the log.
+/// If a field exceeds the bound of its declaration. The edge refuses such a command, because an
+/// unreadable value must not reach the log.
 pub fn write_fields(command: &Command, out: &mut Vec<u8>) {
     command.write_fields(out);
 }
@@ -26,7 +26,7 @@ pub fn write_fields(command: &Command, out: &mut Vec<u8>) {
 /// Reads the fields of a record of this kind and version.
 ///
 /// # Errors
-/// [`FieldError`] when they are not what a supported version writes.
+/// [`FieldError`] if a supported version did not write them.
 pub fn read_fields(kind: u16, version: u16, fields: &[u8]) -> Result<Command, FieldError> {
     if version != FIELDS_VERSION {
         return Err(FieldError::Value);

@@ -1,12 +1,12 @@
-//! The decisions of a batch in their stored form ([`ledger::Decided`]), and where deliveries ended:
-//! for questions why something was decided, so that nothing needs to be decided again.
+//! The stored form of a batch's decisions ([`ledger::Decision`]) and of the ends of deliveries.
+//! `explain` reads them instead of replaying the log.
 //!
-//! Decisions follow each other without a separator. Ends of deliveries are stored apart, in groups
-//! of 256 numbers of notices: for each, the lowest byte of its number and its record, counted from
-//! the one that the group's key names.
+//! Decisions follow each other without a separator. Ends of deliveries are stored separately, in
+//! groups of 256 notice numbers. Each takes the lowest byte of the number, and the record relative
+//! to the one in the group's key.
 //!
-//! Values begin with a byte for their version. Costs: about 120 bytes and 0.2 microseconds for a
-//! decision with all numbers, 3 bytes for a delivery.
+//! Values begin with a byte for their version. Costs: about 120 bytes and 0.2 µs per decision with
+//! all inputs, 3 bytes per delivery.
 
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ const VALUE_VERSION: u8 = 1;
 pub struct DecisionWriter {
     bytes: Vec<u8>,
     decisions: Vec<Entry>,
-    /// Notices whose delivery ended, and the record that says so.
+    /// Notices with a finished delivery, and the record of its end.
     pub ends: Vec<(NoticeId, LogIndex)>,
 }
 
@@ -29,31 +29,31 @@ pub struct DecisionWriter {
 struct Entry {
     transfer: TransferId,
     log_index: LogIndex,
-    /// Where its bytes end.
+    /// End of its bytes.
     end: usize,
 }
 
 impl DecisionWriter {
-    /// How many decisions are told.
+    /// Number of decisions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.decisions.len()
     }
 
-    /// Whether nothing is told at all.
+    /// Whether there are neither decisions nor ends of deliveries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.decisions.is_empty() && self.ends.is_empty()
     }
 
-    /// Forgets all of it.
+    /// Removes everything.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.decisions.clear();
         self.ends.clear();
     }
 
-    /// Takes over what follows; nothing is left of it there.
+    /// Moves everything from `next` to the end of this writer.
     pub fn append(&mut self, next: &mut Self) {
         let before = self.bytes.len();
         self.bytes.append(&mut next.bytes);
@@ -63,7 +63,7 @@ impl DecisionWriter {
         self.ends.append(&mut next.ends);
     }
 
-    /// Each decision: the transfer, the record, and its stored form.
+    /// Each decision: the transfer, the record, and the stored form.
     pub fn decisions(&self) -> impl Iterator<Item = (TransferId, LogIndex, &[u8])> {
         let mut start = 0;
         self.decisions.iter().map(move |entry| {
@@ -86,16 +86,16 @@ impl DecisionSink for DecisionWriter {
     }
 }
 
-/// Begins a value that holds decisions.
+/// Begins a value with decisions.
 pub fn begin(out: &mut Vec<u8>) {
     out.clear();
     out.push(VALUE_VERSION);
 }
 
-/// Reads a value that holds decisions.
+/// Reads a value with decisions.
 ///
 /// # Errors
-/// [`FieldError`] when it is not what this version writes.
+/// [`FieldError`] if this version did not write it.
 pub fn read_all(stored: &[u8]) -> Result<Vec<Decision>, FieldError> {
     let mut reader = Reader(stored);
     check_version(&mut reader)?;
@@ -106,10 +106,10 @@ pub fn read_all(stored: &[u8]) -> Result<Vec<Decision>, FieldError> {
     Ok(all)
 }
 
-/// Reads a single decision, as [`DecisionWriter::decisions`] gives it.
+/// Reads a single decision, as returned by [`DecisionWriter::decisions`].
 ///
 /// # Errors
-/// [`FieldError`] when it is not what this version writes.
+/// [`FieldError`] if this version did not write it.
 pub fn read_one(stored: &[u8]) -> Result<Decision, FieldError> {
     let mut reader = Reader(stored);
     let decided = Decision::read(&mut reader)?;
@@ -117,13 +117,13 @@ pub fn read_one(stored: &[u8]) -> Result<Decision, FieldError> {
     Ok(decided)
 }
 
-/// The group of a notice: the ends of its deliveries are stored under it.
+/// The group of a notice, in which the end of its delivery is stored.
 #[must_use]
 pub const fn group_of(notice: NoticeId) -> u64 {
     notice.0 >> 8
 }
 
-/// Writes where deliveries of one group ended, from the record `base` on.
+/// Writes the ends of deliveries of one group, relative to the record `base`.
 pub fn write_ends(base: LogIndex, ends: &[(NoticeId, LogIndex)], out: &mut Vec<u8>) {
     begin(out);
     for (notice, log_index) in ends {
@@ -132,10 +132,10 @@ pub fn write_ends(base: LogIndex, ends: &[(NoticeId, LogIndex)], out: &mut Vec<u
     }
 }
 
-/// Where the deliveries of a notice ended, as one value has it.
+/// The records that ended deliveries of a notice, from one value.
 ///
 /// # Errors
-/// [`FieldError`] when `stored` is not what this version writes.
+/// [`FieldError`] if `stored` was not written by this version.
 pub fn ends_of(
     notice: NoticeId,
     base: LogIndex,

@@ -1,5 +1,4 @@
-//! Numbers at fixed places of a header, little endian. Whoever reads them has checked that the
-//! bytes reach so far.
+//! Little-endian numbers at fixed offsets of a header. The caller has checked the length.
 
 pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     *bytes[at..].first_chunk().expect("the caller has checked the length")

@@ -1,32 +1,33 @@
-//! The stored form of one batch: a *frame*, as it stands in a segment of the log or in one
-//! message of a replicated topic.
+//! The stored form of one batch: a *frame*, written to a segment of the log or sent as one message
+//! of a replicated topic.
 //!
 //! # Phases
 //! 1. [`NewRecord::encode`], on the thread that read the message: one allocation per record.
 //! 2. [`FrameBuilder::push`] and [`FrameBuilder::seal`], on the sequencer's thread: one copy of
-//!    each record, one BLAKE3 over what the chain covers, one CRC-32C; no allocation once warm.
-//! 3. [`Frame::parse`] by every reader: everything is checked before anything is handed out, so
-//!    that [`Frame::records`] cannot fail. Nothing is copied or allocated.
+//!    each record, one BLAKE3 of the chained bytes, one CRC-32C; no allocation once the buffer has
+//!    grown.
+//! 3. [`Frame::parse`] by every reader: everything is checked first, so [`Frame::records`] cannot
+//!    fail. Nothing is copied or allocated.
 //!
 //! # Layout, version 2 (all integers little endian)
 //! | at | bytes | header field |
 //! |---:|---:|---|
 //! | 0 | 4 | magic `UpFr` |
 //! | 4 | 2 | format version |
-//! | 6 | 2 | zero bytes that the records end in; less than a sector |
+//! | 6 | 2 | zero bytes at the end of the records; less than a sector |
 //! | 8 | 4 | length of the whole frame |
 //! | 12 | 4 | number of records, at least 1 |
 //! | 16 | 16 | identity of the log |
-//! | 32 | 8 | position of the first record |
-//! | 40 | 8 | position known durable when the frame was sealed |
+//! | 32 | 8 | log index of the first record |
+//! | 40 | 8 | log index known durable when the frame was sealed |
 //! | 48 | 8 | stamp, microseconds |
 //! | 56 | 8 | wall clock of the node, microseconds |
 //! | 64 | 8 | sequence number of the first record |
-//! | 72 | 8 | position of the last record applied when the frame was sealed |
+//! | 72 | 8 | log index of the last record applied when the frame was sealed |
 //! | 80 | 4 | node |
 //! | 84 | 4 | epoch |
 //! | 88 | 4 | rules version |
-//! | 92 | 4 | bytes of the records in rows of zeros that are at least a sector long |
+//! | 92 | 4 | bytes of the records in runs of zeros that are at least a sector long |
 //! | 96 | 32 | digest of the outcomes of the last batch applied |
 //! | 128 | 32 | chain head after this frame |
 //! | 160 | 4 | CRC-32C of the records |
@@ -45,24 +46,25 @@
 //! | 20 + n | 32 | BLAKE3 of the original payload; zero if there never was one |
 //! | 52 + n | m | payload |
 //!
-//! The header has a checksum of its own so that its length can be trusted when only the records
-//! are damaged: recovery tells a torn write from damage by it. The identity keeps bytes that
-//! merely look like a frame (inside a payload, left from another log) from being taken for one;
-//! it is random and never shown to a participant.
+//! The header has its own checksum, so its length can be trusted if only the records are damaged.
+//! Recovery uses this to distinguish a torn write from damage. The identity prevents bytes that
+//! look like a frame (inside a payload, or left from another log) from being read as one. It is
+//! random and never shown to a participant.
 //!
-//! Version 1 has zeros at 6 and 92: it does not say which zeros are its own ([`TrailingZeros`]), so
-//! that a whole frame that ends in them and is then damaged looks like one that a crash cut short.
-//! It is still written where several nodes share a log: the chain covers the version, and programs
-//! of different age must make the same frame. What such a node has on its disk is a copy.
+//! Version 1 has zeros at 6 and 92: it does not count its own zeros ([`TrailingZeros`]). A complete
+//! frame that ends in zeros and is damaged later therefore looks like a torn write. Version 1 is
+//! still written on shared logs, because the chain covers the version, and programs of different
+//! versions must build the same frame. There, a node's log on disk is only a copy.
 //!
 //! # Chain
-//! `chain after = BLAKE3(chain before || header bytes 0..8 and 12..128 || for each record its
-//! bytes 8..52 + n)`. It covers the payload by digest and original length only, so that a payload
-//! can be erased (see [`Frame::erase`]) and the chain still verifies.
+//! `chain after = BLAKE3(chain before || header bytes 0..8 and 12..128 || for each record its bytes
+//! 8..52 + n)`. It covers only the digest and the original length of a payload. A payload can
+//! therefore be erased (see [`Frame::erase`]) without breaking the chain.
 //!
 //! # Costs
-//! For records of 200 bytes on one core with AVX-512: push 14 ns, seal 43 ns (0.2 ns a byte), parse
-//! 15 ns, [`Frame::verify_chain`] 35 ns a record. A frame of one record costs 0.6 us to seal.
+//! For records of 200 bytes on one core with AVX-512: push 14 ns, seal 43 ns (0.2 ns per byte),
+//! parse 15 ns, [`Frame::verify_chain`] 35 ns per record. Sealing a frame of one record takes 0.6
+//! µs.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -74,24 +76,24 @@ use crate::checksum::crc32c;
 use crate::fixed::{array_at, u16_at, u32_at, u64_at};
 pub use crate::torn_write::{SECTOR_BYTES, TrailingZeros};
 
-/// Longest record, in bytes: fields, payload and everything around them.
+/// Maximum length of a record, in bytes: fields, payload and overhead.
 pub const RECORD_BYTES_MAX: usize = 6 << 20;
-/// Longest frame, in bytes, header included.
+/// Maximum length of a frame, in bytes, header included.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
-/// Most records in one frame.
+/// Maximum number of records in one frame.
 pub const FRAME_RECORDS_MAX: u32 = 8_192;
 /// Length of a frame's header, in bytes.
 pub const FRAME_HEADER_BYTES: usize = 168;
-/// What a record takes beside its fields and payload, in bytes.
+/// Overhead of a record besides its fields and payload, in bytes.
 pub const RECORD_OVERHEAD_BYTES: usize = 52;
-/// The format version of a log that one node has alone.
+/// The format version of a log with one node.
 pub const FRAME_VERSION: u16 = 2;
 /// The format version of a log that several nodes share, and of older logs.
 pub const FRAME_VERSION_SHARED: u16 = 1;
-/// The number of a node that has its log alone.
+/// The number of a node that does not share its log.
 pub const NODE_ALONE: u32 = 0;
-/// How much of a frame's beginning cannot be zeros from any sector's border within its header on:
-/// the header and the length of the first record.
+/// Length of the start of a frame, in bytes: the header and the length of the first record. No
+/// sector's part of it, up to the end, can consist of zeros.
 pub const FRAME_START_BYTES: usize = FRAME_HEADER_BYTES + 4;
 /// The first bytes of every frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"UpFr";
@@ -102,7 +104,7 @@ const _: () = {
     assert!(FRAME_BYTES_MAX <= u32::MAX as usize);
     assert!(RECORD_AT_FIELDS + DIGEST_BYTES == RECORD_OVERHEAD_BYTES);
     assert!(AT_HEADER_CRC + 4 == FRAME_HEADER_BYTES);
-    // One record more than its overhead always fits into the buffer that gathers the chain.
+    // A record's overhead and one more byte always fit into the buffer for the chain.
     assert!(RECORD_OVERHEAD_BYTES < GATHER_BYTES);
 };
 
@@ -138,13 +140,13 @@ const STATE_NONE: u8 = 0;
 const STATE_STORED: u8 = 1;
 const STATE_ERASED: u8 = 2;
 
-/// Pieces for the chain are gathered to this many bytes before they are hashed: BLAKE3 is several
-/// times as fast on long inputs.
+/// The pieces of the chain are collected up to this many bytes before they are hashed. BLAKE3 is
+/// several times faster on long inputs.
 const GATHER_BYTES: usize = 16 << 10;
-/// The same for a frame of a few records, which takes less of the stack for it.
+/// The same for a frame of a few records, which needs less stack.
 const GATHER_SMALL_BYTES: usize = 2 << 10;
 
-/// What tells one log from every other: random bytes drawn when it was made.
+/// The identity of a log: random bytes drawn at its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LogIdentity(pub [u8; 16]);
 
@@ -154,24 +156,24 @@ impl fmt::Display for LogIdentity {
     }
 }
 
-/// Where a log ends: all that the next frame has to continue.
+/// The end of a log: everything that the next frame must continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
     /// The log's identity.
     pub identity: LogIdentity,
-    /// Position of the last record; 0 when there is none.
+    /// Log index of the last record; 0 for an empty log.
     pub end: LogIndex,
-    /// Position of the last record known durable; at most `end`.
+    /// Log index of the last record known durable; at most `end`.
     pub durable: LogIndex,
-    /// Stamp of the last frame; 0 when there is none.
+    /// Stamp of the last frame; 0 for an empty log.
     pub stamp: Stamp,
     /// Chain head after the last frame.
     pub chain: Digest,
 }
 
 impl Tail {
-    /// The end of a log without records. Its chain head depends on the identity, so that no two
-    /// logs share a chain.
+    /// The end of an empty log. Its chain head depends on the identity, so that no two logs share a
+    /// chain.
     #[must_use]
     pub fn genesis(identity: LogIdentity) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -181,35 +183,35 @@ impl Tail {
         Self { identity, end: LogIndex(0), durable: LogIndex(0), stamp: Stamp(0), chain }
     }
 
-    /// Position of the next record to be appended.
+    /// Log index of the next record to be appended.
     #[must_use]
     pub const fn next(&self) -> LogIndex {
         LogIndex(self.end.0 + 1)
     }
 }
 
-/// What the sequencer says about a batch; everything else in a header follows from the log.
+/// The sequencer's part of a frame header. The rest follows from the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// The one time of the batch: never less than that of the batch before.
+    /// Time of the batch: never before that of the previous batch.
     pub stamp: Stamp,
     /// The node's wall clock when the batch was made.
     pub wall: Stamp,
-    /// The node that made the batch; [`NODE_ALONE`] or one of several.
+    /// The node that made the batch; [`NODE_ALONE`] if it does not share its log.
     pub node: u32,
     /// The node's epoch: rises with each start.
     pub epoch: u32,
     /// Sequence number of the first record within (node, epoch).
     pub sequence: u64,
-    /// The rules by which the batch is to be decided.
+    /// The rules version that decides the batch.
     pub rules_version: u32,
-    /// Last record applied when the batch was made: what `outcome_digest` speaks of.
+    /// Last record applied when the batch was made.
     pub applied: LogIndex,
     /// Digest of the outcomes of the batch that ended at `applied`.
     pub outcome_digest: Digest,
 }
 
-/// A frame's header, checked.
+/// A validated frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Length of the whole frame, in bytes.
@@ -218,23 +220,23 @@ pub struct FrameHeader {
     pub count: u32,
     /// The log that the frame belongs to.
     pub identity: LogIdentity,
-    /// Position of the first record.
+    /// Log index of the first record.
     pub first: LogIndex,
-    /// Position known durable when the frame was sealed: below `first`.
+    /// Log index known durable when the frame was sealed: below `first`.
     pub durable: LogIndex,
-    /// What the sequencer said.
+    /// The sequencer's part.
     pub batch: BatchHeader,
     /// Chain head after this frame.
     pub chain: Digest,
-    /// Zeros that the records were sealed with; frames of version 1 do not say.
+    /// Zeros at the time of sealing; `None` for frames of version 1.
     pub zeros: Option<TrailingZeros>,
 }
 
 impl FrameHeader {
-    /// Reads the header at the start of `bytes` and checks it; the records are not looked at.
+    /// Parses and checks the header at the start of `bytes`, but not the records.
     ///
     /// # Errors
-    /// As [`Frame::parse`], but for the records.
+    /// Like [`Frame::parse`], except for the records.
     pub fn parse(bytes: &[u8]) -> Result<Self, FrameError> {
         check_prefix(bytes)?;
         let header = bytes.first_chunk::<FRAME_HEADER_BYTES>().ok_or(FrameError::Short)?;
@@ -250,17 +252,17 @@ impl FrameHeader {
         Ok(parsed)
     }
 
-    /// Position of the last record.
+    /// Log index of the last record.
     #[must_use]
     pub const fn last(&self) -> LogIndex {
         LogIndex(self.first.0 + self.count as u64 - 1)
     }
 
-    /// Checks that the frame may follow `tail`, all but the chain's hash, and gives the log's
-    /// end after it.
+    /// Checks that the frame may follow `tail`, except for the chain's hash, and returns the end of
+    /// the log after it.
     ///
     /// # Errors
-    /// The first of the log's rules that the frame breaks.
+    /// The first rule of the log that the frame breaks.
     pub fn follows(&self, tail: &Tail) -> Result<Tail, SequenceGap> {
         if self.identity != tail.identity {
             return Err(SequenceGap::Identity { expected: tail.identity, found: self.identity });
@@ -323,7 +325,7 @@ impl FrameHeader {
         put(header, AT_CHAIN, self.chain.0);
     }
 
-    /// What must hold of every header, written or read.
+    /// Invariants of every header, written or read.
     fn check(&self) -> Result<(), FrameError> {
         let length = self.length as usize;
         let least = (self.count as usize).saturating_mul(RECORD_OVERHEAD_BYTES);
@@ -334,46 +336,46 @@ impl FrameHeader {
             return Err(FrameError::Malformed("the length is out of range"));
         }
         if self.first.0 == 0 || self.first.0.checked_add(u64::from(self.count)).is_none() {
-            return Err(FrameError::Malformed("the first position is out of range"));
+            return Err(FrameError::Malformed("the first log index is out of range"));
         }
         if self.first <= self.durable || self.first <= self.batch.applied {
-            return Err(FrameError::Malformed("a record is durable or applied before its time"));
+            return Err(FrameError::Malformed("the durable or applied log index is too high"));
         }
         if self.zeros.is_some_and(|zeros| !zeros.fit(self.length)) {
-            return Err(FrameError::Malformed("it has more zeros than bytes"));
+            return Err(FrameError::Malformed("the zero counts exceed the length"));
         }
         Ok(())
     }
 }
 
-/// Why bytes are not a frame.
+/// The reasons why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The bytes end before the frame does.
-    #[error("the bytes end before the frame does")]
+    /// The bytes end before the frame.
+    #[error("the frame is truncated")]
     Short,
-    /// The bytes do not start with a frame's magic.
+    /// The bytes do not start with the magic of a frame.
     #[error("no frame starts here")]
     Magic,
-    /// The frame is of a format version that this code does not read.
-    #[error("frame format version {0} is not known")]
+    /// The frame has an unsupported format version.
+    #[error("unsupported frame format version {0}")]
     Version(u16),
-    /// The header is not as it was written.
+    /// The header is damaged.
     #[error("the checksum of the frame's header is wrong")]
     HeaderChecksum,
-    /// The records are not as they were written.
+    /// The records are damaged.
     #[error("the checksum of the frame's records is wrong")]
     BodyChecksum,
-    /// The checksums hold, but what they cover is no frame: it was written wrongly.
+    /// The checksums match, but the content is invalid: it was written incorrectly.
     #[error("the frame is malformed: {0}")]
     Malformed(&'static str),
 }
 
-/// Why a sound frame cannot stand where it stands.
+/// The reasons why a valid frame cannot continue the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceGap {
     /// The frame belongs to another log.
-    #[error("the frame is of log {found}, this is log {expected}")]
+    #[error("the frame belongs to log {found}, expected {expected}")]
     Identity {
         /// Identity of the log.
         expected: LogIdentity,
@@ -381,35 +383,34 @@ pub enum SequenceGap {
         found: LogIdentity,
     },
     /// Records are missing or repeated.
-    #[error("the frame starts at position {}, not at {}", found.0, expected.0)]
+    #[error("the frame starts at log index {}, expected {}", found.0, expected.0)]
     Position {
-        /// Position after the last record.
+        /// Log index after the last record.
         expected: LogIndex,
-        /// First position of the frame.
+        /// Log index of the frame's first record.
         found: LogIndex,
     },
-    /// The frame's stamp is less than that of the frame before.
-    #[error("the frame's stamp {} is before {}", found.0, before.0)]
+    /// The frame's stamp is before that of the previous frame.
+    #[error("the frame's stamp {} is before the last stamp, {}", found.0, before.0)]
     Stamp {
-        /// Stamp of the frame before.
+        /// Stamp of the previous frame.
         before: Stamp,
         /// Stamp of the frame.
         found: Stamp,
     },
-    /// The chain head in the frame is not the one that follows from the frames before it and its
-    /// own content.
+    /// The chain head does not match the earlier frames and the content.
     #[error("the hash chain is broken")]
     Chain,
 }
 
-/// A record about to be encoded.
+/// A record to be encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRecord<'a> {
-    /// What the record is.
+    /// The kind of the record.
     pub kind: u16,
     /// Version of the form of `fields`.
     pub version: u16,
-    /// What the kernel reads; never erased.
+    /// The fields that the kernel reads; never erased.
     pub fields: &'a [u8],
     /// The original headers and body, and their [`payload_digest`], which is never zero.
     pub payload: Option<(&'a [u8], Digest)>,
@@ -419,10 +420,10 @@ impl NewRecord<'_> {
     /// The stored form: one allocation, one copy.
     ///
     /// # Errors
-    /// [`RecordTooLarge`] when it would be longer than [`RECORD_BYTES_MAX`].
+    /// [`RecordTooLarge`] if it would be longer than [`RECORD_BYTES_MAX`].
     ///
     /// # Panics
-    /// If the digest of a payload is zero: it was never computed.
+    /// If the digest of a payload is zero, because it was not computed.
     pub fn encode(&self) -> Result<EncodedRecord, RecordTooLarge> {
         let none = Digest([0; DIGEST_BYTES]);
         let (payload, digest) = self.payload.unwrap_or((&[], none));
@@ -450,7 +451,7 @@ impl NewRecord<'_> {
     }
 }
 
-/// BLAKE3 of a payload, as [`NewRecord::payload`] wants it.
+/// BLAKE3 of a payload, for [`NewRecord::payload`].
 #[must_use]
 pub fn payload_digest(payload: &[u8]) -> Digest {
     Digest(*blake3::hash(payload).as_bytes())
@@ -473,13 +474,13 @@ impl EncodedRecord {
 #[error("a record is longer than {RECORD_BYTES_MAX} bytes")]
 pub struct RecordTooLarge;
 
-/// The frame under construction has no room for the record; seal it and start the next one.
+/// The frame has no room for the record. Seal it and start the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the frame has no room for the record")]
 pub struct FrameFull;
 
-/// Gathers the records of one batch and seals them into a frame. Meant to be kept and used again:
-/// its buffer grows to the largest frame it has held, at most [`FRAME_BYTES_MAX`].
+/// Collects the records of one batch and seals them into a frame. Meant to be reused: its buffer
+/// grows to the largest frame so far, at most [`FRAME_BYTES_MAX`].
 #[derive(Debug)]
 pub struct FrameBuilder {
     /// Room for the header, then the records.
@@ -500,7 +501,7 @@ impl FrameBuilder {
         Self { bytes: alloc::vec![0; FRAME_HEADER_BYTES], count: 0 }
     }
 
-    /// Number of records held.
+    /// Number of records.
     #[must_use]
     pub const fn count(&self) -> u32 {
         self.count
@@ -518,17 +519,17 @@ impl FrameBuilder {
         self.bytes.len()
     }
 
-    /// Drops the records and keeps the buffer.
+    /// Removes the records and keeps the buffer.
     pub fn clear(&mut self) {
         self.bytes.truncate(FRAME_HEADER_BYTES);
         self.count = 0;
     }
 
-    /// Adds a record after the ones already held.
+    /// Appends a record.
     ///
     /// # Errors
-    /// [`FrameFull`] when either limit of a frame would be passed; nothing has changed then.
-    /// An empty builder has room for any record.
+    /// [`FrameFull`] if a limit of a frame would be exceeded; nothing changes then. An empty
+    /// builder has room for any record.
     pub fn push(&mut self, record: &EncodedRecord) -> Result<(), FrameFull> {
         let fits = self.bytes.len() + record.0.len() <= FRAME_BYTES_MAX;
         if !fits || self.count == FRAME_RECORDS_MAX {
@@ -539,16 +540,16 @@ impl FrameBuilder {
         Ok(())
     }
 
-    /// The records held, one after the other.
+    /// The records, one after the other.
     #[must_use]
     pub fn records(&self) -> &[u8] {
         &self.bytes[FRAME_HEADER_BYTES..]
     }
 
-    /// Holds these records instead of what it held.
+    /// Replaces the records.
     ///
     /// # Panics
-    /// When they are not `count` sound records that fit into a frame.
+    /// If they are not `count` valid records that fit into a frame.
     pub fn hold(&mut self, records: &[u8], count: u32) {
         assert!(split_records(records, count).is_ok(), "records are checked where they are read");
         assert!(FRAME_HEADER_BYTES + records.len() <= FRAME_BYTES_MAX, "they fit into a frame");
@@ -557,16 +558,16 @@ impl FrameBuilder {
         self.count = count;
     }
 
-    /// Writes the header that makes the records held the frame after `tail`.
+    /// Writes the header, which makes the records the frame after `tail`.
     ///
-    /// The records stay: the same batch can be sealed again if it could not be appended. Call
-    /// [`FrameBuilder::clear`] before the next batch.
+    /// The records stay, so that the same batch can be sealed again if it could not be appended.
+    /// Call [`FrameBuilder::clear`] before the next batch.
     ///
     /// # Panics
-    /// Without records, or if `batch` breaks a rule of the log: a stamp below the last one, or
-    /// something applied that is not in the log.
+    /// Without records, or if `batch` breaks a rule of the log: the stamp is below the last one, or
+    /// the applied record is not in the log.
     pub fn seal(&mut self, tail: &Tail, batch: &BatchHeader) -> SealedFrame<'_> {
-        assert!(tail.durable <= tail.end, "what is durable has been appended");
+        assert!(tail.durable <= tail.end, "durable records are in the log");
         let mut header = FrameHeader {
             length: self.bytes.len() as u32,
             count: self.count,
@@ -594,11 +595,11 @@ impl FrameBuilder {
 pub struct SealedFrame<'a> {
     /// The frame, for [`Frame::parse`] and the log.
     pub bytes: &'a [u8],
-    /// The log's end once the frame is appended; what is durable has not changed.
+    /// The end of the log once the frame is appended; `durable` does not change.
     pub tail: Tail,
 }
 
-/// A frame, checked: a view of its bytes.
+/// A validated view of a frame's bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     header: FrameHeader,
@@ -606,20 +607,20 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Takes the frame at the start of `bytes`, which may go on behind it. Checks both checksums
-    /// and the structure, but not the chain nor the payloads' digests.
+    /// Parses the frame at the start of `bytes`; bytes after it are ignored. Checks both checksums
+    /// and the structure, but neither the chain nor the digests of payloads.
     ///
     /// # Errors
-    /// [`FrameError`] for any bytes that [`FrameBuilder::seal`] or [`Frame::erase`] did not write;
-    /// it never panics and never allocates.
+    /// [`FrameError`] for bytes that [`FrameBuilder::seal`] or [`Frame::erase`] did not write;
+    /// never panics and never allocates.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FrameError> {
         Self::behind(FrameHeader::parse(bytes)?, bytes)
     }
 
-    /// [`Frame::parse`] for whoever has read the header already, from the first of these bytes.
+    /// [`Frame::parse`] for callers that have parsed the header of these bytes.
     ///
     /// # Errors
-    /// As [`Frame::parse`], but for the header.
+    /// Like [`Frame::parse`], except for the header.
     pub fn behind(header: FrameHeader, bytes: &'a [u8]) -> Result<Self, FrameError> {
         let bytes = bytes.get(..header.length as usize).ok_or(FrameError::Short)?;
         debug_assert!(FrameHeader::parse(bytes) == Ok(header), "it is the header of these bytes");
@@ -654,31 +655,31 @@ impl<'a> Frame<'a> {
         Records { next: self.header.first, rest: &self.bytes[FRAME_HEADER_BYTES..] }
     }
 
-    /// The record at `position`, if it is in this frame. Walks over the records before it.
+    /// The record at `log_index`, if it is in this frame. Walks over the records before it.
     #[must_use]
     pub fn record(&self, log_index: LogIndex) -> Option<Record<'a>> {
         let skip = log_index.0.checked_sub(self.header.first.0)?;
         self.records().nth(usize::try_from(skip).ok()?)
     }
 
-    /// Whether the frame's chain head follows from the chain head before it.
+    /// Whether the frame's chain head follows from `before`.
     #[must_use]
     pub fn verify_chain(&self, before: &Digest) -> bool {
         chain_after(before, self.bytes) == self.header.chain
     }
 
-    /// Checks that the frame may follow `tail`, the chain included, and gives the log's end after
-    /// it.
+    /// Checks that the frame may follow `tail`, including the chain, and returns the end of the log
+    /// after it.
     ///
     /// # Errors
-    /// The first of the log's rules that the frame breaks.
+    /// The first rule of the log that the frame breaks.
     pub fn follows(&self, tail: &Tail) -> Result<Tail, SequenceGap> {
         let after = self.header.follows(tail)?;
         if self.verify_chain(&tail.chain) { Ok(after) } else { Err(SequenceGap::Chain) }
     }
 
-    /// Appends to `out` the same frame without the payloads that `erase` says yes to: the chain
-    /// and all other bytes stay as they are, lengths and checksums follow.
+    /// Appends to `out` the same frame without the payloads that `erase` selects. The chain and all
+    /// other bytes stay; lengths and checksums are updated.
     pub fn erase(&self, out: &mut Vec<u8>, mut erase: impl FnMut(&Record<'_>) -> bool) {
         let start = out.len();
         out.extend_from_slice(&self.bytes[..FRAME_HEADER_BYTES]);
@@ -715,7 +716,7 @@ impl OwnedFrame {
         Self { header: frame.header, bytes: frame.bytes.to_vec() }
     }
 
-    /// The frame; nothing is checked again.
+    /// The frame, without checking it again.
     #[must_use]
     pub fn view(&self) -> Frame<'_> {
         Frame { header: self.header, bytes: &self.bytes }
@@ -730,7 +731,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Sound records, the first of which is at `next`.
+    /// Iterates over valid records, numbered from `next`.
     pub(crate) const fn new(next: LogIndex, rest: &'a [u8]) -> Self {
         Self { next, rest }
     }
@@ -754,13 +755,13 @@ impl<'a> Iterator for Records<'a> {
 /// One record of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its position in the log.
+    /// Its log index.
     pub log_index: LogIndex,
-    /// What the record is.
+    /// The kind of the record.
     pub kind: u16,
     /// Version of the form of `fields`.
     pub version: u16,
-    /// What the kernel reads.
+    /// The fields that the kernel reads.
     pub fields: &'a [u8],
     /// BLAKE3 of the original payload; zero if there never was one.
     pub payload_digest: Digest,
@@ -771,7 +772,7 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Whether a stored payload is the one that the digest was taken of. True without one.
+    /// Whether a stored payload matches its digest. True without a payload.
     #[must_use]
     pub fn verify_payload(&self) -> bool {
         match self.payload {
@@ -780,8 +781,8 @@ impl Record<'_> {
         }
     }
 
-    /// BLAKE3 of what the chain covers of the record, and of its position: the same whether the
-    /// payload is stored or erased.
+    /// BLAKE3 of the record's log index and chained bytes. Does not change when the payload is
+    /// erased.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let mut hasher = blake3::Hasher::new();
@@ -796,23 +797,23 @@ impl Record<'_> {
     }
 }
 
-/// What is left of a record's payload.
+/// The payload of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
     /// The record never had one.
     None,
-    /// The bytes as they came.
+    /// The original bytes.
     Stored(&'a [u8]),
-    /// There was one; its digest and length are still known.
+    /// The payload was erased; its digest and length are still known.
     Erased,
 }
 
-/// How long the frame at the start of `prefix` is, in bytes: how much to read.
+/// Length of the frame at the start of `prefix`, in bytes: the number of bytes to read.
 ///
-/// `None` when `prefix` is shorter than a header but so far looks like one.
+/// `None` if `prefix` is shorter than a header but matches one so far.
 ///
 /// # Errors
-/// As [`FrameHeader::parse`]; a length is only given when the header's checksum holds.
+/// Like [`FrameHeader::parse`]. A length is only returned if the header's checksum matches.
 pub fn frame_length(prefix: &[u8]) -> Result<Option<usize>, FrameError> {
     match FrameHeader::parse(prefix) {
         Ok(header) => Ok(Some(header.length as usize)),
@@ -821,8 +822,8 @@ pub fn frame_length(prefix: &[u8]) -> Result<Option<usize>, FrameError> {
     }
 }
 
-/// The records of a frame that [`Frame::parse`] refuses, as far as they can be told apart: none
-/// when its header is damaged too. Nothing else is known of any of them.
+/// The records of a frame that [`Frame::parse`] rejects, as far as they can be separated: none if
+/// its header is damaged too. Their content is not verified.
 pub fn damaged_records(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     let header = FrameHeader::parse(bytes).ok();
     let body = header.and_then(|header| bytes.get(FRAME_HEADER_BYTES..header.length as usize));
@@ -846,17 +847,17 @@ pub(crate) fn split_records(bytes: &[u8], count: u32) -> Result<(), FrameError> 
     }
 }
 
-/// One record's bytes with the lengths of its parts, checked.
+/// The bytes of one record with the checked lengths of its parts.
 struct RawRecord<'a> {
     bytes: &'a [u8],
     fields_length: usize,
 }
 
 impl<'a> RawRecord<'a> {
-    /// Takes one record off the front.
+    /// Splits one record off the front.
     fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), FrameError> {
         if bytes.len() < RECORD_OVERHEAD_BYTES {
-            return Err(FrameError::Malformed("a record is cut off"));
+            return Err(FrameError::Malformed("a record is truncated"));
         }
         let length = u32_at(bytes, 0) as usize;
         if RECORD_BYTES_MAX < length || bytes.len() < length || length < RECORD_OVERHEAD_BYTES {
@@ -880,19 +881,19 @@ impl<'a> RawRecord<'a> {
             [STATE_ERASED, 0, 0, 0] => stored == 0,
             _ => false,
         };
-        // The chain covers the digest but not the state: with this check it tells a record that
-        // never had a payload from one that has lost it.
+        // The chain covers the digest but not the state. This check distinguishes a record that
+        // never had a payload from one that lost it.
         let digest: [u8; DIGEST_BYTES] =
             array_at(self.bytes, RECORD_AT_FIELDS + self.fields_length);
         let none = self.bytes[RECORD_AT_STATE] == STATE_NONE;
         if sound && none == (digest == [0; DIGEST_BYTES]) {
             Ok(())
         } else {
-            Err(FrameError::Malformed("a payload is not as announced"))
+            Err(FrameError::Malformed("a payload does not match its header"))
         }
     }
 
-    /// The part that the chain covers.
+    /// The bytes that the chain covers.
     fn chained(&self) -> &'a [u8] {
         &self.bytes[RECORD_AT_KIND..RECORD_OVERHEAD_BYTES + self.fields_length]
     }
@@ -923,7 +924,7 @@ impl<'a> RawRecord<'a> {
     }
 }
 
-/// The chain head after the frame in `bytes`, whose records must be sound.
+/// The chain head after the frame in `bytes`, with valid records.
 fn chain_after(before: &Digest, bytes: &[u8]) -> Digest {
     match bytes.len() <= GATHER_SMALL_BYTES {
         true => chain_through::<GATHER_SMALL_BYTES>(before, bytes),
@@ -945,9 +946,9 @@ fn chain_through<const N: usize>(before: &Digest, bytes: &[u8]) -> Digest {
     gather.finish()
 }
 
-/// BLAKE3 over many small pieces. One buffer's worth is hashed in one go, without the two kilobytes
-/// that a hasher is made of and moved with. The buffer is not cleared first, which would cost as
-/// much as to hash a small frame.
+/// BLAKE3 over many small pieces. If they fit into the buffer, they are hashed in one call, without
+/// the 2 kB hasher state. The buffer is not cleared first, which would cost as much as hashing a
+/// small frame.
 #[derive(Default)]
 struct BufferedHasher<const N: usize> {
     hasher: Option<blake3::Hasher>,
@@ -961,7 +962,7 @@ impl<const N: usize> BufferedHasher<N> {
             self.gather_within(piece);
             return;
         }
-        // The buffer is always hashed when full, never less: pieces of whole chunks are fastest.
+        // The buffer is only hashed when full, because whole chunks are fastest.
         let (head, tail) = piece.split_at(room);
         self.gather_within(head);
         let hasher = self.hasher.get_or_insert_with(blake3::Hasher::new);
@@ -972,12 +973,12 @@ impl<const N: usize> BufferedHasher<N> {
         self.gather_within(rest);
     }
 
-    /// There must be room for it.
+    /// The caller ensures that there is room.
     fn gather_within(&mut self, piece: &[u8]) {
         self.buffer.try_extend_from_slice(piece).expect("no more than there is room for");
     }
 
-    /// By reference: to move the buffer costs as much as to fill it.
+    /// By reference, because moving the buffer costs as much as filling it.
     fn finish(&mut self) -> Digest {
         let hash = match &mut self.hasher {
             None => blake3::hash(&self.buffer),
@@ -987,7 +988,7 @@ impl<const N: usize> BufferedHasher<N> {
     }
 }
 
-/// Checks what can be told from the first bytes alone, however few.
+/// Checks the first bytes, however few there are.
 fn check_prefix(bytes: &[u8]) -> Result<(), FrameError> {
     let magic = bytes.len().min(FRAME_MAGIC.len());
     if bytes[..magic] != FRAME_MAGIC[..magic] {

@@ -1,15 +1,14 @@
-//! The stored form of a whole state: a *snapshot*, from which a start goes on instead of deciding
-//! the log from its first record on.
+//! The stored form of a whole state: a *snapshot*. A start continues from it instead of replaying
+//! the log from the first record.
 //!
 //! # Phases
-//! 1. [`SnapshotWriter`] takes a state, and hands out block after block to whoever stores them.
-//! 2. [`BlockHeader::parse`] says of the next stored bytes how many belong to the block;
-//!    [`SnapshotReader::block`] checks it and takes its rows; [`SnapshotReader::finish`] gives the
-//!    state.
+//! 1. [`SnapshotWriter`] writes a state block by block to a callback.
+//! 2. [`BlockHeader::parse`] returns the length of the next stored block; [`SnapshotReader::block`]
+//!    checks it and takes its rows; [`SnapshotReader::finish`] returns the state.
 //!
 //! # Layout, version 1 (all integers little endian)
-//! A snapshot is a sequence of blocks, numbered from 0, each with rows of one kind. Kinds come in
-//! rising order; a kind without rows has no block.
+//! A snapshot is a sequence of blocks, numbered from 0, each with rows of one kind. Kinds are in
+//! ascending order; a kind without rows has no block.
 //!
 //! | at | bytes | field of each block |
 //! |---:|---:|---|
@@ -26,20 +25,19 @@
 //!
 //! | kind | rows |
 //! |---:|---|
-//! | 1 | origin: identity of the log, position, stamp and chain head |
-//! | 2 | head: what there is one of in a state |
+//! | 1 | origin: identity of the log, log index, stamp and chain head |
+//! | 2 | header: the parts of a state that are not tables |
 //! | 3 to 7 | accounts, participants, settlement models, oracles, account types |
-//! | 8 to 10 | transfers in flight, outflows, transfers that ended |
+//! | 8 to 10 | transfers in flight, outflows, final transfers |
 //! | 11, 12 | notices owed, dead letters |
 //! | 255 | end: BLAKE3 of all bytes before this block |
 //!
-//! Checksums of their own say which block was damaged; the digest at the end says that all blocks
-//! are there and are those that were written. Rows that ended need not be all that ever did: the
-//! list is what the state holds.
+//! The checksums identify the damaged block. The digest at the end proves that all blocks are
+//! present and unchanged. The final transfers are those in memory, not all there ever were.
 //!
 //! # Costs and bounds
-//! A block has at most [`BLOCK_BYTES_MAX`] bytes, about [`BLOCK_BYTES`] in practice; neither side
-//! holds more than one at a time. One BLAKE3 and one CRC-32C over everything, on both sides.
+//! A block has at most [`BLOCK_BYTES_MAX`] bytes, about [`BLOCK_BYTES`] in practice. Both sides
+//! keep one block in memory, and compute one BLAKE3 and one CRC-32C over everything.
 
 use alloc::vec::Vec;
 
@@ -59,29 +57,29 @@ mod tests;
 pub const SNAPSHOT_VERSION: u16 = 1;
 /// Length of a block's header, in bytes.
 pub const BLOCK_HEADER_BYTES: usize = 32;
-/// Longest block, in bytes, header included.
+/// Maximum length of a block, in bytes, header included.
 pub const BLOCK_BYTES_MAX: usize = 16 << 20;
-/// A block is closed once it has so many bytes.
+/// A block is closed once it has this many bytes.
 pub const BLOCK_BYTES: usize = 256 << 10;
 
 const MAGIC: [u8; 4] = *b"UpSn";
 const AT_CRC: usize = 28;
 
-/// The kinds of blocks that hold no table ([`Table`] has the numbers of the others).
+/// The kinds of blocks without a table ([`Table`] numbers the others).
 mod kind {
     pub(super) const ORIGIN: u16 = 1;
     pub(super) const HEAD: u16 = 2;
     pub(super) const END: u16 = 255;
 }
 
-/// What is wrong with a snapshot.
+/// The reasons why a snapshot is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// The bytes are no block.
-    #[error("these bytes are no block of a snapshot")]
+    /// The bytes are not a block.
+    #[error("these bytes are not a snapshot block")]
     NoBlock,
-    /// A block is of a format version that this program does not read.
-    #[error("format version {0} is not one that this program reads")]
+    /// The format version is not supported.
+    #[error("unsupported snapshot format version {0}")]
     Version(u16),
     /// The checksum of a block's header is wrong.
     #[error("the checksum of a block's header is wrong")]
@@ -89,20 +87,20 @@ pub enum SnapshotError {
     /// The checksum of a block's rows is wrong.
     #[error("the checksum of a block's rows is wrong")]
     RowsChecksum,
-    /// A block is not the one that comes next.
-    #[error("a block is missing, or not the one that comes next")]
+    /// A block is missing or out of order.
+    #[error("a block is missing or out of order")]
     Order,
-    /// A row can not be read.
-    #[error("a row: {0}")]
+    /// A row is invalid.
+    #[error("invalid row: {0}")]
     Row(#[from] FieldError),
-    /// The rows do not fit together.
-    #[error("the rows do not fit together: {0}")]
+    /// The rows contradict each other.
+    #[error("inconsistent rows: {0}")]
     State(#[from] InvalidState),
-    /// The digest at the end is not that of what stands before it.
-    #[error("the digest is not that of the content")]
+    /// The digest at the end does not match the content.
+    #[error("the digest does not match the content")]
     Digest,
-    /// The end is missing.
-    #[error("it has no end")]
+    /// The last block is missing.
+    #[error("its last block is missing")]
     Unfinished,
 }
 
@@ -115,7 +113,7 @@ impl From<RowError> for SnapshotError {
     }
 }
 
-/// What a snapshot came to.
+/// Length and digest of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotSummary {
     /// Length, in bytes.
@@ -127,7 +125,7 @@ pub struct SnapshotSummary {
 /// Writes a snapshot: [`SnapshotWriter::state`], then [`SnapshotWriter::finish`].
 pub struct SnapshotWriter<'a, E> {
     store: &'a mut dyn FnMut(&[u8]) -> Result<(), E>,
-    /// The block at hand, its header not filled in yet.
+    /// The current block, without its header fields.
     block: Vec<u8>,
     kind: u16,
     rows: u32,
@@ -137,10 +135,10 @@ pub struct SnapshotWriter<'a, E> {
 }
 
 impl<'a, E> SnapshotWriter<'a, E> {
-    /// Begins a snapshot of the log that ends at `tail`. `store` gets the blocks, one by one.
+    /// Begins a snapshot of the log that ends at `tail`. `store` receives the blocks, one by one.
     ///
     /// # Errors
-    /// Those of `store`; no other method has any other either.
+    /// Those of `store`, like the other methods.
     pub fn new(tail: &Tail, store: &'a mut dyn FnMut(&[u8]) -> Result<(), E>) -> Result<Self, E> {
         let mut writer = Self {
             store,
@@ -160,19 +158,19 @@ impl<'a, E> SnapshotWriter<'a, E> {
         Ok(writer)
     }
 
-    /// Writes all of a state.
+    /// Writes the whole state.
     ///
     /// # Errors
-    /// Those of whoever stores.
+    /// Those of `store`.
     pub fn state(&mut self, parts: StateTables<'_>) -> Result<(), E> {
         self.row(kind::HEAD, |out| parts.head().write(out))?;
         parts.tables(self)
     }
 
-    /// Writes the end.
+    /// Writes the last block.
     ///
     /// # Errors
-    /// Those of whoever stores.
+    /// Those of `store`.
     pub fn finish(mut self) -> Result<SnapshotSummary, E> {
         self.close()?;
         let digest = Digest(*self.hasher.finalize().as_bytes());
@@ -194,7 +192,7 @@ impl<'a, E> SnapshotWriter<'a, E> {
         Ok(())
     }
 
-    /// Hands out the block at hand.
+    /// Closes the current block and passes it to `store`.
     fn close(&mut self) -> Result<(), E> {
         if self.rows == 0 {
             return Ok(());
@@ -238,10 +236,10 @@ pub struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// Reads the header that `bytes` start with.
+    /// Parses the header at the start of `bytes`.
     ///
     /// # Errors
-    /// [`SnapshotError`] when they start with none.
+    /// [`SnapshotError`] if it is invalid.
     pub fn parse(bytes: &[u8]) -> Result<Self, SnapshotError> {
         let header: &[u8; BLOCK_HEADER_BYTES] =
             bytes.first_chunk().ok_or(SnapshotError::NoBlock)?;
@@ -285,12 +283,12 @@ impl BlockHeader {
     }
 }
 
-/// What was read of a snapshot, when its end was reached.
+/// The content of a complete snapshot.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Where the log stood.
+    /// The end of the log.
     pub tail: Tail,
-    /// What it added up to.
+    /// The state there.
     pub state: State,
     /// Length and digest.
     pub summary: SnapshotSummary,
@@ -309,7 +307,7 @@ pub struct SnapshotReader {
 }
 
 impl SnapshotReader {
-    /// Where the log stood, once the first block was read.
+    /// The end of the log, once the first block was read.
     #[must_use]
     pub const fn tail(&self) -> Option<&Tail> {
         self.tail.as_ref()
@@ -321,10 +319,10 @@ impl SnapshotReader {
         self.end.is_some()
     }
 
-    /// Takes the next block, all of it and nothing behind it.
+    /// Takes the next block, without bytes after it.
     ///
     /// # Errors
-    /// [`SnapshotError`]; nothing can follow then.
+    /// [`SnapshotError`]; the reader cannot continue after it.
     pub fn block(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
         let header = BlockHeader::parse(bytes)?;
         let rows = &bytes[BLOCK_HEADER_BYTES..];
@@ -334,7 +332,7 @@ impl SnapshotReader {
         if crc32c(rows) != header.crc {
             return Err(SnapshotError::RowsChecksum);
         }
-        // One origin and one head, in this order, and nothing behind the end.
+        // One origin and one header, in this order, and nothing after the end.
         let follows = match header.kind {
             kind::ORIGIN => self.number == 0,
             kind::HEAD => self.kind == kind::ORIGIN,
@@ -352,18 +350,18 @@ impl SnapshotReader {
         self.rows(&header, Reader(rows))
     }
 
-    /// The state, once the end was read.
+    /// Returns the state, once the last block was read.
     ///
     /// # Errors
-    /// [`SnapshotError::Unfinished`] before, and [`SnapshotError::State`] when the rows do not
-    /// fit together.
+    /// [`SnapshotError::Unfinished`] before that, [`SnapshotError::State`] if the rows contradict
+    /// each other.
     pub fn finish(self) -> Result<Snapshot, SnapshotError> {
         let (Some(tail), Some(builder), Some(summary)) = (self.tail, self.builder, self.end) else {
             return Err(SnapshotError::Unfinished);
         };
         let state = builder.finish()?;
         if state.log_index() != tail.end || state.stamp() != tail.stamp {
-            return Err(InvalidState("the state is not that of the log's position").into());
+            return Err(InvalidState("the state differs from the log index of the snapshot").into());
         }
         Ok(Snapshot { tail, state, summary })
     }

@@ -1,30 +1,29 @@
-//! A message of a topic: what a node proposes ([`crate::bundle`]), what its state is, or a word
-//! about a log that moves to the topic or away from it.
+//! A message of a topic: a node's proposal ([`crate::bundle`]), a node's state hash, or the move of
+//! a log to or from the topic.
 //!
-//! A log that was written elsewhere is moved to a topic as it is: frame by frame, each with its own
-//! position, stamp and chain, and then a word that this was all of it. Before that word no proposal
-//! counts, and behind it no frame. A word that the log has left ends it for the topic.
+//! A log is moved to a topic unchanged: frame by frame, each with its log index, stamp and chain,
+//! and then an end marker. Proposals count only after the marker, and frames only before it. A
+//! message that the log was moved away ends it for the topic.
 //!
-//! The header is as long as that of a bundle: programs that know of bundles alone read in it that a
-//! newer version wrote it, and stop. Kind 4 came later than the others: programs that do not know
-//! it pass it over.
+//! The header is as long as that of a bundle. Programs that only know bundles read that a newer
+//! version wrote it, and stop. Kind 4 was added later; programs that do not know it ignore it.
 //!
-//! Every version keeps magic, version, the length at 8 and a header of 144 bytes at least: what
-//! says otherwise was written by none.
+//! Every version keeps the magic, the version, the length at 8 and a header of at least 144 bytes.
+//! A message that differs was not written by any version.
 //!
 //! # Layout, version 2 (all integers little endian)
 //! | at | bytes | field |
 //! |---:|---:|---|
 //! | 0 | 4 | magic `UpBu` |
 //! | 4 | 2 | format version, 2 |
-//! | 6 | 2 | kind: 1 a frame, 2 the log is whole, 3 the log has left, 4 a state |
+//! | 6 | 2 | kind: 1 a frame, 2 end of a moved log, 3 the log was moved away, 4 a state |
 //! | 8 | 4 | length of the whole message |
 //! | 12 | 4 | CRC-32C of all other bytes |
 //! | 16 | 16 | identity of the log |
-//! | 32 | 8 | kinds 1 and 2: position of the log's last record so far; 4: of the state's; 3: zero |
+//! | 32 | 8 | kinds 1 and 2: index of the log's last record so far; 4: of the state's; 3: zero |
 //! | 40 | 32 | kinds 1 and 2: chain head there; 4: hash of the state; 3: zero |
 //! | 72 | 4 | kind 4: the node; else zero |
-//! | 76 | 4 | kind 4: its life; else zero |
+//! | 76 | 4 | kind 4: its epoch; else zero |
 //! | 80 | 64 | zero |
 //! | 144 | | kind 1: the frame ([`crate::frame`]) |
 
@@ -37,9 +36,9 @@ use crate::checksum::crc32c;
 use crate::fixed::{array_at, u16_at, u32_at, u64_at};
 use crate::frame::{FRAME_BYTES_MAX, Frame, LogIdentity};
 
-/// The format version of everything but bundles.
+/// The format version of all messages but bundles.
 pub const MOVING_VERSION: u16 = 2;
-/// Longest message that holds a frame.
+/// Maximum length of a message with a frame.
 pub const MOVED_BYTES_MAX: usize = HEAD + FRAME_BYTES_MAX;
 
 const HEAD: usize = 144;
@@ -53,41 +52,41 @@ const KIND_WHOLE: u16 = 2;
 const KIND_LEFT: u16 = 3;
 const KIND_STATE: u16 = 4;
 
-/// A node and its life.
+/// A node and its epoch.
 type NodeEpoch = [u32; 2];
 const NOBODY: NodeEpoch = [0; 2];
 
-/// A message, checked: a view of its bytes.
+/// A validated view of a message's bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum TopicMessage<'a> {
-    /// What a node proposes.
+    /// A node's proposal.
     Bundle(Bundle<'a>),
-    /// The next frame of a log that was written elsewhere.
+    /// The next frame of a moved log.
     Frame(Frame<'a>),
-    /// Everything that was written elsewhere has been said.
+    /// The end of a moved log.
     Whole(LogEnd),
-    /// The log with this identity goes on elsewhere.
+    /// The log with this identity was moved away.
     Left(LogIdentity),
-    /// A node says what its state is.
+    /// The state hash of a node.
     State(StateAttestation),
 }
 
-/// What the state of a node is.
+/// The state hash of a node at a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateAttestation {
     /// The log.
     pub identity: LogIdentity,
     /// The node.
     pub node: u32,
-    /// The node's life.
+    /// The node's epoch.
     pub epoch: u32,
     /// The last record of the state.
     pub log_index: LogIndex,
-    /// Its hash.
+    /// The hash of the state.
     pub hash: Digest,
 }
 
-/// Where a log that was moved ends.
+/// The end of a moved log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
     /// The log.
@@ -98,25 +97,25 @@ pub struct LogEnd {
     pub chain: Digest,
 }
 
-/// Writes the message that holds a frame over whatever `out` holds.
+/// Writes a message with a frame into `out`, replacing its content.
 pub fn write_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
     let header = frame.header();
     let end = LogEnd { identity: header.identity, log_index: header.last(), chain: frame.chain() };
     write((KIND_FRAME, NOBODY), &end, frame.as_bytes(), out);
 }
 
-/// Writes the word that a log is whole over whatever `out` holds.
+/// Writes the end marker of a moved log into `out`, replacing its content.
 pub fn write_whole(end: &LogEnd, out: &mut Vec<u8>) {
     write((KIND_WHOLE, NOBODY), end, &[], out);
 }
 
-/// Writes the word that a log has left over whatever `out` holds.
+/// Writes the message that a log was moved away into `out`, replacing its content.
 pub fn write_left(identity: LogIdentity, out: &mut Vec<u8>) {
     let nowhere = LogEnd { identity, log_index: LogIndex(0), chain: Digest([0; 32]) };
     write((KIND_LEFT, NOBODY), &nowhere, &[], out);
 }
 
-/// Writes the message of a node that says what its state is over whatever `out` holds.
+/// Writes the message with a node's state hash into `out`, replacing its content.
 pub fn write_state(stated: &StateAttestation, out: &mut Vec<u8>) {
     let StateAttestation { identity, node, epoch, log_index, hash } = *stated;
     write((KIND_STATE, [node, epoch]), &LogEnd { identity, log_index, chain: hash }, &[], out);
@@ -142,10 +141,10 @@ fn write((kind, who): (u16, NodeEpoch), end: &LogEnd, rest: &[u8], out: &mut Vec
 }
 
 impl<'a> TopicMessage<'a> {
-    /// Reads a message: all of it must be one.
+    /// Parses a message, which must take all of `bytes`.
     ///
     /// # Errors
-    /// [`BundleError`] for any bytes that no version up to this one wrote; it never panics.
+    /// [`BundleError`] for bytes that no version up to this one wrote; never panics.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BundleError> {
         let version = bytes.first_chunk::<6>().filter(|head| head[..4] == BUNDLE_MAGIC);
         match version.map(|head| u16::from_le_bytes([head[4], head[5]])) {
@@ -154,17 +153,17 @@ impl<'a> TopicMessage<'a> {
             }
             Some(MOVING_VERSION) => Self::moving(bytes).map_err(BundleError::Foreign),
             Some(version) if is_of_some_version(bytes) => Err(BundleError::Version(version)),
-            Some(_) => Err(BundleError::Foreign("it is not what any version would write")),
+            Some(_) => Err(BundleError::Foreign("it was not written by any known version")),
         }
     }
 
     fn moving(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let (head, rest) =
-            bytes.split_first_chunk::<HEAD>().ok_or("it is too short for what it says it is")?;
+            bytes.split_first_chunk::<HEAD>().ok_or("it is too short for its kind")?;
         let kind = u16_at(head, 6);
         let is_whole = u32_at(head, 8) as usize == bytes.len();
         if !is_whole || MOVED_BYTES_MAX < bytes.len() {
-            return Err("its length is not that of the message");
+            return Err("its length does not match the message");
         }
         if checksum(bytes) != u32_at(head, AT_CRC) {
             return Err("its checksum is wrong");
@@ -192,7 +191,7 @@ impl<'a> TopicMessage<'a> {
         }
     }
 
-    /// The log that it is about.
+    /// The identity of the log.
     #[must_use]
     pub const fn identity(&self) -> LogIdentity {
         match self {
@@ -206,21 +205,21 @@ impl<'a> TopicMessage<'a> {
 }
 
 fn framed<'a>(end: &LogEnd, bytes: &'a [u8]) -> Result<TopicMessage<'a>, &'static str> {
-    let frame = Frame::parse(bytes).map_err(|_| "its frame is not sound")?;
+    let frame = Frame::parse(bytes).map_err(|_| "its frame is invalid")?;
     let header = frame.header();
     let said = (header.identity, header.last(), frame.chain());
     if frame.as_bytes().len() != bytes.len() || said != (end.identity, end.log_index, end.chain) {
-        return Err("its frame is not the one that it announces");
+        return Err("its frame does not match its header");
     }
     Ok(TopicMessage::Frame(frame))
 }
 
-/// Whether a version that is not known may have written this.
+/// Whether an unknown version may have written this.
 fn is_of_some_version(bytes: &[u8]) -> bool {
     HEAD <= bytes.len() && u32_at(bytes, 8) as usize == bytes.len()
 }
 
-/// Over everything but itself.
+/// CRC-32C of everything but the checksum itself.
 fn checksum(bytes: &[u8]) -> u32 {
     crc32c(&bytes[..AT_CRC]) ^ crc32c(&bytes[BEHIND_CRC..]).rotate_left(1)
 }

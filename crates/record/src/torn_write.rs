@@ -1,26 +1,27 @@
-//! Zeros that the records of a frame are made of by themselves.
+//! Counts the zero bytes that a frame legitimately contains, so that a reader can distinguish them
+//! from sectors lost in a crash.
 //!
-//! A sector that a crash kept from being stored reads as zeros. So may one that was stored: the
-//! fields of a record can end in zeros, and the frame in the first bytes of a sector. A frame says
-//! how many such zeros it was written with, so that its reader can tell the two apart.
+//! A sector that was not written before a crash reads as zeros. A written sector may consist of
+//! zeros too: the fields of a record can end in zeros, and the frame can end within a sector. A
+//! frame therefore stores the number of such zeros.
 //!
-//! Zeros before the first byte that is not zero do not count: a frame begins with its magic, and
-//! its records with a length.
+//! Zeros before the first other byte do not count: a frame begins with its magic, and its records
+//! with a length.
 
-/// What a sector of a disk holds, in bytes: what is stored whole or not at all.
+/// Size of a disk sector, in bytes, which is written whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
-/// Zeros that can fill what a frame has in a sector.
+/// Zeros that can fill a frame's part of a sector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrailingZeros {
-    /// Zero bytes at the end, less than a sector of them: more is in `inside` too.
+    /// Zero bytes at the end, if fewer than a sector; longer runs are in `inside`.
     pub ending: u16,
-    /// Bytes in rows of zeros that are at least a sector long. No message of the scheme has any.
+    /// Bytes in runs of zeros that are at least a sector long. Messages of the scheme have none.
     pub inside: u32,
 }
 
 impl TrailingZeros {
-    /// Counts them: looks at one byte in a sector, and around it where it is zero.
+    /// Counts them. Reads one byte per sector, and its neighbours if it is zero.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let ending = bytes.iter().rev().take(SECTOR_BYTES - 1).take_while(|byte| **byte == 0);
@@ -34,7 +35,7 @@ impl TrailingZeros {
     }
 }
 
-/// Every row of a sector's length holds exactly one of the bytes looked at.
+/// Every run of a sector's length contains exactly one of the bytes read.
 fn inside(bytes: &[u8]) -> u32 {
     let mut sum = 0;
     let mut at = SECTOR_BYTES - 1;
@@ -46,7 +47,7 @@ fn inside(bytes: &[u8]) -> u32 {
             let row = before + end - at;
             sum += if SECTOR_BYTES <= row { row as u32 } else { 0 };
         }
-        // The next one behind the row.
+        // The next byte after the run.
         at += SECTOR_BYTES * (end - at).div_ceil(SECTOR_BYTES);
     }
     sum
@@ -58,7 +59,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    /// The same, row by row.
+    /// The same count, run by run.
     fn counted(bytes: &[u8]) -> TrailingZeros {
         let rows: Vec<usize> = bytes.split(|byte| *byte != 0).map(<[u8]>::len).collect();
         let ending = rows.last().map_or(0, |row| *row.min(&(SECTOR_BYTES - 1)));

@@ -1,4 +1,4 @@
-//! New rules decide from here on. Rules only go forward, and only to what this program knows.
+//! Activates a newer version of the rules, if this program supports it.
 
 use crate::change::Activate;
 use crate::context::{Context, Decide};

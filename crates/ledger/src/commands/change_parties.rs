@@ -1,5 +1,5 @@
 //! Changes of the party directory (hub-semantics 2.2). The kernel orders them and owes the answer
-//! to the sender; the directory itself is a read model that applies those that were accepted.
+//! to the sender. The directory itself is a read model that applies the accepted changes.
 
 use crate::command::ChangeParties;
 use crate::context::{Context, Decide, NoticeContext};

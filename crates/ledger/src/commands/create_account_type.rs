@@ -1,4 +1,4 @@
-//! `POST /ledgerAccountTypes`: adds a name to the catalogue; accounts keep the kernel's own kinds
+//! `POST /ledgerAccountTypes`: adds an account type. Accounts keep the kernel's own kinds
 //! (hub-semantics 4.1).
 
 use crate::accounts::AccountKind;

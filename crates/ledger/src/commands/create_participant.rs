@@ -1,8 +1,8 @@
 //! `POST /participants`: a new participant, or a further currency for a known one
 //! (hub-semantics 4.3).
 //!
-//! Parties of a transfer are told apart without regard to case (3.3, 3.6), so two names that
-//! differ by case alone can not both join: one could answer for the other.
+//! Parties of a transfer are compared without regard to case (3.3, 3.6). Two names that differ only
+//! in case cannot both join, because one could answer for the other.
 
 use alloc::vec::Vec;
 
@@ -62,7 +62,7 @@ fn hub_is_ready(state: &State, currency: Currency) -> bool {
     has(AccountKind::HubReconciliation) && has(AccountKind::HubMultilateralSettlement)
 }
 
-/// Opens each kind of account that the models name, once, inactive until limits are set.
+/// Opens each account kind of the models once, inactive until limits are set.
 fn open_accounts(
     state: &mut State,
     owner: ParticipantIndex,

@@ -5,7 +5,7 @@ use crate::context::{Context, Decide};
 use crate::outcome::AdminOutcome;
 use crate::registry::SETTLEMENT_MODELS_MAX;
 
-/// A model names accounts that every participant gets, so none that only the hub can have.
+/// Refuses account kinds that only the hub can have, because every participant gets the accounts.
 impl Decide for CreateSettlementModel {
     type Outcome = AdminOutcome;
 

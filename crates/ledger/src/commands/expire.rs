@@ -1,6 +1,6 @@
-//! Deadlines: a reserved transfer whose expiration the stamp has reached ends by itself. The
-//! reversal and the notices to payer and payee are one step (hub-semantics 3.10, rulings 13 and
-//! 14). A payer that is its own payee gets one notice.
+//! Expiry of reserved transfers when the stamp reaches their deadline. The reversal and the notices
+//! to payer and payee are one step (hub-semantics 3.10, rulings 13 and 14). A payer that is its own
+//! payee gets one notice.
 
 use super::response;
 use crate::context::{Context, NoticeContext};
@@ -9,14 +9,14 @@ use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
 use crate::planted::{Bug, is_planted};
 
-/// The transfer that is due first, in order of deadline, then of prepare.
+/// The next transfer that is due, in order of deadline, then of prepare.
 pub(crate) fn next_due(context: &Context<'_>) -> Option<TransferId> {
     let transfers = &context.state.transfers;
     let slot = transfers.due(context.state.stamp.millis())?;
     Some(transfers.active(slot).id)
 }
 
-/// Ends the transfer that is due first; whether there was one.
+/// Expires the next transfer that is due. Returns whether there was one.
 pub(crate) fn expire_next(context: &mut Context<'_>) -> bool {
     let due = context.state.transfers.due(context.state.stamp.millis());
     due.into_iter().for_each(|slot| expire(context, slot));

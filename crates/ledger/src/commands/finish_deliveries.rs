@@ -1,17 +1,16 @@
-//! Deliveries that ended leave the outbox. Those about a transfer that failed for good become dead
-//! letters.
+//! Removes finished deliveries from the outbox. Failed ones about a transfer become dead letters.
 
 use crate::command::{DeliveryResult, FinishedDelivery};
 use crate::context::Context;
 use crate::notice::DeadLetter;
 use crate::outcome::Outcome;
 
-/// A notice that is not owed (delivered twice after a take-over) is passed over.
+/// Ignores notices that are not owed (delivered twice after a take-over).
 pub(super) fn finish(context: &mut Context<'_>, ends: &[FinishedDelivery]) -> Outcome {
     let state = &mut *context.state;
     for end in ends {
         let Some(notice) = state.outbox.remove(end.notice) else { continue };
-        // Counted from 0, as in every digest so far.
+        // Counted from 0, as in all earlier digests.
         state.trail.note::<9>(&[&end.notice.0.to_le_bytes(), &[end.result.number() - 1]]);
         match end.result {
             DeliveryResult::Delivered => state.counters.delivered += 1,

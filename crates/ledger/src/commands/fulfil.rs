@@ -63,7 +63,7 @@ fn commit(
     ResponseOutcome::Committed
 }
 
-/// A missing or wrong fulfilment aborts the transfer (3.8).
+/// Aborts the transfer after a missing or wrong fulfilment (3.8).
 fn abort_invalid(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,
@@ -80,7 +80,8 @@ fn abort_invalid(
     ResponseOutcome::FulfilmentInvalid
 }
 
-/// `transferState` ABORTED: as the reference, left to time out, unless the scheme says otherwise.
+/// Handles `transferState` ABORTED: left to time out like in the reference, unless the scheme
+/// treats it as an abort.
 fn abort_by_put(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,

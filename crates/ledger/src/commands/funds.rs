@@ -1,8 +1,8 @@
-//! Funds in and out (hub-semantics 4.4; ruling 18 for what may leave). A participant or an account
-//! that is switched off gets and gives none.
+//! Funds in and out (hub-semantics 4.4; ruling 18 for the available funds). A disabled participant
+//! or account neither receives nor pays.
 //!
-//! A request that was recorded is recognised by its digest: sent again, it moves nothing and is
-//! answered like the first time.
+//! A recorded request is recognised by its digest: a resend moves nothing and gets the first
+//! result.
 
 use crate::accounts::{AccountKind, Posting};
 use crate::change::{EndFundsOut, FundsDirection, MoveFunds};
@@ -13,7 +13,7 @@ use crate::outcome::{AdminOutcome, Outcome};
 use crate::state::State;
 use crate::transfers::{Answer, AnswerKind, FinalTransfer, Found, Outflow};
 
-/// A movement of funds that ends: whose, how much, and the record that began it.
+/// A finished movement of funds: participant, amount, and the record that created it.
 struct FundsMovement {
     id: TransferId,
     participant: ParticipantIndex,
@@ -24,7 +24,8 @@ struct FundsMovement {
     end: Option<Answer>,
 }
 
-/// Funds in commit at once; funds out are reserved, or recorded as aborted for want of funds.
+/// Funds in commit at once. Funds out are reserved, or recorded as aborted if funds are
+/// insufficient.
 impl Decide for MoveFunds {
     type Outcome = AdminOutcome;
 
@@ -33,7 +34,7 @@ impl Decide for MoveFunds {
     }
 }
 
-/// Ends a reserved outflow: the money leaves, or is given back.
+/// Ends a reserved outflow: the money leaves, or is returned.
 impl Decide for EndFundsOut {
     type Outcome = AdminOutcome;
 
@@ -99,7 +100,7 @@ fn end_outflow(
     Ok(AdminOutcome::Accepted)
 }
 
-/// What becomes of a movement whose id is known already.
+/// The outcome of a movement with a known id.
 fn known(state: &State, funds: &MoveFunds) -> Option<AdminOutcome> {
     let stored = match state.transfers.find(&funds.id) {
         Found::Nothing => return None,
@@ -113,7 +114,7 @@ fn known(state: &State, funds: &MoveFunds) -> Option<AdminOutcome> {
     })
 }
 
-/// Whether an outflow ended by this very request.
+/// Whether this same request ended the outflow.
 fn is_resent_end(state: &State, command: &EndFundsOut) -> bool {
     let Found::Final(at) = state.transfers.find(&command.id) else { return false };
     let ended = state.transfers.ended(at);
@@ -127,7 +128,7 @@ fn answer(command: &EndFundsOut, log_index: LogIndex) -> Answer {
     Answer { kind, hash: command.hash, log_index }
 }
 
-/// A movement that begins, and ends at once.
+/// A movement that starts and ends at once.
 fn movement(
     context: &Context<'_>,
     funds: &MoveFunds,
@@ -162,7 +163,7 @@ fn reserve(
     AdminOutcome::Accepted
 }
 
-/// What a participant can take out: its cover, less what it owes.
+/// The funds that a participant can take out: its liquidity cover less its position.
 fn spare(state: &State, participant: ParticipantIndex, settlement: AccountId) -> Amount {
     let cover = -state.accounts.value(settlement);
     if !state.settings.funds_out_covers_position {
@@ -214,7 +215,7 @@ fn settlement_account(
     Ok((index, id))
 }
 
-/// The hub's account that funds of a currency come from and go to.
+/// The hub's counterpart account for funds of a currency.
 pub(crate) fn reconciliation_account(state: &State, currency: Currency) -> Option<AccountId> {
     let hub = state.registry.get(ParticipantIndex::HUB);
     let mut accounts = hub.accounts.iter().filter_map(|id| state.accounts.get(*id));

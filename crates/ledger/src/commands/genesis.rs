@@ -1,4 +1,4 @@
-//! The first record: the hub joins its own scheme, and the maps get their key.
+//! The first record: the hub becomes a participant, and the maps get their key.
 
 use crate::command::Genesis;
 use crate::context::Context;

@@ -1,5 +1,5 @@
-//! `/oracles`: the registry of oracles (hub-semantics 6.1). A record for operators: no decision
-//! about a transfer looks at it.
+//! `/oracles`: the registry of oracles (hub-semantics 6.1). A record for operators, not used in
+//! decisions about transfers.
 
 use crate::change::{CreateOracle, DeleteOracle, Oracle, UpdateOracle};
 use crate::context::{Context, Decide};
@@ -7,7 +7,7 @@ use crate::ids::OracleId;
 use crate::outcome::AdminOutcome;
 use crate::registry::{ORACLES_MAX, Registry};
 
-/// One oracle per type and currency; without a currency it is one more of its type.
+/// One oracle per type and currency. An oracle without a currency is another one of its type.
 impl Decide for CreateOracle {
     type Outcome = AdminOutcome;
 
@@ -48,7 +48,7 @@ impl Decide for UpdateOracle {
     }
 }
 
-/// Afterwards there is no oracle of this number, whether or not there was one before.
+/// Succeeds whether or not the oracle existed.
 impl Decide for DeleteOracle {
     type Outcome = AdminOutcome;
 

@@ -1,5 +1,5 @@
-//! `POST /transfers`: the payer's position is taken, or the prepare is refused
-//! (hub-semantics 3.3 to 3.5; rulings for unknown payees and inactive payee accounts).
+//! `POST /transfers`: reserves the payer's position, or refuses the prepare (hub-semantics 3.3 to
+//! 3.5; rulings for unknown payees and inactive payee accounts).
 
 use super::expire::expire_next;
 use crate::accounts::Accounts;
@@ -14,7 +14,7 @@ use crate::registry::{CurrencyAccounts, Participant};
 use crate::state::State;
 use crate::transfers::{FinalTransfer, Found, ReservedTransfer, TransferState};
 
-/// Where the money of an acceptable prepare would move.
+/// The accounts of an acceptable prepare.
 struct ResolvedPrepare {
     payer: ParticipantIndex,
     payee: ParticipantIndex,
@@ -40,8 +40,8 @@ impl Decide for Prepare {
     }
 }
 
-/// A known id: the same content is answered with the stored state, other content is refused;
-/// the stored transfer is untouched either way (3.4).
+/// Answers a known id: the same content gets the stored state, different content is refused. The
+/// stored transfer does not change (3.4).
 fn answer_resend(
     context: &mut Context<'_>,
     command: &Prepare,
@@ -88,7 +88,7 @@ fn check(
     use PrepareOutcome::*;
     refuse_if(command.source != command.payer, PrepareSourceNotPayer)?;
     refuse_if(command.amount.precision() > PRECISION_MAX, PrepareAmountPrecision)?;
-    // The sender was found whatever the case of its name; the payer's name is exact.
+    // The sender is found regardless of case, but the payer's name must match exactly.
     let payer_entry = state.registry.get(payer);
     refuse_if(payer_entry.name != command.payer, PreparePayerNotFound)?;
     refuse_if(!payer_entry.active, PreparePayerInactive)?;
@@ -112,7 +112,7 @@ fn check(
     })
 }
 
-/// Cover first, cap second; equality passes (3.5).
+/// Checks the liquidity cover first, then the net debit cap. Equality passes (3.5).
 fn check_liquidity(
     state: &State,
     holding: &CurrencyAccounts,
@@ -148,8 +148,8 @@ fn reserve(
     let transfer = active(context, command, route, notice);
     context.state.transfers.insert(transfer);
     context.state.counters.reserved += 1;
-    // An expiration at this very instant passes the check, and is a deadline met: the transfer
-    // ends here, so that no later command of the batch can find it open.
+    // A deadline at this very stamp passes the check and has been reached. The transfer expires
+    // here, so that no later command of the batch finds it open.
     if command.expiration_ms <= context.state.stamp.millis() {
         while expire_next(context) {}
     }
@@ -179,7 +179,7 @@ fn active(
     }
 }
 
-/// A refused prepare is kept, so that a resend is answered in the same way.
+/// Stores a refused prepare, so that a resend gets the same refusal.
 fn refuse(
     context: &mut Context<'_>,
     command: &Prepare,
@@ -207,8 +207,8 @@ fn refuse(
     outcome
 }
 
-/// Errors of a prepare go to the payer of the body, even when another FSP sent it; when that
-/// payer is unknown, to the sender.
+/// Errors of a prepare go to the payer of the body, even if another FSP sent it. If that payer is
+/// unknown, they go to the sender.
 fn addressee(state: &State, command: &Prepare, sender: ParticipantIndex) -> ParticipantIndex {
     state.registry.sender(&command.payer).unwrap_or(sender)
 }

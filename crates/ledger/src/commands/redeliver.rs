@@ -1,4 +1,4 @@
-//! A dead letter is sent again, with a fresh set of attempts.
+//! Requeues a dead letter with a new set of attempts.
 
 use crate::change::Redeliver;
 use crate::context::{Context, Decide};

@@ -1,5 +1,5 @@
-//! What `PUT /transfers/{id}` and `PUT /transfers/{id}/error` have in common: who may answer,
-//! and what became of an earlier answer (hub-semantics 3.4 and 3.6, checks 2 to 4, 7 and 8).
+//! The common rules of `PUT /transfers/{id}` and `PUT /transfers/{id}/error`: allowed senders, and
+//! the handling of repeated responses (hub-semantics 3.4 and 3.6, checks 2 to 4, 7 and 8).
 
 use crate::command::TraceId;
 use crate::context::{Context, NoticeContext};
@@ -10,7 +10,7 @@ use crate::planted::{Bug, is_planted};
 use crate::state::State;
 use crate::transfers::{Answer, AnswerKind, FinalTransfer, Found, ReservedTransfer, TransferState};
 
-/// The part of a fulfil or an abort that these rules look at.
+/// The common part of a fulfil and an abort.
 pub(super) struct PayeeResponse<'a> {
     pub(super) id: TransferId,
     pub(super) source: &'a FspName,
@@ -22,7 +22,7 @@ pub(super) struct PayeeResponse<'a> {
     pub(super) wants_patch: bool,
 }
 
-/// A reserved transfer that the message may end.
+/// A reserved transfer that the response may end.
 pub(super) struct OpenReservation {
     pub(super) slot: u32,
     pub(super) payer: ParticipantIndex,
@@ -37,7 +37,7 @@ impl PayeeResponse<'_> {
     }
 }
 
-/// Finds the transfer that the message answers, or deals with the message here.
+/// Finds the reserved transfer, or handles the response and returns its outcome.
 pub(super) fn open(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,
@@ -51,8 +51,8 @@ pub(super) fn open(
     }
 }
 
-/// Ends an open transfer: the payer's position goes back, or on to the payee. Returns the subject
-/// of the notices about it.
+/// Ends an open transfer: the payer's position is reversed, or the payee's is posted. Returns the
+/// context of the notices about it.
 pub(super) fn close(
     context: &mut Context<'_>,
     open: &OpenReservation,
@@ -76,13 +76,13 @@ pub(super) fn close(
     incoming.subject(context, outcome.into())
 }
 
-/// Whether the payee hears from the hub how its answer was taken: a payer that is its own payee
-/// hears it once (hub-semantics 3.7).
+/// Whether the hub notifies the payee of the result. A payer that is its own payee is notified once
+/// (hub-semantics 3.7).
 pub(super) fn confirms_to_payee(context: &Context<'_>, open: &OpenReservation) -> bool {
     context.state.settings.confirm_to_payee && open.payer != open.payee
 }
 
-/// Keeps what a resend or a question will need of a transfer that ended.
+/// Stores the row that a resend or a query needs.
 pub(super) fn end(
     context: &mut Context<'_>,
     transfer: &ReservedTransfer,
@@ -125,7 +125,7 @@ fn open_active(
     Ok(open)
 }
 
-/// The payee addressed somebody else than the payer: the transfer is aborted (ruling 9).
+/// Aborts a transfer if the payee addressed another FSP than the payer (ruling 9).
 fn abort_misdirected(
     context: &mut Context<'_>,
     open: &OpenReservation,
@@ -133,7 +133,7 @@ fn abort_misdirected(
 ) -> ResponseOutcome {
     let about = close(context, open, incoming, ResponseEnd::ResponseNotToPayer);
     context.enqueue_notice(open.payer, NoticeKind::Error, about);
-    // The payee must know that its answer did not count, whether or not the scheme confirms.
+    // The payee must know that its response did not count, even in schemes that do not confirm.
     if open.payer != open.payee {
         context.enqueue_notice(open.payee, NoticeKind::Error, about);
     }
@@ -143,7 +143,7 @@ fn abort_misdirected(
     ResponseOutcome::ResponseNotToPayer
 }
 
-/// A transfer that ended: the same answer is told the stored end, another one is refused.
+/// Answers for a final transfer: the same response gets the stored end, a different one is refused.
 fn answer_ended(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,
@@ -169,7 +169,7 @@ fn answer_ended(
     }
 }
 
-/// The first answer that comes too late hears so; later ones find the transfer ended.
+/// Reports the expiry to the first late response. Later ones find a final transfer.
 fn answer_expired(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,
@@ -190,7 +190,8 @@ fn answer_expired(
     ResponseOutcome::ResponseAfterExpiry
 }
 
-/// The transfer is not RESERVED: 3100 to the payee, and a PATCH when it waits for one.
+/// Refuses a response to a transfer that is not RESERVED: 3100 to the payee, and a PATCH if it
+/// waits for one.
 fn refuse_state(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,
@@ -207,7 +208,7 @@ fn refuse_state(
     outcome
 }
 
-/// Ruling 5: a repeated answer hears the stored end from the hub.
+/// Sends the stored end to the sender of a repeated response (ruling 5).
 fn resend_end(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,
@@ -230,8 +231,8 @@ fn resend_end(
     outcome
 }
 
-/// Owes the sender the reason why nothing was done. An unknown sender changes nothing and gets no
-/// notice. This is the only place that has to look for one: the payee of a transfer is known.
+/// Notifies the sender of the refusal. An unknown sender changes nothing and gets no notice. Only
+/// this function looks the sender up, because the payee of a transfer is known.
 fn refuse_sender(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,

@@ -1,4 +1,4 @@
-//! `POST /participants/{name}/endpoints`: in force with the next message.
+//! `POST /participants/{name}/endpoints`: takes effect with the next message.
 
 use crate::change::SetEndpoint;
 use crate::context::{Context, Decide};

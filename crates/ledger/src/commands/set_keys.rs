@@ -1,12 +1,12 @@
-//! `/participants/{name}/keys`: the public keys by which a participant's messages are verified, in
-//! force with the next message. The kernel keeps them, and does not know what a signature is.
+//! `/participants/{name}/keys`: the public keys that verify a participant's messages. Changes take
+//! effect with the next message. The kernel stores the keys but verifies no signatures.
 
 use crate::change::{AddKey, RemoveKey};
 use crate::context::{Context, Decide};
 use crate::outcome::AdminOutcome;
 use crate::registry::{KEYS_MAX, PublicKey};
 
-/// A key that the participant has already stays as it is.
+/// A key that the participant already has is not changed.
 impl Decide for AddKey {
     type Outcome = AdminOutcome;
 

@@ -6,10 +6,10 @@ use crate::money::Amount;
 use crate::outcome::AdminOutcome;
 use crate::registry::NetDebitCap;
 
-/// Warning threshold of a cap that was set without one, in percent.
+/// Default warning threshold of a net debit cap, in percent.
 const ALARM_PERCENTAGE: Amount = Amount::from_units(10 * 10_000);
 
-/// Sets cap and position once, and switches the accounts on.
+/// Sets net debit cap and position once, and enables the accounts.
 impl Decide for SetInitialPositionAndLimits {
     type Outcome = AdminOutcome;
 
@@ -40,7 +40,7 @@ impl Decide for SetInitialPositionAndLimits {
     }
 }
 
-/// Changes a cap; the next prepare is decided with it.
+/// Changes a net debit cap; the next prepare is decided with it.
 impl Decide for SetLimit {
     type Outcome = AdminOutcome;
 

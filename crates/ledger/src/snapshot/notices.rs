@@ -13,7 +13,7 @@ impl TableRow for Notice {
     fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.check_notice(&self)?;
         if self.id <= builder.last_notice {
-            return Err(InvalidState("notices are not in order of their numbers"));
+            return Err(InvalidState("notices are not in order of number"));
         }
         builder.last_notice = self.id;
         builder.outbox.add(self);

@@ -1,4 +1,4 @@
-//! Rows of accounts, participants and the catalogues of the scheme.
+//! Rows of accounts, participants and reference data.
 
 use super::{StateBuilder, TableRow};
 use crate::accounts::Account;
@@ -49,7 +49,7 @@ impl TableRow for (OracleId, Oracle) {
     fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         let last = builder.catalogue.oracles.last().map(|(id, _)| *id);
         if Some(self.0) <= last || builder.catalogue.last_oracle < self.0 {
-            return Err(InvalidState("an oracle has a number that it can not have"));
+            return Err(InvalidState("an oracle has an invalid number"));
         }
         builder.catalogue.oracles.push(self);
         Ok(())

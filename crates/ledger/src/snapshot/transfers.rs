@@ -19,14 +19,14 @@ impl TableRow for ReservedTransfer {
     fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
         builder.check_record(self.prepare)?;
         if self.prepare <= builder.last_prepare {
-            return Err(InvalidState("transfers in flight are not in order of their prepares"));
+            return Err(InvalidState("transfers in flight are not in order of prepare"));
         }
         builder.check_participants([self.payer, self.payee])?;
         let kind = AccountKind::Position;
         let from = builder.check_account(self.payer_account, (self.payer, kind))?;
         let to = builder.check_account(self.payee_account, (self.payee, kind))?;
         if from.currency != to.currency {
-            return Err(InvalidState("a transfer is in two currencies"));
+            return Err(InvalidState("a transfer has accounts in two currencies"));
         }
         builder.check_new(&self.id)?;
         add(&mut builder.reserved, self.payer_account, self.amount)?;

@@ -1,12 +1,11 @@
-//! What is told of each decision is what happens in it: held against the state before and after,
-//! in every batch of every history.
+//! Recorded decisions, compared with the state before and after, in every batch of every history.
 
 use alloc::vec::Vec;
 
 use crate::transfers::Found;
 use crate::*;
 
-/// What was told.
+/// The recorded decisions and deliveries.
 #[derive(Default)]
 struct CollectedDecisions {
     told: Vec<Decision>,
@@ -23,13 +22,13 @@ impl DecisionSink for CollectedDecisions {
     }
 }
 
-/// The state before a decision, and what it is about.
+/// The state before a decision, and the transfer concerned.
 #[derive(Default)]
 struct Before {
     about: Option<TransferId>,
     values: Vec<Amount>,
     noticed: usize,
-    /// What was reserved by it, and by whom, and came back within it.
+    /// The payer and the amount of a reservation that ended within the decision.
     reserved: Option<(FspName, Amount)>,
 }
 
@@ -56,7 +55,7 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
             }
             ApplyStep::After(log_index, command, outcome) => {
                 let told: Vec<_> = ear.told.iter().map(|decided| decided.transfer).collect();
-                assert_eq!(told, Vec::from_iter(before.about), "{command:?} is told of");
+                assert_eq!(told, Vec::from_iter(before.about), "recorded decisions of {command:?}");
                 for decided in &ear.told {
                     assert_eq!((decided.log_index, decided.outcome), (log_index, outcome));
                 }
@@ -69,7 +68,7 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
     });
 }
 
-/// Payer and payee of an ended transfer; one of them when they are the same.
+/// Payer and payee of a final transfer; one of them if they are the same.
 fn parties(state: &State, id: &TransferId) -> Vec<FspName> {
     let Found::Final(at) = state.transfers.find(id) else { panic!("{id:?} has not ended") };
     let ended = state.transfers.ended(at);
@@ -78,8 +77,7 @@ fn parties(state: &State, id: &TransferId) -> Vec<FspName> {
     parties.into_iter().map(|party| state.registry.get(party).name).collect()
 }
 
-/// The transfer, or the movement of funds, that a command is about; that of the notice, for one
-/// that is to be sent again.
+/// The transfer or movement of funds that a command concerns. For a redelivery: that of the notice.
 fn about(state: &State, command: &Command) -> Option<TransferId> {
     if let Command::Administer(administer) = command
         && let Change::Redeliver(Redeliver { notice }) = administer.change
@@ -90,7 +88,7 @@ fn about(state: &State, command: &Command) -> Option<TransferId> {
     command.rows().next().copied()
 }
 
-/// The deliveries that a command ends, of notices that are owed.
+/// The deliveries of owed notices that a command ends.
 fn ends(state: &State, log_index: LogIndex, command: &Command) -> Vec<(NoticeId, LogIndex)> {
     let Command::FinishDeliveries(ends) = command else { return Vec::new() };
     let owed = ends.iter().filter(|end| state.notice(end.notice).is_some());
@@ -104,7 +102,7 @@ impl Before {
         Self { about, values, noticed: effects.notices.len(), reserved: None }
     }
 
-    /// Everything that moved and everything that became owed is told, and nothing else.
+    /// Checks that every posting and every new notice is recorded, and nothing else.
     fn check(&self, told: &[Decision], state: &State, effects: &Effects) {
         let owed: Vec<_> =
             told.iter().flat_map(|told| &told.owed).map(|owed| owed.notice).collect();
@@ -116,13 +114,13 @@ impl Before {
             let own = held.iter().filter(|held| held.account == account.id);
             let told = own.map(|held| (held.before, held.after())).next();
             let moved = account.value != *before;
-            assert!(told.is_some() || !moved, "{account:?} moved, and is not told of");
+            assert!(told.is_some() || !moved, "{account:?} moved, but is not in the inputs");
             let after = account.value.checked_add(self.held_of(account, state)).unwrap();
             assert!(told.is_none_or(|told| told == (*before, after)), "{account:?}");
         }
     }
 
-    /// By how much more an account stood while that was reserved which came back.
+    /// The part of an account's balance that was reserved and came back within the decision.
     fn held_of(&self, account: &Account, state: &State) -> Amount {
         let Some((payer, amount)) = self.reserved else { return Amount::ZERO };
         let payer = state.register().find(&payer).map(|(index, _)| index);

@@ -1,5 +1,5 @@
-//! Where a row lives changes nothing: a kernel whose rows come and go at random decides like one
-//! that keeps them all.
+//! The place of a row does not change a decision: a kernel with rows evicted and restored at random
+//! decides like one that keeps them all.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,15 +9,15 @@ use proptest::prelude::*;
 use super::history::{CASES, IDS, Step, World, history, id};
 use crate::*;
 
-/// A kernel, and the store beside it.
+/// A kernel and its cold store.
 struct KernelWithStore {
     world: World,
-    /// Every version of every row, as a store keeps them.
+    /// Every version of every row, like in a store.
     rows: BTreeMap<[u8; 17], BTreeMap<LogIndex, FinalTransfer>>,
     written: LogIndex,
 }
 
-/// How the driver behaves after a batch.
+/// The driver's behaviour after a batch.
 #[derive(Clone, Copy, Debug)]
 struct EvictionPattern {
     /// Whether the store shows what the batch changed.
@@ -37,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
-    fn where_a_row_lives_changes_nothing(steps in history(), habits in habits()) {
+    fn eviction_does_not_change_decisions(steps in history(), habits in habits()) {
         let mut all_hot = World::new();
         let mut beside = KernelWithStore::new();
         for (step, habit) in steps.iter().zip(habits) {
@@ -66,7 +66,7 @@ proptest! {
 
 impl KernelWithStore {
     fn new() -> Self {
-        // The rows of the onboarding are not in the store: no history asks for them.
+        // The rows of the onboarding are not in the store, because no history needs them.
         Self { world: World::new(), rows: BTreeMap::new(), written: LogIndex(0) }
     }
 
@@ -82,7 +82,7 @@ impl KernelWithStore {
         effects
     }
 
-    /// Brings back what is not hot, as it was before the next record.
+    /// Restores a row that is not hot, as it was before the next record.
     fn warm(&mut self, id: &TransferId) {
         if self.world.state.is_hot(id) {
             return;
@@ -116,7 +116,7 @@ impl KernelWithStore {
 
 #[test]
 #[should_panic = "only what is not hot is brought back"]
-fn a_row_that_is_hot_is_not_brought_back() {
+fn restoring_a_hot_row_panics() {
     let mut world = World::new();
     let act = super::history::Act::FundsIn { id: 1, party: 0, units: 1 };
     let command = world.command(&act);
@@ -126,7 +126,7 @@ fn a_row_that_is_hot_is_not_brought_back() {
 
 #[test]
 #[should_panic = "a row that comes back has left before"]
-fn a_row_that_never_left_is_not_brought_back() {
+fn restoring_without_evicted_rows_panics() {
     let mut world = World::new();
     let mut other = world.clone();
     let act = super::history::Act::FundsIn { id: 1, party: 0, units: 1 };
@@ -135,9 +135,9 @@ fn a_row_that_never_left_is_not_brought_back() {
     other.state.restore_row(row);
 }
 
-/// The oldest first, and none before the store shows it and its time has come.
+/// Rows leave oldest first, and none before the store shows it and its time has come.
 #[test]
-fn rows_leave_one_after_the_other() {
+fn rows_are_evicted_in_order() {
     let mut world = World::new();
     let any = Eviction {
         visible: LogIndex(u64::MAX),
@@ -167,9 +167,9 @@ fn rows_leave_one_after_the_other() {
     check(Eviction { rows_max: 5, ..any }, &[&rows[2]], None);
 }
 
-/// Whoever brings rows back before a record must know which one it is about.
+/// A driver that prefetches rows before a record must know which ones.
 #[test]
-fn a_command_names_the_rows_that_it_is_about() {
+fn command_names_its_rows() {
     use super::history::Act;
 
     let world = World::new();

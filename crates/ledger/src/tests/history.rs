@@ -1,6 +1,6 @@
-//! Histories: random, but drawn from few ids, parties, amounts and moments, so that commands
-//! meet each other. Each act is plain data; `World` turns acts into commands for the kernel, and
-//! its `Watcher` applies and checks each batch. `tests/model.rs` includes this file with another
+//! Random histories, drawn from few ids, parties, amounts and times, so that commands refer to each
+//! other. Each act is plain data. `World` turns acts into commands for the kernel, and its
+//! `Watcher` applies and checks each batch. `tests/model.rs` includes this file with another
 //! watcher.
 
 use alloc::borrow::ToOwned;
@@ -20,16 +20,16 @@ use crate::*;
 pub(super) const PARTIES: [&str; 4] = ["alfa", "bravo", "carol", "nobody"];
 /// Histories per property. `PROPTEST_CASES` overrides it: `cargo xtask nightly` runs thousands.
 pub(super) const CASES: u32 = 64;
-/// Transfer ids in play.
+/// Number of transfer ids.
 pub(super) const IDS: u8 = 8;
-/// The cap of every participant at the start, in ten-thousandths.
+/// The net debit cap of every participant at the start, in ten-thousandths.
 pub(super) const CAP: i64 = 400_000;
 /// The deposit of every participant at the start, in ten-thousandths.
 pub(super) const DEPOSIT: i64 = 500_000;
-/// The moment of the first act, in milliseconds since the epoch.
+/// Time of the first act, in milliseconds since the epoch.
 pub(super) const START_MS: u64 = 1_000_000;
 
-/// One thing that somebody does.
+/// An act of a participant or an operator.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Prepare(PrepareAct),
@@ -65,11 +65,11 @@ pub(super) struct AnswerAct {
     pub(super) sender: usize,
     pub(super) to: Option<usize>,
     pub(super) says: Says,
-    /// Tells two bodies apart that say the same.
+    /// Makes bodies differ that are otherwise the same.
     pub(super) body: u8,
 }
 
-/// What an answer says.
+/// The content of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     Committed { right: bool },
@@ -79,7 +79,7 @@ pub(super) enum Says {
     Error { known: bool },
 }
 
-/// Acts that arrive together, so long after the ones before.
+/// Acts that arrive together, and the time since the ones before.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) wait_ms: u64,
@@ -161,12 +161,12 @@ fn units() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// What the bodies of two prepares must have in common to be the same.
+/// The parts of a prepare's body that make it a resend.
 pub(super) fn prepare_body(act: &PrepareAct) -> String {
     format!("{} {} {} {} {}", act.id, act.payer, act.payee, act.units, act.expires_ms)
 }
 
-/// What the bodies of two answers must have in common to be the same.
+/// The parts of a response's body that make it a resend.
 pub(super) fn answer_body(act: &AnswerAct) -> String {
     format!("{} {:?} {}", act.id, act.says, act.body)
 }
@@ -193,7 +193,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A scheme of three participants with caps and deposits.
+    /// A scheme of three participants with net debit caps and deposits.
     pub(super) fn new() -> Self {
         let (state, watcher) = (State::new(), Watcher::new());
         let mut world = Self { state, now_ms: START_MS, sequence: 1, watcher };
@@ -226,7 +226,7 @@ impl World {
         self.apply_from(sequence, commands)
     }
 
-    /// Applies one batch as if the node had numbered its first record so.
+    /// Applies one batch with a given number for its first record.
     pub(super) fn apply_from(&mut self, sequence: u64, commands: &[Command]) -> Effects {
         let first = LogIndex(self.state.log_index().0 + 1);
         let stamp = Stamp::from_millis(self.now_ms);
@@ -327,7 +327,7 @@ impl World {
         which.iter().map(end).collect()
     }
 
-    /// POSITION and SETTLEMENT of a party; numbers never given out for one outside the scheme.
+    /// POSITION and SETTLEMENT of a party; unused numbers for one outside the scheme.
     pub(super) fn accounts(&self, party: usize) -> (AccountId, AccountId) {
         let found = self.state.register().find(&name(party));
         let holding = found.and_then(|(_, participant)| participant.holding(usd()));

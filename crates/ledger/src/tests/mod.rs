@@ -1,5 +1,5 @@
-//! The kernel proved from outside: tables of commands with what they must bring about, and
-//! properties of any history. `tests/model.rs` compares histories with an independent model.
+//! Tests of the kernel from outside: tables of commands with their expected effects, and properties
+//! of all histories. `tests/model.rs` compares histories with an independent model.
 
 mod decision_recorder;
 mod eviction;
@@ -14,7 +14,7 @@ mod snapshot;
 mod snapshot_validation;
 mod touches;
 
-/// Applies batches and checks what the kernel records about each decision.
+/// Applies batches and checks the recorded decisions.
 mod watcher {
     use crate::{Batch, Command, Effects, State};
 

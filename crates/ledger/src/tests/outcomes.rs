@@ -7,16 +7,14 @@ use super::scenario::play;
 use super::scenarios;
 use crate::Outcome;
 
-/// Outcomes that no line of a scenario answers with. The first is never an answer:
-/// `look_up.txt` shows it as the end of an outflow. The second takes the ten-thousandth
-/// participant, the two-hundred-thousandth account, or the like: `properties::full_tables_refuse`
-/// shows it.
+/// Outcomes that no scenario produces. The first never answers a command: `look_up.txt` shows it as
+/// the end of an outflow. The second takes a full table, which `properties::full_tables_refuse`
+/// shows.
 const SHOWN_ELSEWHERE: [Outcome; 2] = [Outcome::FundsOutAborted, Outcome::RegisterFull];
 
 #[test]
-fn the_list_of_outcomes_has_no_gaps() {
-    // A number that is not listed can not be read back; so what the list lacks is found by
-    // reading every number there is.
+fn list_of_outcomes_is_complete() {
+    // A number that is not listed cannot be read back, so reading every number finds missing ones.
     let readable = (0..=u16::MAX).filter_map(Outcome::from_number).count();
     assert_eq!(readable, Outcome::ALL.len());
     for outcome in Outcome::ALL.iter().copied() {

@@ -1,4 +1,4 @@
-//! Precedence of checks: of two broken rules, the outcome is that of the earlier one.
+//! Precedence of checks: of two broken rules, the earlier one determines the outcome.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use super::scenario::last_outcome;
 use crate::*;
 
-/// A way to break one rule: what happens before, and what the prepare itself has wrong.
+/// A way to break one rule: earlier commands, and the faulty part of the prepare.
 struct Violation {
     outcome: Outcome,
     before: &'static str,
     words: &'static [(Word, &'static str)],
 }
 
-/// A part of the prepare; two violations that need the same part can not be combined.
+/// A part of the prepare. Two violations that need the same part cannot be combined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
     Source,
@@ -58,7 +58,7 @@ const VIOLATIONS: [Violation; 17] = [
 
 /// Pairs of neighbours that no prepare can break together.
 const EXCLUSIVE: [(Outcome, Outcome); 6] = [
-    // Nobody is unknown and switched off, or without an account and with one switched off.
+    // An unknown participant or account cannot be disabled.
     (Outcome::PreparePayerNotFound, Outcome::PreparePayerInactive),
     (Outcome::PreparePayeeNotFound, Outcome::PreparePayeeInactive),
     (Outcome::PreparePayerAccountNotFound, Outcome::PreparePayerAccountInactive),
@@ -69,7 +69,7 @@ const EXCLUSIVE: [(Outcome, Outcome); 6] = [
 ];
 
 #[test]
-fn the_earlier_of_two_broken_rules_is_the_outcome() {
+fn earlier_of_two_broken_rules_is_the_outcome() {
     for (at, first) in VIOLATIONS.iter().enumerate() {
         assert_eq!(outcome_of(&[first]), first.outcome, "alone");
         for second in &VIOLATIONS[at + 1..] {
@@ -103,7 +103,7 @@ fn violations_have_the_declared_order_of_the_outcomes() {
     }
 }
 
-/// Outcomes that no few lines reach: a table is full, or the hub lost an account.
+/// Outcomes that a few commands cannot produce: a table is full, or the hub lost an account.
 const UNREACHED: [(u8, AdminOutcome); 7] = [
     (CreateHubAccount::DECLARATION.number, AdminOutcome::RegisterFull),
     (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegisterFull),
@@ -114,8 +114,8 @@ const UNREACHED: [(u8, AdminOutcome); 7] = [
     (CreateLedgerAccountType::DECLARATION.number, AdminOutcome::RegisterFull),
 ];
 
-/// For each change, what happens before, and commands of which each has the next declared outcome.
-/// A command breaks the rule of its outcome and, where that is possible, those of the later ones.
+/// For each change, earlier commands, then commands that each give the next declared outcome. A
+/// command breaks the rule of its outcome and, where possible, those of the later ones.
 const STAIRS: &[(Declaration, &str, &[&str])] = &[
     (Configure::DECLARATION, "", &["settings on-us=on"]),
     (Activate::DECLARATION, "", &["activate 99", "activate 1"]),

@@ -1,4 +1,4 @@
-//! What holds for every history, whatever the commands are.
+//! Properties of every history.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -15,7 +15,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
-    fn the_same_batches_give_the_same_state(steps in history()) {
+    fn same_batches_give_the_same_state(steps in history()) {
         let (mut one, mut other) = (World::new(), World::new());
         for step in &steps {
             let effects = play(&mut one, step);
@@ -29,7 +29,7 @@ proptest! {
     }
 
     #[test]
-    fn how_commands_are_batched_changes_nothing(steps in history()) {
+    fn batching_does_not_change_decisions(steps in history()) {
         let (mut together, mut apart) = (World::new(), World::new());
         for step in &steps {
             let effects = play(&mut together, step);
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_sent_twice_counts_once(steps in history()) {
+    fn repeated_batch_is_ignored(steps in history()) {
         let (mut once, mut twice) = (World::new(), World::new());
         for step in &steps {
             play(&mut once, step);
@@ -86,7 +86,7 @@ fn full_tables_refuse() {
         assert_eq!(*last, Outcome::RegisterFull);
         assert!(others.iter().all(|outcome| *outcome == Outcome::Accepted));
     };
-    // The hub and three participants are there.
+    // The hub and three participants exist already.
     fill(PARTICIPANTS_MAX - 4, &|number| {
         Change::CreateParticipant(CreateParticipant {
             name: FspName::new(&format!("fsp{number}")).expect("a name"),
@@ -116,7 +116,7 @@ fn full_tables_refuse() {
             },
         })
     });
-    // Whoever is registered can still take up another currency.
+    // A registered participant can still add a currency.
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
         let currency = Currency::parse("EUR").expect("a currency");
         world.administer(CreateHubAccount { currency, kind }.into());
@@ -126,7 +126,7 @@ fn full_tables_refuse() {
 }
 
 #[test]
-fn the_hash_tells_states_apart_that_differ_in_one_row() {
+fn state_hash_depends_on_every_row() {
     let base = World::new();
     let changed = |act: Act| {
         let mut world = base.clone();
@@ -157,7 +157,7 @@ fn the_hash_tells_states_apart_that_differ_in_one_row() {
 
 #[test]
 #[should_panic = "a log begins with its genesis"]
-fn a_log_without_a_genesis_stops_the_kernel() {
+fn log_without_genesis_panics() {
     let first = LogIndex(1);
     let batch = Batch { first, stamp: Stamp(0), node: 1, epoch: 1, sequence: 1 };
     State::new().apply(&batch, &[Command::Tick], &mut Effects::default());
@@ -165,7 +165,7 @@ fn a_log_without_a_genesis_stops_the_kernel() {
 
 #[test]
 #[should_panic = "a log begins with its genesis"]
-fn a_second_genesis_stops_the_kernel() {
+fn second_genesis_panics() {
     let hub = FspName::new("Hub").expect("a name");
     World::new().apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);
 }

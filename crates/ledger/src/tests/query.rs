@@ -16,7 +16,7 @@ fn commit(id: u8) -> Act {
     Act::Answer(AnswerAct { id, sender: 1, to: None, says, body: 0 })
 }
 
-/// A world in which these acts have come one by one.
+/// A world after these acts, one by one.
 fn after(acts: impl IntoIterator<Item = Act>) -> World {
     let mut world = World::new();
     for act in acts {
@@ -27,10 +27,10 @@ fn after(acts: impl IntoIterator<Item = Act>) -> World {
 }
 
 #[test]
-fn transfers_that_ended_are_counted_wherever_their_rows_are() {
+fn final_transfers_are_counted_hot_and_evicted() {
     assert_eq!(State::new().transfers_ended(), 0);
     let mut world = after([prepare(1, 1_000), prepare(2, 1_000), commit(2)]);
-    // The funds that each participant began with have ended too.
+    // The initial deposits of the participants are final too.
     assert_eq!((world.state.transfers_ended(), world.state.transfers_in_flight()), (4, 1));
     let all = Eviction {
         visible: LogIndex(u64::MAX),
@@ -42,7 +42,7 @@ fn transfers_that_ended_are_counted_wherever_their_rows_are() {
 }
 
 #[test]
-fn deadlines_are_counted_from_the_earliest() {
+fn nth_deadline_counts_from_the_earliest() {
     let world = after([prepare(1, 6_000), prepare(2, 1_000), prepare(3, 2_500), prepare(4, 2_500)]);
     let due = |ms| Some(Stamp::from_millis(START_MS + ms));
     assert_eq!(world.state.next_deadline(), due(1_000));
@@ -52,7 +52,7 @@ fn deadlines_are_counted_from_the_earliest() {
 }
 
 #[test]
-fn a_start_withdraws_the_prepares_of_transfers_that_ended() {
+fn start_withdraws_prepares_of_final_transfers() {
     let world = after([prepare(1, 60_000), prepare(2, 60_000), commit(2)]);
     let resumed: Vec<_> = world
         .state
@@ -70,7 +70,7 @@ fn a_start_withdraws_the_prepares_of_transfers_that_ended() {
 }
 
 #[test]
-fn dead_letters_are_counted_until_they_are_sent_again() {
+fn dead_letters_are_counted_until_requeued() {
     let given_up = Act::Deliver { which: vec![1, 2], result: 0 };
     let delivered = Act::Deliver { which: vec![3], result: 2 };
     let acts = [prepare(1, 60_000), prepare(2, 60_000), prepare(3, 60_000), given_up, delivered];
@@ -87,9 +87,9 @@ fn dead_letters_are_counted_until_they_are_sent_again() {
     assert_eq!(dead(&State::new()), (0, vec![]));
 }
 
-/// A snapshot lets rows of its own go, so many at a time, and none of the living state's.
+/// A snapshot evicts its own rows, in portions, and none of the state.
 #[test]
-fn what_was_set_aside_lets_rows_go_a_few_at_a_time() {
+fn snapshot_evicts_rows_in_portions() {
     let world = after([prepare(1, 60_000), commit(1)]);
     let mut aside = world.state.freeze();
     assert_eq!(aside.let_go(0), 0);
@@ -102,9 +102,9 @@ fn what_was_set_aside_lets_rows_go_a_few_at_a_time() {
     assert_eq!(world.state.transfers_hot(), 4);
 }
 
-/// Buffers are used for one batch after the other: nothing of one is left in the next.
+/// Buffers are reused for the next batch, so nothing may remain in them.
 #[test]
-fn effects_that_were_cleared_are_as_new() {
+fn cleared_effects_equal_new_ones() {
     let mut world = after([prepare(1, 60_000), prepare(2, 1_000)]);
     world.wait(2_000);
     let acts = [commit(1), Act::Participant { party: 2, active: false }];

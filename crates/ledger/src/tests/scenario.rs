@@ -1,11 +1,10 @@
-//! A small language for histories: each line is a command, and beneath it stands what the kernel
-//! made of it. A file of such lines is test and expectation at once: it is played, and what
-//! comes out must be the file itself.
+//! A small language for histories. Each line is a command, with its effects below it. A file of
+//! such lines is both test and expectation: playing it must reproduce the file.
 //!
-//! `# title` begins a new log, with nothing but its genesis. `scheme` sets up three participants
-//! in USD with cap and cover 1000 each, and `eurofsp` in EUR. Every command is a batch of its
-//! own at the time last set by `at 2.5s`, unless `batch` and `end` enclose it. Words of the form
-//! `key=value` are options. Lines of results (`->`, indented) are written, never read.
+//! `# title` begins a new log, with only its genesis. `scheme` creates three participants in USD
+//! with net debit cap and liquidity cover 1000 each, and `eurofsp` in EUR. Every command is a batch
+//! at the time last set by `at 2.5s`, unless `batch` and `end` enclose it. Words of the form
+//! `key=value` are options. Lines of results (`->`, indented) are written but never read.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -19,10 +18,10 @@ use sha2::{Digest as _, Sha256};
 use super::touches::Digests;
 use crate::*;
 
-/// The moment at which every scenario begins, in milliseconds since the epoch.
+/// Start time of every scenario, in milliseconds since the epoch.
 const START_MS: u64 = 1_000_000_000;
 
-/// What a played text became.
+/// The result of a played text.
 pub(super) struct Played {
     /// The lines with their results.
     pub(super) transcript: String,
@@ -32,7 +31,7 @@ pub(super) struct Played {
     pub(super) touched: Vec<(u8, StatePart)>,
 }
 
-/// Plays a text; panics at a line that is not of the language.
+/// Plays a text. Panics at a line that is not in the language.
 pub(super) fn play(text: &str) -> Played {
     let mut player = Player::new();
     for line in text.lines() {
@@ -46,7 +45,7 @@ pub(super) fn play(text: &str) -> Played {
     Played { transcript, outcomes, touched }
 }
 
-/// Plays lines after `scheme`, and answers with the last command's outcome.
+/// Plays lines after `scheme`, and returns the last command's outcome.
 pub(super) fn last_outcome(lines: &str) -> Outcome {
     let mut player = Player::new();
     player.line("scheme");
@@ -68,7 +67,7 @@ struct Player {
     now_ms: u64,
     origin: Origin,
     batch: Option<Vec<Pending>>,
-    /// What to call the record at a position: its verb and the how-manieth of its kind it is.
+    /// Label of each record: its verb, and its ordinal among records of that verb.
     labels: BTreeMap<u64, String>,
     seen: BTreeMap<String, u32>,
     last: Option<Outcome>,
@@ -254,7 +253,7 @@ impl Player {
         }
     }
 
-    /// Names a record after its verb and first word: `prepare`, and `prepare'` for the next one.
+    /// Labels a record by its verb and first word: `prepare`, and `prepare'` for the next one.
     fn label(&mut self, log_index: u64, text: &str) {
         let words = Words::new(text);
         let key = format!("{} {}", words.verb(), words.plain.get(1).unwrap_or(&""));
@@ -339,7 +338,7 @@ impl Player {
         }
     }
 
-    /// The visible balances of a participant, and for the hub what is in flight.
+    /// The visible balances of a participant; for the hub, the amount in flight.
     fn balances(&self, participant: &str) -> String {
         let (_, participant) = self.state.register().find(&name(participant)).expect("known");
         let books = self.state.books();
@@ -532,8 +531,8 @@ impl Player {
         })
     }
 
-    /// The account `KIND.CUR` of a participant, or of whom `name/KIND.CUR` names; no such
-    /// account gives a number that was never given out.
+    /// The account `KIND.CUR` of a participant, or `name/KIND.CUR` of another one. A missing
+    /// account gives an unused number.
     fn account(&self, owner: &str, word: &str) -> AccountId {
         let (owner, word) = word.split_once('/').unwrap_or((owner, word));
         let (kind, code) = word.split_once('.').expect("KIND.CUR");
@@ -582,7 +581,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The digest of an operator's request: of its line.
+/// The digest of an operator's request: that of its line.
 fn request_hash(words: &Words<'_>) -> Digest {
     digest(words.line)
 }
@@ -606,7 +605,7 @@ fn oracle_text((id, oracle): &(OracleId, Oracle)) -> String {
     format!("{} {} {currency} {}{default}", id.0, oracle.id_type, oracle.endpoint)
 }
 
-/// Compares a file with what it becomes when played; rewrites it when asked to.
+/// Plays a file and compares the result. `UPDATE_EXPECT=1` rewrites the file.
 pub(super) fn check(text: &str, expected: &expect_test::ExpectFile) {
     expected.assert_eq(&play(text).transcript);
 }
@@ -657,7 +656,7 @@ fn destination(words: &Words<'_>) -> Option<FspName> {
     }
 }
 
-/// `deliver 3 4 dead`: the notices 3 and 4 ended so; delivered when nothing else is said.
+/// `deliver 3 4 dead`: results of the notices 3 and 4; delivered by default.
 fn deliveries(words: &Words<'_>) -> Vec<FinishedDelivery> {
     let result = match words.plain.last().copied() {
         Some("dead") => DeliveryResult::Dead,

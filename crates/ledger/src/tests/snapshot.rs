@@ -1,4 +1,4 @@
-//! A state that was taken apart and put together again decides as the first one does.
+//! A restored state decides like the original.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
-    fn a_state_put_together_again_goes_on_as_the_first(steps in history(), at in any::<u16>()) {
+    fn restored_state_decides_like_the_original(steps in history(), at in any::<u16>()) {
         let at = usize::from(at) % (steps.len() + 1);
         let mut one = World::new();
         steps[..at].iter().for_each(|step| drop(play(&mut one, step)));
@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_set_aside_stays_as_it_is(steps in history(), at in any::<u16>()) {
+    fn snapshot_does_not_change_with_the_state(steps in history(), at in any::<u16>()) {
         let at = usize::from(at) % (steps.len() + 1);
         let mut world = World::new();
         steps[..at].iter().for_each(|step| drop(play(&mut world, step)));
@@ -47,7 +47,7 @@ proptest! {
         steps[at..].iter().for_each(|step| drop(play(&mut world, step)));
         prop_assert_eq!(aside.hash(), hash);
         prop_assert_eq!(again_of(aside.parts()).hash(), hash);
-        // Wherever the rows of ended transfers live, it is the same state.
+        // Eviction does not change the logical state.
         while 0 < aside.let_go(2) {}
         let again = again_of(aside.parts());
         prop_assert_eq!(again.transfers_hot(), 0);
@@ -56,7 +56,7 @@ proptest! {
 }
 
 #[test]
-fn the_state_before_the_first_record_has_parts_too() {
+fn empty_state_round_trips() {
     assert_eq!(again(&State::new()).hash(), State::new().hash());
 }
 

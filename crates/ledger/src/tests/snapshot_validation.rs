@@ -1,5 +1,4 @@
-//! The parts of a state, each spoiled in each way that no state has: refused by name, and what is
-//! at the bound is taken.
+//! Invalid parts of a state are rejected with their reason, and values at a bound are accepted.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -16,19 +15,19 @@ use crate::snapshot::{
 use crate::state::NODES_MAX;
 use crate::*;
 
-const MISSING_ACCOUNT: &str = "an account that is referred to is not there";
-const MISSING_PARTICIPANT: &str = "a participant that is referred to is not there";
-const TOO_LARGE: &str = "a sum is beyond the range of the ledger";
+const MISSING_ACCOUNT: &str = "a row refers to a missing account";
+const MISSING_PARTICIPANT: &str = "a row refers to a missing participant";
+const TOO_LARGE: &str = "a sum exceeds the range of the ledger";
 const NEWER: &str = "a transfer is newer than the state";
-const TWICE: &str = "a transfer is there twice";
-const TOO_MANY: &str = "a table has more rows than it may";
-const RESERVED: &str = "what is reserved is not what the reserved transfers add up to";
-const UNORDERED: &str = "transfers in flight are not in order of their prepares";
-const TOO_MUCH: &str = "a participant is there twice, or has too much";
+const TWICE: &str = "a transfer occurs twice";
+const TOO_MANY: &str = "a table has too many rows";
+const RESERVED: &str = "an internal account differs from the sum of its reservations";
+const UNORDERED: &str = "transfers in flight are not in order of prepare";
+const TOO_MUCH: &str = "a participant occurs twice, or has too many entries";
 
 type Corruption = fn(&mut CorruptibleTables);
 
-/// Spoils the same state in each way, and says what is said about it.
+/// Corrupts the same state in each way, and checks the reason.
 #[track_caller]
 fn refused(state: &State, cases: &[(&'static str, Corruption)]) {
     for (at, (expected, spoil)) in cases.iter().enumerate() {
@@ -41,15 +40,15 @@ fn refused(state: &State, cases: &[(&'static str, Corruption)]) {
 }
 
 #[test]
-fn the_reason_is_the_text() {
+fn error_displays_its_reason() {
     assert_eq!(format!("{}", InvalidState(NEWER)), NEWER);
 }
 
 #[test]
-fn a_head_of_no_state_is_refused() {
-    const NUMBER: &str = "a number is beyond what any log has";
+fn invalid_headers_are_rejected() {
+    const NUMBER: &str = "a number in the state header is out of range";
     let cases: [(&str, Corruption); 19] = [
-        ("the state is under rules of a newer version", |it| {
+        ("the state needs newer rules than this program supports", |it| {
             it.head.rules_version = RULES_VERSION + 1;
         }),
         (NUMBER, |it| it.head.counters.reserved = 1 << 63),
@@ -67,14 +66,18 @@ fn a_head_of_no_state_is_refused() {
         (NUMBER, |it| it.head.batches = 1 << 63),
         (NUMBER, |it| it.head.last_notice = NoticeId(1 << 63)),
         (NUMBER, |it| it.head.evicted.rows = 1 << 63),
-        ("the list of nodes is none", |it| it.head.nodes.extend(it.head.nodes.clone())),
-        ("the list of nodes is none", |it| it.head.nodes = nodes(NODES_MAX as u32 + 1)),
+        ("the list of nodes has duplicates or too many entries", |it| {
+            it.head.nodes.extend(it.head.nodes.clone())
+        }),
+        ("the list of nodes has duplicates or too many entries", |it| {
+            it.head.nodes = nodes(NODES_MAX as u32 + 1)
+        }),
         ("the hub is not the first participant", |it| it.head.hub = name(0)),
     ];
     refused(&busy(), &cases);
     let empty: [(&str, Corruption); 2] = [
         ("the hub is not the first participant", |it| it.head.log_index = LogIndex(1)),
-        ("an oracle has a number that it can not have", |it| it.oracles = oracles(1)),
+        ("an oracle has an invalid number", |it| it.oracles = oracles(1)),
     ];
     refused(&State::new(), &empty);
 }
@@ -84,9 +87,9 @@ fn nodes(count: u32) -> Vec<NodeTail> {
 }
 
 #[test]
-fn accounts_of_no_state_are_refused() {
-    const INTERNAL: &str = "a currency lacks one of its internal accounts";
-    const ONCE: &str = "a currency is not opened once";
+fn invalid_accounts_are_rejected() {
+    const INTERNAL: &str = "a currency has missing internal accounts";
+    const ONCE: &str = "a currency has duplicate internal accounts";
     let cases: [(&str, Corruption); 14] = [
         (MISSING_PARTICIPANT, |it| it.accounts[3].owner = ParticipantIndex(4)),
         (TOO_MANY, |it| {
@@ -102,7 +105,7 @@ fn accounts_of_no_state_are_refused() {
         (INTERNAL, |it| it.accounts[0].owner = ParticipantIndex(1)),
         (INTERNAL, |it| it.accounts[2].owner = ParticipantIndex(1)),
         (INTERNAL, |it| it.accounts.truncate(2)),
-        ("a currency is beyond the range of the ledger", |it| {
+        ("a currency exceeds the range of the ledger", |it| {
             it.accounts[3].value = LARGEST;
             it.accounts[4].value = LARGEST;
         }),
@@ -114,7 +117,7 @@ fn accounts_of_no_state_are_refused() {
 }
 
 #[test]
-fn participants_of_no_state_are_refused() {
+fn invalid_participants_are_rejected() {
     let cases: [(&str, Corruption); 17] = [
         (MISSING_ACCOUNT, |it| it.participants.swap(1, 2)),
         (MISSING_ACCOUNT, |it| it.participants[1].accounts.push(AccountId(8))),
@@ -151,9 +154,9 @@ fn participants_of_no_state_are_refused() {
     refused(&World::new().state, &cases);
 }
 
-/// The number of an oracle that is gone is not given out again.
+/// The number of a deleted oracle is not reused.
 #[test]
-fn oracles_and_account_types_are_kept() {
+fn oracles_and_account_types_round_trip() {
     let mut pieces = CorruptibleTables::of(&busy());
     pieces.with_oracles(2).head.last_oracle = OracleId(7);
     pieces.account_types = account_types(3);
@@ -164,8 +167,8 @@ fn oracles_and_account_types_are_kept() {
 }
 
 #[test]
-fn oracles_of_no_state_are_refused() {
-    const NUMBER: &str = "an oracle has a number that it can not have";
+fn invalid_oracles_are_rejected() {
+    const NUMBER: &str = "an oracle has an invalid number";
     let cases: [(&str, Corruption); 4] = [
         (NUMBER, |it| it.with_oracles(2).oracles.swap(0, 1)),
         (NUMBER, |it| it.with_oracles(2).oracles[1].0 = OracleId(1)),
@@ -178,7 +181,7 @@ fn oracles_of_no_state_are_refused() {
 }
 
 #[test]
-fn transfers_of_no_state_are_refused() {
+fn invalid_transfers_are_rejected() {
     let cases: [(&str, Corruption); 22] = [
         (NEWER, |it| it.active[0].prepare.0 = it.head.log_index.0 + 1),
         (UNORDERED, |it| it.active.swap(0, 1)),
@@ -190,7 +193,7 @@ fn transfers_of_no_state_are_refused() {
         (MISSING_ACCOUNT, |it| it.active[0].payer_account = AccountId(7)),
         (MISSING_ACCOUNT, |it| it.active[0].payee_account = AccountId(9_999)),
         (MISSING_ACCOUNT, |it| it.accounts[5].id = AccountId(60)),
-        ("a transfer is in two currencies", |it| it.accounts[7].currency = eur()),
+        ("a transfer has accounts in two currencies", |it| it.accounts[7].currency = eur()),
         (TWICE, |it| it.active[1].id = it.active[0].id),
         (TOO_LARGE, |it| (it.active[0].amount, it.active[1].amount) = (LARGEST, LARGEST)),
         (TOO_LARGE, |it| {
@@ -210,7 +213,7 @@ fn transfers_of_no_state_are_refused() {
 }
 
 #[test]
-fn outflows_of_no_state_are_refused() {
+fn invalid_outflows_are_rejected() {
     let cases: [(&str, Corruption); 7] = [
         (NEWER, |it| it.outflows[0].1.record.0 = it.head.log_index.0 + 1),
         (MISSING_ACCOUNT, |it| it.outflows[0].1.settlement = AccountId(1)),
@@ -231,9 +234,9 @@ fn outflows_of_no_state_are_refused() {
 }
 
 #[test]
-fn notices_of_no_state_are_refused() {
-    const NEVER: &str = "a notice has a number that was never given out";
-    const ORDER: &str = "notices are not in order of their numbers";
+fn invalid_notices_are_rejected() {
+    const NEVER: &str = "a notice has a number above the newest one";
+    const ORDER: &str = "notices are not in order of number";
     const OTHER: &str = "a dead letter has the number of another notice";
     let cases: [(&str, Corruption); 10] = [
         (MISSING_PARTICIPANT, |it| it.notices[0].recipient = ParticipantIndex(4)),
@@ -253,9 +256,9 @@ fn notices_of_no_state_are_refused() {
     refused(&busy(), &cases);
 }
 
-/// Other figures here, and no log of today replays tomorrow.
+/// If these digests change, existing logs no longer replay to the same state.
 #[test]
-fn a_known_state_has_the_digests_that_it_always_had() {
+fn state_hashes_are_golden() {
     let state = busy();
     let hashes = state.hashes();
     let StateHeader { log_index, batches, counters, nodes, last_notice, .. } = state.parts().head();
@@ -276,9 +279,9 @@ fn a_known_state_has_the_digests_that_it_always_had() {
     .assert_eq(&text);
 }
 
-/// As much of everything as there may be.
+/// Every value at its bound.
 #[test]
-fn what_is_at_the_bound_is_taken() {
+fn values_at_their_bounds_are_accepted() {
     let mut pieces = CorruptibleTables::of(&busy());
     let head = &mut pieces.head;
     let most = (1 << 63) - 1;
@@ -307,7 +310,7 @@ fn what_is_at_the_bound_is_taken() {
 }
 
 #[test]
-fn there_is_room_for_one_node_more_than_there_are_but_at_the_bound() {
+fn room_for_nodes_ends_at_the_bound() {
     for (count, has_room) in [(0, true), (NODES_MAX - 1, true), (NODES_MAX, false)] {
         let mut pieces = CorruptibleTables::of(&busy());
         pieces.head.nodes = nodes(count as u32);
@@ -316,9 +319,9 @@ fn there_is_room_for_one_node_more_than_there_are_but_at_the_bound() {
     }
 }
 
-/// A state decides by the rules that it was stored under, older ones too.
+/// A state is decided by the rules that it was stored under, including older ones.
 #[test]
-fn the_rules_of_a_state_are_those_it_was_stored_under() {
+fn restored_state_keeps_its_rules_version() {
     for rules_version in [0, RULES_VERSION] {
         let mut pieces = CorruptibleTables::of(&busy());
         pieces.head.rules_version = rules_version;
@@ -328,7 +331,7 @@ fn the_rules_of_a_state_are_those_it_was_stored_under() {
 }
 
 #[test]
-fn a_full_register_takes_nothing_more() {
+fn full_registry_refuses() {
     let mut world = World::new();
     let mut pieces = CorruptibleTables::of(&world.state);
     pieces.fill_accounts(ACCOUNTS_MAX - 3);
@@ -358,9 +361,9 @@ fn a_full_register_takes_nothing_more() {
     }
 }
 
-/// A participant takes two accounts for each model that serves its currency.
+/// A participant gets two accounts for each model that serves its currency.
 #[test]
-fn the_last_accounts_are_given_out() {
+fn last_accounts_are_assigned() {
     for (count, outcome) in [(2, Outcome::Accepted), (1, Outcome::RegisterFull)] {
         let mut world = World::new();
         let mut pieces = CorruptibleTables::of(&world.state);
@@ -372,9 +375,9 @@ fn the_last_accounts_are_given_out() {
     }
 }
 
-/// A model whose accounts are of other kinds, or a hub whose are, is no ground for a participant.
+/// A participant needs POSITION and SETTLEMENT from a model, and the hub's own accounts.
 #[test]
-fn a_participant_needs_both_kinds_of_accounts() {
+fn participant_needs_both_account_kinds() {
     let cases: [(Outcome, Corruption); 4] = [
         (Outcome::SettlementModelMissing, |it| {
             it.models[0].settlement_account = AccountKind::Position;
@@ -396,9 +399,9 @@ fn a_participant_needs_both_kinds_of_accounts() {
     }
 }
 
-/// No log comes to that: a currency is opened for participants only behind the hub's own accounts.
+/// Cannot happen in a log: participants get a currency only after the hub's own accounts.
 #[test]
-fn funds_do_not_move_where_the_hub_has_no_account_for_them() {
+fn funds_need_a_hub_account() {
     let mut world = World::new();
     let mut pieces = CorruptibleTables::of(&world.state);
     pieces.accounts[3].kind = AccountKind::HubFee;
@@ -408,7 +411,7 @@ fn funds_do_not_move_where_the_hub_has_no_account_for_them() {
 }
 
 #[test]
-fn questions_are_answered_from_the_rows() {
+fn queries_read_the_rows() {
     let state = busy();
     let mut told: Vec<_> = state.in_flight().cloned().collect();
     told.sort_unstable_by_key(|one| one.prepare);
@@ -452,7 +455,7 @@ fn account_types(count: usize) -> Vec<LedgerAccountType> {
     vec![LedgerAccountType { name, description, active: true, settleable: false }; count]
 }
 
-/// A state that has something in each table.
+/// A state with rows in each table.
 fn busy() -> State {
     let mut world = World::new();
     let prepare = |id, payer, payee| {
@@ -481,7 +484,7 @@ fn busy() -> State {
     world.state
 }
 
-/// The parts, to be spoiled.
+/// The parts, to be corrupted.
 struct CorruptibleTables {
     head: StateHeader,
     accounts: Vec<Account>,
@@ -519,7 +522,7 @@ impl CorruptibleTables {
         self
     }
 
-    /// More accounts, until there are so many; one of them has what the books lack.
+    /// Adds accounts up to a number of them. One balances the books.
     fn fill_accounts(&mut self, count: usize) {
         let known = self.accounts.len();
         self.accounts.resize(count, self.accounts[3].clone());
@@ -530,7 +533,7 @@ impl CorruptibleTables {
         self.accounts[known].value = Amount::from_units(missing);
     }
 
-    /// More participants, with nothing, until there are so many.
+    /// Adds participants without accounts up to a number of them.
     fn fill_participants(&mut self, count: usize) {
         for number in self.participants.len()..count {
             let name = FspName::new(&format!("more{number}")).expect("a name");

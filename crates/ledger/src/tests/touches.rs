@@ -1,5 +1,5 @@
-//! A change touches the parts of the state that it declares, and no others. Every change of a
-//! scenario is compared.
+//! Checks that a change touches only the parts of the state that it declares, for every change of a
+//! scenario.
 
 use alloc::vec::Vec;
 use core::convert::Infallible;
@@ -20,7 +20,7 @@ impl Digests {
     pub(super) fn of(state: &State) -> Self {
         let mut digests = Self(Vec::new());
         let StateHeader {
-            // Of the place in the log, which every record changes.
+            // The log index and history, which every record changes.
             log_index: _,
             stamp: _,
             digest: _,
@@ -82,7 +82,7 @@ impl Digests {
         self.0.push((StatePart::Balances, balances.finalize()));
     }
 
-    /// Participants by column. A new participant has no limit yet.
+    /// Participants by column. A new participant has no net debit cap yet.
     fn participants(&mut self, state: &State) {
         let [mut own, mut held, mut limits] = [(); 3].map(|()| blake3::Hasher::new());
         for (index, participant) in state.registry.iter() {
@@ -113,8 +113,8 @@ impl Digests {
         self.0.push((StatePart::Limits, limits.finalize()));
     }
 
-    /// The parts that a change touched; panics when it does not declare one of them. These
-    /// digests are of the state before the change, `after` of the state after it.
+    /// The parts that a change touched. Panics if it does not declare one of them. `self` digests
+    /// the state before the change, `after` the state after it.
     #[track_caller]
     pub(super) fn touched(&self, after: &Self, change: &Change) -> Vec<StatePart> {
         let declared = change.declaration().touches;
@@ -131,7 +131,7 @@ impl Digests {
 const UNTOUCHED: [(u8, StatePart); 1] = [(Activate::DECLARATION.number, StatePart::Rules)];
 
 #[test]
-fn every_change_touches_the_parts_that_it_declares() {
+fn every_change_touches_its_declared_parts() {
     let touched: Vec<_> = scenarios::ALL.iter().flat_map(|text| play(text).touched).collect();
     for declaration in Change::DECLARATIONS {
         for part in declaration.touches {

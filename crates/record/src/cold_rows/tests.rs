@@ -31,7 +31,7 @@ fn answer(kind: AnswerKind) -> Option<Answer> {
     Some(Answer { kind, hash: Digest([0x22; 32]), log_index: LogIndex(9) })
 }
 
-/// One of each kind, with a name.
+/// One value of each kind, with a name.
 fn known() -> Vec<(&'static str, Vec<u8>)> {
     let committed =
         FinalTransfer { answer: answer(AnswerKind::Fulfil), outcome: Outcome::Committed, ..row(9) };
@@ -91,7 +91,7 @@ fn what_is_cut_short_or_of_another_version_is_refused() {
             continue;
         }
         assert!(!is_refused(&value), "{name}");
-        // Cut between two versions, or before the first, it is a row with fewer of them.
+        // Cut between two versions, or before the first, it is a valid row with fewer versions.
         let is_between = |cut| cut == 1 || name == "expired and answered" && cut == 77;
         for cut in (1..value.len()).filter(|cut| !is_between(*cut)) {
             assert!(is_refused(&value[..cut]), "{name} cut at {cut}");
@@ -152,8 +152,8 @@ fn no_two_parties_share_a_key() {
 }
 
 proptest! {
-    /// Whatever the order in which versions come, and however often, each is found from its
-    /// record on until the next one.
+    /// Each version is found from its record up to the next one, whatever the order in which
+    /// versions are added, and however often.
     #[test]
     fn versions_are_found_by_record(order in prop::collection::vec(0..6u64, 1..12), at in 0..8u64) {
         let mut value = Vec::new();

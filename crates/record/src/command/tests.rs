@@ -1,5 +1,5 @@
-//! The codec: what is written is read back, what is read was written by somebody, and what was
-//! written by version 1 is understood forever.
+//! The codec of commands: values round-trip, invalid bytes are rejected, and version 1 stays
+//! readable.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -21,11 +21,11 @@ use super::*;
 const TICK: u16 = 2;
 const PREPARE: u16 = 3;
 const FINISH_DELIVERIES: u16 = 6;
-/// Amounts of commands lie below this many ten-thousandths.
+/// Bound of amounts in commands, in ten-thousandths.
 const UNITS_END: i128 = 10_i128.pow(22);
 
-/// One command of every kind and every change, as version 1 wrote them: a line each, with name,
-/// number of the kind and fields in hexadecimal. Lines are added, never changed.
+/// One command of every kind and every change, as written by version 1. Each line has the name, the
+/// number of the kind and the fields in hexadecimal. Lines are added, never changed.
 const FIXTURE: &str = include_str!("../../tests/fixtures/commands-v1.txt");
 
 proptest! {
@@ -59,7 +59,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// The kernel decides whatever the log can hold: it never panics, and money adds up.
+    /// The kernel decides every storable command: it never panics, and accounts sum to zero.
     #[test]
     fn whatever_can_be_stored_can_be_decided(
         commands in prop::collection::vec(command(), 1..60),
@@ -113,7 +113,7 @@ fn every_kind() -> impl Iterator<Item = String> {
     })
 }
 
-/// The name of the change, where the command is one.
+/// The name of the change, if the command is one.
 fn name_of_kind(command: &Command) -> &'static str {
     let name = |found: Option<&'static str>| found.expect("every number is in the table");
     if let Command::Administer(administer) = command {
@@ -201,7 +201,7 @@ fn apply(state: &mut State, wait: u64, command: &Command) -> Outcome {
     effects.outcomes[0]
 }
 
-/// A command of any kind; every other one is a change by an operator.
+/// A command of any kind. Every second one is a change by an operator.
 fn command() -> impl Strategy<Value = Command> {
     any::<u64>().prop_map(|seed| made_up(&mut Seeded(seed)))
 }
@@ -269,7 +269,7 @@ fn sequence<const N: usize>(first: u8) -> [u8; N] {
     core::array::from_fn(|at| first + at as u8)
 }
 
-/// A record without fields is written as a dash, so that no line ends in a blank.
+/// Prints hexadecimal, or a dash for a record without fields, so that no line ends in a blank.
 fn hexadecimal(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "-".to_owned();

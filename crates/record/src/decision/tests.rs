@@ -8,7 +8,7 @@ use ledger::{
 
 use super::*;
 
-/// Beyond any balance.
+/// Larger than any balance.
 const UNITS_END: i128 = 1 << 100;
 
 fn name(text: &str) -> FspName {
@@ -33,7 +33,7 @@ fn owed(notice: u64, recipient: &str) -> OwedNotice {
     }
 }
 
-/// Decisions with everything, with nothing, and with values at the ends of their range.
+/// Decisions with all fields, with none, and with extreme values.
 fn samples() -> Vec<Decision> {
     let side = PartyInputs {
         name: name("payerfsp"),
@@ -106,7 +106,7 @@ fn what_is_told_is_read_back() {
     assert_eq!(read_all(&stored(&[])), Ok(vec![]));
 }
 
-/// A bulk transfer, with an account and a notice for each of its items.
+/// A bulk transfer, with an account and a notice for each item.
 #[test]
 fn a_decision_about_a_thousand_accounts_is_read_back() {
     let mut decided = samples().remove(0);
@@ -124,7 +124,7 @@ fn a_decision_about_a_thousand_accounts_is_read_back() {
     assert_eq!(read_all(&stored(&all)).as_deref(), Ok(&all[..]));
 }
 
-/// The length of a decision is what the cold store takes for each, and the hot path writes.
+/// The size of a decision determines the size of the cold store and the work of the hot path.
 #[test]
 fn an_ordinary_decision_takes_few_bytes() {
     let mut decided = samples().remove(0);
@@ -152,7 +152,7 @@ fn what_is_cut_short_or_of_another_version_is_refused() {
     assert_eq!(read_all(&[]), Err(FieldError::Short));
 }
 
-/// Values that this version never writes: each tag, kind, outcome and number out of its range.
+/// Values that this version never writes: tags, kinds, outcomes and numbers out of range.
 #[test]
 fn values_that_are_never_written_are_refused() {
     let good = stored(&samples()[..1]);
@@ -174,7 +174,7 @@ fn values_that_are_never_written_are_refused() {
         bytes[at] = bad;
         assert_eq!(read_all(&bytes), Err(FieldError::Value), "{bad} at {at}");
     }
-    // The currency does not change, or comes in more bytes than it needs.
+    // The currency is repeated, or is longer than needed.
     let same = [&good[..first_at], b"\x08USD", &good[first_at..]].concat();
     assert_eq!(read_all(&same), Err(FieldError::Value));
     let endless = [&[VALUE_VERSION][..], &[0; 17], &[0xff; 20]].concat();

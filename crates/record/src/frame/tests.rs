@@ -8,7 +8,7 @@ use super::*;
 
 const IDENTITY: LogIdentity = LogIdentity(*b"identity of test");
 
-/// A record as a test writes it down: fields and, if any, a payload.
+/// A record in short form: fields and, if any, a payload.
 type Sample<'a> = (u16, &'a [u8], Option<&'a [u8]>);
 
 const SAMPLES: &[Sample<'_>] = &[
@@ -41,7 +41,7 @@ fn sealed(tail: &Tail, samples: &[Sample<'_>]) -> (Vec<u8>, Tail) {
     sealed_by(NODE_ALONE, tail, samples)
 }
 
-/// The same by one of several nodes, or by the only one.
+/// The same, sealed by one of several nodes or by the only one.
 fn sealed_by(node: u32, tail: &Tail, samples: &[Sample<'_>]) -> (Vec<u8>, Tail) {
     let mut builder = FrameBuilder::new();
     for sample in samples {
@@ -92,7 +92,7 @@ fn a_frame_gives_back_what_was_sealed() {
     assert!(frame.records().all(|record| record.verify_payload()));
 }
 
-/// The stored form is a promise: if this changes, old logs are no longer readable.
+/// Golden value: if it changes, old logs are no longer readable.
 #[test]
 fn version_1_is_frozen() {
     let (bytes, after) = sealed_by(2, &Tail::genesis(IDENTITY), SAMPLES);
@@ -145,7 +145,7 @@ fn a_frame_follows_one_tail_only() {
     }
 }
 
-/// Operators read these.
+/// Operators read these messages.
 #[test]
 fn what_is_wrong_is_said() {
     let (expected, found) = (IDENTITY, LogIdentity([0x1f; 16]));
@@ -162,12 +162,12 @@ fn what_is_wrong_is_said() {
     ];
     expect![[r#"
         6964656e74697479206f662074657374
-        the bytes end before the frame does
-        frame format version 9 is not known
+        the frame is truncated
+        unsupported frame format version 9
         the frame is malformed: so
-        the frame is of log 1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f, this is log 6964656e74697479206f662074657374
-        the frame starts at position 5, not at 1
-        the frame's stamp 6 is before 7
+        the frame belongs to log 1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f, expected 6964656e74697479206f662074657374
+        the frame starts at log index 5, expected 1
+        the frame's stamp 6 is before the last stamp, 7
         a record is longer than 6291456 bytes
         the frame has no room for the record
     "#]]
@@ -237,8 +237,8 @@ fn erased_payloads_leave_the_chain_as_it_was() {
     assert_eq!(erased.as_bytes().len() + 16, bytes.len());
 }
 
-/// One field of a record's fields, digest, kind or length changed, with checksums made to fit, is
-/// seen by the chain; a changed payload by its digest.
+/// A changed field, digest, kind or length is detected by the chain even with matching checksums; a
+/// changed payload is detected by its digest.
 #[test]
 fn changes_with_the_checksums_made_to_fit_are_seen() {
     let start = Tail::genesis(IDENTITY);
@@ -291,7 +291,7 @@ fn what_is_no_frame_is_named() {
             assert_eq!(frame_length(&changed), Err(expected), "byte {at}");
         }
     };
-    // The version stands before what it decides the meaning of.
+    // The version comes first, because it determines the meaning of the rest.
     let mut newer = bytes[..AT_ENDING].to_vec();
     newer[AT_VERSION] = 9;
     assert_eq!(Frame::parse(&newer).err(), Some(FrameError::Version(9)));
@@ -302,11 +302,11 @@ fn what_is_no_frame_is_named() {
     check(bytes.len() - 1, 9, FrameError::BodyChecksum);
 }
 
-/// Headers whose checksum holds but which no frame can have.
+/// Headers that have a matching checksum but contradict themselves.
 #[test]
 fn contradictions_under_a_good_checksum_are_malformed() {
     check_contradictions(2, &[(AT_ENDING, 1), (AT_INSIDE, 1)]);
-    // A sector of them at the end, a row that is none, a row as long as the frame.
+    // A sector of zeros at the end, a run shorter than a sector, a run as long as the frame.
     check_contradictions(NODE_ALONE, &[(AT_ENDING + 1, 2), (AT_INSIDE, 255), (AT_INSIDE + 1, 2)]);
 }
 
@@ -331,7 +331,7 @@ fn check_contradictions(node: u32, of_version: &[(usize, u8)]) {
         (record + RECORD_AT_STATE + 1, 1),
         (record + RECORD_AT_FIELDS_LENGTH, 200),
         (record + RECORD_AT_PAYLOAD_LENGTH, 200),
-        // The second one, which has none.
+        // The second record, which has no payload.
         (record + encoded(&SAMPLES[0]).0.len() + RECORD_AT_PAYLOAD_LENGTH, 200),
     ];
     for &(at, value) in of_version.iter().chain(&of_both) {
@@ -350,7 +350,7 @@ fn positions_end_before_their_number_does() {
     bytes[AT_FIRST..AT_FIRST + 8].fill(255);
     write_checksums(&mut bytes);
     let error = Frame::parse(&bytes).err();
-    assert_eq!(error, Some(FrameError::Malformed("the first position is out of range")));
+    assert_eq!(error, Some(FrameError::Malformed("the first log index is out of range")));
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn a_stamp_never_goes_back() {
     builder.seal(&tail, &batch(9));
 }
 
-/// The gathered hash is the plain hash of the pieces in a row, wherever they are cut.
+/// The buffered hash equals the plain hash of the concatenated pieces, however they are split.
 #[test]
 fn gathering_does_not_change_the_hash() {
     let bytes: Vec<u8> = (0..5 * GATHER_BYTES).map(|n| (n % 251) as u8).collect();

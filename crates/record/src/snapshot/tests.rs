@@ -1,5 +1,4 @@
-//! Snapshots: what is written is read back, what version 1 wrote is understood forever, and what
-//! was damaged is refused.
+//! Snapshots round-trip, version 1 stays readable, and damage is detected.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -19,8 +18,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The state after all of [`history`], as version 1 wrote it. Never changed: a new version has a
-/// file of its own, which this test writes to the path in `WRITE_SNAPSHOT_FIXTURE`.
+/// The state after all of [`history`], as written by version 1. Never changed: a new version gets
+/// its own file, which this test writes to the path in `WRITE_SNAPSHOT_FIXTURE`.
 const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v1.bin");
 
 #[test]
@@ -35,7 +34,7 @@ fn version_1_is_read_and_written_as_it_was() {
     assert_eq!(read.state.hash(), decided.hash());
 }
 
-/// What the fixture is made of, should a later version need one of its own.
+/// Every table must have rows in the fixture.
 #[test]
 fn every_table_has_rows_in_the_fixture() {
     let (state, outcomes) = after(history().len());
@@ -101,7 +100,7 @@ fn a_newer_version_is_told() {
     assert_eq!(read(&newer).err(), Some(SnapshotError::Version(2)));
 }
 
-/// The block with these bytes in its header, and a checksum that fits them.
+/// The block with these bytes in its header, and a matching checksum.
 fn changed(block: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut changed = block.to_vec();
     changed[at..at + bytes.len()].copy_from_slice(bytes);
@@ -122,7 +121,7 @@ fn a_header_that_no_block_has_is_refused() {
     for none in [header(0, 0), header(0, 1), header(2, 1), header(1, longest + 1)] {
         assert_eq!(BlockHeader::parse(&none.encode()).err(), Some(SnapshotError::NoBlock));
     }
-    // Behind the length there are zeros.
+    // There are zeros after the length.
     let strange = changed(&header(1, 1).encode(), 20, &[1]);
     assert_eq!(BlockHeader::parse(&strange).err(), Some(SnapshotError::NoBlock));
 }
@@ -141,7 +140,7 @@ fn a_reader_says_how_far_it_is() {
     assert!(reader.is_at_end());
 }
 
-/// Blocks whose numbers are right, and whose kinds are not; and the other way round.
+/// Blocks with correct numbers and wrong kinds, and the reverse.
 #[test]
 fn a_block_of_another_place_is_refused() {
     let blocks = split(FIXTURE);
@@ -203,7 +202,7 @@ fn a_state_of_another_moment_is_refused() {
     }
 }
 
-/// Operators read these.
+/// Operators read these messages.
 #[test]
 fn what_is_wrong_is_said() {
     let texts = [
@@ -218,14 +217,14 @@ fn what_is_wrong_is_said() {
     ]
     .map(|error| format!("{error}\n"));
     expect![[r#"
-        these bytes are no block of a snapshot
-        format version 7 is not one that this program reads
+        these bytes are not a snapshot block
+        unsupported snapshot format version 7
         the checksum of a block's header is wrong
         the checksum of a block's rows is wrong
-        a block is missing, or not the one that comes next
-        a row: the record's fields end too early
-        the digest is not that of the content
-        it has no end
+        a block is missing or out of order
+        invalid row: the record's fields end too early
+        the digest does not match the content
+        its last block is missing
     "#]]
     .assert_eq(&texts.concat());
 }
@@ -295,7 +294,7 @@ fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
     blocks
 }
 
-/// The state after so many records of the history, and what they came to.
+/// The state after this many records of the history, and their outcomes.
 fn after(records: usize) -> (State, Vec<Outcome>) {
     let mut state = State::new();
     let mut outcomes = Vec::new();
@@ -319,7 +318,7 @@ fn batch(before: u64) -> Batch {
     Batch { first: LogIndex(before + 1), stamp, node: 3, epoch: 1, sequence: before + 1 }
 }
 
-/// Something of everything.
+/// A history with rows for every table.
 fn history() -> Vec<Command> {
     let funds = |id: &str, direction| {
         administer(MoveFunds {
@@ -418,7 +417,7 @@ fn prepare(id: &str) -> Command {
     Command::Prepare(Box::new(prepare_to(id, "payee")))
 }
 
-/// To a payee that does not exist.
+/// A prepare to a payee that does not exist.
 fn refused(id: &str) -> Command {
     Command::Prepare(Box::new(prepare_to(id, "nobody")))
 }

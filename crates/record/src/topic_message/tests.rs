@@ -3,7 +3,7 @@ use crate::frame::{BatchHeader, FrameBuilder, NewRecord, Tail};
 
 const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 
-/// A frame that begins a log, with a payload.
+/// The first frame of a log, with a payload.
 fn frame() -> Vec<u8> {
     let mut builder = FrameBuilder::new();
     let payload = b"body".as_slice();
@@ -57,7 +57,7 @@ fn the_longest_frame_can_be_moved() {
     assert_eq!(moved.len() - frame().len(), MOVED_BYTES_MAX - FRAME_BYTES_MAX);
 }
 
-/// The message with these bytes in it, and a checksum that fits them.
+/// The message with these bytes in it, and a matching checksum.
 fn changed(message: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut changed = message.to_vec();
     changed[at..at + bytes.len()].copy_from_slice(bytes);
@@ -76,7 +76,7 @@ fn refusal(message: &[u8]) -> &'static str {
 #[test]
 fn a_length_that_is_not_the_messages_is_refused() {
     let [one, whole, ..] = samples();
-    let wrong = "its length is not that of the message";
+    let wrong = "its length does not match the message";
     for length in [0, whole.len() as u32 - 1, whole.len() as u32 + 1, u32::MAX] {
         assert_eq!(refusal(&changed(&whole, 8, &length.to_le_bytes())), wrong, "{length}");
     }
@@ -87,7 +87,7 @@ fn a_length_that_is_not_the_messages_is_refused() {
     };
     assert_eq!(long(MOVED_BYTES_MAX + 1), wrong);
     assert_eq!(long(MOVED_BYTES_MAX + 2), wrong);
-    assert_eq!(long(MOVED_BYTES_MAX), "its frame is not the one that it announces");
+    assert_eq!(long(MOVED_BYTES_MAX), "its frame does not match its header");
 }
 
 #[test]
@@ -148,12 +148,12 @@ fn a_frame_that_is_announced_as_another_is_refused() {
         let crc = checksum(&bytes);
         bytes[AT_CRC..BEHIND_CRC].copy_from_slice(&crc.to_le_bytes());
         let refused = TopicMessage::parse(&bytes).err();
-        let expected = "its frame is not the one that it announces";
+        let expected = "its frame does not match its header";
         assert_eq!(refused, Some(BundleError::Foreign(expected)), "{end:?}");
     }
 }
 
-/// What a state is said with is said by a node, and of nothing else.
+/// The node fields are set in a state hash message, and in no other.
 #[test]
 fn only_a_node_has_a_state() {
     let [_, whole, _, state] = samples();
@@ -177,7 +177,7 @@ fn a_program_that_knows_bundles_alone_takes_it_for_a_newer_one() {
     let mut newer = samples()[1].clone();
     newer[4] = 4;
     assert_eq!(TopicMessage::parse(&newer).err(), Some(BundleError::Version(4)));
-    // What no version would write stops no program.
+    // A message that no version writes does not stop a program.
     let (mut cut, mut longer) = (newer.clone(), newer);
     cut.truncate(cut.len() - 1);
     longer.push(0);

@@ -3,14 +3,14 @@
 //! - [`FileLog`]: segments over the [`ports::Disk`] port. One write per append, one sync per
 //!   group of appends; recovery on opening.
 //! - [`DurableFrames`]: the same log followed from another thread while it is written.
-//! - [`DurableMarkWriter`]: records how far the log was durable, in a file of its own, so that a
-//!   cut log is detected.
-//! - [`OfflineReader`]: single records of a log that nobody writes.
-//! - [`walk`]: reads a log from end to end, checks all of it, and changes nothing.
-//! - [`TieredDisk`]: one source of segments, whether plain, compressed or in an archive.
+//! - [`DurableMarkWriter`]: records how far the log was durable, so that a truncated log is not
+//!   mistaken for a complete one.
+//! - [`OfflineReader`]: single records of a log that has no writer.
+//! - [`walk`]: reads and checks a log from beginning to end without changing it.
+//! - [`TieredDisk`]: one source of segments, whether plain, compressed or archived;
 //!   [`archive_segment`] compresses and moves them.
-//! - [`Backup`] and [`fetch`]: a copy in another place, and a log made of one.
-//! - [`RealDisk`]: the one place that touches the file system.
+//! - [`Backup`] and [`fetch`]: a copy in a blob store, and a log restored from one.
+//! - [`RealDisk`]: the only code here that touches the file system.
 //! - [`MemoryLog`]: the same contract without a disk.
 //! - [`MemoryDisk`]: a disk that crashes, tears, fills up and fails on command, the same way for
 //!   the same seed.
@@ -26,8 +26,6 @@ pub mod contract;
 mod durable_frames;
 mod durable_mark;
 mod file_log;
-#[cfg(all(test, feature = "shuttle"))]
-mod handovers;
 mod memory_disk;
 mod memory_log;
 mod offline_reader;
@@ -38,6 +36,8 @@ mod scan;
 mod sector;
 mod segment;
 mod segment_boundary;
+#[cfg(all(test, feature = "shuttle"))]
+mod shuttle_tests;
 mod sync;
 mod tiered;
 

@@ -1,6 +1,5 @@
-//! What the writer of a log and its readers share things by: locks and atomics of std. The test of
-//! that hand-over (`handovers.rs`, feature `shuttle`) puts those of shuttle in their place, which
-//! try one order of steps after the other; nothing else is built with that feature.
+//! Re-exports the locks and atomics of `std::sync`, or those of shuttle in the concurrency tests
+//! (`shuttle_tests.rs`, feature `shuttle`), which try different thread schedules.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{Mutex, PoisonError, RwLock, atomic};

@@ -18,8 +18,6 @@ mod cluster;
 mod directory;
 mod effects;
 mod handle;
-#[cfg(all(test, feature = "shuttle"))]
-mod handovers;
 mod inbox;
 pub mod latency_trace;
 mod mailbox;
@@ -30,6 +28,8 @@ mod record_reader;
 mod runner;
 mod shared_log;
 mod shared_value;
+#[cfg(all(test, feature = "shuttle"))]
+mod shuttle_tests;
 pub mod stall;
 mod state_hash_check;
 mod submission;

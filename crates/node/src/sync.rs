@@ -1,5 +1,5 @@
 //! What threads hand work and words over by: locks, signals and atomics of std. The tests of the
-//! hand-overs (`handovers.rs`, feature `shuttle`) put those of shuttle in their place, which try
+//! hand-overs (`shuttle_tests.rs`, feature `shuttle`) put those of shuttle in their place, which try
 //! one order of steps after the other; nothing else is built with that feature.
 
 #[cfg(not(feature = "shuttle"))]

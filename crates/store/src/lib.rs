@@ -21,12 +21,12 @@
 pub mod contract;
 mod decisions;
 mod disk;
-#[cfg(all(test, feature = "shuttle"))]
-mod handovers;
 mod low_priority;
 mod memory;
 mod memtable_filter;
 mod shutdown;
+#[cfg(all(test, feature = "shuttle"))]
+mod shuttle_tests;
 mod sstables;
 mod sync;
 mod write_behind;

@@ -1,5 +1,5 @@
 //! What the writing thread is handed its work by: std's locks, signals and threads. The test of the
-//! hand-over (`handovers.rs`, feature `shuttle`) puts those of shuttle in their place, which try
+//! hand-over (`shuttle_tests.rs`, feature `shuttle`) puts those of shuttle in their place, which try
 //! one order of steps after the other; nothing else is built with that feature.
 
 #[cfg(not(feature = "shuttle"))]

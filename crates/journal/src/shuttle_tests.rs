@@ -11,7 +11,7 @@ use ports::Log;
 use shuttle::thread;
 
 use crate::contract::{IDENTITY, frame_after};
-use crate::{DamagedEnd, FileLog, MemoryDisk, Options, Verify};
+use crate::{FileLog, MemoryDisk, Options, TailPolicy, Verify};
 
 /// Orders of each kind that a test tries.
 const ORDERS: usize = 1_000;
@@ -21,7 +21,7 @@ const DEPTH: usize = 3;
 const OPTIONS: Options = Options {
     segment_bytes: 2_000,
     verify: Verify::Everything,
-    damaged_end: DamagedEnd::Refuse,
+    tail_policy: TailPolicy::Refuse,
     room_bytes: 0,
 };
 

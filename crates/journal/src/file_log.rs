@@ -1,33 +1,33 @@
 //! The log in files.
 //!
 //! # Phases
-//! [`FileLog::open`] recovers (see [`crate::recovery`]); after that [`Log::append`] is one write
-//! at the end of the last segment and [`Log::sync`] one sync of it. Batching is the business of
-//! whoever appends.
+//! [`FileLog::open`] recovers the log (see [`crate::recovery`]). After that, [`Log::append`] is one
+//! write at the end of the last segment, and [`Log::sync`] is one sync of it. The caller decides
+//! how many appends share a sync.
 //!
 //! # Rotation
-//! When a frame does not fit into [`Options::segment_bytes`] any more, the segment is synced, a
-//! new one is made (header written, file synced, directory synced), and the frame goes there. So
-//! everything before the last segment is durable, always.
+//! When a frame no longer fits into [`Options::segment_bytes`], the segment is synced and a new one
+//! is created (header written, file synced, directory synced). The frame goes there. So everything
+//! before the last segment is always durable.
 //!
 //! # Failure
-//! A full disk takes back what was written of the frame and says [`LogError::Full`]. Any other
-//! failure of a write, and any of a sync, poisons the log.
+//! On a full disk the partly written frame is removed, and the append returns [`LogError::Full`].
+//! Any other failed write, and any failed sync, poisons the log.
 //!
 //! # Memory
-//! What was synced more than [`CACHED_BYTES`] ago is released from the page cache. The pages are
-//! taken again by the next appends, so that a log that grows does not keep asking the system for
-//! pages it has never used, which costs several times as much as the copy into them (on a virtual
-//! machine the host has to find them first), and does not push out what others have cached.
+//! Bytes that were synced more than [`CACHED_BYTES`] ago are released from the page cache. Later
+//! appends reuse those pages. Otherwise a growing log keeps requesting pages that were never used,
+//! which costs several times as much as the copy into them (on a virtual machine the host must find
+//! them first), and evicts other cached data.
 //!
-//! # Room
-//! Zeros stand ahead of the frames, [`Options::room_bytes`] at a time, so that most syncs store
-//! data and nothing about the file; they are cut off when the segment is closed. A log ends where
-//! nothing but zeros follows.
+//! # Preallocation
+//! [`Options::room_bytes`] of zeros are written ahead of the frames, so that most syncs store data
+//! and no file metadata. The zeros are cut off when the segment is closed. A log ends where only
+//! zeros follow.
 //!
 //! # Costs
-//! An append is one system call and one copy into the page cache; nothing is allocated but an
-//! index entry every 64 KiB. Every byte is written twice.
+//! An append is one system call and one copy into the page cache. It allocates only an index entry
+//! every 64 KiB. Every byte is written twice.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,31 +41,31 @@ use crate::reader::{Index, Opened, Segment, Shared, Walk, storage};
 use crate::recovery::{self, OpenError, Recovered, Recovery, TailPolicy};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
-/// Length at which a new segment is started, unless [`Options`] say otherwise: 256 MiB.
+/// Default of [`Options::segment_bytes`]: 256 MiB.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 256 << 20;
 
-/// How much room is made at a time, unless [`Options`] say otherwise: 256 KiB.
+/// Default of [`Options::room_bytes`]: 256 KiB.
 const ROOM_BYTES_DEFAULT: u64 = 256 * 1024;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Bytes at the end of the last segment that stay in the page cache: the callbacks that are sent
-/// again after a failure read there.
+/// Bytes at the end of the last segment that stay in the page cache. Callbacks that are retried
+/// after a failure read them.
 const CACHED_BYTES: u64 = 64 << 20;
 /// Pages are released in pieces of this many bytes, so that the call is rare.
 const RELEASE_BYTES: u64 = 8 << 20;
 
 const _: () = assert!(FRAME_BYTES_MAX as u64 + SEGMENT_HEADER_BYTES < SEGMENT_BYTES_DEFAULT);
 
-/// How a log is opened and kept.
+/// How a log is opened and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// A segment is not grown beyond this many bytes; but it always holds at least one frame.
+    /// Maximum length of a segment in bytes. A segment always holds at least one frame.
     pub segment_bytes: u64,
-    /// How much is read when the log is opened.
+    /// How much of the log is verified when it is opened.
     pub verify: Verify,
-    /// What happens to a damaged last frame.
-    pub damaged_end: TailPolicy,
-    /// How many bytes of zeros are written ahead of the frames at a time; 0 for none.
+    /// Handling of a damaged tail.
+    pub tail_policy: TailPolicy,
+    /// Bytes of zeros that are written ahead of the frames in one step; 0 for none.
     pub room_bytes: u64,
 }
 
@@ -74,19 +74,19 @@ impl Default for Options {
         Self {
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             verify: Verify::Everything,
-            damaged_end: TailPolicy::Refuse,
+            tail_policy: TailPolicy::Refuse,
             room_bytes: ROOM_BYTES_DEFAULT,
         }
     }
 }
 
-/// How much of a log is read when it is opened.
+/// How much of a log is verified when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
     /// Every frame of every segment.
     Everything,
-    /// The header of every segment, whether each ends where the next one begins, and the frames of
-    /// the last one. Damage before it is found by whoever reads there.
+    /// The header of every segment, the boundary of each with the next one, and the frames of the
+    /// last one. Damage inside earlier segments is found when they are read.
     LastSegment,
 }
 
@@ -95,27 +95,27 @@ pub struct FileLog<D: Disk> {
     shared: Arc<Shared<D>>,
     /// The last segment.
     active: Arc<Opened<D::File>>,
-    /// Its length: where the next frame goes.
+    /// Its length: the offset of the next frame.
     length: u64,
-    /// Length of its file: zeros follow the last frame.
+    /// Length of its file, including the zeros after the last frame.
     room: u64,
     /// Bytes appended since the log was opened.
     appended: u64,
-    /// Everything before this was released from the page cache.
+    /// Everything before this offset was released from the page cache.
     released: u64,
-    /// What opening the log has checked of its last segment, the chain included: the segment's
-    /// first record, and up to where.
+    /// Part of the last segment whose chain was checked when the log was opened: the segment's
+    /// first record, and the offset up to which it was checked.
     opened: (LogIndex, u64),
     tail: Tail,
     poisoned: bool,
     segment_bytes: u64,
     room_bytes: u64,
-    /// Frames are durable elsewhere.
+    /// The frames are durable elsewhere.
     is_copy: bool,
 }
 
 impl<D: Disk> FileLog<D> {
-    /// Makes a new log in a directory that holds none. It is durable when this returns.
+    /// Creates a log in a directory that holds none. The log is durable when this returns.
     ///
     /// `identity` must be random: no participant may guess it.
     ///
@@ -130,11 +130,11 @@ impl<D: Disk> FileLog<D> {
         Ok(Self::at(shared, opened, (SEGMENT_HEADER_BYTES, tail), options))
     }
 
-    /// Opens a log, repairing what a crash may have left of it; says what was done.
+    /// Opens a log, repairs the effects of a crash, and reports the repairs.
     ///
     /// # Errors
-    /// [`OpenError::NoLog`]; [`OpenError::Damaged`] when the log is not in a state that a crash
-    /// can leave: then nothing was changed.
+    /// [`OpenError::NoLog`]; [`OpenError::Damaged`] when the log is not in a state that a crash can
+    /// leave. Nothing is changed then.
     pub fn open(disk: D, options: Options) -> Result<(Self, Recovery), OpenError> {
         let recovered: Recovered<D::File> = recovery::recover(&disk, &options)?;
         let Recovered { segments, active, length, tail, report } = recovered;
@@ -142,7 +142,7 @@ impl<D: Disk> FileLog<D> {
         Ok((Self::at(shared, active, (length, tail), options), report))
     }
 
-    /// A log whose last segment ends at `length`, and its file too.
+    /// A log whose last segment, and its file, end at `length`.
     fn at(
         shared: Shared<D>,
         active: Arc<Opened<D::File>>,
@@ -165,15 +165,15 @@ impl<D: Disk> FileLog<D> {
         }
     }
 
-    /// The log as a copy of one whose frames are durable elsewhere, as a topic keeps them: a frame
-    /// counts as durable once it is appended, and no sync is made for it. After a loss of power the
-    /// end of the copy may be missing or damaged. The original then completes it.
+    /// Turns the log into a copy of a log whose frames are durable elsewhere, such as in a Kafka
+    /// topic. A frame counts as durable once it is appended, and no sync is made for it. After a
+    /// power loss the end of the copy may be missing or damaged; the original then completes it.
     #[must_use]
     pub fn into_copy(self) -> Self {
         Self { is_copy: true, room_bytes: 0, ..self }
     }
 
-    /// Opens the log if there is one, and makes one with `identity` if there is none.
+    /// Opens the log if it exists, and otherwise creates it with `identity`.
     ///
     /// # Errors
     /// As [`FileLog::open`] and [`FileLog::create`].
@@ -200,14 +200,14 @@ impl<D: Disk> FileLog<D> {
         DurableFrames::new(Arc::clone(&self.shared))
     }
 
-    /// Whether a failure has made the log refuse everything.
+    /// Whether a failure has poisoned the log, so that it refuses everything.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
 
-    /// Something to call when a closed segment has been moved: readers let go of the file that is
-    /// gone, and open it anew where it is.
+    /// A function to call after a closed segment was moved. It makes readers close the removed file
+    /// and reopen the segment at its new location.
     #[must_use]
     pub fn closer(&self) -> Arc<dyn Fn(LogIndex) + Send + Sync> {
         let shared = Arc::clone(&self.shared);
@@ -241,7 +241,7 @@ impl<D: Disk> FileLog<D> {
         has_frames && self.segment_bytes < self.length + u64::from(frame_bytes)
     }
 
-    /// Appends a frame, and makes room for more if it does not fit into the room there is.
+    /// Appends a frame, and preallocates more space if it does not fit.
     fn append_in(&mut self, frame: &[u8]) -> Result<(), LogError> {
         self.check_poison()?;
         let header = admit(&self.tail, frame)?;
@@ -261,7 +261,7 @@ impl<D: Disk> FileLog<D> {
         Ok(())
     }
 
-    /// Writes zeros up to `end`. On a full disk there is no more room than before.
+    /// Writes zeros up to `end`. On a full disk the preallocated space stays as it was.
     fn make_room(&mut self, end: u64) -> Result<(), LogError> {
         let file = &self.active.file;
         let mut at = self.room;
@@ -280,7 +280,7 @@ impl<D: Disk> FileLog<D> {
         Ok(())
     }
 
-    /// Ends the file behind the last frame.
+    /// Truncates the file after the last frame.
     fn give_room_back(&mut self) -> Result<(), LogError> {
         if self.length < self.room {
             let file = &self.active.file;
@@ -319,8 +319,8 @@ impl<D: Disk> FileLog<D> {
         }
     }
 
-    /// Removes what a failed write may have left. Synced at once: were those bytes still there
-    /// after a crash, under a later frame of which a part was lost, they would look like damage.
+    /// Removes the remains of a failed write. This is synced at once: if those bytes survived a
+    /// crash below a later, partly lost frame, they would look like damage.
     fn take_back(&mut self) -> Result<(), LogError> {
         let file = &self.active.file;
         match file.truncate(self.length).and_then(|()| file.sync()) {
@@ -395,12 +395,12 @@ impl<D: Disk> fmt::Debug for FileLog<D> {
     }
 }
 
-/// Whether both speak of the same end of the same log.
+/// Whether both describe the same end of the same log.
 pub(crate) fn same_end(one: &Tail, other: &Tail) -> bool {
     Tail { durable: other.durable, ..*one } == *other
 }
 
-/// Makes a segment that continues the log at `base`, durable with its name.
+/// Creates a segment that continues the log at `base`. The file and its name are durable.
 fn start_segment<D: Disk>(disk: &D, base: &Tail) -> Result<Opened<D::File>, DiskError> {
     let name = segment::name_of(base.next());
     let file = disk.create(&name)?;
@@ -416,8 +416,8 @@ fn start_segment<D: Disk>(disk: &D, base: &Tail) -> Result<Opened<D::File>, Disk
     }
 }
 
-/// Checks a frame to be appended behind `tail`: its header in full, its records only in debug
-/// builds, for the builder has just sealed them.
+/// Checks a frame that is to be appended after `tail`: its header in full, its records only in
+/// debug builds, because the builder has just sealed them.
 pub(crate) fn admit(tail: &Tail, frame: &[u8]) -> Result<FrameHeader, Rejection> {
     let header = FrameHeader::parse(frame)?;
     if header.length as usize != frame.len() {

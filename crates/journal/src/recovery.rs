@@ -73,9 +73,9 @@ pub enum TailPolicy {
     /// The log is not opened.
     #[default]
     Refuse,
-    /// They are dropped, as an operator decided. What a later frame says was durable is refused
-    /// all the same.
-    Drop,
+    /// They are truncated, as the operator requested. Damage that a later frame proves to have
+    /// been durable is still refused.
+    Truncate,
 }
 
 /// What was found and done when a log was opened.
@@ -162,11 +162,11 @@ pub fn advice_on(file: &str) -> &'static str {
 }
 
 const ADVICE_ON_FILE: &str =
-    ". Nothing was changed. Restore this file from a copy or the archive and start again.";
-/// Nobody has a copy of it, and nothing is lost with it.
+    ". Nothing was changed. Restore this file from a copy or the archive, then start again.";
+/// The archive index has no copy, and can be rebuilt from the archive.
 const ADVICE_ON_CATALOGUE: &str = ". Nothing was changed. Copy the files below segments/ of the \
-     archive into this directory, delete this file, and start again: every segment is checked, and \
-     archived once more.";
+     archive into this directory, delete this file, and start again: every segment is checked and \
+     archived again.";
 
 /// A place where a log is not as it was written, in a way no crash explains.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -194,7 +194,7 @@ pub enum DamageReason {
     #[error("{0}")]
     SegmentHeader(&'static str),
     /// The segment belongs to another log.
-    #[error("the segment is of log {found}, this is log {expected}")]
+    #[error("the segment belongs to log {found}, not to this log {expected}")]
     Identity {
         /// The log's identity.
         expected: LogIdentity,
@@ -211,7 +211,7 @@ pub enum DamageReason {
     #[error("the segment does not continue the one before")]
     Unconnected,
     /// A frame that was durable, for later segments or frames stand behind it.
-    #[error("{error}, though the records up to {} were durable", .durable.0)]
+    #[error("{error}, but the records up to {} were durable", .durable.0)]
     Durable {
         /// What is wrong with the frame.
         error: FrameError,
@@ -220,7 +220,7 @@ pub enum DamageReason {
     },
     /// The log ends, or breaks off, before a record that the mark beside it names.
     #[error(
-        "the log ends there, though {MARK} beside it says that the records up to {} were durable",
+        "the log ends there, but {MARK} says that the records up to {} were durable",
         .until.0
     )]
     Cut {
@@ -229,7 +229,7 @@ pub enum DamageReason {
     },
     /// There is a mark, and no segment.
     #[error(
-        "no segment is there, though {MARK} says that the records up to {} were durable",
+        "no segment exists, but {MARK} says that the records up to {} were durable",
         .until.0
     )]
     Gone {
@@ -258,28 +258,28 @@ impl DamageReason {
     pub fn advice(&self) -> &'static str {
         match self {
             Self::SegmentHeader(_) | Self::Durable { .. } | Self::Order(_) => {
-                "Restore this segment from a copy or the archive and start again."
+                "Restore this segment from a copy or the archive, then start again."
             }
             Self::Missing { .. } => {
                 "Put the missing segment, or a complete copy of this one, back from the archive."
             }
             Self::Identity { .. } | Self::Unconnected => {
-                "This file, or those before it, are of another log or of an older copy of this \
-                 one: remove what does not belong here and restore the right one."
+                "This segment, or those before it, belong to another log or to an older copy of \
+                 this one. Remove the segments that do not belong here and restore the right ones."
             }
             Self::Cut { .. } => {
-                "Put the end back from a copy, or restore the log from its backup. If there is \
-                 none, start once with --drop-damaged-end: the switch goes on with what is left, \
-                 and what was acknowledged after it must be reconciled manually."
+                "Put the missing end back from a copy, or restore the log from its backup. If \
+                 there is none, start once with --truncate-damaged-tail: acknowledged records \
+                 that are missing are lost and must be reconciled manually."
             }
             Self::Gone { .. } => {
-                "Put the segments back from a copy, or restore the log from its backup. To begin a \
-                 new one, take an empty directory."
+                "Put the segments back from a copy, or restore the log from its backup. To create \
+                 a new log, use an empty directory."
             }
             Self::Stored(_) => {
                 "Restore this segment from a copy. If there is none, start once with \
-                 --drop-damaged-end: the records from there on are lost, and what was acknowledged \
-                 among them must be reconciled manually."
+                 --truncate-damaged-tail: the records from this byte on are lost, and acknowledged \
+                 ones among them must be reconciled manually."
             }
         }
     }
@@ -313,7 +313,7 @@ pub(crate) fn recover<D: Disk>(
     let mut end = scan_last(last)?;
     frames += end.frames;
     let known = Known { unfinished: unfinished.as_ref(), mark };
-    let cut = judge_end(last, &end, known, options.damaged_end)?;
+    let cut = judge_end(last, &end, known, options.tail_policy)?;
 
     // From here on the log is known to be in order, and is changed.
     if mark.is_some_and(|mark| mark.is_ahead(&end.scanned.tail)) {
@@ -704,12 +704,12 @@ fn judge_end<F: DiskFile>(
     last: &Found<F>,
     end: &End,
     known: Known<'_, F>,
-    damaged_end: TailPolicy,
+    tail_policy: TailPolicy,
 ) -> Result<Option<FrameFault>, OpenError> {
     let Known { unfinished, mark } = known;
     let Scanned { offset, tail, cause } = end.scanned;
     let damage = |reason| Err(last.damage(offset, tail.next(), reason));
-    let cut = mark.filter(|mark| mark.is_ahead(&tail) && damaged_end == TailPolicy::Refuse);
+    let cut = mark.filter(|mark| mark.is_ahead(&tail) && tail_policy == TailPolicy::Refuse);
     let ended = || {
         missing_before(last, end, unfinished)?;
         let Some(mark) = cut else { return Ok(None) };
@@ -739,7 +739,7 @@ fn judge_end<F: DiskFile>(
         FrameFault::Frame(_) => true,
     };
     let torn = may_be_torn && scan::is_torn(last.part(), offset)?;
-    if !torn && damaged_end == TailPolicy::Refuse {
+    if !torn && tail_policy == TailPolicy::Refuse {
         return damage(DamageReason::Stored(unsound));
     }
     if let Some(mark) = cut {

@@ -22,7 +22,7 @@ const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 const OPTIONS: Options = Options {
     segment_bytes: 4_000,
     verify: journal::Verify::LastSegment,
-    damaged_end: journal::TailPolicy::Refuse,
+    tail_policy: journal::TailPolicy::Refuse,
     room_bytes: 700,
 };
 

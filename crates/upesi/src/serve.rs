@@ -93,7 +93,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: TransferMode) -> Resu
     let keys = Keys::open(&config)?;
     let slowness = SyncDelay::from_arguments(&arguments.slowness);
     arm_exit(arguments);
-    let opening = Opening { slowness, place, damaged_end: arguments.damaged_end() };
+    let opening = Opening { slowness, place, tail_policy: arguments.tail_policy() };
     let Opened { sequencer, directory, following, segments, sharing, quarantined } =
         open(&config, &arguments.data, &opening, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
@@ -423,7 +423,7 @@ async fn wait_for_end(mut signals: Signals, mut ended: impl FnMut() -> bool) -> 
 pub(crate) struct Opening {
     pub(crate) slowness: Option<SyncDelay>,
     pub(crate) place: Place,
-    pub(crate) damaged_end: TailPolicy,
+    pub(crate) tail_policy: TailPolicy,
 }
 
 /// Opens the log of a directory, or begins one, and brings the state up to its end.
@@ -437,11 +437,11 @@ pub(crate) fn open(
     let place_of_log = &opening.place;
     let OpenedLog { disk, served, quarantined } = open_log(config, data, opening)?;
     let OpenBackend { log, recovery, topic } = served;
-    report(&recovery, opening.damaged_end);
+    report(&recovery, opening.tail_policy);
     report_places(&disk)?;
-    let own = topic.is_none().then_some(opening.damaged_end);
-    if let Some(damaged_end) = own {
-        truncation::check_snapshots(&disk, &log.tail(), damaged_end).map_err(failed)?;
+    let own = topic.is_none().then_some(opening.tail_policy);
+    if let Some(tail_policy) = own {
+        truncation::check_snapshots(&disk, &log.tail(), tail_policy).map_err(failed)?;
     }
     let segments = Segments { log: disk.clone(), closer: log.closer() };
     let started = Instant::now();
@@ -661,7 +661,7 @@ fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog
         segment_bytes: config.log.segment_mib << 20,
         // The replay that follows reads and checks the rest, as far as no snapshot stands for it.
         verify: Verify::LastSegment,
-        damaged_end: opening.damaged_end,
+        tail_policy: opening.tail_policy,
         ..Options::default()
     };
     let quarantined = quarantine::load(&disk).map_err(failed)?;
@@ -673,19 +673,21 @@ fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog
     Ok(OpenedLog { disk, served, quarantined })
 }
 
-fn report(recovery: &Recovery, damaged_end: TailPolicy) {
+fn report(recovery: &Recovery, tail_policy: TailPolicy) {
     let end = recovery.end.0;
-    let (what, of_it) = match damaged_end {
-        TailPolicy::Refuse => ("of an unfinished write ", "nothing of them was acknowledged"),
-        TailPolicy::Drop => ("", "what was acknowledged among them is to be settled by hand"),
+    let (what, of_it) = match tail_policy {
+        TailPolicy::Refuse => ("of an unfinished write ", "none of them was acknowledged"),
+        TailPolicy::Truncate => ("", "acknowledged records among them must be reconciled manually"),
     };
     if let Some(TruncatedTail { segment, offset, bytes, reason }) = &recovery.dropped {
         stdout::print_message(format_args!(
-            "cut {bytes} bytes {what}off {segment} at {offset} ({reason}); {of_it}"
+            "truncated {segment} at byte {offset}: removed {bytes} bytes {what}({reason}); {of_it}"
         ));
     }
-    if damaged_end == TailPolicy::Drop {
-        stdout::print_message(format_args!("--drop-damaged-end: the log ends with record {end}"));
+    if tail_policy == TailPolicy::Truncate {
+        stdout::print_message(format_args!(
+            "--truncate-damaged-tail: the log ends with record {end}"
+        ));
     }
 }
 

@@ -8,7 +8,7 @@ use record::frame::Frame;
 pub(crate) const STRICT: Options = Options {
     segment_bytes: 0,
     verify: Verify::Everything,
-    damaged_end: TailPolicy::Refuse,
+    tail_policy: TailPolicy::Refuse,
     room_bytes: 0,
 };
 

@@ -175,7 +175,7 @@ fn sound_frames_out_of_place_are_refused() {
         assert!(out_of_place, "{damage}");
         assert_eq!(damage.offset, offset as u64);
         // At the end it is dropped by an operator's word.
-        let given_up = Options { damaged_end: TailPolicy::Drop, ..OPTIONS };
+        let given_up = Options { tail_policy: TailPolicy::Truncate, ..OPTIONS };
         let (log, report) = FileLog::open(disk.clone(), given_up).expect("opens");
         assert_eq!(log.tail().end, LogIndex(damage.log_index.0 - 1));
         let dropped = report.dropped.expect("it is said");
@@ -189,7 +189,7 @@ fn sound_frames_out_of_place_are_refused() {
     let (start, end) = (offsets[0], offsets[1]);
     let inside = [&bytes[..end], &bytes[start..end], &bytes[end..]].concat();
     disk.put(&name, &inside);
-    let given_up = Options { damaged_end: TailPolicy::Drop, ..OPTIONS };
+    let given_up = Options { tail_policy: TailPolicy::Truncate, ..OPTIONS };
     for options in [OPTIONS, given_up] {
         let opened = FileLog::open(disk.clone(), options);
         let Err(OpenError::Damaged(damage)) = opened else { panic!("typed as damage") };
@@ -278,8 +278,8 @@ fn a_frame_within_a_payload_is_not_believed() {
 }
 
 #[test]
-fn an_operator_can_drop_a_damaged_end_but_nothing_durable() {
-    let options = Options { damaged_end: TailPolicy::Drop, ..OPTIONS };
+fn operator_can_truncate_a_damaged_tail_but_nothing_durable() {
+    let options = Options { tail_policy: TailPolicy::Truncate, ..OPTIONS };
     let disk = sample();
     let name = segment(&disk, 3);
     let offsets = frame_offsets(&disk, &name);

@@ -91,14 +91,13 @@ fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
         the log is damaged in 00000000000000000010.segment at byte 1940,
           where record 11 should start:
           the log ends there,
-          though durable.mark beside it says that the records up to 11 were durable.
+          but durable.mark says that the records up to 11 were durable.
         Nothing was changed.
-        Put the end back from a copy,
+        Put the missing end back from a copy,
           or restore the log from its backup.
         If there is none,
-          start once with --drop-damaged-end:
-          the switch goes on with what is left,
-          and what was acknowledged after it must be reconciled manually."#]]
+          start once with --truncate-damaged-tail:
+          acknowledged records that are missing are lost and must be reconciled manually."#]]
     .assert_eq(&said);
     let read = journal::walk(&disk, &mut |_| Ok(()));
     assert!(matches!(read, Err(OpenError::Damaged(_))), "a reader says so too: {read:?}");
@@ -130,7 +129,7 @@ fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
 
 #[test]
 fn an_operator_who_has_no_copy_gives_the_end_up() {
-    let given_up = Options { damaged_end: TailPolicy::Drop, ..OPTIONS };
+    let given_up = Options { tail_policy: TailPolicy::Truncate, ..OPTIONS };
     let cut = || {
         let disk = marked();
         cut_a_frame(&disk);
@@ -150,7 +149,7 @@ fn an_operator_who_has_no_copy_gives_the_end_up() {
     for options in [OPTIONS, given_up] {
         let begun = FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), options);
         let said = begun.expect_err("no log is begun where one was").to_string();
-        assert!(said.contains("To begin a new one, take an empty directory"), "{said}");
+        assert!(said.contains("To create a new log, use an empty directory"), "{said}");
         assert!(segments(&disk).is_empty(), "and nothing is");
     }
 }

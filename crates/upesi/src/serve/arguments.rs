@@ -36,7 +36,7 @@ pub(crate) struct ServeArguments {
     /// later record proves that the tail was durable. Use it once, and only if no backup has the
     /// tail.
     #[arg(long, conflicts_with = "log")]
-    pub(crate) drop_damaged_end: bool,
+    pub(crate) truncate_damaged_tail: bool,
     /// Simulation of a slower disk.
     #[command(flatten)]
     pub(crate) slowness: SlownessArguments,
@@ -50,9 +50,9 @@ pub(crate) struct ServeArguments {
 }
 
 impl ServeArguments {
-    pub(crate) fn damaged_end(&self) -> TailPolicy {
-        match self.drop_damaged_end {
-            true => TailPolicy::Drop,
+    pub(crate) fn tail_policy(&self) -> TailPolicy {
+        match self.truncate_damaged_tail {
+            true => TailPolicy::Truncate,
             false => TailPolicy::Refuse,
         }
     }

@@ -51,8 +51,8 @@ impl Place {
             return Ok(Arc::new(store));
         }
         let (mark, end) = (store.mark(), log.end());
-        if let Some(damaged_end) = own {
-            truncation::check_store(&store, end, damaged_end)
+        if let Some(tail_policy) = own {
+            truncation::check_store(&store, end, tail_policy)
                 .map_err(|why| CliError::new(format!("{}: {why}", self.path.display())))?;
         }
         let same = is_of_log(log, &mark)

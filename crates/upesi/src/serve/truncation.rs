@@ -45,11 +45,11 @@ pub(crate) fn check_begins(disk: &impl Disk, data: &Path, has_log: bool) -> Resu
 pub(crate) fn check_snapshots(
     disk: &impl Disk,
     tail: &Tail,
-    damaged_end: TailPolicy,
+    tail_policy: TailPolicy,
 ) -> Result<(), String> {
     let failed = |error: DiskError| OpenError::from(error).to_string();
     for file in list(disk).map_err(failed)?.iter().filter(|file| is_ahead(disk, file, tail)) {
-        if damaged_end == TailPolicy::Refuse {
+        if tail_policy == TailPolicy::Refuse {
             return Err(missing(&format!("{} was", file.name), file.log_index, tail.end));
         }
         disk.remove(&file.name).map_err(failed)?;
@@ -75,10 +75,10 @@ fn is_ahead(disk: &impl Disk, file: &SnapshotFile, tail: &Tail) -> bool {
 pub(crate) fn check_store(
     store: &impl ColdStore,
     end: LogIndex,
-    damaged_end: TailPolicy,
+    tail_policy: TailPolicy,
 ) -> Result<(), String> {
     let reached = store.mark().log_index;
-    match end < reached && damaged_end == TailPolicy::Refuse {
+    match end < reached && tail_policy == TailPolicy::Refuse {
         true => Err(missing("the cold store beside it was", reached, end)),
         false => Ok(()),
     }

@@ -408,7 +408,7 @@ fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
     let missing = |what: &str| {
         for said in [home.serve_in_vain(Ports::free()).err(), home.offline(&["verify"]).err()] {
             assert!(said.contains("its end is missing"), "{what}: {said}");
-            assert!(said.contains("--drop-damaged-end"), "{what}: {said}");
+            assert!(said.contains("--truncate-damaged-tail"), "{what}: {said}");
         }
     };
     let mut damaged = fs::read(&mark).unwrap();
@@ -439,7 +439,7 @@ fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
     fs::remove_file(last).unwrap();
     fs::remove_file(&mark).unwrap();
     assert_eq!(fs::read(all.last().unwrap()).unwrap(), copy);
-    let home = home.told(&["--drop-damaged-end"]);
+    let home = home.told(&["--truncate-damaged-tail"]);
     let switch = home.serve();
     for part in ["removed 0000", "the cold store is built anew"] {
         assert_eq!(switch.greeting.matches(part).count(), 1, "{}", switch.greeting);
@@ -453,9 +453,9 @@ fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
     assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
 }
 
-/// An end that is damaged, and of which there is no copy, is given up if an operator says so.
+/// Without a copy, an operator can truncate a damaged tail.
 #[test]
-fn a_damaged_end_is_dropped_by_an_operators_word_alone() {
+fn damaged_tail_is_truncated_only_on_request() {
     let (home, _) = played();
     let data = home.data();
     let last = names(&data, ".segment").pop().unwrap();
@@ -464,10 +464,11 @@ fn a_damaged_end_is_dropped_by_an_operators_word_alone() {
     bytes[end - 3] ^= 0x40;
     fs::write(&last, bytes).unwrap();
     let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("start once with --drop-damaged-end"), "{said}");
-    let home = home.told(&["--drop-damaged-end"]);
+    assert!(said.contains("start once with --truncate-damaged-tail"), "{said}");
+    let home = home.told(&["--truncate-damaged-tail"]);
     let switch = home.serve();
-    for part in ["to be settled by hand", "--drop-damaged-end: the log ends with record"] {
+    for part in ["must be reconciled manually", "--truncate-damaged-tail: the log ends with record"]
+    {
         assert!(switch.greeting.contains(part), "{part}: {}", switch.greeting);
     }
     switch.stop(Signal::TERM);

@@ -219,7 +219,7 @@ fn a_store_that_is_ahead_of_its_log_shows_that_its_end_is_missing() {
         let said = scheme.home.serve_in_vain(ports).err();
         assert!(said.contains("its end is missing"), "{said}");
     }
-    scheme.home = scheme.home.told(&["--drop-damaged-end"]);
+    scheme.home = scheme.home.told(&["--truncate-damaged-tail"]);
     scheme.switch = scheme.home.serve_on(ports);
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     let greeting = &scheme.switch.greeting;

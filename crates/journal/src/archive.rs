@@ -1,21 +1,21 @@
-//! Handing closed segments over to an archive, or packing them where they are.
+//! Archives closed segments, or compresses them in place.
 //!
 //! # Phases, for each segment
-//! 1. Every frame of the plain file is checked, with the chain, up to where the next segment
-//!    begins: damage is not archived, it is said.
-//! 2. The packed form is streamed to the place, made durable there, and only then visible.
-//! 3. It is read back in full, decompressed, and compared with the plain file, byte for byte.
-//! 4. The catalogue says so, durably.
-//! 5. The local file is removed.
+//! 1. Check every frame of the plain file, and the chain, up to the start of the next segment. A
+//!    damaged segment is reported and not archived.
+//! 2. Stream the compressed form to the blob store. It becomes durable, then visible.
+//! 3. Read it back in full, decompress it, and compare it with the plain file byte by byte.
+//! 4. Record it durably in the archive index.
+//! 5. Remove the local file.
 //!
-//! A crash or a failure between any two of them loses nothing: the next attempt finds the object,
-//! compares it (3) and goes on. An object that is damaged is written again, for the segment is
-//! still here; one that is sound but holds something else is left alone and said.
+//! A crash or a failure between two phases loses nothing. The next attempt finds the object,
+//! compares it (phase 3) and continues. A damaged object is written again, because the segment
+//! still exists locally. A valid object with other content is left alone and reported.
 //!
 //! # Costs and bounds
-//! The plain file is read three times, the packed one written once and read once; memory is a few
-//! megabytes. No room on the local disk is needed for an archive; packing in place needs room for
-//! one packed segment.
+//! The plain file is read three times. The compressed file is written once and read once. Memory: a
+//! few megabytes. An archive needs no free space on the local disk; compressing in place needs
+//! space for one compressed segment.
 
 use blobs::{BlobError, BlobStore, Expected};
 use ledger::{LogIndex, Stamp};
@@ -31,39 +31,39 @@ use crate::scan::{self, Cause, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::tiered::{PackedBytes, SegmentInfo, Tier, TieredDisk};
 
-/// Suffix of a packed file that is being written.
+/// Suffix of a compressed file that is being written.
 pub(crate) const PACKING: &str = ".packing";
-/// Packed bytes are copied in pieces of this size.
+/// Compressed bytes are copied in pieces of this size.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Which closed segments may go.
+/// Selects the closed segments to archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// So many of the newest closed segments stay as they are.
+    /// Number of newest closed segments that stay as they are.
     pub keep_segments: usize,
-    /// Only those that were closed up to this moment.
+    /// Only segments closed at or before this time.
     pub closed_by: Stamp,
 }
 
-/// Where they go.
+/// Target of archived segments.
 #[derive(Clone, Copy)]
 pub enum Destination<'a> {
-    /// They stay in the directory, packed.
+    /// The log's directory, compressed.
     Here,
-    /// To this place.
+    /// This blob store.
     Place(&'a dyn BlobStore),
 }
 
-/// A closed segment whose turn it is.
+/// A closed segment that is due to be archived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingSegment {
     /// The segment.
     pub segment: SegmentInfo,
-    /// The log behind it, as the next segment says.
+    /// The log's tail after the segment, taken from the next segment's header.
     pub after: Tail,
 }
 
-/// A segment that was handed over.
+/// A segment that was archived or compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivedSegment {
     /// Its first record.
@@ -72,20 +72,20 @@ pub struct ArchivedSegment {
     pub last: LogIndex,
     /// Length of its plain form, in bytes.
     pub plain_bytes: u64,
-    /// Length of its packed form, in bytes.
+    /// Length of its compressed form, in bytes.
     pub packed_bytes: u64,
 }
 
-/// Why a segment was not archived, or a copy not written or read. A segment stays where it was.
+/// Why a segment was not archived, or a backup not written or read. The segment stays where it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveError {
-    /// The place returned an error.
+    /// The blob store returned an error.
     #[error(transparent)]
     Place(#[from] BlobError),
     /// The disk returned an error, or its content is damaged.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The place holds another object of that name.
+    /// The blob store holds another object of that name.
     #[error("{object} already exists and differs from this log: {reason}")]
     Differs {
         /// URL and name.
@@ -93,7 +93,7 @@ pub enum ArchiveError {
         /// The difference.
         reason: &'static str,
     },
-    /// The copy has records that this log does not have.
+    /// The backup has records that this log does not have.
     #[error("{place} holds a copy of another history of this log: {reason}")]
     Forked {
         /// The URL.
@@ -101,7 +101,7 @@ pub enum ArchiveError {
         /// Where the histories diverge.
         reason: String,
     },
-    /// The copy lacks something, or something in it is damaged.
+    /// The backup lacks an object, or an object is damaged.
     #[error("{place}: {what}")]
     Incomplete {
         /// The URL.
@@ -114,10 +114,10 @@ pub enum ArchiveError {
     Stopped,
 }
 
-/// Told of every few hundred kilobytes read or written; `Err(Stop)` ends the work.
+/// Called every few hundred kilobytes read or written. `Err(Stop)` cancels the work.
 pub type ProgressObserver<'a> = dyn FnMut(u64) -> Result<(), StopReading> + 'a;
 
-/// The segments that may go, oldest first.
+/// The segments that are due, oldest first.
 ///
 /// # Errors
 /// As [`TieredDisk::local_segments`].
@@ -140,7 +140,7 @@ pub fn due<D: Disk>(
     Ok(due.collect())
 }
 
-/// Makes sure that a place may be used for this log.
+/// Claims a blob store for this log.
 ///
 /// # Errors
 /// As [`blobs::claim`].
@@ -154,10 +154,10 @@ pub fn claim_for<D: Disk>(log: &TieredDisk<D>, place: &dyn BlobStore) -> Result<
     Ok(blobs::claim(place, last.base.identity, expected)?)
 }
 
-/// Hands one segment over; what it took is gone from the directory when this returns.
+/// Archives one segment. Its local file is removed when this returns.
 ///
 /// # Errors
-/// Any [`ArchiveError`]; the segment is then still where it was.
+/// Any [`ArchiveError`]. The segment is then unchanged.
 pub fn archive_segment<D: Disk>(
     log: &TieredDisk<D>,
     due: &PendingSegment,
@@ -190,8 +190,8 @@ pub fn archive_segment<D: Disk>(
     Ok(ArchivedSegment { first, last: after.end, plain_bytes, packed_bytes })
 }
 
-/// Stores the packed form of a closed segment in a place, whatever form the segment has here, and
-/// reads it back. An object that holds the same already is left as it is.
+/// Stores the compressed form of a closed segment in a blob store, whatever its local form, and
+/// reads it back. An identical object is left as it is.
 pub(crate) fn copy_to<D: Disk>(
     log: &TieredDisk<D>,
     due: &PendingSegment,
@@ -215,14 +215,14 @@ pub(crate) fn copy_to<D: Disk>(
     }
 }
 
-/// A segment whose packed form is to be stored elsewhere.
+/// A segment whose compressed form is to be stored.
 pub(crate) enum Original<'a, F> {
     Plain { file: &'a F, checked: &'a Checked },
     Packed { packed: &'a CompressedSegment, source: &'a dyn Source },
 }
 
 impl<F: DiskFile> Original<'_, F> {
-    /// Writes the packed form.
+    /// Writes the compressed form.
     fn write(
         &self,
         out: &mut dyn FnMut(&[u8]) -> Result<(), ArchiveError>,
@@ -237,7 +237,7 @@ impl<F: DiskFile> Original<'_, F> {
         }
     }
 
-    /// Reads a packed form in full and compares it with this segment.
+    /// Reads a compressed form in full and compares it with this segment.
     pub(crate) fn compare(
         &self,
         (copy, copied): (&CompressedSegment, &dyn Source),
@@ -303,7 +303,7 @@ fn read_back<F: DiskFile>(
     Ok(packed.contents)
 }
 
-/// Gives out the bytes of a file in order.
+/// Passes on the bytes of a file in order.
 pub(crate) fn copy_bytes(
     source: &dyn Source,
     length: u64,
@@ -322,7 +322,7 @@ pub(crate) fn copy_bytes(
     Ok(())
 }
 
-/// Packs a segment next to its plain file.
+/// Compresses a segment next to its plain file.
 fn pack_here<D: Disk>(
     log: &TieredDisk<D>,
     due: &PendingSegment,
@@ -334,8 +334,8 @@ fn pack_here<D: Disk>(
     keep(disk, first, &Original::Plain { file, checked }, watch)
 }
 
-/// Writes the packed form of a segment to a disk and reads it back. It has its name once it is
-/// whole.
+/// Writes the compressed form of a segment to a disk and reads it back. The file gets its final
+/// name once it is complete.
 pub(crate) fn keep<D: Disk>(
     disk: &D,
     first: LogIndex,
@@ -386,7 +386,7 @@ pub(crate) fn remove_if_there(disk: &impl Disk, name: &str) -> Result<(), DiskEr
     }
 }
 
-/// Checks a plain segment up to the one behind it.
+/// Checks a plain segment up to the start of the next one.
 fn check<F: DiskFile>(
     file: &F,
     due: &PendingSegment,
@@ -418,7 +418,7 @@ fn check<F: DiskFile>(
     Err(DiskError::Damaged { file, offset, reason }.into())
 }
 
-/// Compares a packed segment with the plain file, byte for byte.
+/// Compares a compressed segment with the plain file, byte by byte.
 fn compare_plain<F: DiskFile>(
     (packed, source): (&CompressedSegment, &dyn Source),
     file: &F,
@@ -449,7 +449,7 @@ pub(crate) fn went_on(watch: &mut ProgressObserver<'_>, bytes: usize) -> Result<
     watch(bytes as u64).map_err(|StopReading| ArchiveError::Stopped)
 }
 
-/// An object of a place, not of the catalogue.
+/// An object of a blob store, opened without the archive index.
 pub(crate) struct ArchivedObject<'a> {
     pub(crate) place: &'a dyn BlobStore,
     pub(crate) name: &'a str,
@@ -514,7 +514,7 @@ mod tests {
         check(&file, due, &mut |_| Ok(()))
     }
 
-    /// Where reading may begin: the first frame that starts in each block.
+    /// Index of reading positions: the first frame that starts in each block.
     #[test]
     fn the_first_frame_of_each_block_is_known() {
         let (log, due) = closed();
@@ -557,7 +557,7 @@ mod tests {
         }
     }
 
-    /// One that is sound in itself, and of which all that headers say is right.
+    /// The object is valid in itself, and all its header fields match; only one byte differs.
     #[test]
     fn an_object_with_another_byte_is_not_the_segment() {
         let (log, due) = closed();

@@ -1,20 +1,19 @@
-//! How far the log once was durable, noted beside it.
+//! Records how far the log was durable, in a file next to it.
 //!
-//! A log whose end an outside hand cuts off between two frames is sound, only shorter. The file
-//! [`MARK`] tells the difference: it names a record that was durable, and a start that finds a log
-//! ending before it refuses ([`crate::DamageReason::Cut`]). A start that would make a log where one
-//! was refuses as well.
+//! A log that was truncated between two frames looks valid. The file [`MARK`] reveals the
+//! truncation: it names a record that was durable. A start refuses a log that ends before it
+//! ([`crate::DamageReason::Cut`]), and does not create a new log where one existed.
 //!
-//! # Promises
-//! - It never refuses a log that lacks nothing: a position is written down only after the sync
-//!   that made it durable has returned.
-//! - It promises nothing by itself: a mark that is missing, damaged, or of another log says
-//!   nothing. What was durable after the last note, a second ago as a rule, is not covered.
+//! # Guarantees
+//! - It never causes a complete log to be refused: a log index is written only after the sync that
+//!   made it durable has returned.
+//! - It is a hint only: a missing or damaged mark, or one of another log, is ignored. Records that
+//!   became durable after the last write, as a rule within the last second, are not covered.
 //!
 //! # Costs
-//! One write of one sector ([`crate::sector`], magic `UpDurabl`, with the position of a durable
-//! record), over itself, by whoever calls [`DurableMarkWriter::note`], and no sync but when the
-//! file is made: the writer of the log neither waits for it nor knows of it.
+//! One write of one sector ([`crate::sector`], magic `UpDurabl`, with the log index of a durable
+//! record) over itself for each call of [`DurableMarkWriter::note`]. Only the creation of the file
+//! is synced. The log's writer does not wait for it.
 
 use ledger::{Digest, LogIndex, Stamp};
 use ports::{Disk, DiskError, DiskFile};
@@ -28,14 +27,14 @@ pub const MARK: &str = "durable.mark";
 
 const FORM: Layout = Layout { magic: *b"UpDurabl", version: 1, method: [0; 6] };
 
-/// A record that was durable, and of which log.
+/// A record that was durable, and the identity of its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DurableMark {
     pub(crate) identity: LogIdentity,
     pub(crate) log_index: LogIndex,
 }
 
-/// Notes how far a log is durable, from another thread than the one that writes it.
+/// Writes the durable mark from a thread other than the log's writer.
 #[derive(Debug)]
 pub struct DurableMarkWriter<D: Disk> {
     disk: D,
@@ -45,15 +44,15 @@ pub struct DurableMarkWriter<D: Disk> {
 }
 
 impl<D: Disk> DurableMarkWriter<D> {
-    /// Nothing is written yet.
+    /// Creates the writer; nothing is written yet.
     pub fn new(disk: D, frames: DurableFrames<D>) -> Self {
         Self { disk, frames, file: None, noted: LogIndex(0) }
     }
 
-    /// Notes how far the log is durable now, if that is further than before.
+    /// Writes the mark if the log is durable further than at the last call.
     ///
     /// # Errors
-    /// [`DiskError`]; the log is not touched by that, and the next call tries again.
+    /// [`DiskError`]. The log is unaffected, and the next call tries again.
     pub fn note(&mut self) -> Result<(), DiskError> {
         let mark = DurableMark { identity: self.frames.identity(), log_index: self.frames.end() };
         if mark.log_index <= self.noted {
@@ -67,14 +66,14 @@ impl<D: Disk> DurableMarkWriter<D> {
         Ok(())
     }
 
-    /// The first note is synced, so that the later ones change nothing but a sector.
+    /// The first write is synced, so that later ones change only a sector.
     fn begin(&self, mark: &DurableMark) -> Result<D::File, DiskError> {
         let file = match self.disk.open(MARK) {
             Err(DiskError::NotFound(_)) => self.disk.create(MARK)?,
             opened => opened?,
         };
         file.write_at(0, &encode(mark))?;
-        // Whatever was there before.
+        // Removes any earlier content.
         file.truncate(SECTOR_BYTES as u64)?;
         file.sync()?;
         self.disk.sync_directory()?;
@@ -82,18 +81,18 @@ impl<D: Disk> DurableMarkWriter<D> {
     }
 }
 
-/// What the mark of a directory says.
+/// Content of the mark of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredMark {
-    /// There is none, or a crash or a full disk left the first one empty, or zeros.
+    /// No mark, or one that a crash or a full disk left empty or as zeros.
     Nothing,
-    /// It is not what was written, which no crash explains.
+    /// The mark was changed in a way that no crash explains.
     Damaged,
     /// This record of this log was durable.
     Durable(LogIdentity, LogIndex),
 }
 
-/// What the mark of a directory says; nothing is changed.
+/// Reads the mark of a directory without changing it.
 ///
 /// # Errors
 /// [`DiskError`] when it cannot be read.
@@ -114,7 +113,7 @@ pub fn noted(disk: &impl Disk) -> Result<StoredMark, DiskError> {
     })
 }
 
-/// The mark of a directory, if there is one that can be read.
+/// The mark of a directory, if it exists and is valid.
 pub(crate) fn read(disk: &impl Disk) -> Result<Option<DurableMark>, DiskError> {
     Ok(match noted(disk)? {
         StoredMark::Durable(identity, log_index) => Some(DurableMark { identity, log_index }),
@@ -137,7 +136,7 @@ fn decode(bytes: &[u8; SECTOR_BYTES]) -> Option<DurableMark> {
 mod tests {
     use super::*;
 
-    /// The stored form is a promise; and a mark with any bit flipped says nothing.
+    /// The stored form is frozen, and a mark with any flipped bit is ignored.
     #[test]
     fn version_1_is_frozen_and_checked() {
         let mark = DurableMark {

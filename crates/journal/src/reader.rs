@@ -1,13 +1,13 @@
-//! What the writer of a [`crate::FileLog`] and its readers share: the list of segments, a sparse
-//! index of each one in use, and how far the log is durable.
+//! State shared by the writer of a [`crate::FileLog`] and its readers: the list of segments, a
+//! sparse index of each segment in use, and the durable end of the log.
 //!
 //! # Costs and bounds
 //! The index has about one entry per [`INDEX_STEP_BYTES`] of a segment, 16 bytes each. At most
-//! [`OPEN_SEGMENTS_MAX`] closed segments are open. One that was not written in this life of the log
-//! has no index but the one that a packed segment has with it: without that, a record is found by
-//! halving, some twelve readings in 256 MiB, and what was found on the way is noted for the next
-//! one. The frame read last is kept, and one behind it or behind a few before it is looked for from
-//! there, because a redelivery reads neighbours. The writer takes a lock once per index step and
+//! [`OPEN_SEGMENTS_MAX`] closed segments are open. A segment that was not written since the log was
+//! opened has an index only if it is compressed. Without an index, a record is found by bisection
+//! (about twelve reads in 256 MiB), and the frames found on the way are added to the index. The
+//! last frame read is cached. A read of a later record starts from one of the last frames read,
+//! because a redelivery reads neighbouring records. The writer takes a lock once per index step and
 //! once per segment, not per frame.
 
 use std::collections::VecDeque;
@@ -25,17 +25,17 @@ use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
-/// One entry of a segment's index per this many bytes, about.
+/// Approximate number of bytes per entry of a segment's index.
 const INDEX_STEP_BYTES: u64 = 64 << 10;
-/// Most closed segments that are open at a time.
+/// Maximum number of open closed segments.
 const OPEN_SEGMENTS_MAX: usize = 32;
-/// Frames of which is known where they ended: a redelivery reads for several recipients by turns.
+/// Number of frames whose ends are cached: a redelivery reads for several recipients in turn.
 const ENDS_MAX: usize = 16;
 
 pub(crate) struct Shared<D: Disk> {
     pub(crate) disk: D,
     pub(crate) identity: LogIdentity,
-    /// Position of the last durable record: readers see nothing beyond.
+    /// Log index of the last durable record. Readers see nothing after it.
     durable: AtomicU64,
     /// Bytes of frames that became durable since the log was opened.
     durable_bytes: AtomicU64,
@@ -43,15 +43,15 @@ pub(crate) struct Shared<D: Disk> {
     last_read: Mutex<LastRead>,
 }
 
-/// What readers read last.
+/// The most recent reads.
 #[derive(Default)]
 struct LastRead {
     frame: Option<Arc<OwnedFrame>>,
-    /// Where frames ended, the newest last.
+    /// Ends of frames, the newest last.
     ends: VecDeque<End>,
 }
 
-/// Where a frame ends.
+/// The end of a frame.
 #[derive(Clone, Copy)]
 struct End {
     /// First record of its segment.
@@ -69,7 +69,7 @@ impl LastRead {
         })
     }
 
-    /// Behind which frame of its segment a record can be looked for.
+    /// Offset from which to look for a record in its segment.
     fn before(&self, segment: LogIndex, log_index: LogIndex) -> Option<u64> {
         let ends = self.ends.iter().filter(|end| end.segment == segment && end.last < log_index);
         ends.map(|end| end.offset).max()
@@ -84,7 +84,7 @@ impl LastRead {
     }
 }
 
-/// A segment of the log; the last in the list is the one written to, and always open.
+/// A segment of the log. The last one in the list is being written and always open.
 #[derive(Debug)]
 pub(crate) struct Segment<F> {
     pub(crate) first: LogIndex,
@@ -97,16 +97,16 @@ pub(crate) struct Opened<F> {
     pub(crate) first: LogIndex,
     pub(crate) file: F,
     index: Mutex<Index>,
-    /// Length of a segment whose index has gaps of any width; none when it has an entry per step.
+    /// Length of a segment whose index may have gaps; `None` when it has an entry per step.
     sparse: Option<u64>,
 }
 
-/// Some frames of a segment in order; the first frame always among them.
+/// Some frames of a segment in order, always including the first one.
 #[derive(Debug, Default)]
 pub(crate) struct Index(Vec<(LogIndex, u64)>);
 
 impl Index {
-    /// Notes the frame if enough bytes lie between it and the last one noted.
+    /// Adds the frame if it is far enough from the last entry.
     pub(crate) fn note(&mut self, first: LogIndex, offset: u64) {
         let due = self.0.last().is_none_or(|&(_, last)| last + INDEX_STEP_BYTES <= offset);
         if due {
@@ -114,7 +114,7 @@ impl Index {
         }
     }
 
-    /// Notes a frame between others, unless one is near.
+    /// Adds a frame between others, unless one is near.
     fn learn(&mut self, first: LogIndex, offset: u64) {
         let found = self.0.binary_search_by_key(&offset, |&(_, known)| known);
         let at = found.unwrap_or_else(|between| between);
@@ -126,7 +126,7 @@ impl Index {
         }
     }
 
-    /// Offset of a frame at or before the one that holds `position`, and of one behind it.
+    /// Offset of a frame at or before the one with the record `log_index`, and of one after it.
     fn around(&self, log_index: LogIndex) -> (u64, Option<u64>) {
         let behind = self.0.partition_point(|&(first, _)| first <= log_index);
         let before = behind.checked_sub(1).map_or(SEGMENT_HEADER_BYTES, |at| self.0[at].1);
@@ -139,7 +139,7 @@ impl<F: DiskFile> Opened<F> {
         Self { first, file, index: Mutex::new(index), sparse: None }
     }
 
-    /// A closed segment, of which nothing is known yet but what is stored with it.
+    /// A closed segment. Only its stored index is known.
     pub(crate) fn closed(first: LogIndex, file: F) -> Result<Self, DiskError> {
         let known = file.frame_starts()?;
         let sparse = if known.is_empty() { Some(file.length()?) } else { None };
@@ -152,7 +152,7 @@ impl<F: DiskFile> Opened<F> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner).note(first, offset);
     }
 
-    /// Offset of a frame not far before the one that holds `position`.
+    /// Offset of a frame not far before the one with the record `log_index`.
     pub(crate) fn before(&self, log_index: LogIndex) -> Result<u64, DiskError> {
         let index = || self.index.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut low, high) = index().around(log_index);
@@ -173,7 +173,7 @@ impl<F: DiskFile> Opened<F> {
             match header_behind(&mut window, part, middle, first.identity)? {
                 Some((offset, header)) => {
                     index().learn(header.first, offset);
-                    // Between the middle and this frame none begins.
+                    // No frame begins between the middle and this frame.
                     if log_index < header.first {
                         high = middle;
                         continue;
@@ -195,11 +195,11 @@ impl<F: DiskFile> Opened<F> {
 pub(crate) struct Walk {
     /// The first record.
     pub(crate) from: LogIndex,
-    /// Where the last segment ends, if that is not the end of its file.
+    /// End of the last segment, if that is not the end of its file.
     pub(crate) limit: Option<u64>,
-    /// The segment, and the offset in it, up to which opening the log has checked the chain.
+    /// The segment and the offset in it up to which opening the log has checked the chain.
     pub(crate) hashed: (LogIndex, u64),
-    /// Whether the log ends where nothing but zeros follows.
+    /// Whether the log ends where only zeros follow.
     pub(crate) room: bool,
 }
 
@@ -241,7 +241,7 @@ impl<D: Disk> Shared<D> {
         close_some(&mut segments);
     }
 
-    /// Closes a segment that is not the last; the next reader opens it anew.
+    /// Closes a segment that is not the last one. The next reader reopens it.
     pub(crate) fn close(&self, first: LogIndex) {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, closed)) = segments.split_last_mut()
@@ -251,14 +251,14 @@ impl<D: Disk> Shared<D> {
         }
     }
 
-    /// First positions of the segments from the one that holds `from` on.
+    /// First log indexes of the segments, starting with the one that holds `from`.
     fn segments_from(&self, from: LogIndex) -> Vec<LogIndex> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let behind = segments.partition_point(|segment| segment.first <= from);
         segments[behind.saturating_sub(1)..].iter().map(|segment| segment.first).collect()
     }
 
-    /// The segment that holds `position`, opened if need be.
+    /// The segment with the record `log_index`, opened if necessary.
     fn open_at(&self, log_index: LogIndex) -> Result<Arc<Opened<D::File>>, LogError> {
         let first = {
             let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
@@ -278,18 +278,18 @@ impl<D: Disk> Shared<D> {
         Ok(opened)
     }
 
-    /// Where in its segment a walk can begin that has to visit the frame with `from`: behind a
-    /// frame not far before it, and what that one's header says of the log's end there, so that
-    /// every frame visited is checked against the chain. `None`: at the segment's beginning.
+    /// Start of a walk that must visit the frame with `from`: the end of a frame not far before it,
+    /// and the log's tail there according to its header, so that every visited frame is checked
+    /// against the chain. `None` means the beginning of the segment.
     fn start_near(&self, from: LogIndex) -> Result<Option<(u64, Tail)>, LogError> {
         let opened = self.open_at(from)?;
         let part = Part { file: &opened.file, limit: u64::MAX };
         let mut window = Window::new(FRAME_HEADER_BYTES);
         let mut sought = from;
-        // A frame near it may be the one itself: then one near the record before that.
+        // A frame near it may be the frame itself; then use one near the preceding record.
         for _ in 0..2 {
             let offset = opened.before(sought).map_err(storage)?;
-            // What is wrong here is told by a walk from the beginning.
+            // A walk from the beginning reports the damage.
             let Ok(header) = header_at(&mut window, part, offset).map_err(storage)? else {
                 return Ok(None);
             };
@@ -314,8 +314,8 @@ impl<D: Disk> Shared<D> {
         Ok(None)
     }
 
-    /// Visits the frames from the one that holds `walk.from` on, each checked in full. Gives the
-    /// end of the log, or `None` if the visitor stopped.
+    /// Visits the frames from the one that holds `walk.from`, each checked in full. Returns the end
+    /// of the log, or `None` if the visitor stopped.
     pub(crate) fn walk(
         &self,
         walk: &Walk,
@@ -375,8 +375,8 @@ impl<D: Disk> RecordReader for Shared<D> {
     }
 }
 
-/// Opens a segment to be read from its beginning, and gives the log's end before it; `before` is
-/// where the segment before it ended, if that was read.
+/// Opens a segment for reading from its beginning, and returns the log's tail before it. `before`
+/// is the tail after the preceding segment, if that was read.
 fn open_segment<D: Disk>(
     disk: &D,
     first: LogIndex,
@@ -407,15 +407,15 @@ pub(crate) fn damaged(first: LogIndex, offset: u64, reason: &dyn ToString) -> Lo
     LogError::Damaged { place, reason: reason.to_string() }
 }
 
-/// The same behind the frames that a scan found sound.
+/// The same error after the frames that a scan found valid.
 fn damaged_behind(first: LogIndex, scanned: &Scanned, reason: &dyn ToString) -> LogError {
     let (name, next) = (segment::name_of(first), scanned.tail.next());
     let place = format!("{name} at byte {}, where record {} should start", scanned.offset, next.0);
     LogError::Damaged { place, reason: reason.to_string() }
 }
 
-/// Closes closed segments until there is room for one more; the oldest first, because old records
-/// are read least.
+/// Closes closed segments until one more can be opened; the oldest first, because old records are
+/// read least.
 fn close_some<F>(segments: &mut [Segment<F>]) {
     let Some((_, closed)) = segments.split_last_mut() else { return };
     let open = closed.iter().filter(|segment| segment.opened.is_some()).count();
@@ -425,15 +425,15 @@ fn close_some<F>(segments: &mut [Segment<F>]) {
     }
 }
 
-/// The frame that holds the durable record `position`, checked but for the chain. It is looked for
-/// from the frame at `offset` on.
+/// The frame with the durable record `log_index`, checked except for the chain. The search starts
+/// at the frame at `offset`.
 fn find_frame<F: DiskFile>(
     opened: &Opened<F>,
     window: &mut Window,
     (mut offset, log_index): (u64, LogIndex),
 ) -> Result<(Arc<OwnedFrame>, End), LogError> {
     let first = opened.first;
-    // The writer may be at work behind what is durable; no header there is looked at.
+    // The writer may be writing after the durable end; no header there is read.
     let part = Part { file: &opened.file, limit: u64::MAX };
     loop {
         let damage = |error: FrameError| damaged(first, offset, &error);

@@ -1,9 +1,8 @@
 //! One file of the log: its name and its header.
 //!
-//! The name is the position of the first record, twenty digits, so that names sort as positions
-//! do. The header is one sector ([`crate::sector`]) with the magic `UpSegmnt` and the end of the
-//! log before the segment, so that a crash leaves it whole or not at all; frames follow it without
-//! gaps.
+//! The name is the log index of the first record in twenty digits, so that names sort like log
+//! indexes. The header is one sector ([`crate::sector`]) with the magic `UpSegmnt` and the end of
+//! the log before the segment. A crash leaves it complete or absent. Frames follow it without gaps.
 
 use ledger::LogIndex;
 use ports::{Disk, DiskError};
@@ -20,7 +19,7 @@ pub const SEGMENT_VERSION: u16 = 1;
 const HEADER: Layout = Layout { magic: *b"UpSegmnt", version: SEGMENT_VERSION, method: [0; 6] };
 const SUFFIX: &str = ".segment";
 const PACKED_SUFFIX: &str = ".packed";
-/// Where the packed segments of a place are.
+/// Prefix of the compressed segments in a blob store.
 pub(crate) const OBJECTS: &str = "segments";
 const NAME_DIGITS: usize = 20;
 
@@ -29,7 +28,7 @@ pub(crate) fn name_of(first: LogIndex) -> String {
     format!("{:020}{SUFFIX}", first.0)
 }
 
-/// The segments of a directory, sorted by position; other files are left out.
+/// The segments of a directory, sorted by log index. Other files are ignored.
 pub(crate) fn list(disk: &impl Disk) -> Result<Vec<(LogIndex, String)>, DiskError> {
     let names = disk.list()?;
     let mut found: Vec<_> =
@@ -38,7 +37,7 @@ pub(crate) fn list(disk: &impl Disk) -> Result<Vec<(LogIndex, String)>, DiskErro
     Ok(found)
 }
 
-/// The file name of the same segment in its packed form.
+/// The file name of the compressed form.
 pub(crate) fn packed_name_of(first: LogIndex) -> String {
     format!("{:020}{PACKED_SUFFIX}", first.0)
 }
@@ -67,8 +66,8 @@ pub(crate) fn encode_header(base: &Tail) -> [u8; SECTOR_BYTES] {
     HEADER.encode(base)
 }
 
-/// Reads a header: the log's end before the segment, all of it durable, for a segment is only
-/// started once everything before it is synced.
+/// Reads a header and returns the log's end before the segment. All of it is durable, because a
+/// segment is started only after everything before it was synced.
 pub(crate) fn decode_header(bytes: &[u8]) -> Result<Tail, &'static str> {
     HEADER.decode(bytes)
 }
@@ -96,7 +95,7 @@ mod tests {
         }
     }
 
-    /// The stored form is a promise: if this changes, old logs are no longer readable.
+    /// The stored form is frozen: if this changes, old logs become unreadable.
     #[test]
     fn version_1_is_frozen() {
         let header = encode_header(&Tail {

@@ -1,16 +1,16 @@
-//! One source of segments, whatever form they have and wherever they are.
+//! One source of segments, whatever their form and location.
 //!
-//! [`TieredDisk`] is a [`Disk`] over another one. A closed segment is there as a plain file, as a
-//! packed one beside it ([`crate::packed`]), or in an archive of which the catalogue knows
-//! ([`crate::catalogue`]). Whoever lists sees each under its plain name; whoever opens one reads
-//! the bytes of the plain file, from the nearest place that has them. So recovery, walks, replays
-//! and readers of single records need not know about archives. A packed segment cannot be written.
+//! [`TieredDisk`] is a [`Disk`] on top of another one. A closed segment exists as a plain file, as
+//! a compressed file next to it ([`crate::compressed_segment`]), or in an archive that the archive
+//! index names ([`crate::archive_index`]). Listing returns the plain name of each segment. Opening
+//! one reads the bytes of the plain file, from the nearest copy. So recovery, walks, replays and
+//! readers of single records do not depend on archives. A compressed segment cannot be written.
 //!
 //! # Costs and bounds
-//! Opening reads two sectors of a packed file and nothing of an archived one. Reading decompresses
-//! the blocks that are asked for, 256 KiB each. Blocks are kept in memory, at most
-//! [`CACHED_BLOCKS`] (32 MiB) for the whole log. Whoever reads block after block gets
-//! [`AHEAD_BLOCKS`] at once, so that an archive far away is asked once per 2 MiB.
+//! Opening reads two sectors of a compressed file and nothing of an archived one. Reading
+//! decompresses the requested blocks, 256 KiB each. At most [`CACHED_BLOCKS`] (32 MiB) are cached
+//! for the whole log. Sequential reads fetch [`AHEAD_BLOCKS`] together, so that a remote archive
+//! gets one request per 2 MiB.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,12 +25,12 @@ use crate::archive_index::{ArchiveIndex, Entry};
 use crate::compressed_segment::{self, BLOCK_BYTES, CompressedSegment, SegmentSummary, Source};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
-/// Blocks kept in memory.
+/// Blocks cached in memory.
 const CACHED_BLOCKS: usize = 128;
-/// Blocks read at once by whoever reads one after the other.
+/// Blocks fetched together by a sequential read.
 const AHEAD_BLOCKS: usize = 8;
 
-/// A disk whose closed segments may be packed or archived. Clones are the same disk.
+/// A disk whose closed segments may be compressed or archived. Clones share the disk.
 #[derive(Clone)]
 pub struct TieredDisk<D: Disk> {
     inner: Arc<Inner<D>>,
@@ -39,20 +39,20 @@ pub struct TieredDisk<D: Disk> {
 struct Inner<D: Disk> {
     disk: D,
     catalogue: RwLock<ArchiveIndex>,
-    /// Somebody else may move segments meanwhile.
+    /// Another process may move segments while this one reads.
     beside: bool,
     places: Mutex<HashMap<Arc<str>, Arc<dyn BlobStore>>>,
     cache: Arc<Cache>,
 }
 
-/// Where a segment is.
+/// Location and form of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// In the directory, as it was written.
+    /// In the directory, uncompressed.
     Plain,
     /// In the directory, compressed.
     Packed,
-    /// In this archive only.
+    /// Only in this archive.
     Archived(Arc<str>),
 }
 
@@ -61,62 +61,62 @@ pub enum Tier {
 pub struct SegmentInfo {
     /// Its first record.
     pub first: LogIndex,
-    /// The log before it.
+    /// The log's tail before it.
     pub base: Tail,
-    /// Where it is.
+    /// Its location and form.
     pub tier: Tier,
     /// Length of its plain form, in bytes.
     pub plain_bytes: u64,
-    /// What it takes where it is, in bytes.
+    /// Its length where it is stored, in bytes.
     pub stored_bytes: u64,
 }
 
 impl SegmentInfo {
-    /// Of a packed segment.
+    /// From a compressed segment's summary.
     fn of(contents: &SegmentSummary, tier: Tier) -> Self {
         let SegmentSummary { base, plain_bytes, packed_bytes: stored_bytes, .. } = *contents;
         Self { first: base.next(), base, tier, plain_bytes, stored_bytes }
     }
 }
 
-/// A file of a [`TieredDisk`] disk.
+/// A file of a [`TieredDisk`].
 #[derive(Debug)]
 pub enum TieredFile<F> {
-    /// A file of the disk below.
+    /// A file of the underlying disk.
     Plain(F),
-    /// A packed segment.
+    /// A compressed segment.
     Packed(Box<PackedFile<F>>),
 }
 
-/// A packed segment, read as if it were plain.
+/// A compressed segment that reads like a plain one.
 #[derive(Debug)]
 pub struct PackedFile<F> {
     contents: SegmentSummary,
     bytes: PackedBytes<F>,
-    /// Once it was read; of a local file from the beginning.
+    /// Set by the first read; for a local file, from the beginning.
     opened: OnceLock<CompressedSegment>,
-    /// The block that comes next if reading goes on.
+    /// The next block of a sequential read.
     next: AtomicU64,
     cache: Arc<Cache>,
 }
 
-/// Where the bytes of a packed segment come from.
+/// Source of the bytes of a compressed segment.
 pub(crate) enum PackedBytes<F> {
     Local { file: F, name: String },
     Object { place: Arc<dyn BlobStore>, name: String },
 }
 
 impl<D: Disk> TieredDisk<D> {
-    /// A disk with its catalogue.
+    /// Opens a disk with its archive index.
     ///
     /// # Errors
-    /// [`DiskError::Damaged`] for the catalogue, [`DiskError::Failed`].
+    /// [`DiskError::Damaged`] for the archive index, [`DiskError::Failed`].
     pub fn open(disk: D) -> Result<Self, DiskError> {
         Self::open_with(disk, false)
     }
 
-    /// The same beside its owner, who may archive segments meanwhile: they are found where they
-    /// are then.
+    /// Opens a disk while its owner is running and may archive segments. Moved segments are found
+    /// at their new location.
     ///
     /// # Errors
     /// As [`TieredDisk::open`].
@@ -130,13 +130,13 @@ impl<D: Disk> TieredDisk<D> {
         Ok(Self { inner: Arc::new(Inner { disk, catalogue, beside, places, cache }) })
     }
 
-    /// The disk below.
+    /// The underlying disk.
     #[must_use]
     pub fn below(&self) -> &D {
         &self.inner.disk
     }
 
-    /// Every segment in order, the last of them the one that is written to.
+    /// Every segment in order; the last one is being written.
     ///
     /// # Errors
     /// [`DiskError::Damaged`] when the header of one cannot be read; [`DiskError::Failed`].
@@ -150,7 +150,7 @@ impl<D: Disk> TieredDisk<D> {
         Ok(segments.into_values().collect())
     }
 
-    /// The same without those that are in an archive only.
+    /// The segments that exist locally, in order.
     ///
     /// # Errors
     /// As [`TieredDisk::segments`].
@@ -174,7 +174,7 @@ impl<D: Disk> TieredDisk<D> {
         Ok(segments)
     }
 
-    /// What is known of a plain segment; `None` if it has gone, or was not begun in full.
+    /// Describes a plain segment; `None` if it was removed or its creation is incomplete.
     fn plain_info(&self, first: LogIndex) -> Result<Option<SegmentInfo>, DiskError> {
         let name = segment::name_of(first);
         let file = match self.inner.disk.open(&name) {
@@ -193,7 +193,7 @@ impl<D: Disk> TieredDisk<D> {
         Ok(Some(SegmentInfo { first, base, tier, plain_bytes, stored_bytes: plain_bytes }))
     }
 
-    /// The packed bytes of a segment that is packed or archived.
+    /// The compressed bytes of a compressed or archived segment.
     pub(crate) fn open_packed(
         &self,
         first: LogIndex,
@@ -240,13 +240,12 @@ impl<D: Disk> TieredDisk<D> {
         PackedFile { contents, bytes, opened, next, cache }
     }
 
-    /// From now on the place of this URL is this one, for places that [`crate::open_place`] does
-    /// not know.
+    /// Uses this blob store for its URL. For stores that [`crate::open_blob_store`] does not know.
     pub fn mount(&self, place: Arc<dyn BlobStore>) {
         lock(&self.inner.places).insert(place.url().into(), place);
     }
 
-    /// The place of a URL, opened once.
+    /// The blob store of a URL, opened once.
     pub(crate) fn place(&self, url: &Arc<str>) -> Result<Arc<dyn BlobStore>, BlobError> {
         let mut places = lock(&self.inner.places);
         if let Some(place) = places.get(url) {
@@ -261,14 +260,14 @@ impl<D: Disk> TieredDisk<D> {
         self.catalogue().entries.values().any(|entry| *entry.place == *url)
     }
 
-    /// Notes durably that a segment is in an archive.
+    /// Records durably that a segment is archived.
     pub(crate) fn note_archived(&self, entry: Entry) -> Result<(), DiskError> {
         let mut catalogue = self.inner.catalogue.write().unwrap_or_else(PoisonError::into_inner);
         catalogue.add(&self.inner.disk, entry)
     }
 
-    /// What the catalogue says by now, where it is not written here. It names a segment before
-    /// that goes from the directory.
+    /// Reloads the archive index if another process writes it. The index names a segment before the
+    /// segment is removed from the directory.
     fn look_again(&self) -> Result<(), DiskError> {
         if !self.inner.beside {
             return Ok(());
@@ -401,7 +400,7 @@ impl<F: DiskFile> PackedFile<F> {
         &self.bytes
     }
 
-    /// The packed file, opened, and held against the catalogue if that speaks of it.
+    /// The opened compressed file, after comparison with the archive index if that names it.
     pub(crate) fn opened(&self) -> Result<&CompressedSegment, DiskError> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
@@ -414,7 +413,8 @@ impl<F: DiskFile> PackedFile<F> {
         Ok(self.opened.get_or_init(|| packed))
     }
 
-    /// A local file says by its end how long it is; of an object the catalogue does.
+    /// Checks the length of an archived object against the archive index. A local file carries its
+    /// length in its trailer.
     fn check_length(&self) -> Result<(), DiskError> {
         let PackedBytes::Object { place, name } = &self.bytes else { return Ok(()) };
         match place.length(name).map_err(unreachable_place)? {
@@ -426,7 +426,7 @@ impl<F: DiskFile> PackedFile<F> {
                     reason,
                 ))
             }
-            // Whoever reads one that is missing or cut short says so.
+            // Reading a missing or truncated object reports the error.
             _ => Ok(()),
         }
     }
@@ -435,7 +435,7 @@ impl<F: DiskFile> PackedFile<F> {
         let wanted =
             (buffer.len() as u64).min(self.contents.plain_bytes.saturating_sub(offset)) as usize;
         let buffer = &mut buffer[..wanted];
-        // Every start of a log reads the headers of all segments: not from an archive.
+        // Every start reads the headers of all segments; do not fetch them from an archive.
         if offset + wanted as u64 <= SEGMENT_HEADER_BYTES {
             let header = segment::encode_header(&self.contents.base);
             buffer.copy_from_slice(&header[offset as usize..offset as usize + wanted]);
@@ -511,7 +511,7 @@ impl<F> std::fmt::Debug for PackedBytes<F> {
     }
 }
 
-/// Plain blocks read last, by first record of the segment and number of the block.
+/// Most recently read plain blocks, by first record of the segment and block number.
 #[derive(Debug, Default)]
 struct Cache {
     held: Mutex<CachedBlock>,
@@ -520,11 +520,11 @@ struct Cache {
 #[derive(Debug, Default)]
 struct CachedBlock {
     blocks: HashMap<(LogIndex, u64), BlockUse>,
-    /// Counts uses: the block with the lowest number was used longest ago.
+    /// Counts uses: the block with the lowest number is the least recently used one.
     clock: u64,
 }
 
-/// When a block was used last, and its plain bytes.
+/// The time of a block's last use, and its plain bytes.
 type BlockUse = (u64, Arc<Vec<u8>>);
 
 impl Cache {
@@ -557,7 +557,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A plain segment that does not begin as one.
+/// A plain segment with an invalid header.
 fn no_header(file: String, reason: &str) -> DiskError {
     DiskError::Damaged { file, offset: Some(0), reason: reason.to_owned() }
 }

@@ -1,19 +1,19 @@
-//! A place that is a bucket of an object store, or the part of one below a prefix.
+//! A blob store in a bucket of an object store, or below a prefix of a bucket.
 //!
-//! The library is asynchronous, and those who call here are threads that may block, some of them
-//! with a runtime of their own. So each bucket has a thread on which requests are made, and a call
-//! waits for its answer, for [`PATIENCE`] at most. The library repeats what a network may have
-//! lost, a few times within [`RETRY_FOR`].
+//! The library is asynchronous, but callers are threads that may block, some of them with their own
+//! runtime. So each bucket has a thread that makes the requests, and a call waits at most
+//! [`PATIENCE`] for its result. The library retries failures of the network [`RETRIES`] times
+//! within [`RETRY_FOR`].
 //!
-//! An object is stored in one request, or in parts that become an object with the last request:
-//! either way it is whole or not there, and durable as the store promises it. Parts of an upload
-//! that was given up are removed; what a process leaves that was killed, a rule of the bucket for
-//! unfinished uploads removes.
+//! An object is stored by one request, or in parts that become an object with the last request.
+//! Either way it is complete or absent, and as durable as the store promises. The parts of an
+//! abandoned upload are removed. If the process is killed, a lifecycle rule of the bucket for
+//! unfinished uploads must remove them.
 //!
-//! What is read in order is read ahead, a part at a time, for a request costs milliseconds.
+//! Sequential reads are prefetched one part at a time, because a request costs milliseconds.
 //!
-//! Messages are made here from the status, the code and the words of an answer, and never hold a
-//! URL of a request, for some stores sign requests in it.
+//! Error messages are built here from the status, code and text of a response. They never contain a
+//! request URL, because some stores put signatures into it.
 
 use std::future::Future;
 use std::sync::mpsc::sync_channel;
@@ -33,17 +33,17 @@ use url::Url;
 
 use crate::{PART_BYTES, Place, PlaceError, Upload};
 
-/// How long a call may take. A part of an upload is repeated within this time.
+/// Time limit of a call. A part of an upload is retried within this time.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long the parts of an upload that was given up may take to be removed.
+/// Time limit for removing the parts of an abandoned upload.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// A request is repeated for so long, and so many times.
+/// Time limit and maximum number of retries of a request.
 const RETRY_FOR: Duration = Duration::from_secs(20);
 const RETRIES: usize = 3;
-/// Where the libraries of clouds ask for credentials when none are given.
+/// Hosts that the cloud libraries ask for credentials when none are configured.
 const METADATA: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
 
-/// Opens a bucket, with what the environment has about it. Nothing is asked of it yet.
+/// Opens a bucket with the settings of the environment. No request is made yet.
 pub(crate) fn open(
     text: &str,
     environment: impl Iterator<Item = (String, String)>,
@@ -65,7 +65,7 @@ pub(crate) fn open(
     Ok(Arc::new(Bucket { inner: Arc::new(Inner { reach, present, window }) }))
 }
 
-/// Whose store it is.
+/// Provider of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     S3,
@@ -83,8 +83,8 @@ impl Kind {
         }
     }
 
-    /// The client. Of the environment it takes what begins with the name of its cloud; what of
-    /// that it does not know it leaves alone.
+    /// Creates the client. It reads the environment variables with the prefix of its cloud, and
+    /// ignores those that it does not know.
     fn store(
         self,
         url: &str,
@@ -115,7 +115,7 @@ impl Kind {
         })
     }
 
-    /// Of the variables that are for it.
+    /// Prefix of the provider's environment variables.
     fn prefix(self) -> &'static str {
         match self {
             Self::S3 => "AWS_",
@@ -124,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// Where credentials are looked for.
+    /// Settings that supply credentials.
     fn credentials(self) -> &'static str {
         match self {
             Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -148,33 +148,33 @@ struct Bucket {
 
 struct Inner {
     reach: Reach,
-    /// The bucket was seen.
+    /// The bucket is known to exist.
     present: OnceLock<()>,
     window: Mutex<Window>,
 }
 
-/// The store, and how it is asked.
+/// The store and the means to call it.
 struct Reach {
     url: String,
     kind: Kind,
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// There until the end.
+    /// Set until the drop.
     runtime: Option<Runtime>,
 }
 
-/// What was read ahead, of one object.
+/// Prefetched bytes of one object.
 #[derive(Default)]
 struct Window {
     name: String,
     from: u64,
     bytes: Vec<u8>,
-    /// Where the last read ended: one that begins there is in order.
+    /// End of the last read: a read that starts here is sequential.
     read_to: u64,
 }
 
 impl Window {
-    /// What is here of a range, if it is here from its beginning on.
+    /// The prefetched part of a range, if its beginning was prefetched.
     fn part(&self, name: &str, offset: u64, length: usize) -> Option<&[u8]> {
         let at = usize::try_from(offset.checked_sub(self.from)?).ok()?;
         let end = at.checked_add(length)?;
@@ -184,7 +184,7 @@ impl Window {
 
 impl Drop for Reach {
     fn drop(&mut self) {
-        // Whoever drops it may be on a runtime's thread, which must not wait.
+        // The dropping thread may belong to a runtime and must not block.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -198,7 +198,7 @@ impl Reach {
             .fold(self.prefix.clone(), |path, part| path.join(part))
     }
 
-    /// Asks, and waits for the answer.
+    /// Makes a request and waits for the result.
     fn ask<T: Send + 'static>(
         &self,
         patience: Duration,
@@ -207,7 +207,7 @@ impl Reach {
         let (answer, answered) = sync_channel(1);
         let runtime = self.runtime.as_ref().expect("it is there until the end");
         let running = runtime.spawn(async move {
-            // Nobody is there any more when the time was over.
+            // After a timeout the receiver is gone.
             let _heard = answer.send(work.await);
         });
         match answered.recv_timeout(patience) {
@@ -241,7 +241,7 @@ impl Reach {
     }
 }
 
-/// Why a request brought nothing.
+/// Why a request failed.
 enum Trouble {
     Store(Error),
     Silent,
@@ -254,7 +254,7 @@ impl Trouble {
 }
 
 impl Inner {
-    /// An object that is not there, and a bucket that is not, are told apart by a list of it.
+    /// Distinguishes a missing object from a missing bucket by listing the bucket.
     fn check_present(&self) -> Result<(), PlaceError> {
         if self.present.get().is_none() {
             self.entries("")?;
@@ -281,7 +281,7 @@ impl Inner {
         match self.reach.ask(PATIENCE, async move { store.head(&path).await }) {
             Ok(found) => Ok(Some(found.size)),
             Err(trouble) if trouble.is_missing() => self.check_present().map(|()| None),
-            // The answer to this request has no words: that to a list has.
+            // The response to this request has no text; the response to a list has.
             Err(Trouble::Store(Error::PermissionDenied { .. } | Error::Unauthenticated { .. }))
                 if self.present.get().is_none() =>
             {
@@ -291,7 +291,7 @@ impl Inner {
         }
     }
 
-    /// The bytes of a range, as far as the object goes.
+    /// The bytes of a range, up to the end of the object.
     fn range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>, PlaceError> {
         if length == 0 {
             return Ok(Vec::new());
@@ -306,7 +306,7 @@ impl Inner {
         match got {
             Ok(bytes) => Ok(bytes.into()),
             Err(trouble) if trouble.is_missing() => Err(self.reach.missing(name)),
-            // A range behind the end is an error of its own at each store.
+            // Each store has its own error for a range after the end.
             Err(trouble) => match self.length(name)? {
                 Some(end) if end <= offset => Ok(Vec::new()),
                 Some(_) => Err(self.reach.failed("read", name, &trouble)),
@@ -380,9 +380,9 @@ impl Place for Bucket {
 struct BucketUpload {
     inner: Arc<Inner>,
     name: String,
-    /// What has not been sent.
+    /// Bytes that were not sent yet.
     part: Vec<u8>,
-    /// Begun once a part is full.
+    /// Started once a part is full.
     parts: Option<Box<dyn MultipartUpload>>,
 }
 
@@ -447,13 +447,14 @@ impl Upload for BucketUpload {
 impl Drop for BucketUpload {
     fn drop(&mut self) {
         if let Some(mut parts) = self.parts.take() {
-            // If they stay, they are seen by nobody, and cost room until a rule removes them.
+            // If they remain, they are invisible, and use space until a lifecycle rule removes
+            // them.
             let _removed = self.inner.reach.ask(GOODBYE, async move { parts.abort().await });
         }
     }
 }
 
-/// What an error says, in one line and with what may help.
+/// Formats an error in one line, with advice.
 fn said(error: &Error, kind: Kind) -> String {
     let (outer, inner) = (error.to_string(), innermost(error));
     if METADATA.iter().any(|host| outer.contains(host) || inner.contains(host)) {
@@ -465,7 +466,7 @@ fn said(error: &Error, kind: Kind) -> String {
     let refused = ["401", "403"].iter().any(|status| answered.starts_with(status));
     match () {
         () if refused => format!("refused ({answered}): check {}", kind.credentials()),
-        // That an object is not there has been told before.
+        // A missing object was handled before.
         () if answered.starts_with("404") => format!(
             "the bucket is not there, and is not made here ({answered}): check its name and {}",
             kind.endpoint()
@@ -475,7 +476,7 @@ fn said(error: &Error, kind: Kind) -> String {
     }
 }
 
-/// The words of the error that caused all others.
+/// The text of the innermost cause.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(cause) = error.source() {

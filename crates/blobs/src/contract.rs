@@ -1,4 +1,4 @@
-//! The tests that every [`Place`] must pass.
+//! The tests that every [`BlobStore`] must pass.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::{
     parse_hexadecimal, put,
 };
 
-/// Runs the whole contract. `make` gives an empty place for each name, and the same place again
-/// for the same name, as another process would open it.
+/// Runs the whole contract. `make` returns an empty blob store for each name, and for a name used
+/// before the same store again, as another process would open it.
 ///
 /// # Panics
-/// Where the place breaks it.
+/// If the store breaks it.
 pub fn check(make: &dyn Fn(&str) -> Arc<dyn BlobStore>) {
     check_empty(&*make("empty"));
     check_whole(make);
@@ -26,7 +26,7 @@ pub fn check(make: &dyn Fn(&str) -> Arc<dyn BlobStore>) {
     check_owner(make);
 }
 
-/// Bytes without a pattern that a compressor or a mistake of places would hide.
+/// Bytes without a pattern that could hide a defect of a compressor or a blob store.
 #[must_use]
 pub fn sample(length: usize, seed: u64) -> Vec<u8> {
     let mut noise = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -50,7 +50,7 @@ fn check_empty(place: &dyn BlobStore) {
     assert_eq!(get(place, "a", 10).map(|_| 0), missing);
 }
 
-/// An object is seen when it is finished, by everybody, and replaces what had its name.
+/// An object becomes visible to every client when it is finished, and replaces the old one.
 fn check_whole(make: &dyn Fn(&str) -> Arc<dyn BlobStore>) {
     let (place, other) = (make("whole"), make("whole"));
     for (round, length) in [0, 1, 5_000].into_iter().enumerate() {
@@ -69,7 +69,7 @@ fn check_whole(make: &dyn Fn(&str) -> Arc<dyn BlobStore>) {
     assert!(get(&*place, "a/b", 4_999).is_err(), "it is longer");
 }
 
-/// Longer than what a bucket takes in one request, to the byte.
+/// Longer than one request of a bucket takes, by one byte and exactly.
 fn check_long(make: &dyn Fn(&str) -> Arc<dyn BlobStore>) {
     let (place, other) = (make("long"), make("long"));
     for length in [PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES + 12_345] {
@@ -105,7 +105,7 @@ fn check_ranges(place: &dyn BlobStore) {
         let end = (offset + length).min(bytes.len());
         assert_eq!(buffer[..read], *bytes.get(offset..end).unwrap_or_default(), "{offset}");
     }
-    // What was read ahead is not what is there now.
+    // A replaced object is not read from the prefetched bytes.
     let changed = sample(1_000, 4);
     put(place, "x", &changed).expect("it stores");
     let mut buffer = [0; 20];
@@ -132,7 +132,7 @@ fn check_removal(place: &dyn BlobStore) {
     assert_eq!(place.list("d").expect("it lists"), ["y"]);
 }
 
-/// An upload that is dropped leaves what was there, and nothing else.
+/// A dropped upload leaves the old objects unchanged and adds nothing.
 fn check_given_up(make: &dyn Fn(&str) -> Arc<dyn BlobStore>) {
     let place = make("given up");
     put(&*place, "kept", b"kept").expect("it stores");
@@ -149,7 +149,7 @@ fn check_given_up(make: &dyn Fn(&str) -> Arc<dyn BlobStore>) {
     assert_eq!(get(&*place, "new", 10), Ok(b"new".to_vec()));
 }
 
-/// Several threads read and write.
+/// Several threads read and write concurrently.
 fn check_many_at_once(place: &dyn BlobStore) {
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {

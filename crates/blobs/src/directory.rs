@@ -1,8 +1,8 @@
-//! A place that is a directory: `file:///directory`.
+//! A blob store in a directory: `file:///directory`.
 //!
-//! A file under another name, synced, renamed, and each directory above it synced: what an upload
-//! has finished survives a loss of power, and what it has not is not seen. One process writes an
-//! object at a time; a file that is left unfinished is written over by the next attempt.
+//! An upload writes a file under a temporary name, syncs it, renames it, and syncs each directory
+//! above it. So a finished upload survives a power loss, and an unfinished one is invisible. Only
+//! one process writes an object at a time. The next attempt overwrites an unfinished file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -16,15 +16,15 @@ use rustix::io::Errno;
 
 use crate::{BlobError, BlobStore, Upload};
 
-/// How long somebody else who writes the same object is waited for: small ones take a moment.
+/// Maximum wait for another writer of the same object; small objects take a moment.
 const OTHERS_MAX: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Of an object that is being written.
+/// Suffix of an object that is being written.
 const UNFINISHED: &str = ".unfinished";
 
-/// A directory. It must be there: one that is made by mistake would be the place under a mount
-/// point. What is under it is made as needed.
+/// A directory. It must exist: a directory that was created by mistake would be the mount point of
+/// an unmounted share. Directories below it are created as needed.
 #[derive(Debug)]
 pub(crate) struct Directory {
     url: String,
@@ -47,7 +47,7 @@ impl Directory {
         }
     }
 
-    /// The path of an object; an error if the directory itself is not there.
+    /// The path of an object; an error if the store's directory does not exist.
     fn at(&self, name: &str) -> Result<PathBuf, BlobError> {
         let error = match fs::metadata(&self.path) {
             Ok(found) if found.is_dir() => return Ok(self.path.join(name)),
@@ -57,7 +57,7 @@ impl Directory {
         Err(self.failed("open the directory", "(it is not made here; is it mounted?)", &error))
     }
 
-    /// Makes the directories above an object, each durable in the one above.
+    /// Creates the directories above an object, each durable in its parent.
     fn make_room_for(&self, path: &Path) -> io::Result<()> {
         let Some(above) = path.parent().filter(|above| !above.is_dir()) else { return Ok(()) };
         self.make_room_for(above)?;
@@ -122,7 +122,7 @@ impl BlobStore for Directory {
         let mut names = Vec::new();
         for entry in entries {
             let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-            // A share may have its own directory for what it found after a crash.
+            // A share may have its own directory for files found after a crash.
             if !name.ends_with(UNFINISHED) && name != "lost+found" {
                 names.push(name);
             }
@@ -153,7 +153,7 @@ struct FileUpload {
 impl FileUpload {
     fn publish(&mut self) -> io::Result<()> {
         self.file.sync_all()?;
-        // So that whoever reads it back reads what is stored. A hint: it may not be taken.
+        // Drop the pages, so that a read-back reads the stored bytes. The hint may be ignored.
         let _taken = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
         fs::rename(&self.unfinished, &self.path)?;
         self.finished = true;
@@ -176,13 +176,13 @@ impl Upload for FileUpload {
 impl Drop for FileUpload {
     fn drop(&mut self) {
         if !self.finished {
-            // If it stays, the next attempt writes over it.
+            // If it remains, the next attempt overwrites it.
             let _removed = fs::remove_file(&self.unfinished);
         }
     }
 }
 
-/// Opens the file of an object being written, empty, once nobody else has it.
+/// Opens an empty file for a new object, once no other writer has it.
 fn begin_alone(path: &Path) -> io::Result<File> {
     let started = Instant::now();
     loop {
@@ -197,7 +197,7 @@ fn begin_alone(path: &Path) -> io::Result<File> {
     }
 }
 
-/// `None` while somebody else has it: what that one has finished meanwhile must not be cut.
+/// `None` while another writer has it: a finished file must not be truncated.
 fn try_to_begin(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;

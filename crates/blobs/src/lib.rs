@@ -1,22 +1,22 @@
-//! Second places for closed segments and copies: objects under names, whole or not there.
+//! Blob stores for archived segments and backups. They hold named objects, each complete or absent.
 //!
-//! A place is named by a directory or a URL ([`Location`]):
-//! - `/directory` or `file:///directory`: another disk, a mounted share (`directory.rs`).
+//! A blob store is named by a directory or a URL ([`Location`]):
+//! - `/directory` or `file:///directory`: another disk or a mounted share (`directory.rs`).
 //! - `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`: an object store, with the
-//!   feature `object-stores` (`bucket.rs`). What such a store needs beside the URL, credentials
-//!   and an endpoint of one's own among it, is taken from the environment and never shown.
+//!   feature `object-stores` (`bucket.rs`). Its other settings, such as credentials and a custom
+//!   endpoint, are read from environment variables and never shown.
 //!
-//! Both pass one contract ([`contract`]); why there are two is said in
-//! docs/decisions/0023-archive.md.
+//! Both pass one contract ([`contract`]); docs/decisions/0023-archive.md explains why there are
+//! two.
 //!
-//! # Whose it is
-//! A place belongs to one log: its object [`MARKER`] says to which. Whoever writes claims it first
-//! ([`claim`]), so that two hubs never write to one place, and so that the empty directory under a
-//! share that is not mounted is not taken for the archive.
+//! # Ownership
+//! A blob store belongs to one log, which its object [`MARKER`] names. A writer claims it first
+//! ([`claim`]). So two hubs never write to the same store, and the empty mount point of an
+//! unmounted share is not mistaken for the archive.
 //!
 //! # Costs and bounds
-//! Every call blocks. A bucket costs a request for each call, and ends it after two minutes at
-//! most; it holds a part of [`PART_BYTES`] for each upload, and as much of what is read in order.
+//! Every call blocks. A bucket makes one request per call, with a time limit of 120 s. It buffers
+//! one part of [`PART_BYTES`] for each upload, and one for sequential reads.
 #![warn(missing_docs)]
 
 #[cfg(feature = "object-stores")]
@@ -33,15 +33,15 @@ use serde::{Deserialize, Serialize};
 
 use directory::Directory;
 
-/// Objects longer than this go to a bucket in parts of this size.
+/// Longer objects are sent to a bucket in parts of this size, in bytes.
 pub const PART_BYTES: usize = 8 << 20;
 
-/// Name of the object that says to which log a place belongs.
+/// Name of the object that names the log of a blob store.
 pub const MARKER: &str = "identity.json";
 const MARKER_VERSION: u32 = 1;
 const MARKER_BYTES_MAX: u64 = 4_096;
 
-/// Schemes of object stores, and what they are called.
+/// Schemes of object stores, and their product names.
 const BUCKETS: [(&str, &str); 4] = [
     ("s3", "S3"),
     ("gs", "Google Cloud Storage"),
@@ -51,47 +51,47 @@ const BUCKETS: [(&str, &str); 4] = [
 
 /// Objects under names of the form `a/b/c`. All calls block; each is safe to repeat.
 pub trait BlobStore: Send + Sync {
-    /// The URL, for messages and for the catalogue.
+    /// The URL, for messages and for the archive index.
     fn url(&self) -> &str;
 
-    /// Begins an object. It is there, whole and durable, once [`Upload::finish`] has returned
-    /// `Ok`, and replaces what had the name; before that nobody sees it.
+    /// Starts an object. It is visible, complete and durable once [`Upload::finish`] has returned
+    /// `Ok`, and replaces an object of the same name. Before that it is invisible.
     ///
     /// # Errors
-    /// Any [`PlaceError`].
+    /// Any [`BlobError`].
     fn upload(&self, name: &str) -> Result<Box<dyn Upload>, BlobError>;
 
     /// Length of an object in bytes; `None` if there is none.
     ///
     /// # Errors
-    /// [`PlaceError::Failed`], also when the place itself is not there.
+    /// [`BlobError::Failed`], also when the store itself does not exist.
     fn length(&self, name: &str) -> Result<Option<u64>, BlobError>;
 
-    /// Reads from `offset` on until `buffer` is full or the object ends; says how many bytes.
+    /// Reads from `offset` until `buffer` is full or the object ends; returns the number of bytes.
     ///
     /// # Errors
-    /// [`PlaceError::NotFound`], [`PlaceError::Failed`].
+    /// [`BlobError::NotFound`], [`BlobError::Failed`].
     fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, BlobError>;
 
     /// Names of the objects directly under `prefix`, sorted.
     ///
     /// # Errors
-    /// [`PlaceError::Failed`].
+    /// [`BlobError::Failed`].
     fn list(&self, prefix: &str) -> Result<Vec<String>, BlobError>;
 
-    /// Removes an object; it need not be there.
+    /// Removes an object, if it exists.
     ///
     /// # Errors
-    /// [`PlaceError::Failed`].
+    /// [`BlobError::Failed`].
     fn remove(&self, name: &str) -> Result<(), BlobError>;
 }
 
-/// An object being written. Dropped before it is finished, it leaves nothing that anybody sees.
+/// An object being written. If it is dropped before it is finished, nothing becomes visible.
 pub trait Upload {
     /// Adds bytes.
     ///
     /// # Errors
-    /// [`PlaceError::Full`], [`PlaceError::Failed`].
+    /// [`BlobError::Full`], [`BlobError::Failed`].
     fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError>;
 
     /// Makes the object durable, then visible.
@@ -101,55 +101,55 @@ pub trait Upload {
     fn finish(self: Box<Self>) -> Result<(), BlobError>;
 }
 
-/// Why a place did not do as asked. Nothing there has changed but what was asked for.
+/// Why a blob store failed. Nothing but the requested object was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
-    /// No place of this program.
+    /// Not the location of a blob store.
     #[error("{0}: {1}")]
     Url(String, String),
-    /// There is no room.
+    /// The store is full.
     #[error("{0} is full")]
     Full(String),
     /// There is no object of that name.
     #[error("{url} has no {name}")]
     NotFound {
-        /// The place.
+        /// URL of the store.
         url: String,
         /// The object.
         name: String,
     },
-    /// It belongs to another log.
+    /// The store belongs to another log.
     #[error("{url} holds log {found}, this is log {expected}: give each hub a place of its own")]
     Foreign {
-        /// The place.
+        /// URL of the store.
         url: String,
-        /// The log it belongs to.
+        /// The log that it belongs to.
         found: String,
         /// The log that was to be written or read.
         expected: String,
     },
-    /// It holds something, but no copy of a log.
+    /// The store has objects, but no marker of a log.
     #[error(
         "{0} holds other files but no {MARKER}, which says whose it is: name an empty place, or \
          the right one; a copy that has lost it needs it back"
     )]
     Strange(String),
-    /// It was written to before and is empty now.
+    /// The store was written before and is empty now.
     #[error("{0} is empty, though segments were archived there: is it mounted?")]
     Emptied(String),
-    /// Anything else, in the system's words.
+    /// Any other error, in the system's words.
     #[error("{url}: {what}: {error}")]
     Failed {
-        /// The place.
+        /// URL of the store.
         url: String,
-        /// What was asked, with the object's name.
+        /// The operation, with the object's name.
         what: String,
-        /// What the system answered.
+        /// The system's error.
         error: String,
     },
 }
 
-/// Whether something was written to a place before, as far as the log's directory knows.
+/// Whether this log has written to the store before, according to its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// It must be there already.
@@ -158,7 +158,7 @@ pub enum Expected {
     Any,
 }
 
-/// Where a place is.
+/// Location of a blob store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A directory, by its absolute path.
@@ -176,7 +176,7 @@ impl Location {
     /// Reads the path of a directory, a `file://` URL, or the URL of an object store.
     ///
     /// # Errors
-    /// [`PlaceError::Url`].
+    /// [`BlobError::Url`].
     pub fn parse(text: &str) -> Result<Self, BlobError> {
         let bad = |what: &str| Err(BlobError::Url(shown(text), what.to_owned()));
         let Some((scheme, rest)) = text.split_once("://") else {
@@ -211,10 +211,10 @@ impl Location {
         }
     }
 
-    /// The place there. Nothing is read or written yet.
+    /// Opens the blob store at this location. Nothing is read or written yet.
     ///
     /// # Errors
-    /// [`PlaceError::Url`].
+    /// [`BlobError::Url`].
     pub fn open(&self) -> Result<Arc<dyn BlobStore>, BlobError> {
         let text = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -222,10 +222,10 @@ impl Location {
         self.open_in(std::env::vars_os().filter_map(text))
     }
 
-    /// [`Location::open`] in an environment of these variables.
+    /// [`Location::open`] with these environment variables.
     ///
     /// # Errors
-    /// [`PlaceError::Url`].
+    /// [`BlobError::Url`].
     pub fn open_in(
         &self,
         environment: impl Iterator<Item = (String, String)>,
@@ -242,10 +242,10 @@ impl Location {
     }
 }
 
-/// The place at a [`Location`]. Nothing is read or written yet.
+/// The blob store at a [`Location`]. Nothing is read or written yet.
 ///
 /// # Errors
-/// [`PlaceError::Url`].
+/// [`BlobError::Url`].
 pub fn open_place(text: &str) -> Result<Arc<dyn BlobStore>, BlobError> {
     Location::parse(text)?.open()
 }
@@ -253,13 +253,13 @@ pub fn open_place(text: &str) -> Result<Arc<dyn BlobStore>, BlobError> {
 const UNKNOWN: &str = "not a place that this program knows: use a directory, file:///DIRECTORY, \
                        s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX";
 
-/// What stands before an `@` in the first part of a URL.
+/// The text before an `@` in the authority of a URL.
 fn user_of(rest: &str) -> Option<&str> {
     let authority = rest.split('/').next().unwrap_or_default();
     authority.rsplit_once('@').map(|(user, _)| user)
 }
 
-/// A URL without what might be a secret.
+/// A URL without parts that may be secret.
 fn shown(url: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let url = &url[..end];
@@ -293,10 +293,10 @@ fn open_bucket(
     Err(BlobError::Url(url.to_owned(), what))
 }
 
-/// The log to which a place belongs; `None` for an empty one.
+/// The log that a blob store belongs to; `None` for an empty store.
 ///
 /// # Errors
-/// [`PlaceError::Strange`], [`PlaceError::Failed`].
+/// [`BlobError::NoMarker`], [`BlobError::Failed`].
 pub fn owner(place: &dyn BlobStore) -> Result<Option<LogIdentity>, BlobError> {
     let Some(length) = place.length(MARKER)? else {
         let others = place.list("")?;
@@ -321,10 +321,10 @@ pub fn owner(place: &dyn BlobStore) -> Result<Option<LogIdentity>, BlobError> {
     }
 }
 
-/// Makes sure that a place belongs to this log, taking an empty one.
+/// Verifies that a blob store belongs to this log; claims an empty one.
 ///
 /// # Errors
-/// [`PlaceError::Foreign`], [`PlaceError::Strange`], [`PlaceError::Emptied`], and those of writing.
+/// [`BlobError::OtherLog`], [`BlobError::NoMarker`], [`BlobError::Emptied`], and write errors.
 pub fn claim(
     place: &dyn BlobStore,
     identity: LogIdentity,
@@ -345,8 +345,8 @@ fn same(place: &dyn BlobStore, found: LogIdentity, expected: LogIdentity) -> Res
     Err(BlobError::Foreign { url: place.url().to_owned(), found, expected })
 }
 
-/// Takes an empty place. Who does so at the same moment, as archive and backup of one switch may,
-/// has done it once the marker can be written here.
+/// Claims an empty blob store. If archive and backup of one switch do so at the same time, both
+/// succeed once the marker is written.
 fn take(place: &dyn BlobStore, identity: LogIdentity) -> Result<(), BlobError> {
     let mut upload = place.upload(MARKER)?;
     if let Some(found) = owner(place)? {
@@ -358,7 +358,7 @@ fn take(place: &dyn BlobStore, identity: LogIdentity) -> Result<(), BlobError> {
     upload.finish()
 }
 
-/// Writes a small object whole.
+/// Writes a small object.
 ///
 /// # Errors
 /// As [`Upload::write`].
@@ -368,10 +368,10 @@ pub fn put(place: &dyn BlobStore, name: &str, bytes: &[u8]) -> Result<(), BlobEr
     upload.finish()
 }
 
-/// Reads an object of at most `bytes_max` bytes whole.
+/// Reads an object of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// [`PlaceError::NotFound`], [`PlaceError::Failed`], also when it is longer.
+/// [`BlobError::NotFound`], [`BlobError::Failed`], also when it is longer.
 pub fn get(place: &dyn BlobStore, name: &str, bytes_max: u64) -> Result<Vec<u8>, BlobError> {
     let url = || place.url().to_owned();
     let length = place
@@ -394,7 +394,7 @@ struct Marker {
     identity: String,
 }
 
-/// Bytes of a text of hexadecimal digits.
+/// Parses hexadecimal digits into bytes.
 #[must_use]
 pub fn parse_hexadecimal<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];

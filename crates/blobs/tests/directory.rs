@@ -1,4 +1,4 @@
-//! A directory keeps the contract of places, and what only a directory has.
+//! A directory passes the contract of blob stores, and has properties of its own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -38,7 +38,7 @@ fn a_directory_is_never_made_and_its_files_are_nobody_elses() {
     assert_eq!(place.list(""), Ok(vec!["a".to_owned()]));
 }
 
-/// Two processes that write one object do not mix it.
+/// Two processes that write the same object do not mix it.
 #[test]
 fn an_object_has_one_writer() {
     let root = TempDir::new().expect("a directory");

@@ -1,5 +1,4 @@
-//! A bucket of a real server keeps the contract of places, and what goes wrong on the way to it is
-//! said in one line.
+//! A bucket of a real server passes the contract of blob stores, and its errors take one line.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ impl Scene {
     }
 }
 
-/// Opens a place with the server's environment, some of it changed.
+/// Opens a blob store with the server's environment and some changed variables.
 fn open(url: &str, by_way_of: SocketAddr, changed: &[(&str, &str)]) -> Arc<dyn BlobStore> {
     let own = Server::environment(by_way_of).map(|(name, value)| (name.to_owned(), value));
     let changed = changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -35,7 +34,7 @@ fn open(url: &str, by_way_of: SocketAddr, changed: &[(&str, &str)]) -> Arc<dyn B
     Location::parse(url).and_then(|it| it.open_in(all)).expect("a place")
 }
 
-/// An error is one line, is not long, and tells no secret.
+/// An error is one short line without secrets.
 #[track_caller]
 fn check_error<T: std::fmt::Debug>(result: Result<T, BlobError>, named: &[&str]) {
     let error = result.expect_err("it fails").to_string();
@@ -66,7 +65,7 @@ fn what_is_wrong_with_bucket_or_credentials_is_said() {
     let address = scene.server.address();
     let missing = scene.open("s3://nowhere/x");
     let named = ["s3://nowhere/x", "the bucket is not there", "AWS_ENDPOINT"];
-    // This server would make one for an object; whoever writes looks for the owner first.
+    // This server would create one for an object; a writer reads the owner first.
     check_error(owner(&*missing), &named);
     check_error(missing.length("a"), &named);
     for wrong in [("AWS_SECRET_ACCESS_KEY", "another"), ("AWS_ACCESS_KEY_ID", "NOBODY")] {
@@ -94,8 +93,8 @@ fn a_server_that_is_away_is_said_soon() {
     check_error(put(&*no_tls, "b", b"x"), &["s3://bucket/x"]);
 }
 
-/// The network goes in the middle of an object: nobody sees a part of it, what had its name stays,
-/// and a later attempt stores it.
+/// The network fails during an upload: no part becomes visible, the old object stays, and a later
+/// attempt succeeds.
 #[test]
 fn an_upload_that_is_cut_changes_nothing() {
     let scene = Scene::new();

@@ -1,16 +1,16 @@
-//! Which segments a log's directory has handed over to an archive, and where they are.
+//! Index of the segments that were archived, and their locations.
 //!
-//! The file [`CATALOGUE`] has one line per segment: an object of JSON, a tab, and the CRC-32C of
-//! the object in hexadecimal. A line is appended and synced before the local copy of its segment
-//! is removed; so every segment is in the directory or in the catalogue, whenever a crash comes. A
-//! last line that is cut short belongs to a segment that is still there, and is left out. The last
-//! line that is found is written again with the next one: nobody knows that it is durable.
+//! The file [`CATALOGUE`] has one line per segment: a JSON object, a tab, and the CRC-32C of the
+//! object in hexadecimal. A line is appended and synced before the local copy of its segment is
+//! removed. So every segment is in the directory or in the index, whenever a crash happens. A
+//! truncated last line belongs to a segment that still exists locally, and is ignored. The last
+//! line may not have been synced before a crash, so it is rewritten together with the next one.
 //!
-//! The header of a segment follows from its line, and the `seal` from every byte of the object, so
-//! that opening a log reads nothing of an archive, and reading takes no object for another.
+//! A segment's header follows from its line. The `seal` covers every byte of the object. So opening
+//! a log reads nothing from an archive, and a read detects a wrong object.
 //!
 //! # Costs and bounds
-//! About 600 bytes on disk and 300 in memory for each segment that was archived.
+//! About 600 bytes on disk and 300 bytes in memory for each archived segment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,25 +29,25 @@ use crate::segment;
 pub const CATALOGUE: &str = "archive.catalogue";
 /// Version of a line.
 pub const CATALOGUE_VERSION: u32 = 1;
-/// Longest file, in bytes: two million segments.
+/// Maximum length of the file in bytes: two million segments.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// A segment that is in an archive.
+/// An archived segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// URL of the place.
+    /// URL of the blob store.
     pub(crate) place: Arc<str>,
     pub(crate) contents: SegmentSummary,
 }
 
-/// All lines, by first position.
+/// All lines, by the first record of their segment.
 #[derive(Debug, Default)]
 pub(crate) struct ArchiveIndex {
     pub(crate) entries: BTreeMap<LogIndex, Entry>,
-    /// Length of the sound lines of the file; `None` while there is no file.
+    /// Length of the valid lines of the file; `None` while the file does not exist.
     length: Option<u64>,
-    /// Up to where they are known to be durable. The last one that was found may not be: it can be
-    /// of a process that died after its sync had failed, and is seen only until the power goes.
+    /// Offset up to which the lines are known to be durable. The last line found may not be: a
+    /// process that died after a failed sync may have written it, and then a power loss removes it.
     proven: u64,
 }
 
@@ -69,7 +69,7 @@ impl ArchiveIndex {
         Ok(catalogue)
     }
 
-    /// A line that a crash cut short is of a segment that was not removed yet.
+    /// Checks that a truncated line belongs to a segment that still exists locally.
     fn check_cut(&self, disk: &impl Disk, (at, cut): (u64, &[u8])) -> Result<(), DiskError> {
         let Some(first) = first_of(cut).filter(|first| !self.entries.contains_key(first)) else {
             return Ok(());
@@ -91,7 +91,7 @@ impl ArchiveIndex {
         let mut catalogue = Self::default();
         let mut at = 0;
         while at < bytes.len() {
-            // Cut short: the segment was not removed yet.
+            // Truncated: the segment was not removed yet.
             let Some(length) = bytes[at..].iter().position(|&byte| byte == b'\n') else { break };
             let line = &bytes[at..at + length];
             let last = at + length + 1 == bytes.len();
@@ -131,7 +131,7 @@ impl ArchiveIndex {
         Ok(())
     }
 
-    /// A later line for the same segment stands for the earlier one.
+    /// A later line for the same segment replaces the earlier one.
     fn take(&mut self, first: LogIndex, entry: Entry) {
         let known = self.entries.values().next_back().map(|last| &last.place);
         let place = match known.filter(|known| **known == entry.place) {
@@ -142,8 +142,8 @@ impl ArchiveIndex {
     }
 }
 
-/// What is behind the sound lines goes before the next one is written, or a crash may leave parts
-/// of both, which would be no line and not the last.
+/// Truncates the file after the valid lines before the next line is written. Otherwise a crash
+/// could leave a mixture of both, an invalid line that is not the last one.
 fn cut_off(file: &impl DiskFile, at: u64) -> Result<(), DiskError> {
     if file.length()? <= at {
         return Ok(());
@@ -152,7 +152,7 @@ fn cut_off(file: &impl DiskFile, at: u64) -> Result<(), DiskError> {
     file.sync()
 }
 
-/// What is to be written again: nothing, or the last line found.
+/// Bytes to rewrite: none, or the last line found.
 fn read_between(file: &impl DiskFile, (from, to): (u64, u64)) -> Result<Vec<u8>, DiskError> {
     let mut bytes = vec![0; (to - from) as usize];
     match file.read_at(from, &mut bytes)? == bytes.len() {
@@ -215,7 +215,7 @@ fn read_line(bytes: &[u8]) -> Result<(LogIndex, Entry), &'static str> {
     entry_of(&line).ok_or("a value of it is out of range")
 }
 
-/// The segment that a line is about which is not whole, if that much of it is there.
+/// First record of the segment of a truncated line, if the line contains it.
 fn first_of(cut: &[u8]) -> Option<LogIndex> {
     let text = String::from_utf8_lossy(cut);
     let (number, _) = text.split_once("\"first\":")?.1.split_once(',')?;
@@ -277,7 +277,7 @@ mod tests {
         assert!(error.contains("longer than 1073741824 bytes"), "{error}");
     }
 
-    /// The stored form is a promise: if this changes, archives are not found any more.
+    /// The stored form is frozen: if this changes, archives can no longer be found.
     #[test]
     fn version_1_is_frozen() {
         let entry = Entry { place: "file:///mnt/archive".into(), contents: contents() };
@@ -288,7 +288,8 @@ mod tests {
         let read = ArchiveIndex::parse(line.as_bytes()).expect("it is sound");
         assert_eq!(read.entries.get(&LogIndex(7)), Some(&entry));
 
-        // A damaged line is what a crash left, at the end; elsewhere it is damage, and where.
+        // A damaged last line is the effect of a crash. A damaged earlier line is an error with its
+        // offset.
         let bad = line.replace("4000", "4001");
         let read = ArchiveIndex::parse(format!("{line}{bad}").as_bytes()).expect("cut short");
         assert_eq!((read.entries.len(), read.length), (1, Some(line.len() as u64)));
@@ -300,8 +301,8 @@ mod tests {
         );
     }
 
-    /// A sync fails while a line is added, the process dies, the next one adds a line behind what
-    /// it sees, or the same again; then the power goes.
+    /// A sync fails while a line is added, and the process dies. The next process adds another
+    /// line, or the same one again. Then the power fails.
     #[test]
     fn a_line_that_was_never_durable_damages_no_list() {
         let entry = |first: u64| {
@@ -326,8 +327,8 @@ mod tests {
         }
     }
 
-    /// A crash spoils a last line that is longer than the next one; the power goes again in any
-    /// operation of adding that.
+    /// A crash damages a last line that is longer than the next one. Then the power fails at each
+    /// operation that adds the next line.
     #[test]
     fn two_crashes_in_a_row_damage_no_list() {
         let entry = |first: u64, place: String| {
@@ -354,8 +355,7 @@ mod tests {
         }
     }
 
-    /// A crash cuts the line of a segment that is still here, plain or packed; no other is cut by
-    /// one.
+    /// A crash truncates only the line of a segment that still exists locally, plain or compressed.
     #[test]
     fn a_line_cut_short_is_of_a_segment_that_is_here() {
         let line = write_line(&Entry { place: "file:///here".into(), contents: contents() });
@@ -379,12 +379,12 @@ mod tests {
         assert_eq!((&**file, *offset), (CATALOGUE, Some(whole.len() as u64)));
         assert_eq!(load(&cut, &[&plain]), Ok(1));
         assert_eq!(load(&cut, &[&packed]), Ok(1));
-        // A later line of a segment that is known, and one of which nobody knows what it is about.
+        // A later line of a known segment, and a line without a segment number.
         assert_eq!(load(&format!("{whole}{}", &line[..200]), &[]), Ok(1));
         assert_eq!(load(&format!("{whole}{}", &other[..20]), &[]), Ok(1));
     }
 
-    /// Thousands of segments stand in one place, whose name is kept once.
+    /// Thousands of segments share the URL of one blob store.
     #[test]
     fn a_place_is_kept_once() {
         let mut catalogue = ArchiveIndex::default();

@@ -1,19 +1,23 @@
-//! A copy of a log in another place, kept while the log grows, and a log made of such a copy.
+//! A backup of a log in a blob store, kept up to date while the log grows, and a log restored from
+//! it.
 //!
-//! # What is there
-//! - `segments/`: closed segments, packed, as in an archive; an archive may be the same place.
-//! - `open/`: the bytes of segments that are not packed there yet, in chunks.
+//! # Content
+//! - `segments/`: closed segments, compressed, as in an archive. An archive may use the same blob
+//!   store.
+//! - `open/`: the bytes of segments that are not in `segments/` yet, in chunks.
 //! - `files/`: the other files of the directory, each under its name and the start of its digest.
-//! - [`MANIFEST`]: which chunks and files belong together, and where the copy ends. It is written
-//!   last and in one step; what it names is never changed, and removed only once no manifest names
-//!   it. So there is a whole copy at any moment, whatever was interrupted.
+//! - [`MANIFEST`]: lists the chunks and files of the backup, and its end. It is written last and
+//!   atomically. An object that it names is never changed, and is removed only once no manifest
+//!   names it. So a complete backup exists at any time, whatever was interrupted.
 //!
-//! # What is copied of the open segment
-//! The writer need not stand still: the copy goes up to the last whole frame. Before those bytes
-//! are copied the file is synced, so that the copy never holds what the log itself could lose.
+//! # Copy of the open segment
+//! The writer does not have to pause: the copy ends with the last complete frame. The file is
+//! synced before its bytes are copied, so the backup never holds records that the log itself could
+//! lose.
 //!
 //! # Costs and bounds
-//! A run reads what is new since the last one. A chunk is written again until it has
+//! A run reads the records added since the last one. A chunk is rewritten until it has
+//! [`CHUNK_BYTES`], so at most that many bytes are written twice. Memory: one chunk.
 //! [`CHUNK_BYTES`], so at most so much is written twice. Memory: one chunk.
 
 use std::collections::BTreeSet;
@@ -40,51 +44,51 @@ pub use manifest::{MANIFEST, MANIFEST_VERSION};
 
 /// A chunk shorter than this is replaced by a longer one.
 const CHUNK_BYTES: u64 = 4 << 20;
-/// Longest file beside the segments that is copied.
+/// Maximum length of a file next to the segments that is copied.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// States beside the log: long, never changed under their name, and never needed. So one that was
-/// copied is not read again, and one that is too long is left out.
+/// Snapshots are long, never change under their name, and can be made again. A snapshot that was
+/// copied is not read again, and one that is too long is skipped.
 const SNAPSHOT: &str = ".snapshot";
-/// Never copied: secrets, what is made anew, what is not finished, the note that this directory has
-/// taken a log back from a topic, and the mark of what is durable, which is ahead of a copy that is
-/// taken while the log grows.
+/// Never copied: secrets, files that are made again, unfinished files, the note that this directory
+/// has imported a log from a topic, and the durable mark, which is ahead of a backup that is taken
+/// while the log grows.
 const LEFT_OUT: [&str; 4] = ["admin-token", "kafka-taken", CATALOGUE, crate::MARK];
 const UNFINISHED: [&str; 4] = [".new", ".tmp", PACKING, ".unfinished"];
 
-/// What a run has copied.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupSummary {
-    /// The last record of the copy.
+    /// The last record of the backup.
     pub end: LogIndex,
     /// Chain head there.
     pub chain: Digest,
-    /// Segments brought there by this run.
+    /// Segments copied by this run.
     pub segments: usize,
-    /// Files brought there by this run.
+    /// Files copied by this run.
     pub files: usize,
     /// Bytes written by this run.
     pub bytes: u64,
 }
 
-/// A file that does not stand in the log's directory, to be copied with it.
+/// A file outside the log's directory, to be copied with the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraFile {
-    /// Its name in the copy.
+    /// Its name in the backup.
     pub name: String,
     /// Its content.
     pub bytes: Vec<u8>,
 }
 
-/// Keeps a copy.
+/// Keeps a backup up to date.
 pub struct Backup {
     place: Arc<dyn BlobStore>,
     identity: LogIdentity,
     manifest: Option<Manifest>,
-    /// Segments that are there, packed.
+    /// Segments in the backup, compressed.
     packed: BTreeSet<LogIndex>,
-    /// What was not as it was left, and is written again.
+    /// Missing or damaged objects, which are written again.
     damaged: Vec<String>,
-    /// How far the open segments were scanned: where the next frame starts.
+    /// End of the scan of the open segments: the offset of the next frame.
     scanned: Option<Scan>,
     copied: BackupSummary,
 }
@@ -97,12 +101,12 @@ struct Scan {
 }
 
 impl Backup {
-    /// Goes on with the copy in a place, or begins one. What is missing there or damaged, as far as
-    /// a look shows it, is written again by the next run ([`Backup::damaged`]).
+    /// Continues the backup in a blob store, or starts one. Objects that a quick check finds
+    /// missing or damaged are written again by the next run ([`Backup::damaged`]).
     ///
     /// # Errors
-    /// As [`blobs::claim`]; [`ArchiveError::Forked`] when the copy there is not of this log's
-    /// history.
+    /// As [`blobs::claim`]; [`ArchiveError::Forked`] when the backup belongs to another history of
+    /// this log.
     pub fn open<D: Disk>(
         log: &TieredDisk<D>,
         place: Arc<dyn BlobStore>,
@@ -123,18 +127,19 @@ impl Backup {
         Ok(backup)
     }
 
-    /// Whether the copy is still what the last run left: nobody else has copied there since.
+    /// Whether the backup is unchanged since the last run, so that no other process has written to
+    /// it.
     ///
     /// # Errors
-    /// When the place cannot be read.
+    /// When the blob store cannot be read.
     pub fn is_current(&self) -> Result<bool, ArchiveError> {
         Ok(Manifest::read(&*self.place)? == self.manifest)
     }
 
-    /// Copies what is new. What was copied stays copied if it fails.
+    /// Copies everything new. What was copied before a failure is kept.
     ///
     /// # Errors
-    /// Any [`ArchiveError`]; the copy is then as of the last run that went well, or later.
+    /// Any [`ArchiveError`]. The backup is then as of the last successful run, or later.
     pub fn run<D: Disk>(
         &mut self,
         log: &TieredDisk<D>,
@@ -149,7 +154,8 @@ impl Backup {
             .flat_map(|manifest| &manifest.open)
             .map(|open| LogIndex(open.first))
             .collect();
-        // First what was closed while nobody copied; then the end; then what was closed since.
+        // First segments closed since the last run, then the open end, then segments closed
+        // meanwhile.
         self.pack(log, &segments, &|first| !in_chunks.contains(&first), watch)?;
         let open = self.copy_open(log, &segments, watch)?;
         let files = self.copy_files(log.below(), extras, watch)?;
@@ -160,7 +166,7 @@ impl Backup {
         Ok(self.copied)
     }
 
-    /// Brings closed segments there that are not there yet.
+    /// Copies closed segments that are not in the backup yet.
     fn pack<D: Disk>(
         &mut self,
         log: &TieredDisk<D>,
@@ -181,7 +187,7 @@ impl Backup {
         Ok(())
     }
 
-    /// Copies what is new of the segments that are not packed there.
+    /// Copies the new bytes of the segments that are not compressed in the backup.
     fn copy_open<D: Disk>(
         &mut self,
         log: &TieredDisk<D>,
@@ -221,7 +227,8 @@ impl Backup {
             return Err(ArchiveError::Stopped);
         }
         if last.is_some() {
-            // Now, and only now, the frames seen are stored: those before the last segment are.
+            // Sync here, so that the scanned frames are durable. Earlier segments are durable
+            // already.
             file.sync()?;
         }
         self.scanned =
@@ -298,7 +305,7 @@ impl Backup {
         Ok(files)
     }
 
-    /// A file of this name and length that was copied already.
+    /// A file of this name and length that was copied before.
     fn known(&self, name: &str, length: u64) -> Option<CopiedFile> {
         let files = &self.manifest.as_ref()?.files;
         files.iter().find(|file| file.name == name && file.bytes == length).cloned()
@@ -322,7 +329,8 @@ impl Backup {
         Ok(file)
     }
 
-    /// Makes this the copy, unless it is already; then removes what no manifest names.
+    /// Publishes this backup, unless it is current already, and removes objects that no manifest
+    /// names.
     fn publish(
         &mut self,
         open: Vec<OpenSegment>,
@@ -337,8 +345,8 @@ impl Backup {
         Ok(())
     }
 
-    /// Compares the chunks there with the segments here: a log that was restored and has gone on
-    /// must not write over the copy of the one that went on elsewhere.
+    /// Compares the chunks in the backup with the local segments. A log that was restored and
+    /// continued must not overwrite the backup of the original, which may have continued elsewhere.
     fn check_history<D: Disk>(&self, log: &TieredDisk<D>) -> Result<(), ArchiveError> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         let forked =
@@ -366,11 +374,11 @@ impl Backup {
     }
 }
 
-/// Marks the segment that is written to.
+/// Marks the segment that is being written.
 struct Last;
 
-/// Whether a file of the directory is copied beside the segments. Files that later versions keep
-/// there are, unless they are named above.
+/// Whether a file of the directory is copied along with the segments. Files of later versions are,
+/// unless they are listed above.
 fn is_companion(name: &str) -> bool {
     let is_segment = segment::first_of(name).is_some() || segment::first_of_packed(name).is_some();
     let left_out = LEFT_OUT.contains(&name) || name == crate::LOCK_FILE;

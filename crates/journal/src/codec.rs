@@ -1,4 +1,4 @@
-//! Compression of one block, with the feature `compression`; without it, errors that say so.
+//! Compression of one block, with the feature `compression`. Without it, every call is an error.
 
 #[cfg(not(feature = "compression"))]
 pub(crate) use self::absent::{Compressor, Decompressor};
@@ -14,10 +14,10 @@ mod absent {
     const ABSENT: &str = "compressed segments: this build cannot read or write them; build it \
                           with --features compression";
 
-    /// No value of it exists.
+    /// Cannot be constructed.
     pub(crate) struct Compressor<'a>(Infallible, PhantomData<&'a ()>);
 
-    /// No value of it exists.
+    /// Cannot be constructed.
     pub(crate) struct Decompressor<'a>(Infallible, PhantomData<&'a ()>);
 
     impl Compressor<'_> {

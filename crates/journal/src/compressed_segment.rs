@@ -1,15 +1,15 @@
-//! A closed segment in its compressed form, which can be read from anywhere in the middle.
+//! A closed segment in its compressed form, with random access.
 //!
-//! The plain file is cut into blocks of [`BLOCK_BYTES`], each compressed alone, so that reading
-//! one record decompresses one block. Name: as the segment's, with `.packed`. It is written from
-//! front to back, so that it can be streamed; what makes it whole is the end, written last: a file
-//! cut short has none and is never taken for whole.
+//! The plain file is divided into blocks of [`BLOCK_BYTES`], each compressed separately, so that
+//! reading one record decompresses one block. The file is named like the segment, with `.packed`.
+//! It is written from beginning to end, so it can be streamed. The trailer is written last and
+//! completes the file: a truncated file has none and is always rejected.
 //!
-//! The header is one sector ([`crate::sector`]) with the magic `UpPacked`, the end of the log
-//! before the segment, and as its method a two-byte 1 for zstd frames and four bytes for the plain
-//! bytes per block; the last block may be shorter. Numbers are little endian throughout.
+//! The header is one sector ([`crate::sector`]) with the magic `UpPacked` and the end of the log
+//! before the segment. Its method is a two-byte 1 for zstd frames and four bytes for the plain
+//! bytes per block; the last block may be shorter. All numbers are little endian.
 //!
-//! Then the blocks without gaps, then an index with 24 bytes per block:
+//! The blocks follow without gaps, then an index with 24 bytes per block:
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
@@ -18,13 +18,13 @@
 //! | 8 | 8 | first record of the first frame that begins in the block; 0 if none does |
 //! | 16 | 8 | offset of that frame in the plain file; 0 if there is none |
 //!
-//! Then the end, 128 bytes:
+//! The trailer has 128 bytes:
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
-//! | 0 | 8 | position of the last record |
+//! | 0 | 8 | log index of the last record |
 //! | 8 | 8 | stamp of the last frame |
-//! | 16 | 32 | chain head behind the last frame |
+//! | 16 | 32 | chain head after the last frame |
 //! | 48 | 8 | length of the plain file |
 //! | 56 | 32 | BLAKE3 of the plain file |
 //! | 88 | 8 | offset of the index |
@@ -36,8 +36,8 @@
 //! | 124 | 4 | CRC-32C of the header and of bytes 0 to 123 |
 //!
 //! # Costs and bounds
-//! Packing reads the plain file twice: once to check every frame with the chain, once to compress.
-//! Memory: two blocks and the index, 24 bytes per 256 KiB.
+//! Compressing reads the plain file twice: once to check every frame with the chain, once to
+//! compress. Memory: two blocks and the index, 24 bytes per 256 KiB.
 
 use ledger::{Digest, LogIndex};
 use ports::{DiskError, DiskFile};
@@ -48,18 +48,18 @@ use crate::codec::{Compressor, Decompressor};
 use crate::sector::{self, Layout, SECTOR_BYTES, tail_at, u32_at, u64_at};
 use crate::segment::SEGMENT_HEADER_BYTES;
 
-/// Plain bytes per block, but for the last.
+/// Plain bytes per block, except for the last one.
 pub const BLOCK_BYTES: usize = 256 << 10;
 /// The format version that this code writes.
 pub const PACKED_VERSION: u16 = 1;
 
 /// Length of the header, in bytes.
 pub(crate) const HEADER_BYTES: usize = SECTOR_BYTES;
-/// Length of the end, in bytes.
+/// Length of the trailer, in bytes.
 pub(crate) const END_BYTES: usize = 128;
-/// Most blocks of one file: 4 GiB of plain bytes, and one frame beyond.
+/// Maximum number of blocks of one file: 4 GiB of plain bytes, plus one frame.
 const BLOCKS_MAX: u32 = 16_512;
-/// Longest segment that can be configured, in bytes.
+/// Maximum segment length that can be configured, in bytes.
 const SEGMENT_BYTES_MAX: u64 = 4 << 30;
 const _: () = assert!(SEGMENT_BYTES_MAX < BLOCKS_MAX as u64 * BLOCK_BYTES as u64);
 
@@ -70,15 +70,15 @@ const _: () = assert!(BLOCK_BYTES == (METHOD[4] as usize) << 16);
 const END_MAGIC: [u8; 8] = *b"UpPckEnd";
 const AT_END_CRC: usize = END_BYTES - 4;
 const ENTRY_BYTES: usize = 24;
-/// zstd's own default: higher levels take several times as long for a few percent.
+/// zstd's default level: higher levels take several times as long for a few percent.
 const LEVEL: i32 = 3;
 
-/// What a packed segment is, from its header, index and end alone.
+/// Description of a compressed segment, read from its header, index and trailer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentSummary {
-    /// The log before the segment.
+    /// The log's tail before the segment.
     pub base: Tail,
-    /// The log behind it.
+    /// The log's tail after the segment.
     pub after: Tail,
     /// Frames in it.
     pub frames: u64,
@@ -86,14 +86,14 @@ pub struct SegmentSummary {
     pub plain_bytes: u64,
     /// BLAKE3 of the plain file.
     pub plain_digest: Digest,
-    /// Length of the packed file.
+    /// Length of the compressed file.
     pub packed_bytes: u64,
-    /// BLAKE3 of header, index and end: names this packed file and, by the checksums in the index,
-    /// every byte of it.
+    /// BLAKE3 of header, index and trailer. It identifies this compressed file, and by the
+    /// checksums in the index, every byte of it.
     pub seal: Digest,
 }
 
-/// Where a packed block stands.
+/// Location of a compressed block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) offset: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Block {
     crc: u32,
 }
 
-/// A packed file, opened.
+/// An open compressed segment.
 #[derive(Debug)]
 pub(crate) struct CompressedSegment {
     pub(crate) contents: SegmentSummary,
@@ -110,15 +110,15 @@ pub(crate) struct CompressedSegment {
     pub(crate) starts: Vec<(LogIndex, u64)>,
 }
 
-/// Bytes to read a packed file from.
+/// Bytes of a compressed segment.
 pub(crate) trait Source {
-    /// Reads from `offset` on; fewer bytes than asked for only at the end.
+    /// Reads from `offset`; returns fewer bytes than requested only at the end.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError>;
-    /// What it is called in messages.
+    /// Its name in messages.
     fn shown(&self) -> String;
 }
 
-/// A plain closed segment whose frames were checked, to be packed.
+/// A closed plain segment whose frames were checked before compression.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     pub(crate) base: Tail,
@@ -129,7 +129,7 @@ pub(crate) struct Checked {
     pub(crate) starts: Vec<(LogIndex, u64)>,
 }
 
-/// Packs a checked segment, giving the bytes out in order.
+/// Compresses a checked segment and passes the bytes on in order.
 pub(crate) fn pack<F: DiskFile, E: From<DiskError>>(
     file: &F,
     checked: &Checked,
@@ -168,7 +168,7 @@ pub(crate) fn pack<F: DiskFile, E: From<DiskError>>(
 }
 
 impl CompressedSegment {
-    /// Reads header, index and end of a packed file of this length.
+    /// Reads header, index and trailer of a compressed segment of this length.
     pub(crate) fn open(source: &dyn Source, length: u64) -> Result<Self, DiskError> {
         let damage = |offset: u64| move |reason: &str| damaged(source, offset, reason);
         if length < (HEADER_BYTES + END_BYTES) as u64 {
@@ -202,7 +202,7 @@ impl CompressedSegment {
         (self.contents.plain_bytes - start).min(BLOCK_BYTES as u64) as usize
     }
 
-    /// The plain bytes of some blocks in a row, read at once.
+    /// The plain bytes of consecutive blocks, with one read.
     pub(crate) fn read_blocks(
         &self,
         source: &dyn Source,
@@ -229,8 +229,8 @@ impl CompressedSegment {
         Ok(plain)
     }
 
-    /// Reads every block and compares its checksum. Opening has checked the bytes around the
-    /// blocks. `see` gets the number of bytes of each block.
+    /// Reads every block and compares its checksum. Opening has checked the other bytes. `see` gets
+    /// the length of each block in bytes.
     pub(crate) fn check<E: From<DiskError>>(
         &self,
         source: &dyn Source,
@@ -246,8 +246,8 @@ impl CompressedSegment {
         Ok(())
     }
 
-    /// Decompresses everything and compares it with what the end says, giving the plain bytes to
-    /// `see` in order.
+    /// Decompresses everything, compares it with the trailer, and passes the plain bytes to `see`
+    /// in order.
     pub(crate) fn verify<E: From<DiskError>>(
         &self,
         source: &dyn Source,
@@ -267,7 +267,7 @@ impl CompressedSegment {
     }
 }
 
-/// The parts of packing that stay the same from block to block.
+/// State that is shared by all blocks of one compression.
 struct SegmentWriter {
     compressor: Compressor<'static>,
     digest: blake3::Hasher,
@@ -285,7 +285,7 @@ impl SegmentWriter {
     }
 }
 
-/// Where the index is stored.
+/// Location of the index.
 struct StoredIndex {
     at: u64,
     blocks: u32,
@@ -347,7 +347,7 @@ fn encode_end(header: &[u8], index: &[u8], contents: &SegmentSummary) -> [u8; EN
     out
 }
 
-/// Gives what the end says, without the length and the seal of the whole file.
+/// Decodes the trailer, without the length and the seal of the whole file.
 fn decode_end(
     (header, base): (&[u8], Tail),
     end: &[u8; END_BYTES],
@@ -432,7 +432,7 @@ mod tests {
     use crate::contract::IDENTITY;
     use ports::Disk;
 
-    /// A packed file in memory.
+    /// A compressed segment in memory.
     struct Bytes(Vec<u8>);
 
     impl Source for Bytes {
@@ -453,7 +453,7 @@ mod tests {
             CompressedSegment::open(self, self.0.len() as u64)
         }
 
-        /// Sets bytes of the end, or of the header, and the checksums over them.
+        /// Overwrites bytes of the trailer or header, and recomputes the checksums over them.
         fn forged(mut self, at: Part, offset: usize, bytes: &[u8]) -> Self {
             let end = self.0.len() - END_BYTES;
             let start = if at == Part::End { end } else { 0 };
@@ -473,7 +473,7 @@ mod tests {
         End,
     }
 
-    /// What is to be packed: a file of so many bytes, of which the log says it has so many.
+    /// Compresses a file of `there` bytes that the log claims to have `said` bytes.
     fn pack_of(there: usize, said: u64) -> Result<(SegmentSummary, Bytes), DiskError> {
         let disk = MemoryDisk::new(1);
         let file = disk.create("plain").expect("creates");

@@ -1,6 +1,6 @@
-//! The tests that every [`Log`] must pass, and what is needed to write frames for them.
+//! The tests that every [`Log`] must pass, and helpers that write frames for them.
 //!
-//! A log joins with a [`Subject`]: how to make one, and how to crash and reopen it.
+//! A log joins with a [`Subject`], which creates one, and crashes and reopens it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use record::frame::{
     payload_digest,
 };
 
-/// The identity of logs made for tests.
+/// The identity of test logs.
 pub const IDENTITY: LogIdentity = LogIdentity(*b"contract tests 1");
 
 /// A log under test.
@@ -22,14 +22,14 @@ pub trait Subject {
     /// An empty log of identity [`IDENTITY`].
     fn make(&mut self) -> Self::Log;
 
-    /// The log as it is after a crash and recovery.
+    /// The log after a crash and recovery.
     fn crash(&mut self, log: Self::Log) -> Self::Log;
 }
 
 /// Runs the whole contract.
 ///
 /// # Panics
-/// Where the log breaks it.
+/// If the log breaks it.
 pub fn check(subject: &mut impl Subject) {
     check_empty(subject);
     check_order(subject);
@@ -39,8 +39,9 @@ pub fn check(subject: &mut impl Subject) {
     check_many(subject);
 }
 
-/// A sealed frame after `tail`: `sizes.len()` records whose payloads have these sizes, made from
-/// the position so that every frame is different. A size of 0 is a record without payload.
+/// A sealed frame after `tail`: one record per entry of `sizes`, with a payload of that size in
+/// bytes. Payloads are derived from the log index, so every frame differs. A size of 0 is a record
+/// without payload.
 #[must_use]
 pub fn frame_after(tail: &Tail, sizes: &[usize]) -> Vec<u8> {
     frame_stamped(tail, sizes, Stamp(tail.stamp.0 + 10))
@@ -52,8 +53,8 @@ pub fn frame_stamped(tail: &Tail, sizes: &[usize], stamp: Stamp) -> Vec<u8> {
     frame_of(tail, sizes, stamp, sample_payload)
 }
 
-/// Like [`frame_after`], with payloads that are half noise and half zeros: packed, they are half as
-/// long.
+/// Like [`frame_after`], with payloads that are half noise and half zeros, so that they compress to
+/// half their length.
 #[must_use]
 pub fn noisy_frame_after(tail: &Tail, sizes: &[usize]) -> Vec<u8> {
     frame_of(tail, sizes, Stamp(tail.stamp.0 + 10), noisy_payload)
@@ -85,7 +86,7 @@ fn noisy_payload(log_index: LogIndex, size: usize) -> Vec<u8> {
     payload
 }
 
-/// The payload that [`frame_after`] gives the record at `position`. It has no zero byte.
+/// The payload that [`frame_after`] gives the record at `log_index`. It has no zero byte.
 #[must_use]
 pub fn sample_payload(log_index: LogIndex, size: usize) -> Vec<u8> {
     (0..size as u64).map(|at| 1 + ((at * 7 + log_index.0 * 13) % 255) as u8).collect()
@@ -166,7 +167,7 @@ fn check_order(subject: &mut impl Subject) {
     assert_eq!(log.append(&frame_stamped(&log.tail(), &[5], log.tail().stamp)), Ok(()));
 }
 
-/// A frame may know less about what is durable than the log, never more.
+/// A frame may carry a lower durable log index than the log's, never a higher one.
 fn check_durable_claim(log: &mut impl Log) {
     append(log, &[9]);
     let tail = log.tail();
@@ -244,7 +245,7 @@ fn check_read(reader: &Arc<dyn RecordReader>, log_index: LogIndex, size: usize) 
     assert_eq!(record.payload, expected);
 }
 
-/// Enough frames for any internal limit of a test log to be passed: segments, index steps.
+/// Enough frames to exceed every internal limit of a test log: segments, index steps.
 fn check_many(subject: &mut impl Subject) {
     let mut log = subject.make();
     let size = |log_index: u64| (log_index * 37 % 400) as usize;

@@ -1,9 +1,9 @@
-//! The durable frames of a log that is being written, for whoever follows it on another thread.
+//! The durable frames of a log that is being written, for a follower on another thread.
 //!
-//! Nothing here touches what the writer works with but the list of segments, once per segment, and
-//! one atomic number. Frames are read through files of their own, so that the writer's are not
-//! waited for. Each is checked in full, the chain included, from a frame not far before the first
-//! one visited; that one is found as a single record is ([`crate::Records`]).
+//! A follower shares with the writer only the list of segments, once per segment, and one atomic
+//! number. It reads frames through its own files, so it never waits for the writer's. Each frame is
+//! fully checked, including the chain, starting from a frame not far before the first one visited.
+//! That frame is found like a single record ([`crate::reader`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use record::frame::{LogIdentity, Tail};
 
 use crate::reader::{Shared, Walk};
 
-/// The durable frames of a [`crate::FileLog`], good for as long as it is kept.
+/// The durable frames of a [`crate::FileLog`].
 pub struct DurableFrames<D: Disk>(Arc<Shared<D>>);
 
 impl<D: Disk> DurableFrames<D> {
@@ -28,7 +28,7 @@ impl<D: Disk> DurableFrames<D> {
         self.0.identity
     }
 
-    /// Position of the last durable record; 0 when there is none.
+    /// Log index of the last durable record; 0 if there is none.
     #[must_use]
     pub fn end(&self) -> LogIndex {
         self.0.durable_end()
@@ -41,17 +41,16 @@ impl<D: Disk> DurableFrames<D> {
     }
 
     /// Visits the frames in order, from the one that holds `from` (which may begin before it) to
-    /// what was durable when this was called. `Err(Stop)` from the visitor ends it early.
+    /// the last one that was durable at the call. `Err(Stop)` from the visitor ends the walk.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] where a frame is not as it was written, before it is visited;
-    /// [`LogError::Storage`].
+    /// [`LogError::Damaged`] at a damaged frame, before it is visited; [`LogError::Storage`].
     pub fn replay(&self, from: LogIndex, visit: &mut Visitor<'_>) -> Result<(), LogError> {
         let end = self.end();
         if end < from || end.0 == 0 {
             return Ok(());
         }
-        // The writer may be at work after the durable frames: the walk stops before that.
+        // The writer may be writing after the durable frames; the walk stops before that.
         let reached = self.0.walk(&Walk::from(from), &mut |frame| {
             visit(frame)?;
             if end <= frame.header().last() { Err(StopReading) } else { Ok(()) }
@@ -63,8 +62,8 @@ impl<D: Disk> DurableFrames<D> {
         Err(LogError::Damaged { place: "its last segment".into(), reason })
     }
 
-    /// Where the log stood right behind the record at `position`; `None` when no frame ends with
-    /// it, or it is not durable.
+    /// The log's tail after the record `log_index`. `None` if no frame ends with it, or if it is
+    /// not durable.
     ///
     /// # Errors
     /// As [`DurableFrames::replay`].

@@ -1,16 +1,22 @@
-//! A disk in memory that crashes, tears, fills up and fails on command: the worst that the
-//! contract of [`Disk`] allows, the same way for the same seed.
+//! A disk in memory that crashes, tears writes, fills up and fails on request: the worst that the
+//! contract of [`Disk`] allows, reproducibly for each seed.
 //!
 //! # Model
-//! Each file has what is *stored* and what programs *see* (the page cache). Changes are pending
-//! until a sync stores them. Names work alike. At a [`MemoryDisk::crash`] the seed decides, for
-//! the whole disk, how much is lost (everything, nothing, each sector by a coin, all sectors from
-//! some point on), and then for each pending write which of its sectors were stored, and how far
-//! the file had grown. A sector is stored as it was at some moment: of the pending writes to it, a
-//! prefix is kept. So it is for the pending changes of names.
+//! Each file has *stored* content, and content that programs *see* (the page cache). Changes are
+//! pending until a sync stores them. Names work the same way. At a [`MemoryDisk::crash`] the seed
+//! chooses, for the whole disk, how much is lost: everything, nothing, each sector with probability
+//! 1/2, or all sectors after some point. Then it chooses, for each pending write, which of its
+//! sectors were stored, and how far the file had grown. A sector is stored as it was at some
+//! moment: a prefix of the pending writes to it is kept. The same applies to pending changes of
+//! names.
 //!
 //! A failed sync stores some of the pending sectors and *forgets the others*: programs still see
-//! them, no later sync stores them.
+//! them, but no later sync stores them.
+//!
+//! Operations that change something are numbered from 1, so that a run can be crashed at each of
+//! them in turn.
+//!
+//! # Bounds
 //!
 //! Operations that change something are numbered from 1, so that a run can be crashed at each one
 //! in turn.
@@ -31,12 +37,12 @@ use crate::segment::SECTOR_BYTES;
 #[derive(Clone, Debug)]
 pub struct MemoryDisk {
     state: Arc<Mutex<State>>,
-    /// The life of the machine in which this handle was made.
+    /// The boot of the machine in which this handle was created.
     life: u64,
     usage: Arc<Usage>,
 }
 
-/// Counts for tests of costs.
+/// Usage counters for tests of costs.
 #[derive(Debug, Default)]
 struct Usage {
     open: AtomicU64,
@@ -96,18 +102,18 @@ impl MemoryDisk {
         self.usage.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// From now on the files may hold this many bytes together.
+    /// Sets the capacity: the maximum total length of the files, in bytes.
     pub fn set_capacity(&self, bytes: u64) {
         self.lock().capacity = bytes;
     }
 
-    /// The power goes off during the operation of this number: it may or may not have an effect,
-    /// and it and all later ones fail until [`MemoryDisk::crash`] brings the machine up again.
+    /// Fails the power during this operation. The operation may or may not have an effect. It and
+    /// all later ones fail until [`MemoryDisk::crash`] restarts the machine.
     pub fn crash_at(&self, operation: u64) {
         self.lock().crash_at = Some(operation);
     }
 
-    /// The first sync of a file at or after the operation of this number fails.
+    /// Makes the first sync of a file at or after this operation fail.
     pub fn fail_sync_at(&self, operation: u64) {
         self.lock().fail_sync_at = Some(operation);
     }
@@ -118,8 +124,8 @@ impl MemoryDisk {
         self.lock().down
     }
 
-    /// The power goes off and comes on again: what was not synced is lost in whole or in part.
-    /// Handles made before no longer work; the disk returned does. Faults set before are gone.
+    /// Fails and restores the power: unsynced changes are lost completely or in part. Earlier
+    /// handles stop working; the returned disk works. Injected faults are cleared.
     #[must_use]
     pub fn crash(&self) -> Self {
         let mut state = self.lock();
@@ -127,15 +133,15 @@ impl MemoryDisk {
         self.next_life(&mut state)
     }
 
-    /// The process dies and starts again: everything seen stays as it is, synced or not. Handles
-    /// made before no longer work; the disk returned does.
+    /// Kills and restarts the process: everything visible stays, synced or not. Earlier handles
+    /// stop working; the returned disk works.
     #[must_use]
     pub fn kill(&self) -> Self {
         let mut state = self.lock();
         self.next_life(&mut state)
     }
 
-    /// Flips the bits of `mask` in a byte of a file, seen and stored: damage.
+    /// Damages a byte of a file, visible and stored, by flipping the bits of `mask`.
     ///
     /// # Panics
     /// If there is no such byte.
@@ -149,8 +155,8 @@ impl MemoryDisk {
         }
     }
 
-    /// A disk of its own on which everything that programs see here is stored. Content is shared
-    /// until one of the two changes it.
+    /// An independent disk on which everything visible here is stored. Content is shared until one
+    /// of the two changes it.
     #[must_use]
     pub fn copy(&self, seed: u64) -> Self {
         let state = self.lock();
@@ -169,7 +175,7 @@ impl MemoryDisk {
         copy
     }
 
-    /// What programs see in a file.
+    /// The visible content of a file.
     #[must_use]
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.lock();
@@ -177,7 +183,7 @@ impl MemoryDisk {
         state.files.get(number).map(|file| file.seen.to_vec())
     }
 
-    /// Puts a file on the disk, stored, replacing one of that name.
+    /// Stores a file on the disk, replacing one of that name.
     pub fn put(&self, name: &str, content: &[u8]) {
         let mut state = self.lock();
         let number = state.new_file();
@@ -200,13 +206,13 @@ impl MemoryDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, for an operation that changes nothing.
+    /// The state, for a read-only operation.
     fn look(&self, what: &str) -> Result<MutexGuard<'_, State>, DiskError> {
         let state = self.lock();
         if state.down || state.life != self.life { Err(power_off(what)) } else { Ok(state) }
     }
 
-    /// The state, for an operation that changes something, and whether the power goes off in it.
+    /// The state, for an operation that changes something, and whether the power fails during it.
     fn change(&self, what: &str) -> Result<(MutexGuard<'_, State>, Fate), DiskError> {
         let mut state = self.look(what)?;
         state.operations += 1;
@@ -350,7 +356,7 @@ struct State {
     seen: BTreeMap<String, u64>,
     /// Names as stored.
     stored: BTreeMap<String, u64>,
-    /// Changes of names not yet stored. Each is one step: all of it is stored or none.
+    /// Unsynced changes of names. Each is atomic.
     pending: Vec<Vec<(String, Option<u64>)>>,
     random: Random,
     capacity: u64,
@@ -419,7 +425,7 @@ fn apply_names(names: &mut BTreeMap<String, u64>, step: &[(String, Option<u64>)]
     }
 }
 
-/// A file; its content may be that of a copy of the disk, too.
+/// A file. Its content may be shared with a copy of the disk.
 #[derive(Debug, Default)]
 struct File {
     seen: Arc<Vec<u8>>,
@@ -427,10 +433,10 @@ struct File {
     pending: Vec<Change>,
 }
 
-/// Content that nobody has any more: the room is used again, for a system that gives and takes
-/// pages costs a program more that makes one disk after the other than all it writes.
+/// Buffers of deleted content, for reuse: a program that creates many disks spends more time on
+/// allocating and freeing pages than on its writes.
 static ROOMS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
-/// Rooms that are kept, and the least that is worth it, in bytes.
+/// Maximum number of buffers kept, and their minimum size in bytes.
 const ROOMS_MAX: usize = 64;
 const ROOM_MIN: usize = 64 << 10;
 
@@ -458,7 +464,7 @@ enum Change {
 }
 
 impl File {
-    /// An empty one.
+    /// An empty file.
     fn new() -> Self {
         let room = || Arc::new(rooms().pop().unwrap_or_default());
         Self { seen: room(), stored: room(), pending: Vec::new() }
@@ -469,7 +475,7 @@ impl File {
         self.pending.push(Change::Write { offset, bytes: bytes.to_vec() });
     }
 
-    /// Stores what is pending, less the loss; nothing is pending afterwards.
+    /// Stores the pending changes except for the loss. Afterwards nothing is pending.
     fn store(&mut self, loss: Loss, random: &mut Random) {
         let mut pending = std::mem::take(&mut self.pending);
         let sectors: u64 = pending.iter().map(Change::sectors).sum();
@@ -486,19 +492,19 @@ impl File {
                 Change::Write { offset, bytes } => storing.store(stored, *offset, bytes),
             }
         }
-        // Its room is used again.
+        // Keep the buffer for reuse.
         pending.clear();
         self.pending = pending;
     }
 }
 
-/// What becomes of the pending changes of one file.
+/// Effect of a crash on the pending changes of one file.
 struct Storing<'a> {
     loss: Loss,
     random: &'a mut Random,
-    /// With [`Loss::Tail`], how many sectors are still stored; nothing is behind them.
+    /// With [`Loss::Tail`], the number of sectors that are still stored; later ones are lost.
     budget: u64,
-    /// Sectors of which a write was lost: no later one to them is stored either.
+    /// Sectors that lost a write: no later write to them is stored either.
     stale: BTreeSet<usize>,
 }
 
@@ -566,7 +572,7 @@ fn put(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     content[offset..end].copy_from_slice(bytes);
 }
 
-/// How much of what is pending gets lost.
+/// Extent of the loss of pending changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     Nothing,
@@ -575,7 +581,7 @@ enum Loss {
     Tail,
 }
 
-/// What becomes of the operation under way.
+/// Effect of a power failure on the current operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Fine,
@@ -599,7 +605,7 @@ fn failed(what: &str, error: &str) -> DiskError {
     DiskError::Failed { what: what.to_owned(), error: error.to_owned() }
 }
 
-/// SplitMix64: small, and good enough to toss coins.
+/// SplitMix64: small, and random enough here.
 #[derive(Clone, Copy, Debug)]
 struct Random(u64);
 

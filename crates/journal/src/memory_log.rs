@@ -30,7 +30,7 @@ struct State {
 }
 
 impl MemoryLog {
-    /// An empty log that is full at `bytes_max`.
+    /// An empty log with a capacity of `bytes_max`.
     #[must_use]
     pub fn new(identity: LogIdentity, bytes_max: usize) -> Self {
         let tail = Tail::genesis(identity);
@@ -38,7 +38,7 @@ impl MemoryLog {
         Self { shared: Arc::new(Shared { bytes_max, state: Mutex::new(state) }) }
     }
 
-    /// The log as it is after a crash that took everything not synced.
+    /// The log after a crash that lost everything unsynced.
     #[must_use]
     pub fn crashed(&self) -> Self {
         let state = self.shared.lock();

@@ -1,8 +1,8 @@
-//! Single records of a log that nobody writes, by position: for questions about the past.
+//! Reads single records, by log index, of a log that has no writer. For questions about the past.
 //!
-//! Nothing is repaired and nothing is walked from the beginning: a segment is opened when a record
-//! of it is asked for, and the record is found by halving. A frame that is read for a single record
-//! is checked but for the chain.
+//! Nothing is repaired or read from the beginning. A segment is opened when one of its records is
+//! requested, and the record is found by bisection. A frame that is read for a single record is
+//! checked except for the chain.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use record::frame::{LogIdentity, Tail};
 use crate::reader::{Opened, Segment, Shared, Walk, damaged, storage};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
-/// A log to be asked.
+/// Reader of a log without a writer.
 pub struct OfflineReader<D: Disk>(Shared<D>);
 
 impl<D: Disk> OfflineReader<D> {
-    /// The log on a disk.
+    /// Opens the log on a disk.
     ///
     /// # Errors
-    /// [`LogError`] when there is none, or its first or last segment cannot be read.
+    /// [`LogError`] when there is no log, or its first or last segment cannot be read.
     pub fn open(disk: D) -> Result<Self, LogError> {
         let names = segment::list(&disk).map_err(storage)?;
         let (Some((first, name)), Some((last, last_name))) = (names.first(), names.last()) else {
@@ -37,7 +37,7 @@ impl<D: Disk> OfflineReader<D> {
         if let Some(last) = segments.last_mut() {
             last.opened = Some(opened.into());
         }
-        // Nobody writes: whatever is there is read, and what is beyond the end is an error.
+        // There is no writer: all existing records are readable, and later ones are an error.
         let all = Tail { durable: LogIndex(u64::MAX), ..base };
         Ok(Self(Shared::new(disk, segments, &all)))
     }
@@ -51,7 +51,7 @@ impl<D: Disk> OfflineReader<D> {
     /// Visits the frames from the one that holds `from` to the end of the log.
     ///
     /// # Errors
-    /// [`LogError`] at the first frame that cannot be read, a torn end among them.
+    /// [`LogError`] at the first frame that cannot be read, including a torn end.
     pub fn visit(&self, from: LogIndex, visit: &mut Visitor<'_>) -> Result<(), LogError> {
         self.0.walk(&Walk { room: true, ..Walk::from(from) }, visit).map(drop)
     }

@@ -1,7 +1,7 @@
-//! The file system: the only place in the log that makes system calls. Linux.
+//! The file system. The only code of the log that makes system calls; Linux only.
 //!
-//! The directory has mode 0700 and its files 0600, whatever the umask allows beyond. One process
-//! at a time: the first holds a lock on [`LOCK_FILE`] until it ends, however it ends.
+//! The directory has mode 0700 and its files 0600, whatever the umask allows. One process at a
+//! time: the owner holds a lock on [`LOCK_FILE`] until it ends, by whatever cause.
 
 use std::fs::{DirBuilder, File};
 use std::num::NonZeroU64;
@@ -21,20 +21,20 @@ pub const LOCK_FILE: &str = "LOCK";
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// Status of a process that ended by [`exit_after_disk_operations`].
+/// Exit status of a process ended by [`exit_after_disk_operations`].
 pub const INJECTED_EXIT: i32 = 86;
 
-/// Changes of real disks that this process may still make.
+/// Number of changes to real disks that this process may still make.
 static OPERATIONS_LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// For tests of crashes: this process ends at once, with [`INJECTED_EXIT`], in the change of a
-/// real disk that comes after so many. A write is made by half before, any other change not at
-/// all. Names, writes, truncations and syncs count.
+/// For crash tests: after `operations` further changes of a real disk, the next one ends the
+/// process with [`INJECTED_EXIT`]. Half of a write is performed first; any other change is not
+/// performed. Renames, writes, truncations and syncs count.
 pub fn exit_after_disk_operations(operations: u64) {
     OPERATIONS_LEFT.store(operations, Ordering::Relaxed);
 }
 
-/// A directory of the file system, locked. Clones share the lock, which goes with the last one.
+/// A locked directory of the file system. Clones share the lock; dropping the last one releases it.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     directory: Arc<Directory>,
@@ -44,19 +44,19 @@ pub struct RealDisk {
 struct Directory {
     handle: OwnedFd,
     path: String,
-    /// Held, never used: closing it gives the lock back. A copy to be read may have no lock file.
+    /// Never read; dropping it releases the lock. A read-only copy may have no lock file.
     _lock: Option<OwnedFd>,
     purpose: Purpose,
 }
 
-/// What a directory was opened for.
+/// Purpose for which a directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Own,
     Read,
 }
 
-/// Held while the directory is copied from; see [`RealDisk::copy_alone`].
+/// Lock held while the directory is copied from; see [`RealDisk::copy_alone`].
 #[derive(Debug)]
 pub struct CopyLock {
     _handle: OwnedFd,
@@ -70,18 +70,18 @@ pub struct RealFile {
 }
 
 impl RealDisk {
-    /// Opens and locks the directory; makes it first if need be.
+    /// Opens and locks the directory, and creates it if necessary.
     ///
     /// # Errors
-    /// [`DiskError::InUse`] when another process has it; [`DiskError::Failed`].
+    /// [`DiskError::InUse`] when another process owns it; [`DiskError::Failed`].
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         make_directory(path)?;
         let flags = OFlags::CREATE | OFlags::RDWR;
         Self::open_for(path, Purpose::Own, (flags, FlockOperation::NonBlockingLockExclusive))
     }
 
-    /// Opens a directory that is there, to read it and nothing else: no file is made, written or
-    /// changed, not even the lock's. Others may read at the same time; nobody may own it.
+    /// Opens an existing directory read-only: no file is created, written or changed, not even the
+    /// lock file. Other readers may share it; it must have no owner.
     ///
     /// # Errors
     /// [`DiskError::InUse`] when another process owns it; [`DiskError::Failed`].
@@ -90,9 +90,8 @@ impl RealDisk {
         Self::open_for(path, Purpose::Read, lock)
     }
 
-    /// Opens a directory that another process may own, to read or copy from it and nothing else:
-    /// nothing is locked. What is read may be written at the same moment, and files may go; whoever
-    /// reads must tell a whole frame from a part of one.
+    /// Opens a directory read-only without locking it, so its owner may be running. Files may be
+    /// written or removed during a read; the reader must tell complete frames from partial ones.
     ///
     /// # Errors
     /// [`DiskError::Failed`].
@@ -103,11 +102,11 @@ impl RealDisk {
         Ok(Self { directory: Arc::new(directory) })
     }
 
-    /// Makes sure that nobody else copies from the directory, for as long as the answer is kept.
-    /// Not the lock of its owner: whoever copies does not keep a switch from working.
+    /// Excludes other copying processes while the returned lock is held. This is not the owner's
+    /// lock: copying does not block the switch.
     ///
     /// # Errors
-    /// [`DiskError::InUse`] when another process copies; [`DiskError::Failed`].
+    /// [`DiskError::InUse`] when another process is copying; [`DiskError::Failed`].
     pub fn copy_alone(&self) -> Result<CopyLock, DiskError> {
         let Directory { path, .. } = &*self.directory;
         let handle = open_directory(Path::new(path), path)?;
@@ -140,7 +139,7 @@ impl RealDisk {
         Ok(Self { directory: Arc::new(directory) })
     }
 
-    /// Refuses a change of a directory that was opened to be read.
+    /// Refuses changes of a directory that was opened read-only.
     fn own(&self, what: &str, name: &str) -> Result<(), DiskError> {
         match self.directory.purpose {
             Purpose::Own => Ok(()),
@@ -231,7 +230,7 @@ impl DiskFile for RealFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         count_operation(|| {
-            // However that ends, the process does too.
+            // Ignore the result: the process ends in any case.
             let _half = self.file.write_all_at(&bytes[..bytes.len() / 2], offset);
         });
         self.file.write_all_at(bytes, offset).map_err(|error| self.failed("write", &error))
@@ -252,7 +251,7 @@ impl DiskFile for RealFile {
 
     fn release(&self, from: u64, to: u64) {
         let Some(length) = to.checked_sub(from).and_then(NonZeroU64::new) else { return };
-        // A hint that is not taken costs memory, nothing else.
+        // A hint; if ignored, it only costs memory.
         let _taken = rustix::fs::fadvise(&self.file, from, Some(length), Advice::DontNeed);
     }
 }
@@ -269,7 +268,7 @@ impl RealFile {
     }
 }
 
-/// Counts a change of the disk; ends the process where it was told to end.
+/// Counts a change of the disk, and ends the process at the injected crash point.
 fn count_operation(last_deed: impl FnOnce()) {
     if OPERATIONS_LEFT.load(Ordering::Relaxed) == u64::MAX {
         return;
@@ -285,7 +284,7 @@ fn open_directory(path: &Path, shown: &str) -> Result<OwnedFd, DiskError> {
     rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed("open", shown, error))
 }
 
-/// Makes the directory with those above it, each durable in the one above.
+/// Creates the directory and its parents, each durable in its parent.
 fn make_directory(path: &Path) -> Result<(), DiskError> {
     if path.is_dir() {
         return Ok(());
@@ -302,7 +301,7 @@ fn make_directory(path: &Path) -> Result<(), DiskError> {
     File::open(above).and_then(|directory| directory.sync_all()).map_err(fail)
 }
 
-/// A name that cannot lead out of the directory.
+/// Accepts only a file name that cannot lead out of the directory.
 fn plain(name: &str) -> Result<&str, DiskError> {
     let bad = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']);
     if bad || name == LOCK_FILE {
@@ -312,7 +311,7 @@ fn plain(name: &str) -> Result<&str, DiskError> {
     }
 }
 
-/// Repeats a call that a signal has interrupted.
+/// Repeats a call that was interrupted by a signal.
 fn retry(mut call: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
     loop {
         match call() {

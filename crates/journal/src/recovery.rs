@@ -1,46 +1,48 @@
-//! Opening a log that may have crashed: what is repaired and what is refused.
+//! Opens a log after a possible crash: decides which damage to repair and which to refuse.
 //!
-//! # What a crash can leave
-//! Everything synced is there (see [`ports::Disk`]). Beyond that, of the last segment: any subset
-//! of the sectors written since its last sync, the others reading as zeros, and any length up to
-//! the one written; of a segment being started: nothing, its name with an empty file, or its name
-//! with a part of its header. Whole frames may stand behind a frame that was lost in part, when
-//! several were appended before one sync.
+//! # Possible effects of a crash
+//! Everything synced exists (see [`ports::Disk`]). The last segment may also have any subset of the
+//! sectors written since its last sync, the others reading as zeros, and any length up to the one
+//! written. A segment that was being created may be missing, empty, or have part of its header.
+//! When several frames were appended before one sync, complete frames may follow a partly lost one.
 //!
 //! # The rule
-//! The log ends before the first frame that is not sound. Nothing but zeros behind it is room that
-//! was made for more. Anything else that follows is cut off if, and only if, it can be what a crash
-//! leaves of frames never acknowledged:
-//! 1. the frame is in the last segment, and no later segment was ever started (a segment is
-//!    started only after the one before is synced);
-//! 2. a part of it is *missing*: the file ends within it, or from some byte of it on there is
-//!    nothing but zeros, or one of its sectors reads as zeros that are not its own: a frame says
-//!    which of those it was written with ([`record::frame::Zeros`]). A frame that is all there but
-//!    wrong was stored and then damaged;
-//! 3. no frame behind it says that its records were durable ([`record::frame::FrameHeader`]
-//!    carries the position known durable when it was sealed).
+//! The log ends before the first invalid frame. Zeros after it are preallocated space. Anything
+//! else after it is truncated only if a crash can have left it as part of unacknowledged frames.
+//! All of these must hold:
+//! 1. The frame is in the last segment, and no later segment was ever started. (A segment is
+//!    started only after the previous one is synced.)
+//! 2. Part of the frame is *missing*: the file ends within it, or only zeros follow from some byte
+//!    of it, or one of its sectors reads as zeros that the frame does not contain. A frame records
+//!    which zeros it was written with ([`record::frame::TrailingZeros`]). A frame that is complete
+//!    but invalid was stored and damaged later.
+//! 3. No later frame proves that its records were durable. ([`record::frame::FrameHeader`] carries
+//!    the log index that was durable when the frame was sealed.)
 //!
-//! Anything else is damage to what may have been acknowledged: [`OpenError::Damaged`] names the
-//! place, and nothing is changed. So is a log that ends before a record of which the mark beside it
-//! says that it was durable ([`crate::MARK`]). What no single copy of a log can tell from a crash
-//! is damage to the very last frames, behind the mark, that cuts the file or puts zeros where a
-//! whole sector of a frame was. Frames of version 1, of older logs and of logs that several nodes
-//! share, do not say which zeros are theirs: there a last frame that has a sector of zeros of its
-//! own, as a rule the few bytes that it ends in, is taken for torn whatever is wrong with it.
+//! Anything else is damage to records that may have been acknowledged: [`OpenError::Damaged`] names
+//! the location, and nothing is changed. A log that ends before the record in its durable mark
+//! ([`crate::MARK`]) is damaged too. One kind of damage cannot be distinguished from a crash by a
+//! single copy of the log: damage to the very last frames, after the durable mark, that truncates
+//! the file or replaces a whole sector of a frame by zeros. Frames of version 1, used by older logs
+//! and by logs shared by several nodes, do not record their zeros. A last frame of that version
+//! that contains a sector of zeros, as a rule the few bytes at its end, is treated as torn,
+//! whatever its damage.
 //!
-//! # What is made sure of
-//! Frames that are there need not be durable: the process may have died before its sync, or after
-//! a failed one, when the system still shows what it never stored. So what no later frame vouches
-//! for is written once more and synced, and the directory too, before the log is handed out. The
-//! same goes for the header of the last segment.
+//! # Durability of the recovered frames
+//! Frames that can be read need not be durable. The process may have died before its sync, or after
+//! a failed sync, when the system still shows bytes that it never stored. So all frames that no
+//! later frame proves durable are written again and synced, and the directory is synced too, before
+//! the log is used. The same applies to the header of the last segment.
 //!
-//! # What is read of closed segments
-//! All of them, if [`crate::Verify`] asks for it. Else their headers, and whether each ends where
-//! the next one begins ([`crate::joint`]); all of one that does not, to say where it is damaged.
+//! # Closed segments
+//! If [`crate::Verify`] requests it, all of them are read. Otherwise only their headers and their
+//! boundaries are checked ([`crate::segment_boundary`]). A segment whose boundary is wrong is read
+//! completely, to locate the damage.
 //!
 //! # Costs
-//! One pass over what [`crate::Verify`] asks for, under 1 s per GiB once it is in memory. The
-//! replay that follows holds what was hashed of the last segment against its checksums alone.
+//! One pass over the part selected by [`crate::Verify`], under 1 s per GiB once it is in memory.
+//! The replay that follows compares the part of the last segment that was hashed here only with its
+//! checksums.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -59,15 +61,15 @@ use crate::scan::{self, Cause, FrameFault, Part, Scanned};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::segment_boundary;
 
-/// Bytes written once more are copied in pieces of this size.
+/// Rewritten bytes are copied in pieces of this size.
 const REWRITE_BYTES: usize = 1 << 20;
 
-/// How often what looks damaged is looked at, where it may only be being written.
+/// Number of attempts to read apparent damage while a writer is running.
 const LOOKS: u32 = 25;
-/// How long after one look the next one is: half a second for all of them.
+/// Interval between two attempts; half a second for all of them.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What happens to frames at the end of the log that are damaged rather than torn.
+/// Handling of damaged, not torn, frames at the end of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TailPolicy {
     /// The log is not opened.
@@ -78,12 +80,12 @@ pub enum TailPolicy {
     Truncate,
 }
 
-/// What was found and done when a log was opened.
+/// Result of opening a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
     /// The log's identity.
     pub identity: LogIdentity,
-    /// Whether the log was made just now.
+    /// Whether the log was just created.
     pub created: bool,
     /// Number of segments.
     pub segments: usize,
@@ -91,11 +93,11 @@ pub struct Recovery {
     pub frames: u64,
     /// The last record.
     pub end: LogIndex,
-    /// What was cut off the end.
+    /// The truncated tail, if any.
     pub dropped: Option<TruncatedTail>,
-    /// A segment that was being started and held nothing; it was removed.
+    /// An unfinished segment without frames, which was removed.
     pub removed_segment: Option<String>,
-    /// Bytes of frames at the end that were written and synced once more.
+    /// Bytes of frames at the end that were written and synced again.
     pub rewritten_bytes: u64,
 }
 
@@ -114,16 +116,16 @@ impl Recovery {
     }
 }
 
-/// What was cut off the end of a log.
+/// A tail that was truncated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TruncatedTail {
     /// File name of the segment.
     pub segment: String,
-    /// Its new length: where the first unsound frame stood.
+    /// Its new length: the offset of the first invalid frame.
     pub offset: u64,
-    /// How many bytes were cut off.
+    /// Number of bytes removed.
     pub bytes: u64,
-    /// What was wrong with the frame.
+    /// The fault of the frame.
     pub reason: FrameFault,
 }
 
@@ -136,15 +138,15 @@ pub enum OpenError {
     /// There already is a log in the directory.
     #[error("there already is a log here")]
     Exists,
-    /// The log is not as it was written. Nothing was changed.
+    /// The log is damaged. Nothing was changed.
     #[error(transparent)]
     Damaged(#[from] Box<Damage>),
-    /// The disk did not do as asked, or a file that is kept in another form is damaged.
+    /// The disk returned an error, or another file of the log is damaged.
     #[error("{}{}", .0, advice(.0))]
     Disk(#[from] DiskError),
 }
 
-/// What the operator should do about an error of the disk, behind its text.
+/// Advice for the operator on a disk error, appended to its text.
 fn advice(error: &DiskError) -> &'static str {
     match error {
         DiskError::Damaged { file, .. } => advice_on(file),
@@ -152,7 +154,7 @@ fn advice(error: &DiskError) -> &'static str {
     }
 }
 
-/// What the operator should do about a damaged file, behind the text that says so.
+/// Advice for the operator on a damaged file, appended to the error's text.
 #[must_use]
 pub fn advice_on(file: &str) -> &'static str {
     match file {
@@ -168,7 +170,7 @@ const ADVICE_ON_CATALOGUE: &str = ". Nothing was changed. Copy the files below s
      archive into this directory, delete this file, and start again: every segment is checked and \
      archived again.";
 
-/// A place where a log is not as it was written, in a way no crash explains.
+/// A location where the log is damaged in a way that no crash explains.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the log is damaged in {segment} at byte {offset}, where record {} should start: {reason}. \
@@ -179,18 +181,18 @@ const ADVICE_ON_CATALOGUE: &str = ". Nothing was changed. Copy the files below s
 pub struct Damage {
     /// File name of the segment.
     pub segment: String,
-    /// Where in it.
+    /// Byte offset in the segment.
     pub offset: u64,
-    /// The record that should stand there.
+    /// The record expected there.
     pub log_index: LogIndex,
-    /// What is wrong.
+    /// The fault.
     pub reason: DamageReason,
 }
 
-/// What is wrong with a log.
+/// Kinds of damage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DamageReason {
-    /// The segment's own header.
+    /// The segment's header is invalid.
     #[error("{0}")]
     SegmentHeader(&'static str),
     /// The segment belongs to another log.
@@ -201,51 +203,51 @@ pub enum DamageReason {
         /// The segment's identity.
         found: LogIdentity,
     },
-    /// The segment does not begin where the one before ends.
+    /// The segment does not begin where the previous one ends.
     #[error("the records up to {} are missing", .until.0)]
     Missing {
         /// The last record missing.
         until: LogIndex,
     },
-    /// The segment is sound but does not continue the one before.
+    /// The segment is valid but does not continue the previous one.
     #[error("the segment does not continue the one before")]
     Unconnected,
-    /// A frame that was durable, for later segments or frames stand behind it.
+    /// A durable frame is invalid: later segments or frames prove its durability.
     #[error("{error}, but the records up to {} were durable", .durable.0)]
     Durable {
-        /// What is wrong with the frame.
+        /// The fault of the frame.
         error: FrameError,
-        /// How far the log is known to have been durable.
+        /// The last record that is known to have been durable.
         durable: LogIndex,
     },
-    /// The log ends, or breaks off, before a record that the mark beside it names.
+    /// The log ends, or becomes unreadable, before the record in its durable mark.
     #[error(
         "the log ends there, but {MARK} says that the records up to {} were durable",
         .until.0
     )]
     Cut {
-        /// How far the log is known to have been durable.
+        /// The last record that is known to have been durable.
         until: LogIndex,
     },
-    /// There is a mark, and no segment.
+    /// There is a durable mark, but no segment.
     #[error(
         "no segment exists, but {MARK} says that the records up to {} were durable",
         .until.0
     )]
     Gone {
-        /// How far the log is known to have been durable.
+        /// The last record that is known to have been durable.
         until: LogIndex,
     },
-    /// What stands at the log's end is stored in full but wrong.
+    /// The end of the log is stored in full but invalid.
     #[error("{0}; the damage does not look like a torn write")]
     Stored(FrameFault),
-    /// A sound frame that does not continue the log, and was durable.
+    /// A valid frame that does not continue the log, and was durable.
     #[error("{0}")]
     Order(SequenceGap),
 }
 
 impl DamageReason {
-    /// Of what stands where the records up to `durable` should.
+    /// Damage at a point where the records up to `durable` should be.
     fn durable(unsound: FrameFault, durable: LogIndex) -> Self {
         match unsound {
             FrameFault::Frame(error) => Self::Durable { error, durable },
@@ -253,7 +255,7 @@ impl DamageReason {
         }
     }
 
-    /// What the operator should do.
+    /// Advice for the operator.
     #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
@@ -285,7 +287,7 @@ impl DamageReason {
     }
 }
 
-/// A log ready to be used.
+/// A log ready for use.
 pub(crate) struct Recovered<F> {
     pub(crate) segments: Vec<Segment<F>>,
     pub(crate) active: Arc<Opened<F>>,
@@ -294,7 +296,7 @@ pub(crate) struct Recovered<F> {
     pub(crate) report: Recovery,
 }
 
-/// Recovers the log in `disk`. Changes nothing unless the whole log is in order.
+/// Recovers the log in `disk`. Changes nothing unless the whole log is valid.
 pub(crate) fn recover<D: Disk>(
     disk: &D,
     options: &Options,
@@ -315,20 +317,20 @@ pub(crate) fn recover<D: Disk>(
     let known = Known { unfinished: unfinished.as_ref(), mark };
     let cut = judge_end(last, &end, known, options.tail_policy)?;
 
-    // From here on the log is known to be in order, and is changed.
+    // From here on the log is known to be valid, and is changed.
     if mark.is_some_and(|mark| mark.is_ahead(&end.scanned.tail)) {
-        // An operator gives the end up, and the mark with it.
+        // The operator truncates the tail, and the mark with it.
         disk.remove(MARK)?;
     }
     if let Some(unfinished) = &unfinished {
         disk.remove(&unfinished.name)?;
     }
     let dropped = cut.map(|reason| note_cut(last, &end.scanned, reason));
-    // Set even when nothing is to be cut off: an earlier recovery may have cut, and its sync
-    // failed, so that what it cut is out of sight but stored, and would stand behind the next
-    // frame after a crash.
+    // Truncate even if nothing is to be removed: an earlier recovery may have truncated without a
+    // successful sync. The removed bytes would then be invisible but stored, and reappear after the
+    // next frame in a crash.
     last.file().truncate(end.scanned.offset)?;
-    // The header is one sector: written over itself, it cannot be torn.
+    // The header is one sector, so rewriting it cannot tear it.
     write_again(last.file(), 0, SEGMENT_HEADER_BYTES)?;
     let rewritten_bytes = write_again(last.file(), end.unproven, end.scanned.offset)?;
     last.file().sync()?;
@@ -348,7 +350,7 @@ pub(crate) fn recover<D: Disk>(
     Ok(assemble(found, end, report))
 }
 
-/// Before a log is made: removes a first segment whose making was cut short.
+/// Before a log is created: removes a first segment whose creation was interrupted.
 pub(crate) fn clear_unfinished_creation<D: Disk>(disk: &D) -> Result<(), OpenError> {
     let mark = durable_mark::read(disk)?;
     let mut found = find_segments(disk)?;
@@ -366,39 +368,38 @@ pub(crate) fn clear_unfinished_creation<D: Disk>(disk: &D) -> Result<(), OpenErr
     Ok(())
 }
 
-/// One frame, and where it stands.
+/// One frame and its location.
 #[derive(Clone, Copy, Debug)]
 pub struct LocatedFrame<'a> {
     /// File name of the segment.
     pub segment: &'a str,
-    /// Where in it the frame starts.
+    /// Byte offset of the frame in the segment.
     pub offset: u64,
-    /// The frame, checked in full, the chain included.
+    /// The frame, fully checked, including the chain.
     pub frame: &'a Frame<'a>,
 }
 
-/// What was read of a log.
+/// Result of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogWalk {
-    /// Number of segments there are.
+    /// Number of segments.
     pub segments: usize,
     /// Frames visited.
     pub frames: u64,
     /// Bytes of frames visited.
     pub bytes: u64,
-    /// The log's end behind the last frame visited.
+    /// The log's tail after the last frame visited.
     pub tail: Tail,
-    /// What the next start of the switch would cut off the end, as a write that a crash cut
-    /// short; it was left where it is.
+    /// The torn tail that the next start of the switch would truncate. It was left unchanged.
     pub torn: Option<TruncatedTail>,
 }
 
-/// Reads a log from its first frame to its end and changes nothing, whatever state it is in. Each
-/// frame is checked in full, the chain included, before it is visited; `Err(Stop)` ends the walk.
+/// Reads a log from its first frame to its end and changes nothing, whatever its state. Each frame
+/// is fully checked, including the chain, before it is visited. `Err(Stop)` ends the walk.
 ///
 /// # Errors
-/// [`OpenError::NoLog`], if nothing says that there was one; [`OpenError::Damaged`] with the place,
-/// once the frames before it were visited; [`OpenError::Disk`].
+/// [`OpenError::NoLog`] if there is no trace of a log; [`OpenError::Damaged`] with the location,
+/// after the frames before it were visited; [`OpenError::Disk`].
 pub fn walk<D: Disk>(
     disk: &D,
     visit: &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
@@ -406,12 +407,12 @@ pub fn walk<D: Disk>(
     walk_with(disk, LogOwner::None, visit)
 }
 
-/// The same beside somebody who may be writing: up to what was whole when the walk came there, and
-/// not before what was whole when it began. A frame that is being written is no damage.
+/// Reads a log like [`walk`] while another process may be writing it. Covers at least the frames
+/// that were complete at the beginning, up to those complete at the end. A partly written frame is
+/// not damage.
 ///
 /// # Errors
-/// As [`walk`]. Whether something damaged is only being written is looked at for up to half a
-/// second.
+/// As [`walk`]. Apparent damage is read again for up to half a second, in case it is being written.
 pub fn walk_beside<D: Disk>(
     disk: &D,
     visit: &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
@@ -419,7 +420,7 @@ pub fn walk_beside<D: Disk>(
     walk_with(disk, LogOwner::Writer, visit)
 }
 
-/// Who else may be at the log.
+/// Other users of the log during a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogOwner {
     None,
@@ -431,7 +432,7 @@ fn walk_with<D: Disk>(
     neighbour: LogOwner,
     visit: &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
 ) -> Result<LogWalk, OpenError> {
-    // Read first: beside a switch the log may grow meanwhile, and the mark with it.
+    // Read the mark first: while a switch is running, the log may grow, and the mark with it.
     let mark = durable_mark::read(disk)?;
     let mut found = match neighbour {
         LogOwner::None => find_segments(disk)?,
@@ -471,8 +472,8 @@ fn walk_with<D: Disk>(
     Ok(walked)
 }
 
-/// What a scan of the last segment really ended with, where somebody may be writing: what was no
-/// frame may be whole by now, and nothing may be there any more. Damage stays as it is.
+/// Result of a scan of the last segment, checked again in case a writer is running: an incomplete
+/// frame may be complete by now, or removed. Damage stays unchanged.
 fn stable_end<F: DiskFile>(file: &F, scanned: &Scanned) -> Result<Cause, DiskError> {
     let Cause::Unsound(FrameFault::Frame(_)) = scanned.cause else { return Ok(scanned.cause) };
     let start = (scanned.offset, scanned.tail);
@@ -496,23 +497,24 @@ impl LogWalk {
     }
 }
 
-/// A segment as found.
+/// A segment found in the directory.
 struct Found<F> {
     first: LogIndex,
     name: String,
-    /// Kept open for the last two only: a log may have more segments than a process files.
+    /// Open only for the last two segments: a log may have more segments than a process may open
+    /// files.
     file: Option<F>,
     length: u64,
     header: Result<Tail, &'static str>,
 }
 
 impl<F: DiskFile> Found<F> {
-    /// Of one of the last two segments.
+    /// File of one of the last two segments.
     fn file(&self) -> &F {
         self.file.as_ref().expect("the last two segments found are open")
     }
 
-    /// Of one of the last two segments.
+    /// Content of one of the last two segments.
     fn part(&self) -> Part<'_, F> {
         Part { file: self.file(), limit: self.length }
     }
@@ -522,7 +524,7 @@ impl<F: DiskFile> Found<F> {
         OpenError::Damaged(Box::new(Damage { segment, offset, log_index, reason }))
     }
 
-    /// The log's end before this segment. Only called once the headers are checked.
+    /// The log's tail before this segment. Only called after the headers are checked.
     fn base(&self) -> Tail {
         self.header.expect("the headers of all segments have been checked")
     }
@@ -533,7 +535,7 @@ struct End {
     scanned: Scanned,
     frames: u64,
     index: Index,
-    /// Offset from which on no frame vouches for what stands there.
+    /// Offset after which no later frame proves durability.
     unproven: u64,
 }
 
@@ -553,7 +555,8 @@ fn find_segments<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
     Ok(found)
 }
 
-/// The same where a segment that could not be begun for want of room may go meanwhile.
+/// Like [`find_segments`], while the owner may remove a segment that it could not create on a full
+/// disk.
 fn find_beside<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
     for _ in 1..LOOKS {
         match find_segments(disk) {
@@ -564,7 +567,7 @@ fn find_beside<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
     find_segments(disk)
 }
 
-/// Takes the last segment out if it is one that was being started: no frame can be in it.
+/// Removes an unfinished last segment from the list: it cannot contain frames.
 fn take_unfinished<F: DiskFile>(found: &mut Vec<Found<F>>) -> Result<Option<Found<F>>, DiskError> {
     let unfinished = match found.last() {
         Some(last) if last.header.is_err() && last.length <= SEGMENT_HEADER_BYTES => {
@@ -586,7 +589,7 @@ fn split_last<F>(found: &[Found<F>]) -> Result<(&[Found<F>], &Found<F>), OpenErr
     Ok((closed, last))
 }
 
-/// Checks what the headers alone can tell.
+/// Checks everything that the headers alone show.
 fn check_headers<F: DiskFile>(found: &[Found<F>]) -> Result<(), OpenError> {
     let mut identity = None;
     let mut before = LogIndex(0);
@@ -612,7 +615,7 @@ fn check_headers<F: DiskFile>(found: &[Found<F>]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Whether a segment ends where the next one begins, as far as the end alone tells.
+/// Whether a segment ends where the next one begins, judged by its last frame.
 fn goes_on<D: Disk>(
     disk: &D,
     (segment, next): (&Found<D::File>, &Found<D::File>),
@@ -624,13 +627,13 @@ fn goes_on<D: Disk>(
     }
 }
 
-/// A segment that has one behind it, read.
+/// A closed segment that was read.
 struct Closed {
     frames: u64,
     scanned: Scanned,
 }
 
-/// Checks a segment that has one behind it, unless the visitor has enough.
+/// Checks a closed segment, unless the visitor stops.
 fn check_closed<D: Disk>(
     disk: &D,
     (segment, next): (&Found<D::File>, &Found<D::File>),
@@ -678,20 +681,20 @@ fn scan_last<F: DiskFile>(last: &Found<F>) -> Result<End, DiskError> {
     Ok(End { scanned, frames, index, unproven })
 }
 
-/// What is known of the log's end from outside of its last segment.
+/// Knowledge about the log's end from outside its last segment.
 struct Known<'a, F> {
-    /// A segment behind it that was being started.
+    /// An unfinished segment after the last one.
     unfinished: Option<&'a Found<F>>,
     mark: Option<DurableMark>,
 }
 
 impl DurableMark {
-    /// Whether a log that ends here lacks what was durable.
+    /// Whether a log that ends here lacks durable records.
     fn is_ahead(&self, tail: &Tail) -> bool {
         self.identity == tail.identity && tail.end < self.log_index
     }
 
-    /// Where the log itself is gone.
+    /// The error when there is a mark but no log.
     fn damage_without_log(self) -> OpenError {
         let (segment, log_index) = (segment::name_of(LogIndex(1)), LogIndex(1));
         let reason = DamageReason::Gone { until: self.log_index };
@@ -699,7 +702,7 @@ impl DurableMark {
     }
 }
 
-/// Decides about what stands behind the last sound frame: `Ok(Some(_))` if it is to be cut off.
+/// Judges the bytes after the last valid frame: `Ok(Some(_))` means truncate.
 fn judge_end<F: DiskFile>(
     last: &Found<F>,
     end: &End,
@@ -714,7 +717,7 @@ fn judge_end<F: DiskFile>(
         missing_before(last, end, unfinished)?;
         let Some(mark) = cut else { return Ok(None) };
         let reason = DamageReason::Cut { until: mark.log_index };
-        // What was durable began behind the frame before it.
+        // The durable part began after the preceding frame.
         Err(match unfinished {
             Some(segment) => segment.damage(segment.length, segment.first, reason),
             None => last.damage(offset, tail.next(), reason),
@@ -727,7 +730,7 @@ fn judge_end<F: DiskFile>(
         }
         Cause::Unsound(unsound) => unsound,
     };
-    // The frame before which the next segment was started was synced.
+    // The frame before the start of the next segment was synced.
     let started = unfinished.map(|segment| LogIndex(segment.first.0 - 1));
     let marked = scan::durable_mark_behind(last.part(), offset, tail.identity)?;
     let durable = started.max(marked).unwrap_or(LogIndex(0));
@@ -748,7 +751,7 @@ fn judge_end<F: DiskFile>(
     Ok(Some(unsound))
 }
 
-/// With nothing unsound at the end: whether the log goes as far as the segment being started says.
+/// With a valid end: whether the log reaches the start of the unfinished segment.
 fn missing_before<F: DiskFile>(
     last: &Found<F>,
     end: &End,
@@ -769,7 +772,7 @@ fn note_cut<F>(last: &Found<F>, scanned: &Scanned, reason: FrameFault) -> Trunca
     TruncatedTail { segment: last.name.clone(), offset: scanned.offset, bytes, reason }
 }
 
-/// Writes the bytes from `start` to `end` over themselves; gives their number.
+/// Rewrites the bytes from `start` to `end`, and returns their number.
 fn write_again<F: DiskFile>(file: &F, start: u64, end: u64) -> Result<u64, DiskError> {
     let mut buffer = vec![0; REWRITE_BYTES.min((end - start) as usize)];
     let mut at = start;

@@ -1,4 +1,4 @@
-//! Walking over the frames of one segment.
+//! Scans the frames of one segment.
 
 use std::cell::Cell;
 
@@ -12,33 +12,33 @@ use record::frame::{
 
 use crate::segment::SECTOR_BYTES;
 
-/// How much a scan reads at a time at most, in bytes: what a core keeps near itself, so that a
-/// frame is not fetched a second time to be checked.
+/// Maximum length of one read, in bytes. It fits into the cache of a core, so that a frame is not
+/// loaded twice to be checked.
 const SCAN_BYTES: usize = 256 << 10;
 
-/// How much the first reading is, and one that does not go on where the last one ended, in bytes:
-/// whoever looks for one frame rarely needs more.
+/// Length in bytes of the first read, and of each read that does not continue the previous one: a
+/// search for one frame rarely needs more.
 const FIRST_BYTES: usize = 8 << 10;
 
-/// A frame whose last bytes, at least so many, are zeros was cut short, not damaged.
+/// A frame whose last bytes, at least this many, are zeros was truncated, not damaged.
 const ENDS_EARLY_BYTES: u16 = 8;
 
-/// A part of a file held in memory; it moves along with those who read. Never holds more than one
-/// frame or one reading, whichever is more.
+/// A part of a file in memory, which moves with the reader. Holds at most one frame or one read,
+/// whichever is longer.
 #[derive(Debug)]
 pub(crate) struct Window {
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were read; the rest is only room, which is cleared once.
+    /// Length of the valid bytes; the rest of the buffer is spare and cleared only once.
     filled: usize,
     start: u64,
-    /// How much is read at a time at most, in bytes.
+    /// Maximum length of one read, in bytes.
     reading_max: usize,
-    /// How much was read last: each reading that goes on is twice as much.
+    /// Length of the last read. Each sequential read is twice as long.
     reading: usize,
 }
 
 thread_local! {
-    /// What the last window of this thread had for a buffer: the next one need not clear another.
+    /// Buffer of the last window of this thread, so that the next one need not clear another.
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -55,7 +55,7 @@ impl Window {
         Self { buffer: ROOM.take(), filled: 0, start: 0, reading_max, reading: 0 }
     }
 
-    /// The bytes from `offset` on: at least `length` of them unless the file ends at `limit`.
+    /// The bytes from `offset`: at least `length` of them unless the file ends at `limit`.
     pub(crate) fn load<F: DiskFile>(
         &mut self,
         part: Part<'_, F>,
@@ -69,7 +69,7 @@ impl Window {
             let room = part.limit.saturating_sub(offset).min(self.reading as u64) as usize;
             let size = wanted.max(room);
             if self.buffer.len() < size {
-                // What was read before is not needed any more, and not copied.
+                // Bytes before the offset are no longer needed, and are not copied.
                 self.buffer = vec![0; size];
             }
             (self.start, self.filled) = (offset, 0);
@@ -79,7 +79,7 @@ impl Window {
         Ok(&self.buffer[from.min(self.filled)..self.filled])
     }
 
-    /// How much to read at `offset`, where less is held than is wanted.
+    /// Length of the next read at `offset`.
     fn next_reading(&self, offset: u64) -> usize {
         let end = self.start + self.filled as u64;
         let goes_on = 0 < self.filled && (self.start..=end).contains(&offset);
@@ -87,7 +87,7 @@ impl Window {
         next.min(self.reading_max)
     }
 
-    /// How many bytes from `offset` on are in memory.
+    /// Number of bytes from `offset` that are in memory.
     fn held(&self, offset: u64) -> usize {
         let end = self.start + self.filled as u64;
         if offset < self.start { 0 } else { end.saturating_sub(offset) as usize }
@@ -98,7 +98,7 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct Part<'a, F> {
     pub(crate) file: &'a F,
-    /// Bytes from here on are not looked at.
+    /// Bytes from this offset on are ignored.
     pub(crate) limit: u64,
 }
 
@@ -110,10 +110,10 @@ impl<F> Clone for Part<'_, F> {
 
 impl<F> Copy for Part<'_, F> {}
 
-/// Where and why a scan ended.
+/// End of a scan and its cause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanned {
-    /// Offset behind the last sound frame.
+    /// Offset after the last valid frame.
     pub(crate) offset: u64,
     /// The log's end there.
     pub(crate) tail: Tail,
@@ -123,27 +123,27 @@ pub(crate) struct Scanned {
 /// Why a scan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// At the limit, right behind a frame.
+    /// The limit was reached, directly after a frame.
     Limit,
-    /// The visitor had enough.
+    /// The visitor stopped.
     Visitor,
-    /// What follows is not the frame that comes next.
+    /// The following bytes are not the next frame.
     Unsound(FrameFault),
 }
 
-/// Why what stands behind the last sound frame is not the next one.
+/// Why the bytes after the last valid frame are not the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameFault {
-    /// It is no frame.
+    /// They are not a valid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// It is a frame that does not belong there.
+    /// They are a valid frame in the wrong place.
     #[error(transparent)]
     Order(#[from] SequenceGap),
 }
 
-/// Visits the frames from `offset` on, where the log stood at `tail`. Each is checked in full, the
-/// chain included, before it is visited.
+/// Visits the frames from `offset`, where the log's tail was `tail`. Each is fully checked,
+/// including the chain, before it is visited.
 pub(crate) fn scan<F: DiskFile>(
     part: Part<'_, F>,
     start: (u64, Tail),
@@ -152,8 +152,8 @@ pub(crate) fn scan<F: DiskFile>(
     scan_again(part, start, 0, visit)
 }
 
-/// Does what [`scan`] does, and does not hash the frames before `hashed` once more: the process
-/// has checked the chain of the same bytes. They are held against their checksums all the same.
+/// Like [`scan`], without hashing the frames before `hashed` again: this process has checked the
+/// chain of the same bytes. Their checksums are still compared.
 pub(crate) fn scan_again<F: DiskFile>(
     part: Part<'_, F>,
     start: (u64, Tail),
@@ -201,7 +201,7 @@ pub(crate) fn frame_at<'a, F: DiskFile>(
     Ok(Frame::behind(header, bytes))
 }
 
-/// The header of the frame at `offset`; the rest of the frame is not looked at.
+/// The header of the frame at `offset`, without the rest of the frame.
 pub(crate) fn header_at<F: DiskFile>(
     window: &mut Window,
     part: Part<'_, F>,
@@ -211,14 +211,15 @@ pub(crate) fn header_at<F: DiskFile>(
     Ok(FrameHeader::parse(bytes))
 }
 
-/// Whether the unsound frame at `offset` can be what a crash leaves of a frame that was never
-/// synced: it goes on past the end of the file or into nothing but zeros, or at least one sector of
-/// it was not stored and reads as zeros that are not its own. Bytes that are all there but wrong
-/// are not: those were stored and damaged.
+/// Whether the invalid frame at `offset` can be the remains of a frame that was never synced: it
+/// continues past the end of the file or into zeros only, or at least one of its sectors was not
+/// stored and reads as zeros that the frame does not contain. Bytes that are complete but wrong
+/// were stored and damaged later.
 pub(crate) fn is_torn<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<bool, DiskError> {
     let mut window = Window::new(SCAN_BYTES);
     let header = header_at(&mut window, part, offset)?.ok();
-    // A sound header gives the length of the frame; of an unsound one, a part must be missing.
+    // A valid header gives the length of the frame. With an invalid one, part of the header must be
+    // missing.
     let extent = header.map_or(FRAME_START_BYTES, |header| header.length as usize);
     let sectors = (offset + extent as u64).next_multiple_of(SECTOR_BYTES as u64) - offset;
     let loaded = window.load(part, offset, sectors as usize)?;
@@ -228,7 +229,7 @@ pub(crate) fn is_torn<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<boo
         return Ok(true);
     }
     match header {
-        // Behind a header there is a record, which is never made of zeros.
+        // A header is followed by a record, which never consists of zeros.
         None => is_room(part, offset + FRAME_HEADER_BYTES as u64),
         Some(FrameHeader { zeros: Some(own), .. }) if ends_early(frame, own) => {
             is_room(part, offset + extent as u64)
@@ -237,8 +238,8 @@ pub(crate) fn is_torn<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<boo
     }
 }
 
-/// Whether a sector of a frame was not stored. One that has anything `behind` the frame's end was:
-/// what comes later in a sector is not stored without what comes before ([`ports::Disk`]).
+/// Whether a sector of a frame was not stored. A sector with bytes `after` the frame's end was
+/// stored: later bytes of a sector are never stored without the earlier ones ([`ports::Disk`]).
 fn lacks_a_sector(
     (frame, behind): (&[u8], &[u8]),
     offset: u64,
@@ -250,22 +251,22 @@ fn lacks_a_sector(
     };
     let blanks: Vec<(usize, &[u8])> = pieces(frame, offset).filter(blank).collect();
     match header.map(|header| header.zeros) {
-        // From any byte of a header on there is one that is not zero.
+        // From any byte of a header on, some byte is not zero.
         None => blanks.iter().any(|(at, _)| *at < FRAME_HEADER_BYTES),
-        // What it has of zeros is not known.
+        // The number of its zeros is unknown.
         Some(None) => !blanks.is_empty(),
         Some(Some(zeros)) => has_foreign_zeros(frame, &blanks, zeros),
     }
 }
 
-/// Whether a frame ends in so many more zeros than its own that no damaged byte explains it. One of
-/// which more are counted than there is room for them ends in no more.
+/// Whether a frame ends in so many more zeros than it contained that no damaged byte explains it. A
+/// frame whose recorded zeros exceed its length never does.
 fn ends_early(frame: &[u8], own: TrailingZeros) -> bool {
     own.ending.saturating_add(ENDS_EARLY_BYTES) <= TrailingZeros::of(frame).ending
 }
 
-/// Whether there is nothing from `offset` on but zeros: room for frames that were never written, or
-/// of which nothing was stored.
+/// Whether only zeros follow from `offset`: preallocated space, or frames of which nothing was
+/// stored.
 pub(crate) fn is_room<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<bool, DiskError> {
     let mut window = Window::new(SCAN_BYTES);
     let mut at = offset;
@@ -282,7 +283,7 @@ pub(crate) fn is_room<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<boo
     Ok(true)
 }
 
-/// Whether any of the pieces of a frame that are blank was not sealed so.
+/// Whether any of the blank pieces of a frame was not blank when the frame was sealed.
 fn has_foreign_zeros(frame: &[u8], blanks: &[(usize, &[u8])], own: TrailingZeros) -> bool {
     let (whole, ending): (Vec<_>, Vec<_>) =
         blanks.iter().partition(|(_, piece)| piece.len() == SECTOR_BYTES);
@@ -290,7 +291,7 @@ fn has_foreign_zeros(frame: &[u8], blanks: &[(usize, &[u8])], own: TrailingZeros
         || !whole.is_empty() && own.inside < TrailingZeros::of(&frame[FRAME_HEADER_BYTES..]).inside
 }
 
-/// What the bytes at `offset` have in each sector, and from which of them on.
+/// The bytes of each sector from `offset`, with their start.
 fn pieces(bytes: &[u8], offset: u64) -> impl Iterator<Item = (usize, &[u8])> {
     let first = SECTOR_BYTES - (offset % SECTOR_BYTES as u64) as usize;
     let (head, rest) = bytes.split_at(first.min(bytes.len()));
@@ -298,7 +299,7 @@ fn pieces(bytes: &[u8], offset: u64) -> impl Iterator<Item = (usize, &[u8])> {
     std::iter::once((0, head)).chain(starts.zip(rest.chunks(SECTOR_BYTES)))
 }
 
-/// The highest position that any frame header behind `offset` vouches for as durable.
+/// The highest log index that any frame header after `offset` proves durable.
 ///
 /// A payload can hold bytes that look like a header, but not with this log's identity, which no
 /// participant ever sees.
@@ -317,7 +318,7 @@ pub(crate) fn durable_mark_behind<F: DiskFile>(
     Ok(mark)
 }
 
-/// The first header of a frame of this log that begins at `offset` or behind it, and where.
+/// The first header of a frame of this log that begins at or after `offset`, and its offset.
 pub(crate) fn header_behind<F: DiskFile>(
     window: &mut Window,
     part: Part<'_, F>,

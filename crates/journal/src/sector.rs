@@ -1,5 +1,5 @@
-//! One sector that names a place in a log. The headers of plain and compressed segments and the
-//! durable mark have this form. A crash leaves a sector whole or unchanged.
+//! One sector that describes a point in a log. The headers of plain and compressed segments and the
+//! durable mark have this form. A crash leaves a sector complete or unchanged.
 //!
 //! | at | bytes | field (little endian) |
 //! |---:|---:|---|
@@ -7,7 +7,7 @@
 //! | 8 | 2 | format version |
 //! | 10 | 6 | method; zero but for compressed segments |
 //! | 16 | 16 | identity of the log |
-//! | 32 | 8 | position of the last record before the place; 0 if there is none |
+//! | 32 | 8 | log index of the last record before the point; 0 if there is none |
 //! | 40 | 8 | stamp of the last frame before it |
 //! | 48 | 32 | chain head before it |
 //! | 80 | 428 | zero |
@@ -22,7 +22,7 @@ use record::frame::{LogIdentity, Tail};
 pub(crate) const AT_CRC: usize = SECTOR_BYTES - 4;
 const AT_ZEROS: usize = 80;
 
-/// The bytes that are the same in every sector of one kind.
+/// Bytes that are the same in every sector of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) magic: [u8; 8],
@@ -31,7 +31,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The sector for the end of a log.
+    /// Encodes the end of a log.
     pub(crate) fn encode(&self, tail: &Tail) -> [u8; SECTOR_BYTES] {
         let mut out = [0; SECTOR_BYTES];
         out[..8].copy_from_slice(&self.magic);
@@ -47,7 +47,7 @@ impl Layout {
         out
     }
 
-    /// Reads a sector; the log is durable up to the end that it names.
+    /// Decodes a sector. The log is durable up to the end that it names.
     pub(crate) fn decode(&self, bytes: &[u8]) -> Result<Tail, &'static str> {
         let sector: &[u8; SECTOR_BYTES] = bytes.first_chunk().ok_or("the header is cut short")?;
         if sector[..8] != self.magic {
@@ -67,7 +67,7 @@ impl Layout {
     }
 }
 
-/// The end of a log from its stored form: position, stamp and chain head.
+/// Decodes the end of a log: log index, stamp and chain head.
 pub(crate) fn tail_at(identity: LogIdentity, bytes: &[u8]) -> Tail {
     let end = LogIndex(u64_at(bytes, 0));
     let (stamp, chain) = (Stamp(u64_at(bytes, 8)), Digest(array_at(bytes, 16)));

@@ -1,11 +1,11 @@
-//! Where one segment ends and the next one goes on: looked at by every start, also by one that
-//! goes on from a snapshot and reads nothing of closed segments else. So a segment that is missing,
-//! cut, or of another history is refused before the switch is there; damage within one is found by
-//! who reads it, or by a reading of the whole log.
+//! Checks the boundary between two segments. Every start checks it, also one that continues from a
+//! snapshot and reads nothing else of closed segments. So a segment that is missing, truncated or
+//! from another history is refused before the switch serves requests. Damage inside a segment is
+//! found when it is read, or by a check of the whole log.
 //!
 //! # Costs
-//! One reading of [`LOOK_BYTES`] for a segment that ends in a frame of no more than that. Of packed
-//! and archived segments the end is known from what is kept with them, and nothing is read.
+//! One read of [`LOOK_BYTES`] for a segment whose last frame is no longer than that. The end of
+//! compressed and archived segments is known from their metadata; nothing is read.
 
 use ports::{DiskError, DiskFile};
 use record::frame::Tail;
@@ -13,11 +13,12 @@ use record::frame::Tail;
 use crate::scan::{Part, Window, header_behind};
 use crate::segment::SEGMENT_HEADER_BYTES;
 
-/// How far before the end the last frame is looked for first, in bytes; then twice as far, and on.
+/// Distance from the end at which the search for the last frame starts, in bytes. It doubles with
+/// each attempt.
 const LOOK_BYTES: u64 = 16 << 10;
 
-/// Whether the frames of this part end with one that `base` goes on from. Its header says so; its
-/// records are not looked at.
+/// Whether the part ends with the frame that `base` continues. Only its header is compared; its
+/// records are not checked.
 pub(crate) fn ends_at<F: DiskFile>(part: Part<'_, F>, base: &Tail) -> Result<bool, DiskError> {
     let mut look = LOOK_BYTES;
     loop {

@@ -1,23 +1,23 @@
-//! The log's writer and its readers, in one order of steps after the other.
+//! Tests the log's writer and readers under different thread schedules.
 //!
-//! The production code, whose locks and atomics are those of shuttle here ([`crate::sync`]): a
-//! scheduler of its own decides before each of their steps who goes on. Which deliberate break the
-//! test caught stands in docs/internals/handovers.md.
+//! This is the production code with the locks and atomics of shuttle ([`crate::sync`]): its
+//! scheduler chooses the next thread before each step. docs/internals/handovers.md lists the
+//! deliberate bug that the test caught.
 //!
 //! `cargo test -p journal --features shuttle --lib`
 
-use ledger::Position;
+use ledger::LogIndex;
 use ports::Log;
 use shuttle::thread;
 
 use crate::contract::{IDENTITY, frame_after};
 use crate::{FileLog, MemoryDisk, Options, TailPolicy, Verify};
 
-/// Orders of each kind that a test tries.
+/// Schedules of each kind that a test tries.
 const ORDERS: usize = 1_000;
-/// Points at which a thread is passed over although it could go on, in the orders of one kind.
+/// Number of preemptions of a runnable thread in one schedule.
 const DEPTH: usize = 3;
-/// Two frames to a segment.
+/// Two frames per segment.
 const OPTIONS: Options = Options {
     segment_bytes: 2_000,
     verify: Verify::Everything,
@@ -25,8 +25,8 @@ const OPTIONS: Options = Options {
     room_bytes: 0,
 };
 
-/// What is durable is found, one by one and in a row, while the log grows into new segments and
-/// somebody closes old ones.
+/// Durable records are found, one by one and sequentially, while the log grows into new segments
+/// and another thread closes old ones.
 #[test]
 fn what_is_durable_is_found_by_every_reader() {
     let test = || {
@@ -36,7 +36,7 @@ fn what_is_durable_is_found_by_every_reader() {
             for _ in 0..3 {
                 let end = frames.end();
                 for position in 1..=end.0 {
-                    let found = reader.read(Position(position)).expect("sound");
+                    let found = reader.read(LogIndex(position)).expect("sound");
                     assert!(found.is_some(), "record {position} of {}", end.0);
                 }
             }
@@ -45,7 +45,7 @@ fn what_is_durable_is_found_by_every_reader() {
         let walking = thread::spawn(move || {
             for _ in 0..2 {
                 let (end, mut seen) = (frames.end(), 0);
-                let walked = frames.replay(Position(1), &mut |frame| {
+                let walked = frames.replay(LogIndex(1), &mut |frame| {
                     seen = frame.header().last().0;
                     Ok(())
                 });
@@ -53,7 +53,7 @@ fn what_is_durable_is_found_by_every_reader() {
                 assert!(end.0 <= seen, "{seen} of {}", end.0);
             }
         });
-        let closing = thread::spawn(move || (1..5).for_each(|first| closer(Position(first))));
+        let closing = thread::spawn(move || (1..5).for_each(|first| closer(LogIndex(first))));
         for _ in 0..5 {
             log.append(&frame_after(&log.tail(), &[600])).expect("appends");
             log.sync().expect("syncs");

@@ -1,4 +1,4 @@
-//! A cluster of brokers: each is its own controller too, as in KRaft's combined mode.
+//! A cluster of brokers. Each is also a controller (KRaft's combined mode).
 
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -17,49 +17,49 @@ use crate::process::{is_broker, last_lines, last_lines_of, signal, wait_until};
 /// Most brokers of a cluster.
 pub const BROKERS_MAX: u32 = 9;
 
-/// How long a broker may take to be ready: one start takes seconds, nine at once on a busy machine
-/// a minute or two.
+/// Time limit for a broker's start: one start takes seconds, nine at once on a busy machine one to
+/// two minutes.
 const START_MAX: Duration = Duration::from_secs(180);
-/// How long a broker may take to end in peace.
+/// Time limit for an orderly stop of a broker.
 const STOP_MAX: Duration = Duration::from_secs(20);
-/// What a broker writes when it serves.
+/// The line that a broker logs when it is ready.
 const READY: &str = "Kafka Server started";
 const DESCRIPTION: &str = "cluster.json";
 
-/// What cluster is wanted.
+/// Options of a cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many brokers, 1 to [`BROKERS_MAX`].
+    /// Number of brokers, 1 to [`BROKERS_MAX`].
     pub brokers: u32,
-    /// Where everything of the cluster lives; made when missing.
+    /// Directory of the cluster's data; created if missing.
     pub directory: PathBuf,
-    /// Largest heap of each broker, MiB.
+    /// Maximum heap of each broker, in MiB.
     pub heap_mib: u32,
-    /// Where Kafka's packages are kept.
+    /// Cache directory of Kafka's packages.
     pub cache: PathBuf,
-    /// The address of this machine that they listen on.
+    /// The local address on which they listen.
     pub listen: IpAddr,
-    /// More variables of their environment.
+    /// Additional environment variables of the brokers.
     pub environment: Vec<(&'static str, String)>,
-    /// A second listener of each, for clients that are known.
+    /// A second listener of each broker, for authenticated clients.
     pub secure: Option<Secure>,
 }
 
-/// A listener with TLS that asks clients for a certificate and a password (SCRAM-SHA-512).
+/// A TLS listener that requires a client certificate and a password (SCRAM-SHA-512).
 #[derive(Clone, Debug)]
 pub struct Secure {
     /// File with the brokers' private key and certificate (PEM).
     pub key_and_certificate: PathBuf,
-    /// File with the certificate of who signs those of clients (PEM).
+    /// File with the certificate of the clients' certificate authority (PEM).
     pub clients: PathBuf,
     /// The only user.
     pub user: String,
-    /// Its password.
+    /// The user's password.
     pub password: String,
 }
 
 impl Options {
-    /// So many brokers in a directory, with small heaps and the usual cache.
+    /// This many brokers in a directory, with small heaps and the default cache.
     #[must_use]
     pub fn new(brokers: u32, directory: impl Into<PathBuf>) -> Self {
         let (directory, cache) = (directory.into(), default_cache());
@@ -69,12 +69,12 @@ impl Options {
     }
 }
 
-/// What is written down of a cluster.
+/// Stored description of a cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Description {
     kafka: String,
     bootstrap: String,
-    /// The same of the listeners for clients that are known; empty without any.
+    /// Addresses of the listeners for authenticated clients; empty without any.
     #[serde(default)]
     secure: String,
     brokers: Vec<Broker>,
@@ -84,26 +84,26 @@ struct Description {
 struct Broker {
     number: u32,
     port: u16,
-    /// 0 while it does not run.
+    /// Process id; 0 while it does not run.
     process: i32,
 }
 
-/// Running brokers. Dropping it kills them, but for a detached one.
+/// Running brokers. Dropping it kills them, unless it was detached.
 #[derive(Debug)]
 pub struct Cluster {
     options: Options,
     installation: Installation,
     description: Description,
-    /// By broker; `None` while it does not run.
+    /// Child process of each broker; `None` while it does not run.
     children: Vec<Option<Child>>,
     detached: bool,
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until every broker serves.
+    /// Starts a cluster and waits until every broker is ready.
     ///
     /// # Errors
-    /// [`BrokersError`]; nothing is left running then.
+    /// [`BrokersError`]. No broker is left running then.
     pub fn start(options: Options, say: &mut dyn FnMut(&str)) -> Result<Self, BrokersError> {
         if !(1..=BROKERS_MAX).contains(&options.brokers) {
             let what = format!("a cluster has 1 to {BROKERS_MAX} brokers");
@@ -136,51 +136,51 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Addresses of all brokers, as clients take them: `127.0.0.1:PORT,...`.
+    /// Addresses of all brokers in the form that clients take: `127.0.0.1:PORT,...`.
     #[must_use]
     pub fn bootstrap(&self) -> &str {
         &self.description.bootstrap
     }
 
-    /// The same of the listeners of [`Options::secure`].
+    /// Addresses of the listeners of [`Options::secure`].
     #[must_use]
     pub fn secure_bootstrap(&self) -> &str {
         &self.description.secure
     }
 
-    /// Where a broker listens.
+    /// Address of a broker.
     ///
     /// # Panics
-    /// If there is no such broker; they are numbered from 1.
+    /// If there is no such broker; numbers start at 1.
     #[must_use]
     pub fn address(&self, number: u32) -> SocketAddr {
         (self.options.listen, self.broker(number).port).into()
     }
 
-    /// Ends a broker at once, as a crash does.
+    /// Kills a broker, as in a crash.
     pub fn kill(&mut self, number: u32) {
         self.end(number, Signal::KILL);
     }
 
-    /// Ends a broker in peace: it hands over what it leads first.
+    /// Stops a broker in an orderly way: it hands over its partitions first.
     pub fn stop(&mut self, number: u32) {
         self.end(number, Signal::TERM);
     }
 
-    /// Stops a broker in its tracks until [`Cluster::resume`]; its connections stay open.
+    /// Suspends a broker until [`Cluster::resume`]. Its connections stay open.
     pub fn pause(&self, number: u32) {
         signal(self.broker(number).process, Signal::STOP);
     }
 
-    /// Lets a paused broker go on.
+    /// Resumes a suspended broker.
     pub fn resume(&self, number: u32) {
         signal(self.broker(number).process, Signal::CONT);
     }
 
-    /// Starts all brokers again, running or not, at once: none of them is ready without others.
+    /// Restarts all brokers at once, running or not: none becomes ready without the others.
     ///
     /// # Errors
-    /// [`BrokersError`] when one does not come up.
+    /// [`BrokersError`] when a broker does not become ready.
     pub fn restart_all(&mut self) -> Result<(), BrokersError> {
         let numbers = 1..=self.options.brokers;
         numbers.clone().for_each(|number| self.kill(number));
@@ -190,7 +190,7 @@ impl Cluster {
         numbers.into_iter().try_for_each(|number| self.wait_for(number))
     }
 
-    /// Starts a broker again that was ended, with what it had, and waits until it serves.
+    /// Restarts a stopped broker with its data, and waits until it is ready.
     ///
     /// # Errors
     /// [`BrokersError`].
@@ -199,7 +199,7 @@ impl Cluster {
         self.wait_for(number)
     }
 
-    /// The same without waiting.
+    /// Starts a stopped broker without waiting.
     ///
     /// # Errors
     /// [`BrokersError`].
@@ -207,7 +207,7 @@ impl Cluster {
         self.spawn(number)
     }
 
-    /// The broker that leads the first partition of a topic, as the running ones have last said.
+    /// The leader of the first partition of a topic, according to the logs of the running brokers.
     #[must_use]
     pub fn leader(&self, topic: &str) -> Option<u32> {
         let running = self.description.brokers.iter().filter(|broker| broker.process != 0);
@@ -218,7 +218,7 @@ impl Cluster {
         said.max().map(|(_, number)| number)
     }
 
-    /// The process of each broker that runs.
+    /// The process ids of the running brokers.
     pub fn processes(&self) -> impl Iterator<Item = u32> {
         let processes = self.description.brokers.iter().map(|broker| broker.process);
         processes.filter_map(|process| u32::try_from(process).ok()).filter(|process| 0 < *process)
@@ -227,7 +227,7 @@ impl Cluster {
     /// Leaves the brokers running when this program ends, until [`stop`].
     ///
     /// # Errors
-    /// [`BrokersError::File`] when the description cannot be written; they are ended then.
+    /// [`BrokersError::File`] when the description cannot be written; the brokers are stopped then.
     pub fn detach(mut self) -> Result<(), BrokersError> {
         self.describe()?;
         self.detached = true;
@@ -243,7 +243,7 @@ impl Cluster {
         home(&self.options.directory, number)
     }
 
-    /// Prepares the storage of every broker, all at once: each needs a Java of its own.
+    /// Formats the storage of all brokers in parallel: each needs its own Java process.
     fn format(&self) -> Result<(), BrokersError> {
         let mut formatting = Vec::new();
         for broker in &self.description.brokers {
@@ -277,7 +277,7 @@ impl Cluster {
         command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
         command.arg("kafka.Kafka").arg(self.home(number).join("server.properties"));
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        // Not in the group of whoever started it: an interrupt at the keyboard is not for it.
+        // A process group of its own: an interrupt at the keyboard must not reach it.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.spawn().map_err(no_java)?;
         let at = number as usize - 1;
@@ -318,7 +318,7 @@ impl Cluster {
         signal(self.description.brokers[at].process, by);
         self.description.brokers[at].process = 0;
         if !wait_until(STOP_MAX, || !matches!(child.try_wait(), Ok(None))) {
-            // It is gone by now, or it goes by this.
+            // It has ended already, or ends by this signal.
             let _gone = child.kill();
         }
         let _ended = child.wait();
@@ -328,7 +328,7 @@ impl Cluster {
         let mut command = Command::new("java");
         command
             .arg(format!("-Xmx{}m", self.options.heap_mib))
-            // Quick to start and small: throughput comes second here.
+            // Options for a quick start and a small process: throughput is secondary here.
             .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"])
             .arg(format!("-Dlog4j2.configurationFile={}", self.logging(number).display()))
             .arg("-cp")
@@ -352,7 +352,7 @@ impl Drop for Cluster {
         if self.detached {
             return;
         }
-        // Told to all before any is waited for.
+        // Signal all brokers before waiting for any.
         for broker in &self.description.brokers {
             signal(broker.process, Signal::KILL);
         }
@@ -362,8 +362,7 @@ impl Drop for Cluster {
     }
 }
 
-/// The brokers that run in a directory, as clients take their addresses; `None` when there is no
-/// cluster in it.
+/// Addresses of the brokers that run in a directory; `None` if it has no cluster.
 #[must_use]
 pub fn is_running(directory: &Path) -> Option<String> {
     let directory = fs::canonicalize(directory).ok()?;
@@ -372,8 +371,8 @@ pub fn is_running(directory: &Path) -> Option<String> {
     description.brokers.iter().any(runs).then_some(description.bootstrap)
 }
 
-/// Ends a detached cluster and deletes its directory, if it holds nothing else. Gives the number
-/// of brokers that were running.
+/// Stops a detached cluster and deletes its directory, if that holds nothing else. Returns the
+/// number of brokers that were running.
 ///
 /// # Errors
 /// [`BrokersError::Refused`] when the directory holds no cluster; [`BrokersError::File`].
@@ -405,7 +404,7 @@ pub fn stop(directory: &Path) -> Result<usize, BrokersError> {
     }
     let path = directory.join(DESCRIPTION);
     fs::remove_file(&path).map_err(BrokersError::file(path))?;
-    // Whatever else is in it is somebody's.
+    // Other files in the directory belong to the user.
     let _others = fs::remove_dir(&directory);
     Ok(running.len())
 }
@@ -430,10 +429,10 @@ fn home(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("broker-{number}"))
 }
 
-/// 16 bytes as Kafka writes them; clusters on one machine never speak to each other.
+/// 16 bytes in Kafka's encoding; clusters on one machine never communicate.
 const CLUSTER_ID: &str = "dXBlc2ktb24tbG9vcGJhYw";
 
-/// Chooses ports and writes the files of every broker.
+/// Chooses ports and writes the configuration of every broker.
 fn lay_out(options: &Options) -> Result<Description, BrokersError> {
     let (count, listen) = (options.brokers as usize, options.listen);
     let ports = free_ports(listen, 3 * count).map_err(BrokersError::file(listen.to_string()))?;
@@ -465,7 +464,7 @@ fn lay_out(options: &Options) -> Result<Description, BrokersError> {
     Ok(Description { kafka, bootstrap: listed(brokers), secure, brokers: all })
 }
 
-/// The last epoch of which a broker has said that it leads the first partition of a topic.
+/// The last epoch in which a broker became leader of the first partition of a topic, from its log.
 fn leader_epoch(log: &str, topic: &str) -> Option<u64> {
     let begin = format!(" Leader {topic}-0 with topic id ");
     let said = log.lines().rev().find_map(|line| Some(line.split_once(&begin)?.1));

@@ -1,5 +1,5 @@
-//! Kafka from its own Maven packages: a generated project file names them, and Maven resolves what
-//! they need. Nothing but jar files is installed, and all of them in one directory.
+//! Installs Kafka from its Maven packages: Maven resolves the dependencies of a generated project
+//! file. Only jar files are installed, all in one directory.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use crate::process::last_lines;
 
 /// The version of Kafka that is installed.
 pub const KAFKA_VERSION: &str = "4.1.2";
-/// The binding that brings Kafka's log lines into a file; Kafka itself leaves the choice open.
+/// The SLF4J binding that writes Kafka's log lines to a file; Kafka has no default.
 const LOGGING_VERSION: &str = "2.25.3";
-/// Written when every package is there.
+/// Marker file, written when every package is installed.
 const COMPLETE: &str = "complete";
 
-/// Where Kafka's packages are.
+/// Location of Kafka's packages.
 #[derive(Clone, Debug)]
 pub struct Installation {
     /// Directory of the jar files.
     pub(crate) libraries: PathBuf,
 }
 
-/// Where packages are kept unless somebody says otherwise: `UPESI_KAFKA_CACHE`, or
-/// `upesi/kafka-VERSION` in the user's cache directory.
+/// Default cache directory of packages: `UPESI_KAFKA_CACHE`, or `upesi/kafka-VERSION` in the user's
+/// cache directory.
 #[must_use]
 pub fn default_cache() -> PathBuf {
     if let Some(directory) = std::env::var_os("UPESI_KAFKA_CACHE") {
@@ -37,8 +37,8 @@ pub fn default_cache() -> PathBuf {
     base.join(format!("upesi/kafka-{KAFKA_VERSION}"))
 }
 
-/// Makes sure that Java and Kafka's packages are there; says what it installs and where. Costs
-/// nothing but a start of Java when they are. Several programs may call it at once.
+/// Checks for Java and installs Kafka's packages if necessary; reports what it installs. If
+/// everything is installed, it only starts Java. Several programs may call it concurrently.
 ///
 /// # Errors
 /// [`BrokersError::Missing`] without Java or Maven; [`BrokersError::Failed`] when Maven cannot

@@ -1,30 +1,29 @@
-//! What a broker is told: its listeners, and settings for a machine that many share.
+//! Configuration of a broker: its listeners, and settings for a shared machine.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
 
 use crate::cluster::Secure;
 
-/// Where a broker listens.
+/// Ports of a broker.
 pub(crate) struct Listeners {
-    /// For everybody, the other brokers too.
+    /// For all clients and the other brokers.
     pub(crate) broker: SocketAddr,
-    /// For other controllers, and for brokers that ask them.
+    /// For other controllers and brokers.
     pub(crate) controller: SocketAddr,
-    /// For clients that are known, if there is such a listener.
+    /// For authenticated clients, if there is such a listener.
     pub(crate) secure: SocketAddr,
 }
 
-/// Ports that nobody listens on. Somebody else may take one before a broker does: its start then
-/// fails and says so.
+/// Free ports. Another process may take one before a broker does; the broker's start then fails.
 pub(crate) fn free_ports(listen: IpAddr, count: usize) -> std::io::Result<Vec<u16>> {
     let bound: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind((listen, 0))).collect();
     bound?.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
 }
 
-/// A dead broker is noticed after three seconds instead of nine, and one that lags as soon. If it
-/// led the controllers too, another one does after a second instead of two or three, and begins the
-/// session anew. Replicas ask a new leader again after a tenth of a second instead of one.
+/// Settings of a broker. A dead or lagging broker is detected after 3 s instead of 9 s. If it led
+/// the controllers, a new controller leader follows after 1 s instead of 2 to 3 s. Replicas query a
+/// new leader again after 0.1 s instead of 1 s.
 pub(crate) fn properties(
     number: u32,
     listeners: &Listeners,
@@ -65,7 +64,7 @@ pub(crate) fn properties(
     )
 }
 
-/// The same with the second listener: later lines win.
+/// The settings of the second listener: later lines win.
 pub(crate) fn secured(secure: &Secure, listeners: &Listeners) -> String {
     let Listeners { broker, controller, secure: at } = listeners;
     let Secure { key_and_certificate, clients, .. } = secure;

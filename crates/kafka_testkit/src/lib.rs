@@ -1,12 +1,12 @@
 //! Real Kafka brokers on this machine, for tests and demonstrations.
 //!
 //! - [`install`]: Kafka's own Maven packages, resolved by Maven into a cache directory, once.
-//! - [`Cluster`]: one to nine brokers on free ports of 127.0.0.1, each with a directory and a
-//!   small heap of its own, which can be stopped, killed, paused and started again one by one.
+//! - [`Cluster`]: one to nine brokers on free ports of 127.0.0.1, each with its own directory and a
+//!   small heap. They can be stopped, killed, suspended and restarted individually.
 //! - [`Cluster::detach`] and [`stop`]: a cluster that outlives the program that started it.
 //!
-//! Nothing here is for money: all brokers share one machine, and what they hold is deleted with
-//! them. Starting a broker costs about four seconds of processor time and 350 MB of memory.
+//! Not for production: all brokers share one machine, and their data is deleted with them. Starting
+//! a broker costs about 4 s of CPU time and 350 MB of memory.
 #![warn(missing_docs)]
 
 mod cluster;
@@ -22,20 +22,20 @@ pub use install::{Installation, KAFKA_VERSION, default_cache, install};
 /// Why there are no brokers.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokersError {
-    /// A program is missing.
+    /// A required program is missing.
     #[error("cannot run `{program}`: {error}; {mend}")]
     Missing {
         /// Its name.
         program: &'static str,
-        /// What the operating system says.
+        /// The operating system's error.
         error: std::io::Error,
         /// What to do.
         mend: &'static str,
     },
-    /// A program ended badly.
+    /// A program failed.
     #[error("{what} failed; the end of what it said:\n{output}")]
     Failed {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
         /// Its last lines.
         output: String,
@@ -45,7 +45,7 @@ pub enum BrokersError {
     Late {
         /// Which one.
         number: u32,
-        /// How long it was waited for.
+        /// How long it was awaited.
         seconds: u64,
         /// Its last lines.
         output: String,
@@ -55,10 +55,10 @@ pub enum BrokersError {
     File {
         /// Which.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Refused(String),
 }

@@ -1,4 +1,4 @@
-//! Real brokers: started, ended and started again, and nothing left behind.
+//! Real brokers: started, stopped and restarted, with nothing left running.
 
 use std::net::TcpStream;
 

@@ -1,5 +1,5 @@
-//! Just enough HTTP/1.1 to write any request, well formed or not, and to see exactly what comes
-//! back: reason phrases, repeated headers, bodies byte for byte.
+//! A minimal HTTP/1.1 implementation that writes any request, well formed or not, and shows the
+//! exact response: reason phrase, repeated headers, body bytes.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longest wait for a byte. A test that needs it has failed.
+/// Longest wait for a byte. A test that reaches it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Largest message that is read, in bytes.
+/// Largest message that can be read, in bytes.
 const MESSAGE_BYTES_MAX: usize = 8 << 20;
 const HEADERS_MAX: usize = 128;
 
-/// Names and values in the order of the wire. Names that were read are in lower case.
+/// Names and values in wire order. Names that were read are in lower case.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(pub Vec<(String, String)>);
 
@@ -26,13 +26,13 @@ impl Headers {
         self.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether there is such a header.
+    /// Whether the header is present.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Gives a header another value, where it is.
+    /// Replaces the value of a header in place.
     pub fn set(&mut self, name: &str, value: &str) {
         let found = self.iter_mut().filter(|(known, _)| known == name);
         found.for_each(|(_, old)| value.clone_into(old));
@@ -68,18 +68,18 @@ impl fmt::Debug for Headers {
 /// A request, sent or received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// As written.
+    /// The method, as written.
     pub method: String,
     /// Path and query, as written.
     pub path: String,
-    /// All of them.
+    /// All headers.
     pub headers: Headers,
-    /// Without its framing.
+    /// The body, without transfer framing.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// The bytes on the wire. `Host` and `Content-Length` are added where they are missing.
+    /// The bytes on the wire. `Host` and `Content-Length` are added if they are missing.
     #[must_use]
     pub fn render(&self, host: &str) -> Vec<u8> {
         let Self { method, path, headers, body } = self;
@@ -106,17 +106,17 @@ impl Request {
     /// The body as JSON.
     ///
     /// # Panics
-    /// It is not JSON.
+    /// If the body is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// The value of a header that may occur once; empty when there is none.
+    /// The value of a header that may occur once; empty if it is absent.
     ///
     /// # Panics
-    /// It occurs twice.
+    /// If the header occurs twice.
     #[must_use]
     pub fn header(&self, name: &str) -> String {
         let mut found = self.headers.iter().filter(|(known, _)| known == name);
@@ -139,27 +139,27 @@ impl Request {
     }
 }
 
-/// An answer, sent or received.
+/// A response, sent or received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
     pub status: u16,
     /// The reason phrase.
     pub reason: String,
-    /// All of them.
+    /// All headers.
     pub headers: Headers,
-    /// Without its framing.
+    /// The body, without transfer framing.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// One without headers and body.
+    /// A response without headers and body.
     #[must_use]
     pub fn of(status: u16) -> Self {
         Self { status, reason: "Answer".to_owned(), ..Self::default() }
     }
 
-    /// The bytes on the wire, with the length of the body as it is.
+    /// The bytes on the wire, with the actual length of the body.
     #[must_use]
     pub fn render(&self) -> Vec<u8> {
         let Self { status, reason, headers, body } = self;
@@ -194,7 +194,7 @@ impl Response {
     }
 }
 
-/// A connection on which messages are read one after the other.
+/// A connection on which messages are read one after another.
 pub struct Connection {
     /// For tests that close it, or write half a message.
     pub stream: TcpStream,
@@ -202,62 +202,62 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Over a stream that is open.
+    /// Uses an open stream.
     ///
     /// # Errors
-    /// The stream is closed.
+    /// If the stream is closed.
     pub fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Self { stream, unread: Vec::new() })
     }
 
-    /// To a server.
+    /// Connects to a server.
     ///
     /// # Errors
-    /// The server cannot be reached.
+    /// If the server cannot be reached.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         Self::open_within(address, PATIENCE)
     }
 
-    /// The same, with a time for the connect and for each read.
+    /// Connects with a time limit for the connect and for each read.
     ///
     /// # Errors
-    /// The server cannot be reached.
+    /// If the server cannot be reached.
     pub fn open_within(address: SocketAddr, within: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, within)?;
         stream.set_read_timeout(Some(within))?;
         Self::over(stream)
     }
 
-    /// Writes bytes as they are.
+    /// Writes bytes unchanged.
     ///
     /// # Errors
-    /// The peer has closed.
+    /// If the peer has closed the connection.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// The next request; `None` when the peer closed between two.
+    /// The next request; `None` if the peer closed the connection between two requests.
     ///
     /// # Errors
-    /// It is not HTTP, or the peer closed within it.
+    /// If it is not HTTP, or the peer closed the connection within it.
     pub fn read_request(&mut self) -> io::Result<Option<Request>> {
         self.read(Request::parse)
     }
 
-    /// The next answer; `None` when the peer closed between two.
+    /// The next response; `None` if the peer closed the connection between two responses.
     ///
     /// # Errors
-    /// It is not HTTP, or the peer closed within it.
+    /// If it is not HTTP, or the peer closed the connection within it.
     pub fn read_response(&mut self) -> io::Result<Option<Response>> {
         self.read(Response::parse)
     }
 
-    /// Writes a request and reads its answer.
+    /// Writes a request and reads its response.
     ///
     /// # Errors
-    /// There is no answer, or not in time.
+    /// If there is no response in time.
     pub fn exchange(&mut self, request: &[u8]) -> io::Result<Response> {
         self.write(request)?;
         self.read_response()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
@@ -277,7 +277,7 @@ impl Connection {
                 Ok(0) if self.unread.is_empty() => return Ok(None),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(length) => self.unread.extend_from_slice(&chunk[..length]),
-                // The tests were stopped for a while.
+                // The test process was suspended for a while.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -285,10 +285,10 @@ impl Connection {
     }
 }
 
-/// Reads the message at the start of some bytes, with its length; `None` while it is incomplete.
+/// Parses the message at the start of some bytes, with its length; `None` if it is incomplete.
 type Parse<T> = fn(&[u8]) -> io::Result<Option<(T, usize)>>;
 
-/// A client of one address that keeps its connection.
+/// A client of one address with a persistent connection.
 pub struct Client {
     address: SocketAddr,
     within: Duration,
@@ -296,16 +296,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Waits this long for a connection, and for each part of an answer.
+    /// Waits this long for a connection, and for each part of a response.
     #[must_use]
     pub fn new(address: SocketAddr, within: Duration) -> Self {
         Self { address, within, connection: None }
     }
 
-    /// One exchange. A kept connection that the server has closed meanwhile is opened anew.
+    /// One exchange. If the server has closed the connection meanwhile, a new one is opened.
     ///
     /// # Errors
-    /// There is no answer, or not in time.
+    /// If there is no response in time.
     pub fn call(&mut self, request: &Request) -> io::Result<Response> {
         let bytes = request.render(&self.address.to_string());
         if let Some(connection) = self.connection.take()
@@ -338,7 +338,7 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     chunks.chain(*b"0\r\n\r\n").collect()
 }
 
-/// The body and where it ends, once all of it is there.
+/// The body and its end, once the body is complete.
 fn body(bytes: &[u8], headers: &Headers) -> io::Result<Option<(Vec<u8>, usize)>> {
     if headers.get("transfer-encoding").is_some_and(|value| value.contains("chunked")) {
         return unchunked(bytes);

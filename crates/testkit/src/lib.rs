@@ -1,14 +1,14 @@
-//! What tests of several crates share. It uses no code of the product, only the specification.
+//! Helpers shared by the tests of several crates. They use only the specification, no product code.
 //!
-//! - [`http`]: requests and answers of HTTP/1.1, and connections that carry them.
-//! - [`server`]: a server that stands in for a participant, and an inbox for what it gets.
+//! - [`http`]: HTTP/1.1 requests, responses and connections.
+//! - [`server`]: a server in the role of a participant, and an inbox of its requests.
+//! - [`s3`]: a real S3 server, and a connection to it that can be cut.
 //! - [`help`]: rules for the help texts of command lines.
-//! - [`s3`]: a real server that speaks S3, and a connection to it that can be cut.
 //!
 //! No crate that ships depends on this one: `cargo xtask tidy` checks it.
 //!
-//! Costs and bounds: a server has one thread per connection. A message has 8 MiB at most. A client
-//! waits for the time that its test gives it.
+//! Costs and bounds: a server has one thread per connection. A message has at most 8 MiB. A client
+//! has a timeout that its test chooses.
 #![warn(missing_docs)]
 
 pub mod help;
@@ -18,7 +18,7 @@ pub mod server;
 
 use std::net::SocketAddr;
 
-/// Endpoint types of a participant, without their common beginning, and what follows the
+/// Endpoint types of a participant, without their common prefix, and the path after the
 /// participant's base URL.
 pub const ENDPOINTS: [(&str, &str); 19] = [
     ("PARTICIPANT_PUT", "/participants/{{partyIdType}}/{{partyIdentifier}}"),
@@ -54,7 +54,7 @@ pub const ENDPOINTS: [(&str, &str); 19] = [
     ("TRANSFER_ERROR", "/transfers/{{transferId}}/error"),
 ];
 
-/// A key that was made for tests, as a PEM text: `private`, `public` or `certificate`.
+/// A test key as PEM text: `private`, `public` or `certificate`.
 #[must_use]
 pub fn pem(key: &str, form: &str) -> Option<String> {
     let vectors = include_str!("../../jws/tests/vectors/vectors.json");
@@ -62,7 +62,7 @@ pub fn pem(key: &str, form: &str) -> Option<String> {
     vectors["keys"][key][form].as_str().map(str::to_owned)
 }
 
-/// The addresses in the line that a switch prints when it is ready: FSPIOP and the admin API.
+/// The addresses in the line that a switch prints when it is ready: FSPIOP and admin API.
 #[must_use]
 pub fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
     let rest = line.trim_end().strip_prefix("upesi: ready; FSPIOP on http://")?;

@@ -1,6 +1,6 @@
-//! A real server that speaks S3, for tests: `s3s-fs`, which keeps buckets as directories and
-//! checks signatures. It is installed with cargo the first time, as a program of its own, so that
-//! nothing of it is among the packages of this workspace. And a [`Wire`] to it that can be cut.
+//! A real S3 server for tests: `s3s-fs`, which stores buckets as directories and checks signatures.
+//! It is installed with cargo on first use, as a separate program, so that this workspace does not
+//! depend on its packages. A [`Wire`] to the server can be cut.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,18 +14,18 @@ use std::{env, fs, io};
 
 const PACKAGE: &str = "s3s-fs";
 const VERSION: &str = "0.14.1";
-/// Where programs for tests are kept, instead of `~/.cache/upesi`.
+/// Environment variable: directory of programs for tests, instead of `~/.cache/upesi`.
 const CACHE: &str = "UPESI_S3_CACHE";
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// A free port may be taken by another before the server has it.
+/// Another process may take a free port before the server does.
 const ATTEMPTS: usize = 5;
 
-/// Who may use the server.
+/// Access key of the only user.
 pub const KEY: &str = "UPESITESTKEY";
-/// And how he shows it.
+/// Secret key of the only user.
 pub const SECRET: &str = "a-secret-that-no-message-holds";
 
-/// A running server; it ends when this is dropped.
+/// A running server; dropping it ends it.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -34,10 +34,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Installs the server if need be, and starts it over a directory.
+    /// Installs the server if necessary, and starts it on a directory.
     ///
     /// # Errors
-    /// What could not be installed or started, in words.
+    /// A text that describes the failed installation or start.
     pub fn start(root: &Path) -> Result<Self, String> {
         let program = installed()?;
         let mut last = String::new();
@@ -88,15 +88,15 @@ impl Server {
         self.address
     }
 
-    /// Makes a bucket.
+    /// Creates a bucket.
     ///
     /// # Errors
-    /// As the file system has it.
+    /// Any error of the file system.
     pub fn make_bucket(&self, name: &str) -> io::Result<()> {
         fs::create_dir(self.root.join(name))
     }
 
-    /// What a client finds in its environment to use the server, by way of this address.
+    /// Environment variables for a client that connects through this address.
     #[must_use]
     pub fn environment(by_way_of: SocketAddr) -> [(&'static str, String); 5] {
         [
@@ -111,24 +111,24 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It holds nothing that a test still needs.
+        // No test needs its data any more.
         let _ended = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-/// A way to a server that lets so many bytes through and then breaks, until it is mended.
+/// A connection to a server that breaks after a number of bytes, until it is restored.
 #[derive(Debug)]
 pub struct Wire {
     address: SocketAddr,
-    /// Bytes that may still pass towards the server.
+    /// Bytes that may still pass to the server.
     budget: Arc<AtomicI64>,
 }
 
 impl Wire {
-    /// A whole wire to a server. Its threads end with the process.
+    /// An intact connection to a server. Its threads end with the process.
     ///
     /// # Errors
-    /// When nothing can listen.
+    /// If no port can be opened.
     pub fn to(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -139,7 +139,7 @@ impl Wire {
                 if 0 < shared.load(Ordering::SeqCst)
                     && let Ok(outgoing) = TcpStream::connect(server)
                 {
-                    // One that cannot be joined is a broken one.
+                    // A failed connection counts as broken.
                     let _joined = join(&incoming, &outgoing, &shared);
                 }
             }
@@ -153,12 +153,12 @@ impl Wire {
         self.address
     }
 
-    /// Breaks after so many more bytes towards the server.
+    /// Breaks after this many more bytes to the server.
     pub fn cut_after(&self, bytes: u32) {
         self.budget.store(i64::from(bytes), Ordering::SeqCst);
     }
 
-    /// Is whole again.
+    /// Restores the connection.
     pub fn mend(&self) {
         self.budget.store(i64::MAX, Ordering::SeqCst);
     }
@@ -173,7 +173,7 @@ fn join(client: &TcpStream, server: &TcpStream, budget: &Arc<AtomicI64>) -> io::
     Ok(())
 }
 
-/// Copies until an end, or until the budget is spent; then both ends are closed.
+/// Copies until the end of the stream, or until the budget is spent; then closes both ends.
 fn pass(mut from: TcpStream, mut to: TcpStream, budget: &AtomicI64) {
     let mut buffer = [0; 16_384];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
@@ -183,7 +183,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, budget: &AtomicI64) {
         }
     }
     for end in [&from, &to] {
-        // It may be closed already.
+        // It may already be closed.
         let _closed = end.shutdown(Shutdown::Both);
     }
 }
@@ -192,7 +192,7 @@ fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-/// The program; built the first time, which takes some minutes.
+/// Path of the program; the first call builds it, which takes some minutes.
 fn installed() -> Result<PathBuf, String> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/upesi"));
     let cache = env::var_os(CACHE).map(PathBuf::from).or_else(home);
@@ -211,7 +211,7 @@ fn installed() -> Result<PathBuf, String> {
         .arg(root.join("build"))
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
-    // Only what was built is kept.
+    // Keep only the built program.
     let _room = fs::remove_dir_all(root.join("build"));
     match status.success() && program.exists() {
         true => Ok(program),

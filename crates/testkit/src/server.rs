@@ -1,5 +1,5 @@
-//! A server that stands in for a participant: its requests go to a function that chooses the
-//! answer. An [`Inbox`] keeps requests until a test takes them.
+//! A server in the role of a participant: a function chooses the response to each request. An
+//! [`Inbox`] keeps requests until a test takes them.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,17 +14,17 @@ use crate::http::{Connection, Request, Response};
 /// How a request is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// 202 to a POST, a GET or a DELETE, 200 to the rest.
+    /// 202 to a POST, GET or DELETE, 200 to other methods.
     Accept,
-    /// This status, without a body.
+    /// This status without a body.
     Status(u16),
-    /// This answer.
+    /// This response.
     Response(Response),
-    /// As `Accept`, and the connection is closed without a word about it.
+    /// As `Accept`, but the connection is closed without a `Connection: close` header.
     HangUp,
-    /// No answer; the connection is closed.
+    /// No response; the connection is closed.
     Close,
-    /// No answer; the connection stays open until the server stops.
+    /// No response; the connection stays open until the server stops.
     Silence,
 }
 
@@ -44,7 +44,7 @@ impl Reply {
 
 type Handler = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// A running server. It stops when this is dropped, and its port is free then.
+/// A running server. Dropping it stops it and releases its port.
 pub struct Server {
     address: SocketAddr,
     open: Arc<Open>,
@@ -58,10 +58,10 @@ struct Open {
 }
 
 impl Server {
-    /// Listens on a free port of an address that this machine has.
+    /// Listens on a free port of a local address.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// If the address cannot be used.
     pub fn start(
         address: Ipv4Addr,
         handler: impl Fn(&Request) -> Reply + Send + Sync + 'static,
@@ -89,7 +89,7 @@ impl Drop for Server {
         let _woken = TcpStream::connect(self.address);
         let _ended = self.accepting.take().map(JoinHandle::join);
         for stream in lock(&self.open.streams).values() {
-            // The peer may have closed before.
+            // The peer may have closed it before.
             let _closed = stream.shutdown(Shutdown::Both);
         }
     }
@@ -105,7 +105,7 @@ fn accept(listener: &TcpListener, open: &Arc<Open>, handler: &Arc<Handler>) {
         lock(&open.streams).insert(number, kept);
         let (open, handler) = (Arc::clone(open), Arc::clone(handler));
         std::thread::spawn(move || {
-            // The hub may close or be killed in the middle of anything.
+            // The hub may close the connection or be killed at any time.
             let _ended = serve(stream, &*handler);
             lock(&open.streams).remove(&number);
         });
@@ -127,7 +127,7 @@ fn serve(stream: TcpStream, handler: &Handler) -> io::Result<()> {
     Ok(())
 }
 
-/// What came and is kept until it is taken.
+/// Received items, kept until they are taken.
 pub struct Inbox<T>(Mutex<T>, Condvar);
 
 impl<T: Default> Default for Inbox<T> {
@@ -137,19 +137,19 @@ impl<T: Default> Default for Inbox<T> {
 }
 
 impl<T> Inbox<T> {
-    /// What is kept now.
+    /// The current content.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         lock(&self.0)
     }
 
-    /// Changes what is kept, and wakes all who wait.
+    /// Changes the content, and wakes all waiting threads.
     pub fn put<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let result = change(&mut self.lock());
         self.1.notify_all();
         result
     }
 
-    /// Waits until `take` finds something; `None` when it does not in time.
+    /// Waits until `take` finds something; `None` on timeout.
     pub fn wait<R>(
         &self,
         patience: Duration,

@@ -1,4 +1,4 @@
-//! A log made of a copy, and the inventory of a copy.
+//! Restores a log from a backup, and checks the inventory of a backup.
 
 use blobs::BlobStore;
 use ledger::LogIndex;
@@ -15,7 +15,7 @@ use crate::scan::{self, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::tiered::PackedBytes;
 
-/// A copy that was fetched, before its log was read.
+/// A backup that was fetched, before its log was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedBackup {
     /// Names of the files other than segments.
@@ -41,12 +41,12 @@ impl FetchedBackup {
     }
 }
 
-/// Makes the files of a log from a copy, in an empty directory or in one where this was
-/// interrupted. The caller reads the log and compares it ([`FetchedBackup::check`]) before it is
-/// used.
+/// Creates the files of a log from a backup, in an empty directory or in one where an earlier
+/// attempt was interrupted. The caller must read the log and compare it ([`FetchedBackup::check`])
+/// before using it.
 ///
 /// # Errors
-/// Any [`ArchiveError`]; the directory then holds no log that may be used.
+/// Any [`ArchiveError`]. The directory then holds no usable log.
 pub fn fetch<D: Disk>(
     place: &dyn BlobStore,
     disk: &D,
@@ -70,13 +70,14 @@ pub fn fetch<D: Disk>(
     })
 }
 
-/// Checks without reading content that every object of a copy exists with its length, and that
-/// every packed segment continues the one before. Gives the end of the last packed segment: the
-/// segments up to there were read back when they were packed, and are never written again.
+/// Checks without reading content that every object of a backup exists with its length, and that
+/// every compressed segment continues the one before. Returns the end of the last compressed
+/// segment. The segments up to there were verified when they were written, and are never written
+/// again.
 ///
 /// # Errors
-/// [`ArchiveError::Incomplete`], also for a copy whose last run was interrupted; errors of the
-/// place.
+/// [`ArchiveError::Incomplete`], also for a backup whose last run was interrupted; errors of the
+/// blob store.
 pub fn survey(place: &dyn BlobStore) -> Result<Tail, ArchiveError> {
     let copy = Copy::open(place)?;
     let mut packed = Tail::genesis(copy.identity);
@@ -94,15 +95,15 @@ pub fn survey(place: &dyn BlobStore) -> Result<Tail, ArchiveError> {
     Ok(packed)
 }
 
-/// A copy being read.
+/// A backup being read.
 struct Copy<'a> {
     place: &'a dyn BlobStore,
     identity: LogIdentity,
     manifest: Manifest,
 }
 
-/// Called for each segment in order, with its chunks if it is not packed and the log's end before
-/// it. Gives the log's end after it.
+/// Called for each segment in order, with its chunks if it is not compressed, and the log's tail
+/// before it. Returns the log's tail after it.
 type Visit<'a> = dyn FnMut(Option<&OpenSegment>, Tail) -> Result<Tail, ArchiveError> + 'a;
 
 impl<'a> Copy<'a> {
@@ -121,7 +122,8 @@ impl<'a> Copy<'a> {
         incomplete(self.place, what)
     }
 
-    /// Visits the segments. After an interrupted run, chunks exist for segments before packed ones.
+    /// Visits the segments. After an interrupted run, chunks may exist for segments before
+    /// compressed ones.
     fn visit(&self, visit: &mut Visit<'_>) -> Result<(), ArchiveError> {
         let all = &self.manifest.open;
         let last = all.last().ok_or_else(|| self.incomplete("its end is missing".into()))?;
@@ -140,7 +142,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// The packed segment after `tail` and the name of its object.
+    /// The compressed segment after `tail` and the name of its object.
     fn packed_after(&self, tail: Tail) -> Result<(String, CompressedSegment), ArchiveError> {
         let name = segment::object_name_of(tail.next());
         let length = self.place.length(&name)?.ok_or_else(|| {
@@ -159,7 +161,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Fetches the packed segment after `tail`.
+    /// Fetches the compressed segment after `tail`.
     fn bring_packed<D: Disk>(
         &self,
         disk: &D,
@@ -182,7 +184,7 @@ impl<'a> Copy<'a> {
         Ok(packed.contents.after)
     }
 
-    /// Makes the segment after `tail` from its chunks.
+    /// Assembles the segment after `tail` from its chunks.
     fn bring_open<D: Disk>(
         &self,
         disk: &D,
@@ -205,7 +207,7 @@ impl<'a> Copy<'a> {
             went_on(watch, bytes.len())?;
         }
         file.sync()?;
-        // The caller checks the chain of the whole log. This scan only finds the end.
+        // The caller checks the chain of the whole log; this scan only finds the end.
         let part = Part { file: &file, limit: at };
         Ok(scan::scan(part, (SEGMENT_HEADER_BYTES, tail), &mut |_, _| Ok(()))?.tail)
     }
@@ -225,7 +227,7 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// Whether an earlier attempt has fetched the segment, whole.
+/// Whether an earlier attempt has fetched the complete segment.
 fn is_there<D: Disk>(
     disk: &D,
     first: LogIndex,

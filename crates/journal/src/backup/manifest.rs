@@ -1,4 +1,4 @@
-//! The manifest of a copy: its objects and the end of the log that they hold.
+//! The manifest of a backup: its objects and the end of the log that they hold.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{FILE_BYTES_MAX, digest_of};
 use crate::archive::ArchiveError;
 
-/// Name of the object that makes a copy whole.
+/// Name of the object that completes a backup.
 pub const MANIFEST: &str = "backup.json";
 /// Version of the manifest.
 pub const MANIFEST_VERSION: u32 = 1;
@@ -26,7 +26,7 @@ pub(super) const FILES: &str = "files";
 pub(super) struct Manifest {
     version: u32,
     log: String,
-    /// The last record of the copy, the stamp of its frame, and the chain head there.
+    /// The last record of the backup, the stamp of its frame, and the chain head there.
     pub(super) end: u64,
     stamp: u64,
     pub(super) chain: String,
@@ -107,7 +107,7 @@ impl Manifest {
         chunks.chain(self.files.iter().map(CopiedFile::part))
     }
 
-    /// The manifest of a place; `None` where no copy was finished.
+    /// The manifest of a blob store; `None` if no backup was completed.
     pub(super) fn read(place: &dyn BlobStore) -> Result<Option<Self>, BlobError> {
         let bytes = match blobs::get(place, MANIFEST, MANIFEST_BYTES_MAX) {
             Err(BlobError::NotFound { .. }) => return Ok(None),
@@ -174,7 +174,7 @@ impl Part {
     }
 }
 
-/// The error of a copy that lacks something.
+/// The error of an incomplete backup.
 pub(super) fn incomplete(place: &dyn BlobStore, what: String) -> ArchiveError {
     ArchiveError::Incomplete { place: place.url().to_owned(), what }
 }

@@ -1,4 +1,4 @@
-//! Finds objects of a copy that are missing or damaged, so that the next run writes them again.
+//! Finds missing or damaged objects of a backup, so that the next run writes them again.
 
 use ledger::LogIndex;
 use ports::DiskError;
@@ -11,25 +11,24 @@ use crate::segment;
 use crate::tiered::SegmentInfo;
 
 impl Backup {
-    /// Objects that were missing or damaged when the copy was opened or checked. The next run
-    /// writes them again, from the log. It fails if the log has them only there.
+    /// Objects that were missing or damaged when the backup was opened or checked. The next run
+    /// writes them again from the log. It fails if the log's only copy of them is the damaged one.
     pub fn damaged(&self) -> &[String] {
         &self.damaged
     }
 
-    /// Reads every packed segment of the copy with all checksums. The other objects were read when
-    /// the copy was opened. Costs a pass over the copy.
+    /// Reads every compressed segment of the backup with all checksums. The other objects were read
+    /// when the backup was opened. Costs one pass over the backup.
     ///
     /// # Errors
-    /// When the place cannot be read, or the caller stops the work.
+    /// When the blob store cannot be read, or the caller cancels.
     pub fn check(&mut self, watch: &mut ProgressObserver<'_>) -> Result<(), ArchiveError> {
         self.keep_sound(&mut |object, packed| {
             packed.check(object, &mut |bytes| went_on(watch, bytes))
         })
     }
 
-    /// Notes the packed segments that the copy had and lacks now: all of those before the first
-    /// one in chunks.
+    /// Records the compressed segments that the backup lacks: all before the first one in chunks.
     pub(super) fn miss(&mut self, segments: &[SegmentInfo]) {
         let in_chunks = self.manifest.as_ref().and_then(|manifest| manifest.open.first());
         let Some(in_chunks) = in_chunks else { return };
@@ -41,7 +40,8 @@ impl Backup {
         }
     }
 
-    /// Checks chunks and other files by their digests, and header and end of packed segments.
+    /// Checks chunks and other files by their digests, and the header and trailer of compressed
+    /// segments.
     pub(super) fn look_over(&mut self) -> Result<(), ArchiveError> {
         self.keep_sound(&mut |_, _| Ok(()))?;
         let Some(manifest) = &mut self.manifest else { return Ok(()) };
@@ -50,7 +50,7 @@ impl Backup {
                 let part = open.part(&open.chunks[at]);
                 if !is_sound(part.read(&*self.place).map(drop))? {
                     self.damaged.push(part.object);
-                    // The chunks after it follow it, and are written again too.
+                    // The later chunks continue this one, so they are written again too.
                     open.chunks.truncate(at);
                     break;
                 }
@@ -66,7 +66,7 @@ impl Backup {
         Ok(())
     }
 
-    /// Forgets the packed segments that a check finds missing or damaged.
+    /// Drops the compressed segments that a check finds missing or damaged.
     fn keep_sound(&mut self, check: &mut Check<'_>) -> Result<(), ArchiveError> {
         for first in self.packed.clone() {
             let name = segment::object_name_of(first);
@@ -97,11 +97,11 @@ impl Backup {
     }
 }
 
-/// Checks a packed segment.
+/// Checks a compressed segment.
 type Check<'a> =
     dyn FnMut(&ArchivedObject<'_>, &CompressedSegment) -> Result<(), ArchiveError> + 'a;
 
-/// Whether a check succeeded; an error if it could not be made.
+/// Whether a check succeeded; an error if it could not be performed.
 fn is_sound(checked: Result<(), ArchiveError>) -> Result<bool, ArchiveError> {
     match checked {
         Ok(()) => Ok(true),

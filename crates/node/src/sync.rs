@@ -1,6 +1,5 @@
-//! What threads hand work and words over by: locks, signals and atomics of std. The tests of the
-//! hand-overs (`shuttle_tests.rs`, feature `shuttle`) put those of shuttle in their place, which try
-//! one order of steps after the other; nothing else is built with that feature.
+//! Re-exports the locks, signals and atomics of `std`, or those of shuttle in the concurrency
+//! tests (`shuttle_tests.rs`, feature `shuttle`), which try different thread schedules.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, atomic};

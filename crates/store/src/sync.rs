@@ -1,6 +1,5 @@
-//! What the writing thread is handed its work by: std's locks, signals and threads. The test of the
-//! hand-over (`shuttle_tests.rs`, feature `shuttle`) puts those of shuttle in their place, which try
-//! one order of steps after the other; nothing else is built with that feature.
+//! Re-exports the locks, signals and threads of `std`, or those of shuttle in the concurrency
+//! tests (`shuttle_tests.rs`, feature `shuttle`), which try different thread schedules.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::{

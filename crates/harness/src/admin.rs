@@ -45,17 +45,17 @@ pub struct AdminResponse {
 
 /// An account as the hub shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Account {
-    pub(crate) id: u64,
-    pub(crate) kind: String,
-    pub(crate) currency: String,
-    pub(crate) value: Amount,
-    pub(crate) reserved: Amount,
+pub struct Account {
+    pub id: u64,
+    pub kind: String,
+    pub currency: String,
+    pub value: Amount,
+    pub reserved: Amount,
 }
 
 /// Counters and gauges by name, labels added up.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Metrics(BTreeMap<String, f64>);
+pub struct Metrics(BTreeMap<String, f64>);
 
 #[derive(Deserialize)]
 struct Listed {
@@ -75,7 +75,7 @@ struct AccountText<'a> {
 }
 
 impl Admin {
-    pub(crate) fn new(address: SocketAddr, token: Option<String>) -> Self {
+    pub fn new(address: SocketAddr, token: Option<String>) -> Self {
         let lines = token.map_or(String::new(), |it| format!("authorization: Bearer {it}\r\n"));
         Self { address, host: address.to_string(), lines, stream: None, within: WITHIN }
     }
@@ -126,7 +126,7 @@ impl Admin {
     }
 
     /// Sends a request that must be answered with one of `expected`.
-    pub(crate) fn must(
+    pub fn must(
         &mut self,
         method: &str,
         path: &str,
@@ -148,13 +148,13 @@ impl Admin {
     }
 
     /// Whether the hub says that it is well.
-    pub(crate) fn healthy(&mut self) -> bool {
+    pub fn healthy(&mut self) -> bool {
         self.call("GET", "/health", None).is_ok_and(|answered| answered.status == 200)
     }
 
     /// What the hub says is not well with it, when it says so: parts that are down, a disk that is
     /// full.
-    pub(crate) fn complaint(&mut self) -> Option<String> {
+    pub fn complaint(&mut self) -> Option<String> {
         let health = serde_json::from_slice(&self.call("GET", "/health", None).ok()?.body).ok()?;
         let storage = self.call("GET", "/storage", None).ok();
         let storage = storage.and_then(|answered| serde_json::from_slice(&answered.body).ok());
@@ -176,7 +176,7 @@ impl Admin {
     }
 
     /// GET /participants/{name}/accounts
-    pub(crate) fn accounts(&mut self, name: &str) -> Result<Vec<Account>, HarnessError> {
+    pub fn accounts(&mut self, name: &str) -> Result<Vec<Account>, HarnessError> {
         let path = format!("/participants/{name}/accounts");
         let answered = self.must("GET", &path, None, &[200])?;
         read_accounts(&answered.body).ok_or_else(|| HarnessError::Admin {
@@ -186,7 +186,7 @@ impl Admin {
     }
 
     /// GET /metrics
-    pub(crate) fn metrics(&mut self) -> Result<Metrics, HarnessError> {
+    pub fn metrics(&mut self) -> Result<Metrics, HarnessError> {
         let answered = self.must("GET", "/metrics", None, &[200])?;
         Ok(Metrics::read(&String::from_utf8_lossy(&answered.body)))
     }
@@ -235,12 +235,12 @@ impl Admin {
 
 impl Metrics {
     /// The value of a metric, all its labels together; `None` when the hub does not have it.
-    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+    pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()
     }
 
     /// Reads the Prometheus text format.
-    pub(crate) fn read(text: &str) -> Self {
+    pub fn read(text: &str) -> Self {
         let mut values = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let name_length = line.find(['{', ' ']).unwrap_or(line.len());
@@ -254,7 +254,7 @@ impl Metrics {
 }
 
 /// Resolves `http://host:port`.
-pub(crate) fn resolve(url: &str) -> Result<SocketAddr, HarnessError> {
+pub fn resolve(url: &str) -> Result<SocketAddr, HarnessError> {
     let wrong = |why: &str| HarnessError::Options(format!("{url}: {why}"));
     let authority = url.strip_prefix("http://").ok_or_else(|| wrong("must begin with http://"))?;
     let authority = authority.trim_end_matches('/');

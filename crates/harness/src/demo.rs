@@ -69,11 +69,7 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
 }
 
 /// The members that reports of all kinds have; of what was asked for the caller says the rest.
-pub(crate) fn summary(
-    measured: &Measured,
-    fsps: &FspOptions,
-    nodes: Option<&NodesPlan>,
-) -> DemoReport {
+pub fn summary(measured: &Measured, fsps: &FspOptions, nodes: Option<&NodesPlan>) -> DemoReport {
     let result = &measured.result;
     let units = measured.good.max(1) as f64;
     let each = |cpu: Duration| cpu.as_secs_f64() * 1e3 / units;

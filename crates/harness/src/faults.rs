@@ -22,15 +22,15 @@ pub enum Fault {
 
 /// Something that is done to nodes or brokers at a moment of the measured part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Act {
-    pub(crate) at: Duration,
-    pub(crate) fault: Fault,
-    pub(crate) turn: Turn,
+pub struct Act {
+    pub at: Duration,
+    pub fault: Fault,
+    pub turn: Turn,
 }
 
 /// Which side of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub enum Turn {
     Break,
     Mend,
 }
@@ -70,7 +70,7 @@ impl FromStr for Fault {
 
 /// Faults in this order, evenly over a measured part of this length, each mended within it. Where
 /// there are many, one begins before another is mended.
-pub(crate) fn spread(faults: &[Fault], length: Duration) -> Vec<Act> {
+pub fn spread(faults: &[Fault], length: Duration) -> Vec<Act> {
     let between = (LAST - FIRST) / faults.len().saturating_sub(1).max(1) as f64;
     let mut acts = Vec::new();
     for (index, &fault) in faults.iter().enumerate() {
@@ -84,7 +84,7 @@ pub(crate) fn spread(faults: &[Fault], length: Duration) -> Vec<Act> {
 }
 
 /// One node after the other is upgraded, then the rules of what runs then are activated.
-pub(crate) fn upgrade(nodes: u32, length: Duration) -> Vec<Act> {
+pub fn upgrade(nodes: u32, length: Duration) -> Vec<Act> {
     let mut acts = spread(&vec![Fault::Upgrade; nodes as usize], length);
     acts.retain(|act| act.turn == Turn::Break);
     acts.push(Act { at: length.mul_f64(LAST + LASTS), fault: Fault::Rules, turn: Turn::Break });
@@ -92,7 +92,7 @@ pub(crate) fn upgrade(nodes: u32, length: Duration) -> Vec<Act> {
 }
 
 /// A node is killed and started again, then a broker is killed for good.
-pub(crate) fn demonstration(length: Duration) -> Vec<Act> {
+pub fn demonstration(length: Duration) -> Vec<Act> {
     let mut acts = spread(&[Fault::Node, Fault::Broker], length);
     acts.retain(|act| (act.fault, act.turn) != (Fault::Broker, Turn::Mend));
     acts

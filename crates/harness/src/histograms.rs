@@ -13,19 +13,19 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 /// Seconds of a run that are kept one by one; later ones show in the totals only.
-pub(crate) const SECONDS_MAX: usize = 86_400;
+pub const SECONDS_MAX: usize = 86_400;
 /// Moments that are kept.
 const ENDS_MAX: usize = 4_000_000;
 const LATENCY_MICROS_MAX: u64 = 3_600_000_000;
 
 /// Latencies in microseconds.
 #[derive(Clone)]
-pub(crate) struct Latencies {
-    pub(crate) whole: Histogram<u64>,
-    pub(crate) accepted: Histogram<u64>,
-    pub(crate) lookup: Histogram<u64>,
-    pub(crate) quote: Histogram<u64>,
-    pub(crate) transfer: Histogram<u64>,
+pub struct Latencies {
+    pub whole: Histogram<u64>,
+    pub accepted: Histogram<u64>,
+    pub lookup: Histogram<u64>,
+    pub quote: Histogram<u64>,
+    pub transfer: Histogram<u64>,
 }
 
 /// One second of the measured part.
@@ -47,7 +47,7 @@ pub struct Second {
 
 /// The bounds of the steady part, as a driver goes by them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Bounds {
+pub enum Bounds {
     /// None is kept.
     #[default]
     None,
@@ -59,24 +59,24 @@ pub(crate) enum Bounds {
 
 /// The steady part as it was.
 #[derive(Clone)]
-pub(crate) struct Steady {
-    pub(crate) whole: Histogram<u64>,
+pub struct Steady {
+    pub whole: Histogram<u64>,
     /// Units that ended well in it.
-    pub(crate) ended: u64,
+    pub ended: u64,
     /// First and last moment of it, after the start.
-    pub(crate) span: Option<(Duration, Duration)>,
+    pub span: Option<(Duration, Duration)>,
 }
 
 /// Everything that one driver writes down.
-pub(crate) struct Histograms {
-    pub(crate) latencies: Latencies,
-    pub(crate) steady: Steady,
+pub struct Histograms {
+    pub latencies: Latencies,
+    pub steady: Steady,
     /// Latencies since the last glance.
-    pub(crate) recent: Histogram<u64>,
+    pub recent: Histogram<u64>,
     /// Failures by leg and cause: how many, and the id of one.
-    pub(crate) failures: BTreeMap<String, (u64, String)>,
+    pub failures: BTreeMap<String, (u64, String)>,
     /// When each unit ended well, and in which lane, where that is wanted.
-    pub(crate) ends: Option<Vec<(Instant, u16)>>,
+    pub ends: Option<Vec<(Instant, u16)>>,
     bounds: Bounds,
     from: Option<Instant>,
     ended: u64,
@@ -87,14 +87,14 @@ pub(crate) struct Histograms {
 
 /// Whether a unit of the measured part ended well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
     Good,
     Failed,
     Dropped,
 }
 
 impl Histograms {
-    pub(crate) fn new(keeps_ends: bool) -> Self {
+    pub fn new(keeps_ends: bool) -> Self {
         Self {
             ends: keeps_ends.then(Vec::new),
             latencies: Latencies::new(),
@@ -111,7 +111,7 @@ impl Histograms {
     }
 
     /// The measured part begins.
-    pub(crate) fn begin(&mut self, from: Instant, bounds: Bounds) {
+    pub fn begin(&mut self, from: Instant, bounds: Bounds) {
         self.from = Some(from);
         self.bounds = bounds;
         if let Bounds::Time(first, last) = bounds {
@@ -120,7 +120,7 @@ impl Histograms {
     }
 
     /// A unit of the measured part ended well, now.
-    pub(crate) fn good(&mut self, outcome: &Outcome, lane: usize, now: Instant) {
+    pub fn good(&mut self, outcome: &Outcome, lane: usize, now: Instant) {
         self.latencies.record(outcome);
         if let Some(ends) = self.ends.as_mut().filter(|ends| ends.len() < ENDS_MAX) {
             ends.push((now, u16::try_from(lane).unwrap_or(u16::MAX)));
@@ -150,14 +150,14 @@ impl Histograms {
     }
 
     /// A unit of the measured part failed or was dropped, now.
-    pub(crate) fn bad(&mut self, fate: Fate, now: Instant) {
+    pub fn bad(&mut self, fate: Fate, now: Instant) {
         if let Some(from) = self.from {
             self.note(now.saturating_duration_since(from), fate);
         }
     }
 
     /// The seconds so far, the last one unfinished.
-    pub(crate) fn seconds(&self) -> Vec<Second> {
+    pub fn seconds(&self) -> Vec<Second> {
         let mut seconds = self.seconds.clone();
         if self.from.is_some() && seconds.len() < SECONDS_MAX {
             seconds.push(self.closed());
@@ -189,7 +189,7 @@ impl Histograms {
 }
 
 /// Adds the seconds of one driver to those of another; percentiles are those of the slower one.
-pub(crate) fn add_seconds(all: &mut Vec<Second>, more: &[Second]) {
+pub fn add_seconds(all: &mut Vec<Second>, more: &[Second]) {
     for (index, second) in more.iter().enumerate() {
         if all.len() <= index {
             all.push(Second { second: second.second, ..Second::default() });
@@ -204,7 +204,7 @@ pub(crate) fn add_seconds(all: &mut Vec<Second>, more: &[Second]) {
 }
 
 impl Steady {
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.whole.add(&other.whole).expect("all histograms have the same bounds");
         self.ended += other.ended;
         self.span = match (self.span, other.span) {
@@ -233,18 +233,18 @@ impl Latencies {
         }
     }
 
-    pub(crate) fn add(&mut self, mut other: Self) {
+    pub fn add(&mut self, mut other: Self) {
         for (mine, theirs) in self.parts().into_iter().zip(other.parts()) {
             mine.add(&*theirs).expect("all histograms have the same bounds");
         }
     }
 }
 
-pub(crate) fn histogram() -> Histogram<u64> {
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_MICROS_MAX, 3).expect("the bounds are in order")
 }
 
-pub(crate) fn record(histogram: &mut Histogram<u64>, time: Duration) {
+pub fn record(histogram: &mut Histogram<u64>, time: Duration) {
     histogram.saturating_record(time.as_micros() as u64);
 }
 

@@ -12,7 +12,7 @@ use crate::reconcile::Check;
 use crate::switch_process::{SwitchCommand, SwitchProcess, read_token};
 
 /// Which hub a run is about.
-pub(crate) enum HubChoice<'a> {
+pub enum HubChoice<'a> {
     /// A switch of its own, on a fresh log unless a directory is given.
     Spawn {
         /// How it is started.
@@ -34,16 +34,16 @@ pub(crate) enum HubChoice<'a> {
 
 /// A hub that runs already.
 #[derive(Clone, Debug)]
-pub(crate) struct RemoteHub {
-    pub(crate) fspiop: SocketAddr,
+pub struct RemoteHub {
+    pub fspiop: SocketAddr,
     /// Its admin API, with its token; nothing is onboarded or compared without it.
-    pub(crate) admin: Option<(SocketAddr, Option<String>)>,
+    pub admin: Option<(SocketAddr, Option<String>)>,
     /// Its process, when it is on this machine and to be watched.
-    pub(crate) process: Option<u32>,
+    pub process: Option<u32>,
 }
 
 /// A hub in use.
-pub(crate) struct Hub {
+pub struct Hub {
     kind: Kind,
     data: Option<Data>,
 }
@@ -57,7 +57,7 @@ enum Kind {
 
 impl HubChoice<'_> {
     /// The hub, started if it is to be.
-    pub(crate) fn start(&self, say: &mut dyn FnMut(&str)) -> Result<Hub, HarnessError> {
+    pub fn start(&self, say: &mut dyn FnMut(&str)) -> Result<Hub, HarnessError> {
         match self {
             Self::Spawn { command, data } => {
                 say("starting the switch");
@@ -74,12 +74,12 @@ impl HubChoice<'_> {
         }
     }
 
-    pub(crate) fn is_spawned(&self) -> bool {
+    pub fn is_spawned(&self) -> bool {
         !matches!(self, Self::Remote(_))
     }
 
     /// How many nodes and brokers, where there are several.
-    pub(crate) fn nodes(&self) -> Option<&NodesPlan> {
+    pub fn nodes(&self) -> Option<&NodesPlan> {
         match self {
             Self::Nodes { plan, .. } => Some(plan),
             Self::Spawn { .. } | Self::Remote(_) => None,
@@ -89,11 +89,7 @@ impl HubChoice<'_> {
 
 impl RemoteHub {
     /// Reads the addresses and the token.
-    pub(crate) fn new(
-        hub: &str,
-        admin: Option<&str>,
-        token: Option<&Path>,
-    ) -> Result<Self, HarnessError> {
+    pub fn new(hub: &str, admin: Option<&str>, token: Option<&Path>) -> Result<Self, HarnessError> {
         let token = token.map(read_token).transpose()?;
         let admin = admin.map(resolve).transpose()?.map(|address| (address, token));
         Ok(Self { fspiop: resolve(hub)?, admin, process: None })
@@ -102,7 +98,7 @@ impl RemoteHub {
 
 impl Hub {
     /// Its FSPIOP addresses, one of each node.
-    pub(crate) fn fspiop(&self) -> Vec<SocketAddr> {
+    pub fn fspiop(&self) -> Vec<SocketAddr> {
         match &self.kind {
             Kind::Switch(switch) => vec![switch.fspiop],
             Kind::Nodes(nodes) => nodes.fspiop(),
@@ -112,7 +108,7 @@ impl Hub {
     }
 
     /// A client of its admin API, when that is known.
-    pub(crate) fn admin(&self) -> Result<Option<Admin>, HarnessError> {
+    pub fn admin(&self) -> Result<Option<Admin>, HarnessError> {
         match &self.kind {
             Kind::Switch(switch) => switch.admin().map(Some),
             Kind::Nodes(nodes) => nodes.admin().map(Some),
@@ -125,7 +121,7 @@ impl Hub {
     }
 
     /// What its processes used so far, when that is known.
-    pub(crate) fn figures(&self) -> Option<ProcessFigures> {
+    pub fn figures(&self) -> Option<ProcessFigures> {
         match &self.kind {
             Kind::Switch(switch) => Some(switch.figures()),
             Kind::Nodes(nodes) => Some(nodes.figures()),
@@ -135,12 +131,12 @@ impl Hub {
     }
 
     /// The directory of its log, when it is ours.
-    pub(crate) fn data(&self) -> Option<&Path> {
+    pub fn data(&self) -> Option<&Path> {
         self.data.as_ref().map(|data| &*data.path)
     }
 
     /// Its nodes, where there are several.
-    pub(crate) fn nodes(&mut self) -> Option<&mut Nodes> {
+    pub fn nodes(&mut self) -> Option<&mut Nodes> {
         match &mut self.kind {
             Kind::Nodes(nodes) => Some(nodes),
             Kind::Switch(_) | Kind::Remote(_) | Kind::Stopped => None,
@@ -148,7 +144,7 @@ impl Hub {
     }
 
     /// Fails when a switch of ours has ended by itself.
-    pub(crate) fn check_alive(&mut self) -> Result<(), HarnessError> {
+    pub fn check_alive(&mut self) -> Result<(), HarnessError> {
         match &mut self.kind {
             Kind::Switch(switch) => switch.check_alive(),
             Kind::Nodes(nodes) => nodes.check_alive(),
@@ -157,7 +153,7 @@ impl Hub {
     }
 
     /// Stops a switch of ours; another hub is left as it is.
-    pub(crate) fn stop(&mut self) -> Result<(), HarnessError> {
+    pub fn stop(&mut self) -> Result<(), HarnessError> {
         match std::mem::replace(&mut self.kind, Kind::Stopped) {
             Kind::Switch(switch) => switch.stop(),
             Kind::Nodes(_) | Kind::Remote(_) | Kind::Stopped => Ok(()),
@@ -167,7 +163,7 @@ impl Hub {
 
 impl Hub {
     /// Stops a switch of ours and proves its log.
-    pub(crate) fn stop_and_verify(&mut self, command: &SwitchCommand) -> Check {
+    pub fn stop_and_verify(&mut self, command: &SwitchCommand) -> Check {
         let stopped = self.stop().map_err(|error| error.to_string());
         let data = self.data().expect("a switch of ours has a directory");
         let problem = stopped.and_then(|()| command.verify(data)).err();

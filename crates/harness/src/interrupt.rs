@@ -38,7 +38,7 @@ impl Interrupt {
     }
 
     /// Whether there was one since somebody listens for them.
-    pub(crate) fn seen_by_anybody() -> bool {
+    pub fn seen_by_anybody() -> bool {
         SEEN.get().is_some_and(|seen| seen.load(Ordering::Relaxed))
     }
 
@@ -49,12 +49,12 @@ impl Interrupt {
     }
 
     /// Fails when there was one.
-    pub(crate) fn check(&self) -> Result<(), HarnessError> {
+    pub fn check(&self) -> Result<(), HarnessError> {
         if self.seen() { Err(HarnessError::Interrupted) } else { Ok(()) }
     }
 
     /// Pauses for a while, or until there is one.
-    pub(crate) fn pause(&self, time: Duration) -> Result<(), HarnessError> {
+    pub fn pause(&self, time: Duration) -> Result<(), HarnessError> {
         std::thread::sleep(time);
         self.check()
     }

@@ -39,7 +39,7 @@ const RELEASED_AT_ONCE: usize = 32;
 
 /// What makes units start.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Load {
+pub enum Load {
     /// Nothing: the FSPs only answer.
     None,
     /// So many in flight, as set by [`crate::fleet::Fleets::set_target`].
@@ -55,7 +55,7 @@ pub(crate) enum Load {
 
 /// What the drivers do at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// Start nothing yet.
     Idle = 0,
     /// Lay in transfers that wait for their fulfilment.
@@ -70,45 +70,45 @@ pub(crate) enum Phase {
 
 /// What the main thread and a driver tell each other.
 #[derive(Default)]
-pub(crate) struct Control {
+pub struct Control {
     phase: AtomicU8,
     /// Whether what is published was so after the driver had begun its last unit.
     stopped: AtomicBool,
-    pub(crate) target: AtomicUsize,
-    pub(crate) stock_target: AtomicUsize,
-    pub(crate) budget: AtomicU64,
+    pub target: AtomicUsize,
+    pub stock_target: AtomicUsize,
+    pub budget: AtomicU64,
     /// Bounds of the steady part: microseconds, or numbers when there is a budget.
-    pub(crate) steady: [AtomicU64; 2],
-    pub(crate) good: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    pub(crate) hung: AtomicU64,
-    pub(crate) dropped: AtomicU64,
+    pub steady: [AtomicU64; 2],
+    pub good: AtomicU64,
+    pub failed: AtomicU64,
+    pub hung: AtomicU64,
+    pub dropped: AtomicU64,
     /// Among those dropped, the ones that found no transfer in stock.
-    pub(crate) unstocked: AtomicU64,
+    pub unstocked: AtomicU64,
     /// Length of the measured part in microseconds; 0 when it has a budget.
-    pub(crate) length: AtomicU64,
-    pub(crate) measured: AtomicU64,
-    pub(crate) in_flight: AtomicUsize,
-    pub(crate) backlog_max: AtomicUsize,
-    pub(crate) stock: AtomicUsize,
-    pub(crate) open: AtomicU64,
-    pub(crate) registered: AtomicU64,
-    pub(crate) requests: AtomicU64,
-    pub(crate) p50_micros: AtomicU64,
-    pub(crate) p99_micros: AtomicU64,
+    pub length: AtomicU64,
+    pub measured: AtomicU64,
+    pub in_flight: AtomicUsize,
+    pub backlog_max: AtomicUsize,
+    pub stock: AtomicUsize,
+    pub open: AtomicU64,
+    pub registered: AtomicU64,
+    pub requests: AtomicU64,
+    pub p50_micros: AtomicU64,
+    pub p99_micros: AtomicU64,
 }
 
 /// What a driver does, and with whom.
-pub(crate) struct DriverPlan {
-    pub(crate) scenario: Scenario,
-    pub(crate) load: Load,
-    pub(crate) lanes: Vec<PairPlan>,
+pub struct DriverPlan {
+    pub scenario: Scenario,
+    pub load: Load,
+    pub lanes: Vec<PairPlan>,
     /// Whether the moment of each end is kept.
-    pub(crate) keeps_ends: bool,
+    pub keeps_ends: bool,
 }
 
 /// Drives the FSPs of one thread.
-pub(crate) struct Driver {
+pub struct Driver {
     scenario: Scenario,
     load: Load,
     control: Arc<Control>,
@@ -120,7 +120,7 @@ pub(crate) struct Driver {
     backlog_max: Cell<usize>,
     budget: Cell<u64>,
     measured_from: Cell<Option<Instant>>,
-    pub(crate) records: RefCell<Histograms>,
+    pub records: RefCell<Histograms>,
 }
 
 struct Fsp {
@@ -138,16 +138,16 @@ struct PairLoad {
 }
 
 impl Control {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self { budget: AtomicU64::new(u64::MAX), ..Self::default() }
     }
 
-    pub(crate) fn set_phase(&self, phase: Phase) {
+    pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
     /// Whether no unit begins any more, and all that did is counted in what is published.
-    pub(crate) fn has_stopped(&self) -> bool {
+    pub fn has_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
@@ -176,11 +176,7 @@ impl Control {
 
 impl Driver {
     /// Starts to drive `simulators`, in the order that the places in the plan mean.
-    pub(crate) fn start(
-        simulators: &[Simulator],
-        plan: DriverPlan,
-        control: Arc<Control>,
-    ) -> Rc<Self> {
+    pub fn start(simulators: &[Simulator], plan: DriverPlan, control: Arc<Control>) -> Rc<Self> {
         let fsps: Vec<Fsp> = simulators
             .iter()
             .enumerate()
@@ -213,7 +209,7 @@ impl Driver {
     }
 
     /// How often each route was taken: payer, payee, units.
-    pub(crate) fn routes_taken(&self) -> Vec<(String, String, u64)> {
+    pub fn routes_taken(&self) -> Vec<(String, String, u64)> {
         let mut taken: HashMap<Route, u64> = HashMap::new();
         for lane in &self.lanes {
             for (route, count) in lane.routes.iter().zip(lane.taken.borrow().iter()) {
@@ -522,7 +518,7 @@ impl PairLoad {
 }
 
 /// What is paid on a route at its turn.
-pub(crate) fn amount((payer, payee): Route, turn: u64) -> Amount {
+pub fn amount((payer, payee): Route, turn: u64) -> Amount {
     let back = if payer > payee { BACK_MORE } else { 0 };
     Amount::from_units(AMOUNT_FIRST + i128::from(turn % AMOUNTS) * AMOUNT_STEP + back)
 }
@@ -547,7 +543,7 @@ fn describe(leg: Leg, cause: Cause) -> String {
 }
 
 /// How failures are called whose callback never came.
-pub(crate) const TIMED_OUT: &str = "hung until its time was over";
+pub const TIMED_OUT: &str = "hung until its time was over";
 
 async fn tick(driver: Rc<Driver>) {
     let mut ticks = tokio::time::interval(TICK);

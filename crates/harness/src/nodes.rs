@@ -32,25 +32,25 @@ const REPLICAS_MAX: u32 = 3;
 
 /// How many of what, and what goes wrong.
 #[derive(Clone, Debug)]
-pub(crate) struct NodesPlan {
-    pub(crate) nodes: u32,
-    pub(crate) brokers: u32,
-    pub(crate) acts: Vec<Act>,
+pub struct NodesPlan {
+    pub nodes: u32,
+    pub brokers: u32,
+    pub acts: Vec<Act>,
     /// What nodes start as that are upgraded.
-    pub(crate) next: Option<PathBuf>,
+    pub next: Option<PathBuf>,
 }
 
 /// Something that was done.
 #[derive(Clone, Debug)]
-pub(crate) struct ExecutedFault {
-    pub(crate) at: Instant,
-    pub(crate) what: String,
+pub struct ExecutedFault {
+    pub at: Instant,
+    pub what: String,
     /// The fault that began with it.
-    pub(crate) begins: Option<Fault>,
+    pub begins: Option<Fault>,
 }
 
 /// The nodes and their brokers.
-pub(crate) struct Nodes {
+pub struct Nodes {
     nodes: Vec<Node>,
     cluster: Cluster,
     network: Option<Network>,
@@ -95,13 +95,13 @@ struct LaneShown {
 
 impl NodesPlan {
     /// What an acknowledgement means.
-    pub(crate) fn durability(&self) -> String {
+    pub fn durability(&self) -> String {
         let (replicas, in_sync) = self.replicas();
         format!("acks=all, min ISR {in_sync} of {replicas}, brokers do not sync before they answer")
     }
 
     /// Replicas of the topic, and how many of them must have a record first.
-    pub(crate) fn replicas(&self) -> (u32, u32) {
+    pub fn replicas(&self) -> (u32, u32) {
         let replicas = self.brokers.min(REPLICAS_MAX);
         (replicas, replicas / 2 + 1)
     }
@@ -109,7 +109,7 @@ impl NodesPlan {
 
 impl Nodes {
     /// Starts brokers, then all nodes at once, and waits until they know of each other.
-    pub(crate) fn start(
+    pub fn start(
         plan: &NodesPlan,
         command: &SwitchCommand,
         data: &Path,
@@ -155,32 +155,32 @@ impl Nodes {
     }
 
     /// Where participants send to: every node.
-    pub(crate) fn fspiop(&self) -> Vec<SocketAddr> {
+    pub fn fspiop(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| node.addresses[0]).collect()
     }
 
     /// Where participants must listen, if that matters.
-    pub(crate) fn participants(&self) -> Option<IpAddr> {
+    pub fn participants(&self) -> Option<IpAddr> {
         self.network.as_ref().map(Network::participants)
     }
 
     /// The admin API of the node that is never touched.
-    pub(crate) fn admin(&self) -> Result<Admin, HarnessError> {
+    pub fn admin(&self) -> Result<Admin, HarnessError> {
         self.nodes[0].admin()
     }
 
     /// The admin API of every node, by name.
-    pub(crate) fn admins(&self) -> Result<Vec<(String, Admin)>, HarnessError> {
+    pub fn admins(&self) -> Result<Vec<(String, Admin)>, HarnessError> {
         self.nodes.iter().map(|node| Ok((node.name.clone(), node.admin()?))).collect()
     }
 
     /// What was done to them so far.
-    pub(crate) fn done(&self) -> &[ExecutedFault] {
+    pub fn done(&self) -> &[ExecutedFault] {
         &self.done
     }
 
     /// What the processes of all nodes used so far.
-    pub(crate) fn figures(&self) -> ProcessFigures {
+    pub fn figures(&self) -> ProcessFigures {
         let mut sum = ProcessFigures { cpu: self.spent, ..ProcessFigures::default() };
         for figures in
             self.nodes.iter().filter_map(|node| node.switch.as_ref()).map(SwitchProcess::figures)
@@ -197,20 +197,20 @@ impl Nodes {
     }
 
     /// Processor time of the brokers, of those that were killed too.
-    pub(crate) fn brokers_cpu(&self) -> Duration {
+    pub fn brokers_cpu(&self) -> Duration {
         let running = self.cluster.processes().map(|process| process_figures(process).cpu);
         self.brokers_spent + running.sum::<Duration>()
     }
 
     /// Fails when a node that should run has ended by itself.
-    pub(crate) fn check_alive(&mut self) -> Result<(), HarnessError> {
+    pub fn check_alive(&mut self) -> Result<(), HarnessError> {
         let mut running = self.nodes.iter_mut().filter_map(|node| node.switch.as_mut());
         running.try_for_each(SwitchProcess::check_alive)
     }
 
     /// Does what is due so long after the begin of the measured part, and notes who is back. Gives
     /// what there is to tell.
-    pub(crate) fn disturb(&mut self, elapsed: Duration) -> Result<Vec<String>, HarnessError> {
+    pub fn disturb(&mut self, elapsed: Duration) -> Result<Vec<String>, HarnessError> {
         let before = self.done.len();
         while let Some(act) = self.due.pop_front_if(|act| act.at <= elapsed) {
             let at = Instant::now();
@@ -234,14 +234,14 @@ impl Nodes {
     }
 
     /// Does what was still to come, so that all is whole again, and waits for who was started.
-    pub(crate) fn mend(&mut self) -> Result<(), HarnessError> {
+    pub fn mend(&mut self) -> Result<(), HarnessError> {
         self.due.retain(|act| act.turn == Turn::Mend);
         self.disturb(Duration::MAX)?;
         self.wait_until_joined()
     }
 
     /// Asks every node to stop, and gives what did not go in order.
-    pub(crate) fn stop(&mut self) -> Vec<String> {
+    pub fn stop(&mut self) -> Vec<String> {
         let mut problems = Vec::new();
         for node in &mut self.nodes {
             let stopped = node.switch.take().map(SwitchProcess::stop);
@@ -253,13 +253,13 @@ impl Nodes {
     }
 
     /// What proves the copies: it must know the rules that decided last.
-    pub(crate) fn proving(&self, command: &SwitchCommand) -> SwitchCommand {
+    pub fn proving(&self, command: &SwitchCommand) -> SwitchCommand {
         let program = self.next.clone().filter(|_| 0 < self.upgraded);
         SwitchCommand { program: program.unwrap_or(command.program.clone()), ..command.clone() }
     }
 
     /// The copies that the nodes keep.
-    pub(crate) fn copies(&self) -> Vec<ReplicaCopy<'_>> {
+    pub fn copies(&self) -> Vec<ReplicaCopy<'_>> {
         self.nodes.iter().map(|node| ReplicaCopy { name: &node.name, data: &node.data }).collect()
     }
 

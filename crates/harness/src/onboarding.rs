@@ -17,7 +17,7 @@ const FUNDS_WITHIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Hub accounts, settlement model, FSPs with limits, funds and endpoints.
-pub(crate) fn onboard(
+pub fn onboard(
     admin: &mut Admin,
     currency: Currency,
     fsps: &[Bound],
@@ -40,11 +40,7 @@ pub(crate) fn onboard(
 }
 
 /// The account of one kind.
-pub(crate) fn account<'a>(
-    accounts: &'a [Account],
-    kind: &str,
-    currency: Currency,
-) -> Option<&'a Account> {
+pub fn account<'a>(accounts: &'a [Account], kind: &str, currency: Currency) -> Option<&'a Account> {
     accounts.iter().find(|it| it.kind == kind && it.currency == currency.as_str())
 }
 

@@ -10,7 +10,7 @@ use crate::error::HarnessError;
 
 /// A path that cannot be written is better known before a run than after it. What stands there
 /// stays until there are results.
-pub(crate) fn check_writable(path: &Path) -> Result<(), HarnessError> {
+pub fn check_writable(path: &Path) -> Result<(), HarnessError> {
     let is_there = path.symlink_metadata().is_ok();
     let opened = OpenOptions::new().append(true).create(true).open(path);
     opened.map_err(HarnessError::file(path))?;
@@ -52,7 +52,7 @@ pub fn tell<R: Serialize + std::fmt::Display>(
 }
 
 /// Writes results to a file.
-pub(crate) fn write_json(path: &Path, report: &impl Serialize) -> Result<(), HarnessError> {
+pub fn write_json(path: &Path, report: &impl Serialize) -> Result<(), HarnessError> {
     write(path, text(report)).map_err(HarnessError::file(path))
 }
 

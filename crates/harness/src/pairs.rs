@@ -22,25 +22,25 @@ pub enum Pairs {
 }
 
 /// A payer and a payee, by their places among the FSPs.
-pub(crate) type Route = (usize, usize);
+pub type Route = (usize, usize);
 
 /// FSPs that share a concurrency, and the routes they take in turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PairPlan {
+pub struct PairPlan {
     /// Places of the FSPs.
-    pub(crate) members: Vec<usize>,
+    pub members: Vec<usize>,
     /// The routes in order; after the last comes the first.
-    pub(crate) routes: Vec<Route>,
+    pub routes: Vec<Route>,
 }
 
 /// FSPs that a skewed lane takes at most: its table grows with their square.
-pub(crate) const SKEWED_MAX: usize = 64;
+pub const SKEWED_MAX: usize = 64;
 const SLOTS: usize = 10_000;
 const LARGEST_PAIR: f64 = 0.49;
 const LARGEST_PAYER: f64 = 0.70;
 
 /// The lanes of `fsps` FSPs; an even number, for [`Pairs::Skewed`] 4 to [`SKEWED_MAX`].
-pub(crate) fn lanes(pairs: Pairs, fsps: usize) -> Vec<PairPlan> {
+pub fn lanes(pairs: Pairs, fsps: usize) -> Vec<PairPlan> {
     match pairs {
         Pairs::Uniform => {
             let pair = |index: usize| {
@@ -67,7 +67,7 @@ impl Pairs {
     }
 
     /// The part of all transfers that the busiest FSP has a side in.
-    pub(crate) fn largest_share(self, fsps: usize) -> f64 {
+    pub fn largest_share(self, fsps: usize) -> f64 {
         match self {
             Self::Uniform => 2.0 / fsps as f64,
             Self::Skewed => LARGEST_PAYER,

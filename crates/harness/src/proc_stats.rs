@@ -10,26 +10,26 @@ use crate::error::HarnessError;
 
 /// What a process used so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ProcessFigures {
+pub struct ProcessFigures {
     /// User and system time.
-    pub(crate) cpu: Duration,
+    pub cpu: Duration,
     /// Largest resident size, in bytes.
-    pub(crate) resident_bytes_max: u64,
+    pub resident_bytes_max: u64,
     /// Resident size now, in bytes.
-    pub(crate) resident_bytes: u64,
+    pub resident_bytes: u64,
     /// Calls of the read family (`syscr`): read, pread, readv; not recv.
-    pub(crate) reads: u64,
+    pub reads: u64,
     /// Calls of the write family (`syscw`): write, pwrite, writev; not send.
-    pub(crate) writes: u64,
+    pub writes: u64,
     /// Times a thread waited for something.
-    pub(crate) switches_voluntary: u64,
+    pub switches_voluntary: u64,
     /// Times a thread was made to give way.
-    pub(crate) switches_involuntary: u64,
+    pub switches_involuntary: u64,
 }
 
 impl ProcessFigures {
     /// What was used since `start`; sizes are those of now.
-    pub(crate) fn since(&self, start: &Self) -> Self {
+    pub fn since(&self, start: &Self) -> Self {
         Self {
             cpu: self.cpu.saturating_sub(start.cpu),
             reads: self.reads.saturating_sub(start.reads),
@@ -69,6 +69,8 @@ pub struct Machine {
     pub profile: &'static str,
 }
 
+/// The commit this program was built from; empty when unknown.
+pub const COMMIT: &str = env!("UPESI_COMMIT");
 /// The cargo profile of this build.
 pub const PROFILE: &str = env!("UPESI_PROFILE");
 /// Version and profile of this build, for `--version`.
@@ -96,7 +98,7 @@ impl Origin {
 }
 
 /// Figures of a process; zeros when it is gone.
-pub(crate) fn process_figures(id: u32) -> ProcessFigures {
+pub fn process_figures(id: u32) -> ProcessFigures {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let ticks = cpu_ticks(&stat).unwrap_or(0);
@@ -128,7 +130,7 @@ fn system_calls(id: u32) -> ProcessFigures {
 }
 
 /// Memory, load, and the file system under `data`.
-pub(crate) fn environment(data: Option<&Path>) -> Environment {
+pub fn environment(data: Option<&Path>) -> Environment {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -165,19 +167,19 @@ pub fn free_bytes(directory: &Path) -> Result<u64, HarnessError> {
 }
 
 /// CPU time of this process so far.
-pub(crate) fn own_cpu() -> Duration {
+pub fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// CPU time of this thread so far.
-pub(crate) fn thread_cpu() -> Duration {
+pub fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The machine this runs on.
-pub(crate) fn machine() -> Machine {
+pub fn machine() -> Machine {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processors.lines().find_map(|line| {

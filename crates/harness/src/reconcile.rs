@@ -19,11 +19,11 @@ use crate::scenario::Scenario;
 use crate::simulators::{FspResult, SimulatorResult};
 
 /// Transfers that are not final.
-pub(crate) const IN_FLIGHT: &str = "upesi_transfers_in_flight";
+pub const IN_FLIGHT: &str = "upesi_transfers_in_flight";
 /// Notices that are not delivered.
-pub(crate) const NOTICES_OWED: &str = "upesi_notices_owed";
+pub const NOTICES_OWED: &str = "upesi_notices_owed";
 /// Notices given up.
-pub(crate) const DEAD_LETTERS: &str = "upesi_dead_letters";
+pub const DEAD_LETTERS: &str = "upesi_dead_letters";
 const RESERVED: &str = "upesi_transfers_reserved_total";
 const REFUSED: &str = "upesi_transfers_refused_total";
 const COMMITTED: &str = "upesi_transfers_committed_total";
@@ -37,9 +37,9 @@ const CONFIRMS: &str = ": this hub confirms to payees; say --confirm-to-payee, o
                         transfers.confirm_to_payee = false there";
 
 /// The switch's books and counters at one moment.
-pub(crate) struct Balances {
-    pub(crate) accounts: BTreeMap<String, Vec<Account>>,
-    pub(crate) metrics: Metrics,
+pub struct Balances {
+    pub accounts: BTreeMap<String, Vec<Account>>,
+    pub metrics: Metrics,
 }
 
 /// One thing that must be true.
@@ -54,28 +54,28 @@ pub struct Check {
 }
 
 /// All that is known at the end.
-pub(crate) struct RunTotals<'a> {
+pub struct RunTotals<'a> {
     /// The books before the first transfer; `None` when the hub's admin API is not known.
-    pub(crate) before: Option<&'a Balances>,
+    pub before: Option<&'a Balances>,
     /// The books after the last notice.
-    pub(crate) after: Option<&'a Balances>,
-    pub(crate) fsps: &'a [FspResult],
+    pub after: Option<&'a Balances>,
+    pub fsps: &'a [FspResult],
     /// The one that the FSPs deal in.
-    pub(crate) currency: Currency,
+    pub currency: Currency,
     /// Units that ended well.
-    pub(crate) good: u64,
-    pub(crate) failed: u64,
+    pub good: u64,
+    pub failed: u64,
     /// What the units were.
-    pub(crate) scenario: Scenario,
+    pub scenario: Scenario,
     /// Whether a hub without the metrics of this family is at fault.
-    pub(crate) metrics_needed: bool,
-    pub(crate) style: Style,
-    pub(crate) confirm_to_payee: bool,
+    pub metrics_needed: bool,
+    pub style: Style,
+    pub confirm_to_payee: bool,
 }
 
 impl Balances {
     /// Reads the accounts of the hub and of every participant, then the metrics.
-    pub(crate) fn read(admin: &mut Admin) -> Result<Self, HarnessError> {
+    pub fn read(admin: &mut Admin) -> Result<Self, HarnessError> {
         let mut accounts = BTreeMap::from([(HUB.to_owned(), admin.accounts(HUB)?)]);
         for name in admin.participants()? {
             let of_participant = admin.accounts(&name)?;
@@ -86,32 +86,32 @@ impl Balances {
 }
 
 impl Check {
-    pub(crate) fn of(name: &'static str, problems: Vec<String>) -> Self {
+    pub fn of(name: &'static str, problems: Vec<String>) -> Self {
         Self { name, passed: Some(problems.is_empty()), problems }
     }
 
     /// A check that could not be made.
-    pub(crate) fn skipped(name: &'static str, why: &str) -> Self {
+    pub fn skipped(name: &'static str, why: &str) -> Self {
         Self { name, passed: None, problems: vec![why.to_owned()] }
     }
 
     /// A check that failed.
-    pub(crate) fn failed(name: &'static str, problem: String) -> Self {
+    pub fn failed(name: &'static str, problem: String) -> Self {
         Self { name, passed: Some(false), problems: vec![problem] }
     }
 }
 
 /// The check that fails when a run is void and the hub did not take all that was sent.
-pub(crate) const TAKEN: &str = "the hub took what was sent to it";
+pub const TAKEN: &str = "the hub took what was sent to it";
 
 /// The check that fails when a hub mixes something up.
-pub(crate) const ASKED_FOR: &str = "no answer was another than asked for";
+pub const ASKED_FOR: &str = "no answer was another than asked for";
 /// The checks that fail when callbacks are lost or doubled.
-pub(crate) const ARRIVED: &str = "each notice owed arrived, none contradicts";
-pub(crate) const REACHED: &str = "what payers asked for reached payees";
+pub const ARRIVED: &str = "each notice owed arrived, none contradicts";
+pub const REACHED: &str = "what payers asked for reached payees";
 
 /// What kept messages from the hub, if anything did.
-pub(crate) fn not_taken(fsps: &[FspResult]) -> Option<Check> {
+pub fn not_taken(fsps: &[FspResult]) -> Option<Check> {
     let sum = |of: fn(&ConnectionCounts) -> u64| fsps.iter().map(|fsp| of(&fsp.links)).sum::<u64>();
     let first = |of: fn(&FirstErrors) -> &String| {
         fsps.iter().map(|fsp| of(&fsp.troubles)).find(|text| !text.is_empty())
@@ -140,14 +140,14 @@ pub(crate) fn not_taken(fsps: &[FspResult]) -> Option<Check> {
 }
 
 /// At rest every node shows the same accounts as `here`.
-pub(crate) fn same_everywhere(here: &Balances, nodes: &[(String, Balances)]) -> Check {
+pub fn same_everywhere(here: &Balances, nodes: &[(String, Balances)]) -> Check {
     let differs = nodes.iter().filter(|(_, books)| books.accounts != here.accounts);
     let lines = differs.map(|(name, _)| format!("node {name} shows other accounts than node a"));
     Check::of("all nodes show the same accounts", lines.collect())
 }
 
 /// Everything that is not as it must be, one line each.
-pub(crate) fn differences(checks: &[Check]) -> Vec<String> {
+pub fn differences(checks: &[Check]) -> Vec<String> {
     let failed = checks.iter().filter(|check| check.passed == Some(false));
     let mut lines: Vec<String> = failed.flat_map(|check| check.problems.clone()).collect();
     let more = lines.len().saturating_sub(LINES_MAX);
@@ -160,7 +160,7 @@ pub(crate) fn differences(checks: &[Check]) -> Vec<String> {
 
 impl RunTotals<'_> {
     /// Everything that must be true, and whether it is.
-    pub(crate) fn checks(&self) -> Vec<Check> {
+    pub fn checks(&self) -> Vec<Check> {
         let mut checks = Vec::new();
         match (self.before, self.after) {
             (Some(before), Some(after)) => {
@@ -389,7 +389,7 @@ impl RunTotals<'_> {
 
 /// Checks that `count` held transfers expired by the hub's counter, and that the payer and the
 /// payee of each received one error.
-pub(crate) fn check_expiries(
+pub fn check_expiries(
     count: u64,
     [before, after]: [Option<&Balances>; 2],
     held: &SimulatorResult,

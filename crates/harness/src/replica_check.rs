@@ -16,23 +16,23 @@ use crate::switch_process::SwitchCommand;
 const NAMED_MAX: usize = 5;
 
 /// A node's copy.
-pub(crate) struct ReplicaCopy<'a> {
+pub struct ReplicaCopy<'a> {
     /// The node.
-    pub(crate) name: &'a str,
-    pub(crate) data: &'a Path,
+    pub name: &'a str,
+    pub data: &'a Path,
 }
 
 /// What all copies agree on.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReplicaAgreement {
+pub struct ReplicaAgreement {
     /// The last record that all of them have.
-    pub(crate) log_index: u64,
+    pub log_index: u64,
     /// The hash of the state there.
-    pub(crate) state_hash: String,
+    pub state_hash: String,
 }
 
 /// Proves every copy, then all against each other and against what was acknowledged.
-pub(crate) fn prove(
+pub fn prove(
     command: &SwitchCommand,
     copies: &[ReplicaCopy<'_>],
     acknowledged: &BTreeSet<Acknowledged>,

@@ -115,7 +115,7 @@ impl DemoReport {
 }
 
 impl Latency {
-    pub(crate) fn of(micros: &Histogram<u64>) -> Self {
+    pub fn of(micros: &Histogram<u64>) -> Self {
         let at = |quantile| micros.value_at_quantile(quantile) as f64 / 1e3;
         Self {
             min: if micros.is_empty() { 0.0 } else { micros.min() as f64 / 1e3 },
@@ -138,7 +138,7 @@ impl Percentiles {
 }
 
 impl Legs {
-    pub(crate) fn of(latencies: &Latencies) -> Self {
+    pub fn of(latencies: &Latencies) -> Self {
         Self {
             lookup: Percentiles::of(&latencies.lookup),
             quote: Percentiles::of(&latencies.quote),

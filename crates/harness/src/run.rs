@@ -57,41 +57,41 @@ const LONG_TRIM: (Duration, Duration) = (Duration::from_secs(300), Duration::fro
 const LONG_RUN: Duration = Duration::from_secs(840);
 
 /// The check that fails when the hub itself says why a run went wrong.
-pub(crate) const WELL: &str = "the hub says that it is well";
+pub const WELL: &str = "the hub says that it is well";
 
 /// The check that fails when a run was cut short.
-pub(crate) const TO_ITS_END: &str = "the run went to its end";
+pub const TO_ITS_END: &str = "the run went to its end";
 
 /// The check that fails when a stock is used up before the run is over.
 const STOCK_LASTED: &str = "the stock lasted to the end";
 
 /// The check that fails when something does not come to its end.
-pub(crate) const AT_REST: &str = "everything came to rest";
+pub const AT_REST: &str = "everything came to rest";
 
 /// What a run is to be.
-pub(crate) struct Setup<'a> {
-    pub(crate) scenario: Scenario,
-    pub(crate) fsps: &'a FspOptions,
-    pub(crate) pairs: Pairs,
-    pub(crate) drive: Drive,
-    pub(crate) length: Length,
-    pub(crate) warm_up: Duration,
+pub struct Setup<'a> {
+    pub scenario: Scenario,
+    pub fsps: &'a FspOptions,
+    pub pairs: Pairs,
+    pub drive: Drive,
+    pub length: Length,
+    pub warm_up: Duration,
     /// Transfers to hold before the measured part; for [`Scenario::Fulfil`].
-    pub(crate) stock: usize,
+    pub stock: usize,
     /// Shortest measured part that counts though the stock was used up before its end; `None` for
     /// all of it, where somebody said how large the stock is to be.
-    pub(crate) lasts: Option<Duration>,
-    pub(crate) hub: HubChoice<'a>,
+    pub lasts: Option<Duration>,
+    pub hub: HubChoice<'a>,
     /// What the FSPs are beside their options: where they listen, what they match by.
-    pub(crate) adjust: &'a dyn Fn(usize, &mut SimulatorOptions),
+    pub adjust: &'a dyn Fn(usize, &mut SimulatorOptions),
     /// Whether FSPs and subscribers are made known to the hub first.
-    pub(crate) onboard: bool,
+    pub onboard: bool,
     /// Whether subscribers are registered then.
-    pub(crate) register: bool,
+    pub register: bool,
     /// Whether payees that fulfil with COMMITTED are owed a confirmation.
-    pub(crate) confirm_to_payee: bool,
+    pub confirm_to_payee: bool,
     /// More FSPs, with transfers that expire during the measured part.
-    pub(crate) holders: Option<Holders<'a>>,
+    pub holders: Option<Holders<'a>>,
 }
 
 /// FSPs whose payees hold transfers until they expire, in the middle of the measured part.
@@ -99,17 +99,17 @@ pub(crate) struct Setup<'a> {
 /// The measured part begins a whole number of seconds before the first expiration, so that its
 /// seconds and those of the expiry coincide. It ends the same time after the last expiration, but
 /// not before both sides of each transfer have their error.
-pub(crate) struct Holders<'a> {
+pub struct Holders<'a> {
     /// Their options, for these addresses of the hub and the moment of the first expiration.
-    pub(crate) plan: &'a dyn Fn(&[SocketAddr], SystemTime) -> Vec<SimulatorOptions>,
+    pub plan: &'a dyn Fn(&[SocketAddr], SystemTime) -> Vec<SimulatorOptions>,
     /// Transfers that they hold.
-    pub(crate) count: usize,
+    pub count: usize,
     /// Time to reserve them.
-    pub(crate) reserve: Duration,
+    pub reserve: Duration,
     /// From the first expiration to the last.
-    pub(crate) within: Duration,
+    pub within: Duration,
     /// Measured seconds before the first and after the last.
-    pub(crate) around: u32,
+    pub around: u32,
 }
 
 /// The simulators of the holders.
@@ -134,7 +134,7 @@ impl Holders<'_> {
     }
 
     /// First second of the measured part in which transfers expire, and the first after them.
-    pub(crate) fn expiring(&self) -> [u64; 2] {
+    pub fn expiring(&self) -> [u64; 2] {
         let from = u64::from(self.around);
         [from, from + (self.within.as_secs_f64().ceil() as u64).max(1)]
     }
@@ -142,7 +142,7 @@ impl Holders<'_> {
 
 /// How units are started.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Drive {
+pub enum Drive {
     /// As many in flight as bring the highest rate.
     Climb,
     /// So many in flight.
@@ -158,47 +158,47 @@ pub(crate) enum Drive {
 
 /// When the measured part ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Length {
+pub enum Length {
     Time(Duration),
     Count(u64),
 }
 
 /// What a run gave.
-pub(crate) struct Measured {
+pub struct Measured {
     /// When the measured part began, where somebody may look on.
-    pub(crate) began: Option<Instant>,
-    pub(crate) seconds: f64,
+    pub began: Option<Instant>,
+    pub seconds: f64,
     /// Units that ended well in the measured part.
-    pub(crate) good: u64,
+    pub good: u64,
     /// Units that ended well in the whole run.
-    pub(crate) good_in_all: u64,
+    pub good_in_all: u64,
     /// Units that failed in the whole run.
-    pub(crate) failed: u64,
-    pub(crate) dropped: u64,
+    pub failed: u64,
+    pub dropped: u64,
     /// Of these, the ones that found no transfer in stock.
-    pub(crate) unstocked: u64,
-    pub(crate) backlog_max: usize,
-    pub(crate) concurrency: Option<usize>,
+    pub unstocked: u64,
+    pub backlog_max: usize,
+    pub concurrency: Option<usize>,
     /// What the hub's process used in the measured part, where it is known.
-    pub(crate) hub: Option<ProcessFigures>,
-    pub(crate) resident_bytes_max: Option<u64>,
-    pub(crate) own_cpu: Duration,
-    pub(crate) metrics_at_start: Metrics,
-    pub(crate) metrics_at_end: Metrics,
+    pub hub: Option<ProcessFigures>,
+    pub resident_bytes_max: Option<u64>,
+    pub own_cpu: Duration,
+    pub metrics_at_start: Metrics,
+    pub metrics_at_end: Metrics,
     /// Hub metrics after the last notice.
-    pub(crate) metrics_after: Metrics,
-    pub(crate) result: SimulatorResult,
-    pub(crate) trim: Trim,
-    pub(crate) environment: Environment,
-    pub(crate) checks: Vec<Check>,
+    pub metrics_after: Metrics,
+    pub result: SimulatorResult,
+    pub trim: Trim,
+    pub environment: Environment,
+    pub checks: Vec<Check>,
     /// Whether accounts and counters of the hub were there to be held against those of the FSPs.
-    pub(crate) books_compared: bool,
+    pub books_compared: bool,
     /// Of a hub of several nodes.
-    pub(crate) nodes: Option<NodesResult>,
+    pub nodes: Option<NodesResult>,
     /// From the first expiration until both sides of each transfer of the holders had their error.
-    pub(crate) notified_after: Option<Duration>,
+    pub notified_after: Option<Duration>,
     /// Why the run ended before its time.
-    pub(crate) cut: Option<HarnessError>,
+    pub cut: Option<HarnessError>,
 }
 
 impl Measured {
@@ -237,39 +237,39 @@ impl Measured {
     }
 
     /// By how much one of the hub's metrics rose in the measured part.
-    pub(crate) fn risen(&self, name: &str) -> Option<f64> {
+    pub fn risen(&self, name: &str) -> Option<f64> {
         Some(self.metrics_at_end.get(name)? - self.metrics_at_start.get(name)?)
     }
 }
 
 /// What is measured and proved of several nodes beside the rest.
 #[derive(Debug, Default)]
-pub(crate) struct NodesResult {
+pub struct NodesResult {
     /// What was done to them.
-    pub(crate) done: Vec<ExecutedFault>,
+    pub done: Vec<ExecutedFault>,
     /// Messages that were answered 2xx, each once.
-    pub(crate) acknowledged: usize,
+    pub acknowledged: usize,
     /// What their copies agree on.
-    pub(crate) agreed: ReplicaAgreement,
+    pub agreed: ReplicaAgreement,
     /// What the brokers used in the measured part.
-    pub(crate) brokers_cpu: Duration,
+    pub brokers_cpu: Duration,
 }
 
 /// What is left out of the steady part, in seconds, or in units when the run has a count.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Trim {
-    pub(crate) first: f64,
-    pub(crate) last: f64,
-    pub(crate) unit: &'static str,
+pub struct Trim {
+    pub first: f64,
+    pub last: f64,
+    pub unit: &'static str,
 }
 
 /// Carries a run out.
 ///
 /// # Errors
 /// It could not be set up. What happens after that is told by [`Measured::cut`] and the checks.
-pub(crate) fn carry_out(setup: &Setup<'_>) -> Result<Measured, HarnessError> {
+pub fn carry_out(setup: &Setup<'_>) -> Result<Measured, HarnessError> {
     let interrupt = Interrupt::listen();
-    let mut live = StatusLine::new();
+    let mut live = StatusLine::on_stderr();
     let mut hub = setup.hub.start(&mut |what| live.step(what))?;
     interrupt.check()?;
     let environment = environment(hub.data());

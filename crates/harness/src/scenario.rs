@@ -88,27 +88,27 @@ impl Scenario {
     }
 
     /// Whether subscribers must be known to the hub.
-    pub(crate) const fn looks_up(self) -> bool {
+    pub const fn looks_up(self) -> bool {
         matches!(self, Self::Lookup | Self::Whole)
     }
 
     /// Whether a quote is part of a unit.
-    pub(crate) const fn quotes(self) -> bool {
+    pub const fn quotes(self) -> bool {
         matches!(self, Self::Quote | Self::Whole)
     }
 
     /// Whether a unit that ended well is a committed transfer.
-    pub(crate) const fn moves_money(self) -> bool {
+    pub const fn moves_money(self) -> bool {
         matches!(self, Self::Transfer | Self::Fulfil | Self::Whole)
     }
 
     /// Whether payees put transfers aside instead of answering them.
-    pub(crate) const fn holds(self) -> bool {
+    pub const fn holds(self) -> bool {
         matches!(self, Self::Prepare | Self::Fulfil)
     }
 
     /// The part of a transaction that a payment to `payee` runs.
-    pub(crate) const fn course(self, payee: FspName) -> PaymentFlow {
+    pub const fn course(self, payee: FspName) -> PaymentFlow {
         match self {
             Self::Transfer => PaymentFlow::Transfer(payee),
             Self::Prepare => PaymentFlow::Prepare(payee),

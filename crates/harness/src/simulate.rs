@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_millis(100);
 pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
     options.check()?;
     let interrupt = Interrupt::listen();
-    let mut live = StatusLine::new();
+    let mut live = StatusLine::on_stderr();
     let hub = resolve(&options.hub)?;
     let load = options.rate.map_or(Load::None, |rate| Load::Open { rate, backlog: usize::MAX });
     let mut placed = plan(&options.fsps, &[hub]);

@@ -48,75 +48,75 @@ const SUBSCRIBERS_PER_FSP: u64 = 100_000;
 
 /// An FSP that listens.
 #[derive(Clone, Debug)]
-pub(crate) struct Bound {
-    pub(crate) name: String,
-    pub(crate) address: SocketAddr,
-    pub(crate) subscribers: std::ops::Range<u64>,
-    pub(crate) endpoints: Vec<(String, String)>,
+pub struct Bound {
+    pub name: String,
+    pub address: SocketAddr,
+    pub subscribers: std::ops::Range<u64>,
+    pub endpoints: Vec<(String, String)>,
 }
 
 /// Progress of all fleets together.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// Units that ended well.
-    pub(crate) good: u64,
-    pub(crate) failed: u64,
+    pub good: u64,
+    pub failed: u64,
     /// Of these, the ones whose callback never came.
-    pub(crate) hung: u64,
+    pub hung: u64,
     /// Units of the measured part that were not started, because too many were in flight.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
     /// Of these, the ones that found no transfer in stock.
-    pub(crate) unstocked: u64,
-    pub(crate) in_flight: usize,
+    pub unstocked: u64,
+    pub in_flight: usize,
     /// Most in flight at once so far.
-    pub(crate) backlog_max: usize,
+    pub backlog_max: usize,
     /// Transfers that payees hold.
-    pub(crate) stock: usize,
+    pub stock: usize,
     /// Transfers that their payers have not heard the end of.
-    pub(crate) open: u64,
+    pub open: u64,
     /// Requests that the FSPs received.
-    pub(crate) requests: u64,
+    pub requests: u64,
     /// Ended among those that were started while measuring.
-    pub(crate) measured: u64,
-    pub(crate) p50: Duration,
-    pub(crate) p99: Duration,
+    pub measured: u64,
+    pub p50: Duration,
+    pub p99: Duration,
 }
 
 /// What one FSP saw.
 #[derive(Clone, Debug)]
-pub(crate) struct FspResult {
-    pub(crate) name: String,
-    pub(crate) position: Amount,
-    pub(crate) counts: Counts,
-    pub(crate) wrong: Contradictions,
-    pub(crate) links: ConnectionCounts,
-    pub(crate) troubles: FirstErrors,
-    pub(crate) bodies: Bodies,
-    pub(crate) exchanges: Vec<(FspName, Exchange)>,
+pub struct FspResult {
+    pub name: String,
+    pub position: Amount,
+    pub counts: Counts,
+    pub wrong: Contradictions,
+    pub links: ConnectionCounts,
+    pub troubles: FirstErrors,
+    pub bodies: Bodies,
+    pub exchanges: Vec<(FspName, Exchange)>,
 }
 
 /// What a run gave.
-pub(crate) struct SimulatorResult {
-    pub(crate) fsps: Vec<FspResult>,
-    pub(crate) latencies: Latencies,
-    pub(crate) steady: Steady,
-    pub(crate) seconds: Vec<Second>,
+pub struct SimulatorResult {
+    pub fsps: Vec<FspResult>,
+    pub latencies: Latencies,
+    pub steady: Steady,
+    pub seconds: Vec<Second>,
     /// Payer, payee, and the units that went between them, warm-up included.
-    pub(crate) routes: Vec<(String, String, u64)>,
+    pub routes: Vec<(String, String, u64)>,
     /// Number of failures by leg and cause, with the id of one of them.
-    pub(crate) failures: BTreeMap<String, (u64, String)>,
+    pub failures: BTreeMap<String, (u64, String)>,
     /// CPU time of the simulators' threads.
-    pub(crate) cpu: Duration,
+    pub cpu: Duration,
     /// Moments at which units of the measured part ended well, and in which lane; where kept.
-    pub(crate) ends: Vec<(Instant, u16)>,
+    pub ends: Vec<(Instant, u16)>,
     /// Messages that the hub answered 2xx; where kept.
-    pub(crate) acknowledged: Vec<Acknowledged>,
+    pub acknowledged: Vec<Acknowledged>,
     /// A simulated FSP had more of them than it keeps.
-    pub(crate) is_record_full: bool,
+    pub is_record_full: bool,
 }
 
 /// All fleets of a run.
-pub(crate) struct Simulators {
+pub struct Simulators {
     fleets: Vec<SimulatorThread>,
 }
 
@@ -137,13 +137,13 @@ enum Order {
 
 /// What all fleets together do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SimulatorPlan {
-    pub(crate) scenario: Scenario,
-    pub(crate) pairs: Pairs,
-    pub(crate) load: Load,
-    pub(crate) threads: usize,
+pub struct SimulatorPlan {
+    pub scenario: Scenario,
+    pub pairs: Pairs,
+    pub load: Load,
+    pub threads: usize,
     /// Whether moments of ends are kept.
-    pub(crate) keeps_ends: bool,
+    pub keeps_ends: bool,
 }
 
 /// One thread's part of it.
@@ -156,7 +156,7 @@ struct Share {
 ///
 /// Those of a hub with several nodes are spread over them, and do what senders do whose hub may
 /// lose a node: they turn to the next one soon, and for longer.
-pub(crate) fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOptions> {
+pub fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOptions> {
     let numbers = |index: usize| {
         let start = SUBSCRIBER_NUMBERS + (options.first + index as u64) * SUBSCRIBERS_PER_FSP;
         start..start + options.subscribers
@@ -193,14 +193,14 @@ pub(crate) fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOpt
 }
 
 /// Where the FSP at `index` listens: `port` and the ones after it, or a free one when it is 0.
-pub(crate) fn place(address: IpAddr, port: u16, index: usize) -> SocketAddr {
+pub fn place(address: IpAddr, port: u16, index: usize) -> SocketAddr {
     let index = u16::try_from(index).unwrap_or(u16::MAX);
     SocketAddr::new(address, if port == 0 { 0 } else { port.saturating_add(index) })
 }
 
 impl Simulators {
     /// Binds all FSPs, lanes dealt out over the threads.
-    pub(crate) fn start(
+    pub fn start(
         simulators: &[SimulatorOptions],
         plan: SimulatorPlan,
     ) -> Result<Self, HarnessError> {
@@ -209,16 +209,12 @@ impl Simulators {
     }
 
     /// All FSPs and where they listen.
-    pub(crate) fn bound(&self) -> Vec<Bound> {
+    pub fn bound(&self) -> Vec<Bound> {
         self.fleets.iter().flat_map(|fleet| fleet.bound.clone()).collect()
     }
 
     /// Registers all subscribers at the hub; fails when it confirms none for `patience`.
-    pub(crate) fn register(
-        &self,
-        patience: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<(), HarnessError> {
+    pub fn register(&self, patience: Duration, interrupt: &Interrupt) -> Result<(), HarnessError> {
         let order = |fleet: &SimulatorThread| fleet.order(|tell| Order::Register(patience, tell));
         let answers: Vec<_> = self.fleets.iter().map(order).collect();
         let all = self.fleets.iter().flat_map(|fleet| &fleet.bound);
@@ -232,7 +228,7 @@ impl Simulators {
     }
 
     /// Sends `count` transfers at once from the first FSP to the second, and waits for the commits.
-    pub(crate) fn pay(
+    pub fn pay(
         &self,
         count: usize,
         interrupt: &Interrupt,
@@ -247,32 +243,32 @@ impl Simulators {
     }
 
     /// Lets every FSP behave as planned; until then all are normal, so that they can be set up.
-    pub(crate) fn behave(&self) -> Result<(), HarnessError> {
+    pub fn behave(&self) -> Result<(), HarnessError> {
         let answers: Vec<_> = self.fleets.iter().map(|fleet| fleet.order(Order::Behave)).collect();
         answers.into_iter().try_for_each(|answer| answer?.recv().map_err(|_| HarnessError::Fleet))
     }
 
     /// Changes the phase of all drivers; they see it within 5 ms.
-    pub(crate) fn set_phase(&self, phase: Phase) {
+    pub fn set_phase(&self, phase: Phase) {
         for fleet in &self.fleets {
             fleet.control.set_phase(phase);
         }
     }
 
     /// Sets how many transactions shall be in flight altogether.
-    pub(crate) fn set_target(&self, total: usize) {
+    pub fn set_target(&self, total: usize) {
         let set = |control: &Control, share| control.target.store(share, Ordering::Relaxed);
         self.set_shares(total, set);
     }
 
     /// Sets how many transfers payees shall hold before the measured part.
-    pub(crate) fn set_stock(&self, total: usize) {
+    pub fn set_stock(&self, total: usize) {
         let set = |control: &Control, share| control.stock_target.store(share, Ordering::Relaxed);
         self.set_shares(total, set);
     }
 
     /// Sets how many units are started while measuring, before the phase is entered.
-    pub(crate) fn set_budget(&self, total: u64) {
+    pub fn set_budget(&self, total: u64) {
         let set = |control: &Control, share| control.budget.store(share as u64, Ordering::Relaxed);
         self.set_shares(usize::try_from(total).unwrap_or(usize::MAX), set);
     }
@@ -286,7 +282,7 @@ impl Simulators {
     }
 
     /// Sets the bounds of the steady part, before the phase is entered.
-    pub(crate) fn set_steady(&self, bounds: Bounds) {
+    pub fn set_steady(&self, bounds: Bounds) {
         let threads = self.fleets.len() as u64;
         let micros = |time: Duration| time.as_micros() as u64;
         let [first, last] = match bounds {
@@ -301,7 +297,7 @@ impl Simulators {
     }
 
     /// Sets how long the measured part is, before the phase is entered.
-    pub(crate) fn set_length(&self, length: Duration) {
+    pub fn set_length(&self, length: Duration) {
         let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
         for fleet in &self.fleets {
             fleet.control.length.store(micros, Ordering::Relaxed);
@@ -309,12 +305,12 @@ impl Simulators {
     }
 
     /// Whether no unit begins any more, by what the next [`Simulators::glance`] shows.
-    pub(crate) fn have_stopped(&self) -> bool {
+    pub fn have_stopped(&self) -> bool {
         self.fleets.iter().all(|fleet| fleet.control.has_stopped())
     }
 
     /// Where the run stands.
-    pub(crate) fn glance(&self) -> Snapshot {
+    pub fn glance(&self) -> Snapshot {
         let mut all = Snapshot::default();
         for control in self.fleets.iter().map(|fleet| &fleet.control) {
             all.good += control.good.load(Ordering::Relaxed);
@@ -336,7 +332,7 @@ impl Simulators {
     }
 
     /// What was seen and measured so far.
-    pub(crate) fn collect(&self) -> Result<SimulatorResult, HarnessError> {
+    pub fn collect(&self) -> Result<SimulatorResult, HarnessError> {
         let mut all: Option<SimulatorResult> = None;
         for fleet in &self.fleets {
             let one = fleet.order(Order::Collect)?.recv().map_err(|_| HarnessError::Fleet)?;
@@ -422,7 +418,7 @@ impl SimulatorResult {
 }
 
 /// A runtime for tasks of one thread.
-pub(crate) fn runtime() -> Result<LocalRuntime, HarnessError> {
+pub fn runtime() -> Result<LocalRuntime, HarnessError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let built = builder.enable_all().build_local(LocalOptions::default());
     built.map_err(HarnessError::file("the runtime"))

@@ -12,7 +12,7 @@ const ELSEWHERE: Duration = Duration::from_secs(3);
 
 /// What a run is doing while it is looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum RunPhase<'a> {
+pub enum RunPhase<'a> {
     /// Reserves the transfers that will be fulfilled.
     Stock,
     /// What this names, by units that end.
@@ -60,7 +60,7 @@ fn rates(what: &str, glance: &Snapshot, rate_per_s: f64) -> String {
 }
 
 /// The line and when it was last written.
-pub(crate) struct StatusLine {
+pub struct StatusLine {
     terminal: bool,
     written: Instant,
     /// What was done by then, of what is being done since; nothing when the step has just begun.
@@ -71,14 +71,14 @@ pub(crate) struct StatusLine {
 }
 
 impl StatusLine {
-    pub(crate) fn new() -> Self {
+    pub fn on_stderr() -> Self {
         let terminal = std::io::stderr().is_terminal();
         let now = Instant::now();
         Self { terminal, written: now, done: None, open: false, progress: (0, now) }
     }
 
     /// Says what begins now.
-    pub(crate) fn step(&mut self, text: &str) {
+    pub fn step(&mut self, text: &str) {
         self.close();
         // Whoever closed the error output does not want to know.
         let _ = writeln!(std::io::stderr(), "{text}");
@@ -88,12 +88,12 @@ impl StatusLine {
 
     /// From here on units are to end. What came before, such as making subscribers known, brings
     /// none to its end.
-    pub(crate) fn expect_progress(&mut self) {
+    pub fn expect_progress(&mut self) {
         self.progress.1 = Instant::now();
     }
 
     /// Shows where the run stands, unless that was just done.
-    pub(crate) fn show(&mut self, doing: RunPhase, glance: &Snapshot) {
+    pub fn show(&mut self, doing: RunPhase, glance: &Snapshot) {
         let elapsed = self.written.elapsed();
         let done = doing.done(glance);
         let before = *self.done.get_or_insert(done);
@@ -111,7 +111,7 @@ impl StatusLine {
     }
 
     /// Fails when units are in flight and none has ended well for `patience`.
-    pub(crate) fn check_progress(
+    pub fn check_progress(
         &mut self,
         doing: RunPhase,
         glance: &Snapshot,
@@ -132,7 +132,7 @@ impl StatusLine {
     }
 
     /// Ends a line that is being changed.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         if std::mem::take(&mut self.open) {
             let _ = writeln!(std::io::stderr());
         }
@@ -166,7 +166,7 @@ mod tests {
     /// The first of a part is compared with where that part began, whatever the one before counted.
     #[test]
     fn a_rate_is_that_of_its_part() {
-        let mut live = StatusLine::new();
+        let mut live = StatusLine::on_stderr();
         live.step("reserving");
         live.show(RunPhase::Stock, &Snapshot { stock: 1_000, ..Snapshot::default() });
         assert_eq!(live.done, Some(1_000));
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn patience_begins_with_the_step() {
-        let (mut live, patience) = (StatusLine::new(), Duration::from_secs(60));
+        let (mut live, patience) = (StatusLine::on_stderr(), Duration::from_secs(60));
         let glance = Snapshot { in_flight: 16, ..Snapshot::default() };
         let long_ago = Instant::now().checked_sub(2 * patience).expect("the machine is up");
         live.progress = (0, long_ago);

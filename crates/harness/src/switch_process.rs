@@ -65,26 +65,26 @@ pub enum Confirm {
 }
 
 /// A running switch; it is killed when this is dropped.
-pub(crate) struct SwitchProcess {
+pub struct SwitchProcess {
     child: Child,
-    pub(crate) fspiop: SocketAddr,
-    pub(crate) admin: SocketAddr,
+    pub fspiop: SocketAddr,
+    pub admin: SocketAddr,
     log: PathBuf,
     token: PathBuf,
     started: Instant,
     /// How long it may take until it is healthy.
     within: Duration,
     /// From the start of the process until it was healthy.
-    pub(crate) ready_after: Duration,
+    pub ready_after: Duration,
 }
 
 /// The file of this process's own program.
-pub(crate) fn own_program() -> Result<PathBuf, HarnessError> {
+pub fn own_program() -> Result<PathBuf, HarnessError> {
     std::env::current_exe().map_err(HarnessError::file(Path::new("this program's own file")))
 }
 
 /// Runs a command of a program, which may show progress, and reads the JSON it prints.
-pub(crate) fn ask<T: DeserializeOwned>(
+pub fn ask<T: DeserializeOwned>(
     program: &Path,
     what: &str,
     arguments: &[&OsStr],
@@ -118,11 +118,11 @@ fn not_started(program: &Path, error: io::Error) -> HarnessError {
 
 /// What `verify` says.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Verified {
+pub struct Verified {
     ok: bool,
     /// Records in the log, which is also the position of the last one.
     #[serde(default)]
-    pub(crate) records: u64,
+    pub records: u64,
 }
 
 /// What `replay` says.
@@ -165,7 +165,7 @@ impl SwitchCommand {
     }
 
     /// The same, with more text in its configuration file.
-    pub(crate) fn configured(mut self, text: &str) -> Self {
+    pub fn configured(mut self, text: &str) -> Self {
         if self.configuration.is_none() {
             self.serve.extend(["--config", "{config}"].map(OsString::from));
         }
@@ -175,7 +175,7 @@ impl SwitchCommand {
 
     /// The same program as a switch that neither records nor decides transfers.
     #[must_use]
-    pub(crate) fn null(&self) -> Self {
+    pub fn null(&self) -> Self {
         let mut command = self.clone();
         let serve = command.serve.iter_mut().find(|argument| *argument == "serve");
         serve.into_iter().for_each(|argument| *argument = "null-switch".into());
@@ -183,13 +183,13 @@ impl SwitchCommand {
     }
 
     /// What the program says of its version and build profile.
-    pub(crate) fn version(&self) -> Option<String> {
+    pub fn version(&self) -> Option<String> {
         let output = Command::new(&self.program).arg("--version").output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
     /// Whether the log in `data` is good; else what `verify` said.
-    pub(crate) fn verify(&self, data: &Path) -> Result<Verified, String> {
+    pub fn verify(&self, data: &Path) -> Result<Verified, String> {
         let places = Places { data, fspiop: None, admin: None };
         let mut command = Command::new(&self.program);
         command.args(self.verify.iter().map(|argument| places.fill(argument)));
@@ -205,7 +205,7 @@ impl SwitchCommand {
     }
 
     /// The hash of the state that the log in `data` comes to at this record.
-    pub(crate) fn state_at(&self, data: &Path, log_index: u64) -> Result<String, String> {
+    pub fn state_at(&self, data: &Path, log_index: u64) -> Result<String, String> {
         let mut command = Command::new(&self.program);
         command.arg("replay").arg("--data").arg(data);
         command.args(["--until", &log_index.to_string(), "--json"]);
@@ -223,7 +223,7 @@ impl SwitchCommand {
 impl SwitchProcess {
     /// Starts the switch on two free ports and waits until it is healthy. Somebody else may take
     /// one of them before the switch does: then on two others.
-    pub(crate) fn start(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
+    pub fn start(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
         for _ in 1..STARTS_MAX {
             match Self::start_once(command, data) {
                 Err(HarnessError::Switch(said)) if said.contains(PORT_TAKEN) => {}
@@ -248,7 +248,7 @@ impl SwitchProcess {
 
     /// Starts the switch on these addresses, for FSPIOP and admin. What it prints goes to
     /// `switch.log` in the data directory.
-    pub(crate) fn begin(
+    pub fn begin(
         command: &SwitchCommand,
         data: &Path,
         [fspiop, admin]: [SocketAddr; 2],
@@ -282,28 +282,28 @@ impl SwitchProcess {
     }
 
     /// A client of its admin API, with the token it has written.
-    pub(crate) fn admin(&self) -> Result<Admin, HarnessError> {
+    pub fn admin(&self) -> Result<Admin, HarnessError> {
         let token = read_token(&self.token)?;
         Ok(Admin::new(self.admin, Some(token)))
     }
 
     /// The file with its bearer token.
-    pub(crate) fn token_file(&self) -> &Path {
+    pub fn token_file(&self) -> &Path {
         &self.token
     }
 
     /// The number of its process.
-    pub(crate) fn process(&self) -> u32 {
+    pub fn process(&self) -> u32 {
         self.child.id()
     }
 
     /// CPU time and memory so far.
-    pub(crate) fn figures(&self) -> ProcessFigures {
+    pub fn figures(&self) -> ProcessFigures {
         process_figures(self.child.id())
     }
 
     /// Fails when the switch has ended by itself.
-    pub(crate) fn check_alive(&mut self) -> Result<(), HarnessError> {
+    pub fn check_alive(&mut self) -> Result<(), HarnessError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(self.ended(status)),
@@ -312,7 +312,7 @@ impl SwitchProcess {
     }
 
     /// Asks it to stop and waits for that.
-    pub(crate) fn stop(mut self) -> Result<(), HarnessError> {
+    pub fn stop(mut self) -> Result<(), HarnessError> {
         self.check_alive()?;
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let id = id.ok_or_else(|| HarnessError::Switch("has no process id".to_owned()))?;
@@ -330,7 +330,7 @@ impl SwitchProcess {
     }
 
     /// Whether it says that it is well. Fails when it has ended, or takes too long.
-    pub(crate) fn is_healthy(&mut self) -> Result<bool, HarnessError> {
+    pub fn is_healthy(&mut self) -> Result<bool, HarnessError> {
         self.check_alive()?;
         if Admin::new(self.admin, None).healthy() {
             self.ready_after = self.started.elapsed();
@@ -343,7 +343,7 @@ impl SwitchProcess {
     }
 
     /// Sends a signal; one that has ended does not mind.
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let _gone = id.map(|id| kill_process(id, signal));
     }
@@ -369,7 +369,7 @@ impl Drop for SwitchProcess {
 }
 
 /// Reads a bearer token: one word.
-pub(crate) fn read_token(path: &Path) -> Result<String, HarnessError> {
+pub fn read_token(path: &Path) -> Result<String, HarnessError> {
     let text = std::fs::read_to_string(path).map_err(HarnessError::file(path))?;
     let token = text.trim();
     match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -415,7 +415,7 @@ const PORT_TAKEN: &str = "ddress already in use";
 const STARTS_MAX: u32 = 5;
 
 /// Two addresses that were free a moment ago.
-pub(crate) fn free_addresses() -> io::Result<[SocketAddr; 2]> {
+pub fn free_addresses() -> io::Result<[SocketAddr; 2]> {
     let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
     Ok([listeners[0].local_addr()?, listeners[1].local_addr()?])
 }

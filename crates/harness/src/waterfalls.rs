@@ -267,7 +267,7 @@ fn send(
     command: &SwitchCommand,
 ) -> Result<Vec<Vec<Span>>, HarnessError> {
     let interrupt = Interrupt::listen();
-    let mut live = StatusLine::new();
+    let mut live = StatusLine::on_stderr();
     live.step("starting the switch");
     let command = command.clone().confirming(Confirm::Off);
     let mut hub = HubChoice::Spawn { command: &command, data: None }.start(&mut |_| {})?;

@@ -16,7 +16,8 @@ use std::thread;
 use std::time::Duration;
 
 use dfsp::{MessagePair, PairWriter, SimulatorOptions};
-use harness::{Confirm, Footprint, FspOptions, Interrupt, Progress, SwitchCommand};
+use harness::footprint::Footprint;
+use harness::{Confirm, FspOptions, Interrupt, Progress, SwitchCommand};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use ledger::{
     Command, Counters, DeliveryResult, FinishedDelivery, FspName, Notice, NoticeKind, Outcome,
@@ -99,7 +100,7 @@ pub(crate) struct PreloadArguments {
 pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), CliError> {
     let PreloadArguments { fsps, first, .. } = *arguments;
     let options = FspOptions { fsps, first, ..FspOptions::standard() };
-    let fsps = harness::correspondents(&options, LIFE)
+    let fsps = crate::prepared_data::correspondents(&options, LIFE)
         .map_err(|error| CliError::new(error.to_string()))?;
     let clock = SystemClock::new();
     let data = &arguments.data;
@@ -200,7 +201,7 @@ fn onboard(options: &FspOptions, arguments: &PreloadArguments) -> Result<(), Cli
     let program = arguments.program.clone().map_or_else(SwitchCommand::beside, Ok);
     let program = program.map_err(|error| CliError::new(error.to_string()))?;
     let command = SwitchCommand::standard(program).confirming(Confirm::Off);
-    harness::onboard_directory(options, &arguments.data, &command)
+    crate::prepared_data::onboard_directory(options, &arguments.data, &command)
         .map_err(|error| CliError::new(error.to_string()))
 }
 

@@ -1,7 +1,14 @@
 //! `upesi-bench`: measures a switch, and generates directories with a long history to measure it
 //! with. It starts the program `upesi` next to its own file as the switch.
 
+mod bench;
+mod bench_report;
 mod generate;
+mod options;
+mod overhead;
+mod pages;
+mod prepared_data;
+mod sweep;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,10 +16,13 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use harness::{BenchOptions, Origin, OverheadOptions, Progress, Scenario, Sweep, SwitchCommand};
+use harness::{Origin, Progress, Scenario, SwitchCommand};
 use microbench::Done;
 use serde::Serialize;
 use upesi::{CliError, CompletionsArguments, HelpGroup, ManArguments};
+
+use crate::options::{BenchOptions, OverheadOptions};
+use crate::sweep::Sweep;
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
@@ -123,7 +133,7 @@ fn carry_out(arguments: &Arguments) -> Result<(), CliError> {
         }
         Command::Man(arguments) => return upesi::write_man_pages(arguments, command_line()),
         Command::Harness(options) => {
-            return harness::bench_harness(options)
+            return overhead::bench_harness(options)
                 .map_err(|error| CliError::new(error.to_string()));
         }
     };
@@ -160,13 +170,13 @@ fn measure(
     options: &BenchOptions,
     command: &SwitchCommand,
 ) -> Result<(), CliError> {
-    let report = harness::bench(scenario, options, command)
+    let report = bench::bench(scenario, options, command)
         .map_err(|error| CliError::new(error.to_string()))?;
     verdict("run", report.valid, &report.invalid_because)
 }
 
 fn sweep(sweep: &Sweep) -> Result<(), CliError> {
-    let report = harness::sweep(sweep, &switch_command()?)
+    let report = sweep::sweep(sweep, &switch_command()?)
         .map_err(|error| CliError::new(error.to_string()))?;
     verdict("sweep", report.valid, &report.invalid_because)
 }

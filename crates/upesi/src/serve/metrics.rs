@@ -155,8 +155,14 @@ mod tests {
             false => known.contains(name),
         };
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for place in ["deploy/prometheus", "docs/operating", "docs/internals", "crates/harness/src"]
-        {
+        for place in [
+            "deploy/prometheus",
+            "docs/operating",
+            "docs/internals",
+            "crates/harness/src",
+            "crates/upesi-bench/src",
+            "crates/upesi-bench/src/sweep",
+        ] {
             for file in root.join(place).read_dir().expect(place) {
                 let file = file.expect(place).path();
                 let Ok(text) = std::fs::read_to_string(&file) else { continue };

@@ -7,7 +7,7 @@ use waterfall::text;
 
 /// Figures side by side.
 #[derive(Clone, Debug, Serialize)]
-pub struct Table {
+pub(crate) struct Table {
     /// What it shows.
     pub title: String,
     /// What the rows are told apart by, then what each figure is, with its unit.
@@ -18,7 +18,7 @@ pub struct Table {
 
 /// A row of a table.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// What it is about.
     pub name: String,
     /// Its figures; `null` for what is not offered or was not measured.
@@ -27,7 +27,7 @@ pub struct Row {
 
 /// A figure that was set as a goal, and what it came to.
 #[derive(Clone, Debug, Serialize)]
-pub struct Goal {
+pub(crate) struct Goal {
     /// What is measured, with its unit.
     pub name: String,
     /// What it came to; `null` when it is not offered or was not measured.

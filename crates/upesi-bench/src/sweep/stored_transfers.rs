@@ -7,7 +7,7 @@
 //! a machine that grows slower meets all of them; stop each after its last round and prove its log;
 //! let `upesi-bench core` say what kernel, log and store do without HTTP. All switches run at the
 //! same time, one of them under load. Small directories are copied before each round, since a round
-//! adds to them. The party directory is measured in the same rounds ([`crate::sweep_aliases`]).
+//! adds to them. The party directory is measured in the same rounds ([`crate::sweep::aliases`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,21 @@ use serde::de::IgnoredAny;
 
 use crate::bench::run;
 use crate::bench_report::{BenchReport, Durability};
-use crate::error::HarnessError;
-use crate::footprint::Footprint;
-use crate::interrupt::Interrupt;
-use crate::options::{BenchOptions, require};
-use crate::proc_stats::free_bytes;
-use crate::scenario::Scenario;
+use crate::options::BenchOptions;
 use crate::sweep::GrowthOptions;
-use crate::sweep_after::{After, core_rate};
-use crate::sweep_aliases::{self, ALIAS_BYTES, AliasSwitch};
-use crate::sweep_changes::{Seconds, Watcher};
-use crate::sweep_plans::base;
-use crate::sweep_report::{Step, SweepReport};
-use crate::sweep_tables::{Goal, Row, Table};
-use crate::switch_process::{Confirm, SwitchCommand, SwitchProcess, ask, own_program};
+use crate::sweep::aliases::{self, ALIAS_BYTES, AliasSwitch};
+use crate::sweep::disk_events::{Seconds, Watcher};
+use crate::sweep::offline::{After, core_rate};
+use crate::sweep::plans::base;
+use crate::sweep::report::{Step, SweepReport};
+use crate::sweep::tables::{Goal, Row, Table};
+use harness::error::HarnessError;
+use harness::footprint::Footprint;
+use harness::interrupt::Interrupt;
+use harness::options::require;
+use harness::proc_stats::free_bytes;
+use harness::scenario::Scenario;
+use harness::switch_process::{Confirm, SwitchCommand, SwitchProcess, ask, own_program};
 
 /// A transfer with a body of 1 KB takes less on disk, whatever it is stored as.
 const TRANSFER_BYTES: u64 = 2_500;
@@ -545,8 +546,8 @@ fn report(
         invalid_because,
         published: Vec::new(),
         facts: Default::default(),
-        tables: [table(seats)].into_iter().chain(sweep_aliases::table(directories)).collect(),
-        goals: [goals(seats, after, core), sweep_aliases::goals(directories)].concat(),
+        tables: [table(seats)].into_iter().chain(aliases::table(directories)).collect(),
+        goals: [goals(seats, after, core), aliases::goals(directories)].concat(),
         steps,
     }
 }
@@ -673,7 +674,7 @@ mod tests {
             (42, "42"),
         ] {
             assert_eq!(short(count), text);
-            assert_eq!(crate::options::count(text), Ok(count));
+            assert_eq!(harness::options::count(text), Ok(count));
         }
     }
 

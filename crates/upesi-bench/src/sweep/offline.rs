@@ -1,16 +1,16 @@
 //! What is found out about a filled directory on which no switch runs: how fast its store is built
 //! anew, and how much shorter its log is when it is packed. And what kernel, log and store do
-//! without HTTP, by this program's own `core`. Parts of [`crate::sweep_growth`].
+//! without HTTP, by this program's own `core`. Parts of [`crate::sweep::stored_transfers`].
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::error::HarnessError;
-use crate::footprint::Footprint;
-use crate::sweep_growth::{SizedSwitch, short};
-use crate::switch_process::{SwitchCommand, SwitchProcess, ask, own_program};
+use crate::sweep::stored_transfers::{SizedSwitch, short};
+use harness::error::HarnessError;
+use harness::footprint::Footprint;
+use harness::switch_process::{SwitchCommand, SwitchProcess, ask, own_program};
 
 /// What was found out; nothing where it cannot be.
 #[derive(Clone, Copy, Debug, Default)]

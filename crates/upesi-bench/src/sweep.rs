@@ -14,21 +14,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::run;
 use crate::bench_report::OverOneSecond;
-use crate::error::HarnessError;
-use crate::histograms::Second;
-use crate::interrupt::Interrupt;
-use crate::options::{count, count_or_none};
-use crate::output::{check_writable, tell};
+use crate::options::count_or_none;
 use crate::pages;
-use crate::sweep_expiry::expiry;
-use crate::sweep_growth::growth;
-use crate::sweep_plans::{Plan, Plans, plans};
-use crate::sweep_report::{Step, SweepReport};
-use crate::switch_process::SwitchCommand;
+use crate::sweep::expiry::expiry;
+use crate::sweep::plans::{Plan, Plans, plans};
+use crate::sweep::report::{Step, SweepReport};
+use crate::sweep::stored_transfers::growth;
+use harness::error::HarnessError;
+use harness::histograms::Second;
+use harness::interrupt::Interrupt;
+use harness::options::count;
+use harness::output::{check_writable, tell};
+use harness::switch_process::SwitchCommand;
+
+mod aliases;
+mod disk_events;
+mod expiry;
+mod offline;
+mod plans;
+pub(crate) mod report;
+mod stored_transfers;
+mod tables;
 
 /// A question, and how its runs shall be.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Sweep {
+pub(crate) enum Sweep {
     /// Concurrency and batch 1 to 16, as in the report on the concurrency of handlers (2020).
     /// Takes --count (1000), or --seconds instead.
     Coil(TableOptions),
@@ -52,7 +62,7 @@ pub enum Sweep {
 
 /// Options of every sweep.
 #[derive(Args, Clone, Debug)]
-pub struct SweepOutput {
+pub(crate) struct SweepOutput {
     /// Small enough to take well under a minute, to try it; the figures mean little.
     #[arg(long)]
     pub quick: bool,
@@ -69,7 +79,7 @@ pub struct SweepOutput {
 
 /// Options of the sweeps in `sweeps.json`; each table has its own defaults and takes some of them.
 #[derive(Args, Clone, Debug)]
-pub struct TableOptions {
+pub(crate) struct TableOptions {
     /// Length and load of the runs.
     #[command(flatten)]
     pub load: TableLoad,
@@ -81,7 +91,7 @@ pub struct TableOptions {
 /// The load of the runs of a table.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct TableLoad {
+pub(crate) struct TableLoad {
     /// Units in each run.
     #[arg(long, conflicts_with = "seconds")]
     pub count: Option<u64>,
@@ -101,7 +111,7 @@ pub struct TableLoad {
 
 /// Expiry under load.
 #[derive(Args, Clone, Debug)]
-pub struct ExpiryOptions {
+pub(crate) struct ExpiryOptions {
     /// Transfers that expire.
     #[arg(long, default_value_t = 100_000, conflicts_with = "quick")]
     pub count: usize,
@@ -121,7 +131,7 @@ pub struct ExpiryOptions {
 
 /// Stored transfers.
 #[derive(Args, Clone, Debug)]
-pub struct GrowthOptions {
+pub(crate) struct GrowthOptions {
     /// Transfers stored, smallest and largest compared; k and M as in 0.1M. A million takes some
     /// 2.5 GB of disk.
     #[arg(long, value_name = "COUNT,COUNT", default_value = "0.1M,1M,10M",
@@ -150,7 +160,7 @@ pub struct GrowthOptions {
 ///
 /// # Errors
 /// The first run could not be set up, or a file cannot be written.
-pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, HarnessError> {
+pub(crate) fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, HarnessError> {
     let output = sweep.output();
     for path in output.json.iter().flatten().chain(&output.report) {
         check_writable(path)?;

@@ -1,5 +1,5 @@
 //! What a switch feels of its party directory: look-ups, memory and disk with ten thousand aliases
-//! and with millions of them. A part of [`crate::sweep_growth`].
+//! and with millions of them. A part of [`crate::sweep::stored_transfers`].
 //!
 //! The aliases are brought in by this program's own `parties import`: first the subscribers of the
 //! FSPs, which are then looked up at random, and behind them others of the same FSPs.
@@ -11,17 +11,18 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::bench_report::BenchReport;
-use crate::error::HarnessError;
-use crate::footprint::Footprint;
-use crate::options::{BenchOptions, FspOptions, SUBSCRIBERS_MAX};
+use crate::options::BenchOptions;
 use crate::prepared_data::onboard_directory;
-use crate::scenario::Scenario;
-use crate::simulators::plan;
-use crate::sweep_growth::{Load, load, median, middle, relative, short};
-use crate::sweep_plans::base;
-use crate::sweep_report::Step;
-use crate::sweep_tables::{Goal, Row, Table};
-use crate::switch_process::{SwitchCommand, SwitchProcess, ask};
+use crate::sweep::plans::base;
+use crate::sweep::report::Step;
+use crate::sweep::stored_transfers::{Load, load, median, middle, relative, short};
+use crate::sweep::tables::{Goal, Row, Table};
+use harness::error::HarnessError;
+use harness::footprint::Footprint;
+use harness::options::{FspOptions, SUBSCRIBERS_MAX};
+use harness::scenario::Scenario;
+use harness::simulators::plan;
+use harness::switch_process::{SwitchCommand, SwitchProcess, ask};
 
 /// What an alias takes on disk at most, its line in the file to import included.
 pub(crate) const ALIAS_BYTES: u64 = 350;

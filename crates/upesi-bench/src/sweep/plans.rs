@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::error::HarnessError;
-use crate::options::{BenchOptions, FspOptions, require};
-use crate::scenario::Scenario;
+use crate::options::BenchOptions;
+use crate::sweep::report::{Published, Source};
 use crate::sweep::{TableLoad, TableOptions};
-use crate::sweep_report::{Published, Source};
+use harness::error::HarnessError;
+use harness::options::{FspOptions, require};
+use harness::scenario::Scenario;
 
 const TABLES: &str = include_str!("sweeps.json");
 /// What the switch takes as its most syncs a second.

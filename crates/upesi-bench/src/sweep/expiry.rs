@@ -4,7 +4,7 @@
 //! what they receive and never answer, and all their transfers carry expirations within the same
 //! stretch of time; the *live* FSPs make transfers at a constant rate before, in and after it.
 //!
-//! The run is one of [`crate::engine`], with holders. Transfers belong to the stretch of the
+//! The run is one of [`harness::engine`], with holders. Transfers belong to the stretch of the
 //! expirations by their intended start: what stalls in it and ends after it counts.
 
 use std::collections::BTreeMap;
@@ -15,20 +15,21 @@ use dfsp::{Expiry, SimulatorOptions};
 
 use crate::bench::{report, unit_checks};
 use crate::bench_report::Expiring;
-use crate::error::HarnessError;
-use crate::histograms::Second;
-use crate::hub::HubChoice;
-use crate::options::{BenchOptions, FspOptions, require};
-use crate::pairs::Pairs;
-use crate::report::Latency;
-use crate::run::{Drive, Holders, Length, Measured, Setup, carry_out};
-use crate::scenario::Scenario;
-use crate::simulators::plan;
+use crate::options::BenchOptions;
 use crate::sweep::ExpiryOptions;
-use crate::sweep_plans::base;
-use crate::sweep_report::{Step, SweepReport};
-use crate::sweep_tables::Goal;
-use crate::switch_process::{Confirm, SwitchCommand};
+use crate::sweep::plans::base;
+use crate::sweep::report::{Step, SweepReport};
+use crate::sweep::tables::Goal;
+use harness::error::HarnessError;
+use harness::histograms::Second;
+use harness::hub::HubChoice;
+use harness::options::{FspOptions, require};
+use harness::pairs::Pairs;
+use harness::report::Latency;
+use harness::run::{Drive, Holders, Length, Measured, Setup, carry_out};
+use harness::scenario::Scenario;
+use harness::simulators::plan;
+use harness::switch_process::{Confirm, SwitchCommand};
 
 /// Measured seconds before the moment and after the last expiration.
 const AROUND: u32 = 10;

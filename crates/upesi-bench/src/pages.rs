@@ -4,7 +4,7 @@ use serde::Serialize;
 use waterfall::viewer;
 
 use crate::bench_report::BenchReport;
-use crate::sweep_report::SweepReport;
+use crate::sweep::report::SweepReport;
 
 /// The data of a page.
 #[derive(Serialize)]

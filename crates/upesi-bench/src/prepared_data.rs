@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use dfsp::SimulatorOptions;
 
-use crate::error::HarnessError;
-use crate::interrupt::Interrupt;
-use crate::load::Load;
-use crate::onboarding::onboard;
-use crate::options::FspOptions;
-use crate::pairs::Pairs;
-use crate::scenario::Scenario;
-use crate::simulators::{SimulatorPlan, Simulators, plan};
-use crate::switch_process::{SwitchCommand, SwitchProcess};
+use harness::error::HarnessError;
+use harness::interrupt::Interrupt;
+use harness::load::Load;
+use harness::onboarding::onboard;
+use harness::options::FspOptions;
+use harness::pairs::Pairs;
+use harness::scenario::Scenario;
+use harness::simulators::{SimulatorPlan, Simulators, plan};
+use harness::switch_process::{SwitchCommand, SwitchProcess};
 
 /// The simulated FSPs of these options, as every measurement has them, whose transfers live for
 /// `life`.
 ///
 /// # Errors
 /// The options make no sense.
-pub fn correspondents(
+pub(crate) fn correspondents(
     options: &FspOptions,
     life: Duration,
 ) -> Result<Vec<SimulatorOptions>, HarnessError> {
@@ -37,7 +37,7 @@ pub fn correspondents(
 ///
 /// # Errors
 /// The options make no sense, or the switch does not start or refuses.
-pub fn onboard_directory(
+pub(crate) fn onboard_directory(
     options: &FspOptions,
     data: &Path,
     command: &SwitchCommand,

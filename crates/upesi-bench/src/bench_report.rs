@@ -8,19 +8,19 @@ use serde::Serialize;
 use serde_json::Value;
 use waterfall::text;
 
-use crate::histograms::{Latencies, Second};
 use crate::options::BenchOptions;
-use crate::proc_stats::Environment;
-use crate::reconcile::{Check, differences};
-use crate::report::{DemoReport, Latency, Legs};
-use crate::run::Measured;
-use crate::switch_process::SwitchCommand;
+use harness::histograms::{Latencies, Second};
+use harness::proc_stats::Environment;
+use harness::reconcile::{Check, differences};
+use harness::report::{DemoReport, Latency, Legs};
+use harness::run::Measured;
+use harness::switch_process::SwitchCommand;
 
 /// Results of a measurement: the members of [`DemoReport`] and those below, on one level. Times
 /// are in milliseconds unless their name ends in `_s`; CPU, log and system calls are those of the
 /// whole measured part, per unit that ended well in it.
 #[derive(Clone, Debug, Serialize)]
-pub struct BenchReport {
+pub(crate) struct BenchReport {
     /// Word for what was measured.
     pub scenario: &'static str,
     /// What one unit is.
@@ -102,7 +102,7 @@ pub struct BenchReport {
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Window {
+pub(crate) struct Window {
     /// Its begin, in seconds after the start of the measured part.
     pub from_s: f64,
     /// Its end.
@@ -117,7 +117,7 @@ pub struct Window {
 
 /// A stretch of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Bucket {
+pub(crate) struct Bucket {
     /// Its begin.
     pub from_ms: f64,
     /// Its end, which belongs to the next one.
@@ -128,7 +128,7 @@ pub struct Bucket {
 
 /// How many took longer than a second, of those that ended well in the measured part.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct OverOneSecond {
+pub(crate) struct OverOneSecond {
     /// Units.
     pub units: u64,
     /// Transfers, counted from `POST /transfers` to the notice of the commit.
@@ -137,7 +137,7 @@ pub struct OverOneSecond {
 
 /// The rate that harness and sockets reach by themselves.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Ceiling {
+pub(crate) struct Ceiling {
     /// Units a second through a switch that neither records nor decides: the mean of both runs.
     pub rate_per_s: f64,
     /// In the run before.
@@ -148,7 +148,7 @@ pub struct Ceiling {
 
 /// What one switch with its log in files reaches, synced before it answers.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Embedded {
+pub(crate) struct Embedded {
     /// Units a second: the mean of both runs.
     pub rate_per_s: f64,
     /// Median latency: the mean of both runs.
@@ -161,7 +161,7 @@ pub struct Embedded {
 
 /// Of the switch's process, per unit.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct SystemCalls {
+pub(crate) struct SystemCalls {
     /// What the counts are of.
     pub counted: &'static str,
     /// Calls of the read family.
@@ -181,7 +181,7 @@ pub struct SystemCalls {
 
 /// What an acknowledgement survives; `null` where it is not known.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Durability {
+pub(crate) struct Durability {
     /// Whether it is synced to disk first.
     pub fsync: Option<bool>,
     /// Copies of the log.
@@ -192,7 +192,7 @@ pub struct Durability {
 
 /// How messages were protected.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Security {
+pub(crate) struct Security {
     /// Whether connections were encrypted.
     pub tls: bool,
     /// Signatures: off, verify or sign.
@@ -201,7 +201,7 @@ pub struct Security {
 
 /// Bodies that the FSPs sent.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Payload {
+pub(crate) struct Payload {
     /// Messages with a body, warm-up included.
     pub bodies: u64,
     /// Their mean length.
@@ -210,7 +210,7 @@ pub struct Payload {
 
 /// Transfers that the hub kept; `null` where it does not say.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Stored {
+pub(crate) struct Stored {
     /// When the measured part began.
     pub at_start: Option<u64>,
     /// When everything had ended.
@@ -219,7 +219,7 @@ pub struct Stored {
 
 /// Who paid whom, as shares of all units, warm-up included.
 #[derive(Clone, Debug, Serialize)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// uniform or skewed.
     pub kind: &'static str,
     /// Share of the busiest payer.
@@ -234,7 +234,7 @@ pub struct Spread {
 
 /// The share of one pair.
 #[derive(Clone, Debug, Serialize)]
-pub struct Share {
+pub(crate) struct Share {
     /// The paying FSP.
     pub payer: String,
     /// The paid FSP.
@@ -245,7 +245,7 @@ pub struct Share {
 
 /// Transfers that expire while others go on.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Expiring {
+pub(crate) struct Expiring {
     /// So many of them.
     pub count: usize,
     /// Seconds within which they expired.
@@ -462,7 +462,7 @@ impl BenchReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histograms::histogram;
+    use harness::histograms::histogram;
 
     #[test]
     fn a_histogram_counts_each_unit_once() {

@@ -24,19 +24,20 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use waterfall::text;
 
-use crate::error::HarnessError;
-use crate::eta::Progress;
-use crate::histograms::{histogram, record};
-use crate::interrupt::{Interrupt, end_when_interrupted};
-use crate::load::{Load, Phase};
-use crate::options::{FspOptions, OverheadOptions};
-use crate::output::{check_json, tell};
-use crate::pairs::Pairs;
-use crate::proc_stats::{Machine, Origin, machine, thread_cpu};
-use crate::report::Latency;
-use crate::scenario::Scenario;
-use crate::simulators::{Bound, SimulatorPlan, Simulators, plan, runtime};
-use crate::status_line::{RunPhase, StatusLine};
+use crate::options::OverheadOptions;
+use harness::error::HarnessError;
+use harness::eta::Progress;
+use harness::histograms::{histogram, record};
+use harness::interrupt::{Interrupt, end_when_interrupted};
+use harness::load::{Load, Phase};
+use harness::options::FspOptions;
+use harness::output::{check_json, tell};
+use harness::pairs::Pairs;
+use harness::proc_stats::{Machine, Origin, machine, thread_cpu};
+use harness::report::Latency;
+use harness::scenario::Scenario;
+use harness::simulators::{Bound, SimulatorPlan, Simulators, plan, runtime};
+use harness::status_line::{RunPhase, StatusLine};
 
 const WARM_UP: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
@@ -45,7 +46,7 @@ const BODY_BYTES: usize = 1_070;
 
 /// What the instrument itself costs.
 #[derive(Clone, Debug, Serialize)]
-pub struct HarnessReport {
+pub(crate) struct HarnessReport {
     /// Exchanges with a server that only says 202.
     pub exchanges: OverheadReport,
     /// Whole transactions through a hub that only forwards.
@@ -59,7 +60,7 @@ pub struct HarnessReport {
 
 /// Everything that was set, for both parts.
 #[derive(Clone, Debug, Serialize)]
-pub struct HarnessConfiguration {
+pub(crate) struct HarnessConfiguration {
     /// Length of each measured part, as wanted.
     pub seconds: f64,
     /// Exchanges, or transactions, in flight.
@@ -76,7 +77,7 @@ impl fmt::Display for HarnessReport {
 
 /// What exchanges cost by themselves.
 #[derive(Clone, Debug, Serialize)]
-pub struct OverheadReport {
+pub(crate) struct OverheadReport {
     /// Exchanges a second.
     pub exchanges_per_s: f64,
     /// CPU time of the side that asks, per exchange, in microseconds.
@@ -99,7 +100,7 @@ pub struct OverheadReport {
 
 /// Results of a run without a real hub.
 #[derive(Clone, Debug, Serialize)]
-pub struct BaselineReport {
+pub(crate) struct BaselineReport {
     /// Committed whole transactions a second.
     pub rate_per_s: f64,
     /// Transactions that did not commit.
@@ -125,11 +126,11 @@ pub struct BaselineReport {
 ///
 /// # Errors
 /// The options make no sense, sockets cannot be had, or the file cannot be written.
-pub fn bench_harness(options: &OverheadOptions) -> Result<(), HarnessError> {
+pub(crate) fn bench_harness(options: &OverheadOptions) -> Result<(), HarnessError> {
     options.check()?;
     check_json(options.json.as_ref())?;
     let origin = Origin::here(None);
-    let mut live = StatusLine::new();
+    let mut live = StatusLine::on_stderr();
     live.step("measuring exchanges with a server that only says 202");
     let exchanges = hello(options)?;
     live.step("measuring whole transactions through a hub that only forwards");
@@ -182,7 +183,7 @@ async fn exchange(
 /// Runs whole transactions through a hub that only forwards.
 fn baseline(options: &OverheadOptions, fsps: &FspOptions) -> Result<BaselineReport, HarnessError> {
     let interrupt = Interrupt::listen();
-    let mut live = StatusLine::new();
+    let mut live = StatusLine::on_stderr();
     let hub = ForwarderThread::start()?;
     let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, fsps.threads);
     let fleet_plan =

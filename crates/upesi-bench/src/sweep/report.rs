@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use waterfall::text;
 
 use crate::bench_report::{BenchReport, Window};
-use crate::report::{DemoReport, Latency, Machine};
-use crate::sweep_tables::{self, Goal, Table};
+use crate::sweep::tables::{self, Goal, Table};
+use harness::report::{DemoReport, Latency, Machine};
 
 /// Results of a sweep.
 #[derive(Clone, Debug, Serialize)]
-pub struct SweepReport {
+pub(crate) struct SweepReport {
     /// Its word on the command line.
     pub sweep: &'static str,
     /// What it asks.
@@ -36,7 +36,7 @@ pub struct SweepReport {
 
 /// A publication.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Source {
+pub(crate) struct Source {
     /// What it is.
     pub title: String,
     /// The work that was measured.
@@ -51,7 +51,7 @@ pub struct Source {
 
 /// One run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Step {
+pub(crate) struct Step {
     /// What is special about it.
     pub name: String,
     /// Runs that make one line of a chart.
@@ -66,7 +66,7 @@ pub struct Step {
 
 /// One row of a published table; `null` for what it does not say.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Published {
+pub(crate) struct Published {
     /// What the row is called there.
     pub name: String,
     /// Units a second.
@@ -135,7 +135,7 @@ impl fmt::Display for SweepReport {
         f.write_str(&text::fields(&self.facts, &[]))?;
         self.tables.iter().try_for_each(|table| write!(f, "{table}"))?;
         if !self.goals.is_empty() {
-            f.write_str(&sweep_tables::goals(&self.goals))?;
+            f.write_str(&tables::goals(&self.goals))?;
         }
         self.sources(f)?;
         for problem in &self.invalid_because {

@@ -13,8 +13,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::bench_report::BenchReport;
-use crate::error::HarnessError;
-use crate::sweep_growth::median;
+use crate::sweep::stored_transfers::median;
+use harness::error::HarnessError;
 
 const GLANCE: Duration = Duration::from_millis(25);
 

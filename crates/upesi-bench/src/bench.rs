@@ -4,26 +4,28 @@ use std::time::Duration;
 
 use dfsp::SimulatorOptions;
 
-use crate::admin::Metrics;
 use crate::bench_report::{
     BenchReport, Bucket, Ceiling, Durability, Embedded, OverOneSecond, Payload, Security, Share,
     Spread, Stored, SystemCalls, Window, configuration,
 };
-use crate::demo::summary;
-use crate::error::HarnessError;
-use crate::faults::{spread, upgrade};
-use crate::hub::{HubChoice, RemoteHub};
-use crate::load::TIMED_OUT;
-use crate::nodes::NodesPlan;
-use crate::options::{BenchOptions, NodesOptions};
-use crate::output::{check_writable, tell};
+use crate::options::BenchOptions;
 use crate::pages;
-use crate::reconcile::{ARRIVED, ASKED_FOR, Check, REACHED, TAKEN, differences, not_taken};
-use crate::report::{DemoReport, Latency};
-use crate::run::{AT_REST, Drive, Length, Measured, Setup, TO_ITS_END, WELL, carry_out};
-use crate::scenario::Scenario;
-use crate::simulators::{SimulatorResult, place};
-use crate::switch_process::{Confirm, SwitchCommand};
+use harness::admin::Metrics;
+use harness::demo::summary;
+use harness::error::HarnessError;
+use harness::faults::{spread, upgrade};
+use harness::hub::{HubChoice, RemoteHub};
+use harness::load::TIMED_OUT;
+use harness::nodes::NodesPlan;
+use harness::options::NodesOptions;
+use harness::output::{check_writable, tell};
+use harness::proc_stats::COMMIT;
+use harness::reconcile::{ARRIVED, ASKED_FOR, Check, REACHED, TAKEN, differences, not_taken};
+use harness::report::{DemoReport, Latency};
+use harness::run::{AT_REST, Drive, Length, Measured, Setup, TO_ITS_END, WELL, carry_out};
+use harness::scenario::Scenario;
+use harness::simulators::{SimulatorResult, place};
+use harness::switch_process::{Confirm, SwitchCommand};
 
 /// Share of the units that may fail in a valid run.
 const FAILED_SHARE_MAX: f64 = 0.01;
@@ -42,7 +44,7 @@ const POINTS_PER_HALF: u32 = 4;
 ///
 /// # Errors
 /// The run could not be set up, or a file cannot be written.
-pub fn bench(
+pub(crate) fn bench(
     scenario: Scenario,
     options: &BenchOptions,
     command: &SwitchCommand,
@@ -64,7 +66,7 @@ pub fn bench(
 /// # Errors
 /// The options make no sense, or the run could not be set up. A run that was carried out but is
 /// void, or was cut short, is no error: see [`BenchReport::valid`].
-pub fn run(
+pub(crate) fn run(
     scenario: Scenario,
     options: &BenchOptions,
     command: &SwitchCommand,
@@ -349,7 +351,7 @@ pub(crate) fn report(
             at_end: stored(&measured.metrics_after),
         },
         environment: measured.environment.clone(),
-        commit: env!("UPESI_COMMIT"),
+        commit: COMMIT,
         spread: spread_of(options, result),
         configuration: configuration(options, command),
         began: measured.began,

@@ -1,4 +1,4 @@
-//! Circuit breakers: forwards to a participant that does not answer fail at once.
+//! Circuit breakers: forwards to a participant that does not respond fail at once.
 //!
 //! ```text
 //! closed --5 attempts in a row without an HTTP answer--> open --any HTTP answer--> closed
@@ -6,16 +6,16 @@
 //!
 //! While a breaker is open, one forward in each pause is sent as a probe and all others fail
 //! without an attempt. The pause is 1 s and doubles with each failed probe up to 10 s. An HTTP
-//! answer of any status closes the breaker, that to a notice too. So does a change of the
-//! participant's addresses; the results of attempts begun before it are ignored.
+//! response of any status closes the breaker, including a response to a notice. So does a change of
+//! the participant's addresses; results of earlier attempts are ignored then.
 //!
-//! The I/O threads share the breakers, for forwards to one participant leave from all of them.
+//! The I/O threads share the breakers, because each of them forwards to every participant.
 //!
 //! **Costs.** A participant without failures costs one relaxed load per forward and per answer. The
 //! lock is taken only for participants with failures.
 //!
 //! **Bounds.** One word per participant of the register, and one entry per participant with
-//! failures. There are no timers: the time of the next probe is compared when a forward comes.
+//! failures. There are no timers: each forward checks the time of the next probe.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,12 +31,12 @@ const PAUSE_FIRST_MICROS: u64 = 1_000_000;
 /// Longest pause between two probes, in microseconds.
 const PAUSE_MAX_MICROS: u64 = 10_000_000;
 
-/// What a forward may do.
+/// Permission of a forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
-    /// Be sent.
+    /// Send it.
     Pass,
-    /// Be sent; its result decides whether the breaker stays open.
+    /// Send it as a probe; its result decides whether the breaker stays open.
     Probe,
     /// Fail without an attempt.
     Refused,
@@ -50,14 +50,14 @@ struct Breaker {
     open: Option<OpenState>,
 }
 
-/// How it is open.
+/// State of an open breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OpenState {
     since: MonotonicTime,
     /// When the next probe may be sent.
     next: MonotonicTime,
     pause_micros: u64,
-    /// A probe is under way.
+    /// A probe is in progress.
     probing: bool,
 }
 
@@ -73,7 +73,7 @@ impl Breaker {
         }
     }
 
-    /// Takes an attempt that ended without an HTTP answer; true when that opens the breaker.
+    /// Records an attempt without an HTTP response; true if that opens the breaker.
     fn failed(&mut self, admission: Admission, now: MonotonicTime) -> bool {
         self.failures = self.failures.saturating_add(1);
         match &mut self.open {
@@ -95,7 +95,7 @@ impl Breaker {
         }
     }
 
-    /// Takes an attempt that was not made.
+    /// Records an attempt that was not made.
     fn unmade(&mut self, admission: Admission) {
         if let Some(open) = self.open.as_mut().filter(|_| admission == Admission::Probe) {
             open.probing = false;
@@ -103,10 +103,10 @@ impl Breaker {
     }
 }
 
-/// An open breaker, as operators see it.
+/// An open breaker, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenBreaker {
-    /// The participant that does not answer.
+    /// The participant that does not respond.
     pub participant: ParticipantIndex,
     /// When it opened, in microseconds of the node's monotonic clock.
     pub since_micros: u64,
@@ -125,8 +125,8 @@ pub(crate) enum BreakerChange {
 /// The breakers of all participants.
 #[derive(Debug)]
 pub(crate) struct Breakers {
-    /// By place in the register. The lowest bit: the participant has an entry in `troubled`. The
-    /// others: how often its addresses have changed.
+    /// By index in the register. The lowest bit: the participant has an entry in `troubled`. The
+    /// others: the number of changes of its addresses.
     marks: Box<[AtomicU32]>,
     troubled: Mutex<BTreeMap<ParticipantIndex, Breaker>>,
 }
@@ -141,7 +141,7 @@ impl Default for Breakers {
 }
 
 impl Breakers {
-    /// Whether a forward may be sent; `None` when it must fail at once.
+    /// Permission to send a forward; `None` if it must fail at once.
     pub(crate) fn admit(
         &self,
         participant: ParticipantIndex,
@@ -160,7 +160,7 @@ impl Breakers {
         (admission != Admission::Refused).then_some(passage)
     }
 
-    /// Takes an HTTP answer of the participant.
+    /// Records an HTTP response of the participant.
     pub(crate) fn answered(&self, participant: ParticipantIndex) -> BreakerChange {
         match self.mark(participant) & TROUBLED {
             0 => BreakerChange::None,
@@ -168,7 +168,7 @@ impl Breakers {
         }
     }
 
-    /// The participant has other addresses: nothing is known about them.
+    /// Resets the breaker, because the addresses of the participant have changed.
     pub(crate) fn address_changed(&self, participant: ParticipantIndex) -> BreakerChange {
         self.close(participant, TROUBLED + 1)
     }
@@ -178,7 +178,7 @@ impl Breakers {
             && self.lock().get(&participant).is_some_and(|breaker| breaker.open.is_some())
     }
 
-    /// Open breakers, those that opened first first.
+    /// Open breakers, the oldest first.
     pub(crate) fn open(&self) -> Vec<OpenBreaker> {
         let shown = |(participant, breaker): (&ParticipantIndex, &Breaker)| {
             let since_micros = breaker.open?.since.0;
@@ -228,7 +228,7 @@ impl Breakers {
     }
 }
 
-/// The right to make one attempt. Dropped without a result, it counts as not made.
+/// Permit for one attempt. If it is dropped without a result, the attempt counts as not made.
 #[derive(Debug)]
 pub(crate) struct BreakerPermit<'a> {
     breakers: &'a Breakers,
@@ -320,7 +320,7 @@ mod tests {
             let probe = breakers.admit(SILENT, due).expect("a probe");
             assert!(probe.is_probe());
             assert!(breakers.admit(SILENT, seconds(10_000)).is_none(), "one at a time");
-            // A probe may take its time; the pause begins with its end.
+            // The pause begins with the end of the probe.
             now = MonotonicTime(due.0 + 20_000_000);
             assert_eq!(probe.failed(now), BreakerChange::None);
         }
@@ -366,7 +366,7 @@ mod tests {
         }
         assert!(!breakers.is_open(SILENT));
         assert_eq!(fail(&breakers, seconds(103)), BreakerChange::Opened);
-        // The old probe is not that of the breaker that opened since.
+        // The probe belongs to the breaker's earlier open period.
         let early = breakers.admit(SILENT, seconds(104)).expect("a probe");
         assert_eq!(breakers.address_changed(SILENT), BreakerChange::Closed);
         (0..FAILURES_MAX)

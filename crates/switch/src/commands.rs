@@ -1,4 +1,4 @@
-//! From a checked message to the command that the kernel decides, and to its recorded form. Nothing
+//! Converts a checked message to the kernel's command and to its recorded form. Nothing
 //! here reads a clock or touches a socket: the same message gives the same command.
 
 use bytes::Bytes;
@@ -25,18 +25,18 @@ use crate::trace::RequestTrace;
 /// A message as the edge records it.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// What is decided on.
+    /// The command.
     pub command: Command,
-    /// Headers, already those of the outgoing message, and body in their stored form.
+    /// Headers of the outgoing message and body, in their stored form.
     pub payload: Vec<u8>,
 }
 
-/// What the edge records of a message that came with a `Date` and a trace, without the sockets;
-/// `None` for messages that are not recorded. `path` may carry the query, `span` is the id of the
+/// The record of a message with a `Date` and a trace, computed without sockets; `None` for messages
+/// that are not recorded. `path` may include the query, `span` is the id of the
 /// hub's span, not zero. `completedTimestamp` may be any time.
 ///
 /// # Errors
-/// As [`fspiop::accept`] and [`command_of`] say.
+/// Those of [`fspiop::accept`] and [`command_of`].
 pub fn recorded(
     (method, path): (&Method, &str),
     mut headers: HeaderMap,
@@ -65,8 +65,8 @@ pub fn recorded(
     Ok(Some(Recorded { command, payload }))
 }
 
-/// The recorded form of a message. That of a message about a transfer has the headers with which
-/// it is forwarded. `now_ms` is asked when the message has no `Date`.
+/// The recorded form of a message. A message about a transfer is recorded with the headers with
+/// which it is forwarded. `now_ms` is called if the message has no `Date`.
 pub(crate) fn store(
     command: &Command,
     inbound: Inbound,
@@ -90,11 +90,11 @@ pub(crate) fn store(
     RecordedMessage { message: Message { headers, body }, payload, stages }
 }
 
-/// The command that a message becomes; `None` for the messages that are not recorded. `now_ms` is
+/// The command of a message; `None` for messages that are not recorded. `now_ms` is
 /// the time to which `completedTimestamp` must be near; `None` allows any.
 ///
 /// # Errors
-/// As the body's `parse` says: 3100 to 3103.
+/// Those of the body's `parse`: 3100 to 3103.
 pub fn command_of(
     route: &Route<'_>,
     envelope: &Envelope,
@@ -209,13 +209,13 @@ fn register(
     change_parties(envelope, PartyChangeForm::Single, vec![party])
 }
 
-/// `DELETE /participants/{Type}/{ID}[/{SubId}]`: the currency of the query narrows it.
+/// `DELETE /participants/{Type}/{ID}[/{SubId}]`, restricted by the currency of the query.
 fn remove(envelope: &Envelope, path: &PartyPath<'_>) -> Command {
     let party = binding(path, envelope.source, path.currency);
     change_parties(envelope, PartyChangeForm::Delete, vec![party])
 }
 
-/// `POST /participants`: the entries without a fault.
+/// `POST /participants`: the valid entries.
 fn register_batch(envelope: &Envelope, batch: &BatchRegistration<'_>) -> Command {
     let source = envelope.source;
     let parties = batch
@@ -233,13 +233,13 @@ fn register_batch(envelope: &Envelope, batch: &BatchRegistration<'_>) -> Command
     change_parties(envelope, PartyChangeForm::Batch, parties)
 }
 
-/// What is wrong with one entry of a batch, if anything.
+/// The error of one entry of a batch, if it is invalid.
 pub(crate) fn batch_fault(source: &FspName, party: &BatchParty<'_>) -> Option<(ErrorCode, String)> {
     if party.fsp != Some(*source) {
         let code = ErrorCode::PARTY_NOT_FOUND;
         return Some((code, code.describe("fspId is not the requester's")));
     }
-    // What no path names could be neither asked for nor released.
+    // An identifier that does not fit in a path could neither be looked up nor removed.
     let kind = party.kind.as_str();
     let fault = if !party.kind.allows(&party.id) || !is_identifier(&party.id) {
         format!("not the form of a {kind}")
@@ -275,7 +275,7 @@ fn binding(path: &PartyPath<'_>, fsp: FspName, currency: Option<Currency>) -> Pa
     }
 }
 
-/// What version 1.0 does not know is left to time out (hub-semantics 3.6).
+/// A state that version 1.0 does not define is ignored; the transfer times out (hub-semantics 3.6).
 fn state(state: TransferState, version: Version) -> FulfilState {
     match (state, version) {
         (TransferState::Reserved, Version::V1_0) => FulfilState::ReservedUnderVersion10,

@@ -1,9 +1,8 @@
-//! Connections from clients: how many there may be, in total and from one address, and how long
-//! each may keep the hub waiting.
+//! Connections from clients: limits on their number, in total and per address, and timeouts.
 //!
-//! There is no timer per connection: the thread's sweep looks a few times a second for those
-//! whose time is over. Where all places are taken, a new connection evicts one that the hub waits
-//! for ([`fspiop::admission`]). A message costs a few stores.
+//! There is no timer per connection: the thread's sweep checks for timeouts a few times a second.
+//! If no permit is free, a new connection evicts one that keeps the hub waiting
+//! ([`fspiop::admission`]). A message costs a few stores.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -19,9 +18,9 @@ use crate::trace::Tracer;
 /// Bounds of the connections from clients; counts are per thread.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// Connections open at once.
+    /// Maximum number of open connections.
     pub total: usize,
-    /// Of these, from one address; from one network of 64 bits for IPv6.
+    /// Maximum number from one address, or from one /64 network for IPv6.
     pub per_address: usize,
     /// Time from the first byte of a request to the end of its headers; for a connection's first
     /// request, from the connection on.
@@ -49,33 +48,33 @@ pub(crate) struct Connections {
     limits: ConnectionLimits,
     tracer: Tracer,
     places: RefCell<Admission<Rc<ClientConnection>>>,
-    /// Sweeps so far: the clock by which connections age.
+    /// Number of sweeps so far, which serves as the clock for timeouts.
     sweeps: Rc<Cell<u64>>,
 }
 
-/// One connection, as its socket, its requests and the sweep see it.
+/// State of a connection, shared by its socket, its requests and the sweep.
 pub(crate) struct ClientConnection {
-    /// The table with its place; both are set when it has one.
+    /// The table and its index in it; both are set while it has a permit.
     connections: Weak<Connections>,
     place: Cell<Option<admission::ConnectionId>>,
     sweeps: Rc<Cell<u64>>,
     tracer: Tracer,
-    /// When something was last read, by the clock of [`node::stages`]; 0 when nobody watched.
+    /// Time of the last read, by the clock of [`node::stages`]; 0 without tracing.
     pub(crate) heard_ns: Cell<u64>,
     /// Requests being served; over HTTP/1.1 at most one.
     serving: Cell<usize>,
     since: Cell<u64>,
-    /// Something of the next request has come.
+    /// A part of the next request has arrived.
     begun: Cell<bool>,
-    /// Requests come side by side: HTTP/2.
+    /// Requests are concurrent: HTTP/2.
     shared: Cell<bool>,
-    /// With requests side by side: it should take no more of them.
+    /// With concurrent requests: it should accept no more of them.
     pub(crate) leaving: Cell<bool>,
-    /// Its time is over.
+    /// It has timed out.
     pub(crate) overdue: Cell<bool>,
-    /// It has lost its place to another connection.
+    /// It was evicted for another connection.
     pub(crate) evicted: Cell<bool>,
-    /// The client ended it within a request.
+    /// The client closed it within a request.
     pub(crate) broken_off: Cell<bool>,
     /// A head was refused for a bare line feed.
     pub(crate) has_bare_line_feed: Cell<bool>,
@@ -84,10 +83,10 @@ pub(crate) struct ClientConnection {
     waker: RefCell<Option<Waker>>,
 }
 
-/// A connection's place among the open ones, until it is dropped.
+/// A connection's permit, until it is dropped.
 pub(crate) struct ConnectionPermit {
     pub(crate) line: Rc<ClientConnection>,
-    /// Whether another connection lost its place to it.
+    /// Whether another connection was evicted for it.
     pub(crate) has_evicted: bool,
 }
 
@@ -109,8 +108,8 @@ impl Connections {
         self.places.borrow().len()
     }
 
-    /// A place for one more connection from there; `None` when requests are being served on every
-    /// connection that could make room.
+    /// A permit for one more connection from an address; `None` if every connection that could be
+    /// evicted has a request in progress.
     pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let sweeps = Rc::clone(&self.sweeps);
         let line = Rc::new(ClientConnection::new(Rc::downgrade(self), sweeps, self.tracer.clone()));
@@ -123,7 +122,7 @@ impl Connections {
         Some(ConnectionPermit { line, has_evicted: evicted.is_some() })
     }
 
-    /// Ends the connections that have kept the hub waiting too long.
+    /// Closes the connections that have timed out.
     pub(crate) fn sweep(&self) {
         self.sweeps.set(self.sweeps.get() + 1);
         for line in self.places.borrow().holders() {
@@ -154,7 +153,7 @@ impl ClientConnection {
         }
     }
 
-    /// Something was read.
+    /// Records a read.
     pub(crate) fn hear(&self) {
         self.heard_ns.set(self.tracer.now_ns());
         if self.serving.get() == 0 && !self.begun.get() && !self.shared.get() {
@@ -163,7 +162,7 @@ impl ClientConnection {
         }
     }
 
-    /// From now on requests come side by side.
+    /// Marks the connection as one with concurrent requests.
     pub(crate) fn share(&self) {
         self.shared.set(true);
         self.begun.set(false);
@@ -175,12 +174,12 @@ impl ClientConnection {
         RequestGuard { line: Rc::clone(self), whole: Cell::new(false) }
     }
 
-    /// Whether the client has sent a part of a request and was not yet heard to its end.
+    /// Whether the client has sent a part of a request, but not all of it.
     pub(crate) fn is_begun(&self) -> bool {
         self.begun.get() && self.serving.get() == 0
     }
 
-    /// The task to wake when its time is over.
+    /// Sets the task to wake on a timeout.
     pub(crate) fn wait(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -188,7 +187,7 @@ impl ClientConnection {
         }
     }
 
-    /// Changes the place in the table; nothing happens once the connection has none.
+    /// Changes its entry in the table; no effect without a permit.
     fn with_place(&self, change: impl FnOnce(&mut Admission<Rc<Self>>, admission::ConnectionId)) {
         if let (Some(connections), Some(place)) = (self.connections.upgrade(), self.place.get()) {
             change(&mut connections.places.borrow_mut(), place);
@@ -232,7 +231,7 @@ impl Drop for ConnectionPermit {
 }
 
 impl RequestGuard {
-    /// The request has come as a whole: from here on the connection waits for the hub.
+    /// Marks the request as complete: from here on the client waits for the hub.
     pub(crate) fn mark_whole(&self) {
         if !self.whole.replace(true) {
             self.line.with_place(Admission::begin);

@@ -1,5 +1,5 @@
-//! A socket to a participant: counts its calls, and notes when it was last written, while somebody
-//! watches stages.
+//! A socket to a participant: counts its system calls and, with tracing on, records the time of the
+//! last write.
 
 use std::cell::Cell;
 use std::io::{IoSlice, Result};
@@ -11,10 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::thread::Thread;
 
-/// When a socket was last written, by the clock of [`node::stages`]; 0 when nobody watched.
+/// Time of a socket's last write, by the clock of [`node::stages`]; 0 without tracing.
 pub(crate) type WrittenAt = Rc<Cell<u64>>;
 
-/// A socket and its notes. Costs one relaxed load per call while nobody watches.
+/// A socket with its counters. Costs one relaxed load per call without tracing.
 pub(crate) struct CountedStream<S> {
     socket: S,
     thread: Rc<Thread>,

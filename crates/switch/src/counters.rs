@@ -2,17 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A count that one thread raises and others read.
+/// A counter that one thread increments and others read.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self, count: u64) {
-        // One writer: no read-modify-write is needed.
+        // With one writer, no read-modify-write is needed.
         self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
-    /// For a count that falls as well.
+    /// Sets a value that may also decrease.
     pub(crate) fn set(&self, count: u64) {
         self.0.store(count, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ macro_rules! counters {
         }
 
         impl Totals {
-            /// Adds what a thread has counted.
+            /// Adds the counters of a thread.
             pub(crate) fn add(&mut self, thread: &Counters) {
                 $(self.$name += thread.$name.get();)*
             }
@@ -52,36 +52,36 @@ counters! {
     refused,
     /// Messages forwarded without a record.
     forwards,
-    /// Of these, those that could not be delivered.
+    /// Of these, messages that could not be delivered.
     forwards_failed,
-    /// Tries to deliver a notice, those too for which its message could not be read.
+    /// Attempts to deliver a notice, including those whose message could not be read.
     attempts,
-    /// Connections from clients taken.
+    /// Accepted connections from clients.
     connections,
-    /// Connections from clients turned away because too many were open.
+    /// Connections from clients refused because too many were open.
     connections_refused,
-    /// Connections that lost their place to a new one.
+    /// Connections evicted for a new one.
     connections_evicted,
-    /// Requests that were no HTTP, not whole, too slow, or open to two readings.
+    /// Requests that were not HTTP, incomplete, too slow, or ambiguous.
     malformed,
-    /// System calls that read from a socket, of a client or a participant, and found something.
+    /// System calls that read data from a socket of a client or a participant.
     socket_reads,
     /// System calls that wrote to one.
     socket_writes,
     /// Calls to participants not made because their address is not allowed.
     calls_denied,
-    /// Messages that changed nothing because their sender is not a participant.
+    /// Messages without effect because their sender is not a participant.
     unknown_senders,
-    /// Notices that wait for an address, as of the last look at the lanes.
+    /// Notices that wait for an endpoint, as of the last sweep of the lanes.
     parked,
-    /// Signatures of participants that were good.
+    /// Valid signatures of participants.
     signatures_verified,
-    /// Messages refused because their signature was not.
+    /// Messages refused because of an invalid or missing signature.
     signatures_refused,
-    /// The hub's own messages that were to be signed.
+    /// Messages of the hub to be signed.
     signatures_asked,
-    /// Of these, those that were; the others failed, or wait.
+    /// Of these, signed messages; the others failed or wait.
     signatures_made,
-    /// Of these, those that could not be, and were not sent.
+    /// Of these, messages that could not be signed and were not sent.
     signatures_failed,
 }

@@ -1,6 +1,6 @@
-//! How far notices are whose delivery has not ended. Operators ask; the I/O threads answer, for the
-//! lanes are their own. A question is a line in a list and one wake-up: nothing of it is on the way
-//! of a message. Bound: who asks is answered, or gives up, before he asks again.
+//! Status of notices whose delivery has not ended. Queries come from operators and are answered by
+//! the I/O threads, which own the lanes. A query costs a list entry and one wake-up, and is not on
+//! the path of a message. Bound: a caller has at most one query open.
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,34 +13,34 @@ use record::attempts::DeliveryAttempt;
 
 use crate::outbox::Outbox;
 
-/// A notice on its way, as of now. Attempts are those since this switch started.
+/// Status of an undelivered notice. Attempts are counted since this switch started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryStatus {
     /// The notice.
     pub notice: NoticeId,
-    /// Attempts begun.
+    /// Number of attempts.
     pub attempts: u32,
-    /// When the first one began, in milliseconds since the epoch.
+    /// Start of the first attempt, in milliseconds since the epoch.
     pub first_attempt_ms: Option<u64>,
-    /// How the last one ended.
+    /// Result of the last attempt.
     pub last: Option<AttemptResult>,
-    /// Those that have ended, oldest first; the newest of many.
+    /// Finished attempts, oldest first; only the newest ones are kept.
     pub tried: Vec<DeliveryAttempt>,
-    /// What it waits for.
+    /// The reason why it waits.
     pub waits: WaitReason,
-    /// When the next attempt may begin, if it waits for that; in milliseconds since the epoch.
+    /// Earliest start of the next attempt, if it waits for that, in milliseconds since the epoch.
     pub next_attempt_ms: Option<u64>,
 }
 
-/// Questions to one thread.
+/// Queries to one thread.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryQueries(Mutex<Vec<DeliveryQuery>>);
 
 #[derive(Debug)]
 pub(crate) enum DeliveryQuery {
-    /// How far these are.
+    /// The status of these notices.
     Underway { notices: Arc<[NoticeId]>, answer: SyncSender<Vec<DeliveryStatus>> },
-    /// Which wait for an address, so many at most.
+    /// The notices that wait for an endpoint, at most this number.
     Parked { most: usize, answer: SyncSender<Vec<NoticeId>> },
 }
 
@@ -51,18 +51,18 @@ impl DeliveryQueries {
 }
 
 impl DeliveryQueries {
-    /// Asks the thread, which answers once.
+    /// Sends a query to the thread, which answers once.
     pub(crate) fn ask(&self, inquiry: DeliveryQuery) {
         self.lock().push(inquiry);
     }
 
-    /// Answers what this thread was asked.
+    /// Answers the queries to this thread.
     pub(crate) fn answer(&self, outbox: &Outbox, now: ClockReading) {
         let asked = std::mem::take(&mut *self.lock());
         for inquiry in asked {
             let outbox = outbox.state.borrow();
             let delivery = outbox.delivery();
-            // The one who asked may have given up.
+            // The caller may have timed out.
             match inquiry {
                 DeliveryQuery::Underway { notices, answer } => {
                     let found = notices.iter().filter_map(|one| look(delivery, *one, now));

@@ -1,4 +1,4 @@
-//! The participants and parties as one I/O thread sees them, and where participants are called.
+//! One I/O thread's view of participants, parties and endpoints.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::counters::Counters;
 use crate::endpoint_cache::EndpointCache;
 use crate::message::Message;
 
-/// A view of the register that is as new as any answer of this node's admin API.
+/// A view of the register that includes every change that this node's admin API has confirmed.
 pub(crate) struct Directory {
     handle: Handle<Message>,
     counters: Arc<Counters>,
@@ -25,7 +25,7 @@ pub(crate) struct Directory {
     view: RefCell<Arc<ParticipantsView>>,
     generation: Cell<u64>,
     addresses: RefCell<EndpointCache>,
-    /// Participants whose address changed and whose lanes have not heard of it.
+    /// Participants whose address changed and whose lanes were not yet notified.
     moved: RefCell<Vec<ParticipantIndex>>,
     /// Notified when there are such.
     changed: Rc<Notify>,
@@ -64,7 +64,7 @@ impl Directory {
         Arc::clone(&self.view.borrow())
     }
 
-    /// Rises whenever [`Directory::view`] finds another register.
+    /// Incremented whenever [`Directory::view`] finds a newer register.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.get()
     }
@@ -79,16 +79,17 @@ impl Directory {
         self.view().sender(source).map(|member| member.index)
     }
 
-    /// Whether a sender may be one that only other nodes of a shared log know.
+    /// Whether the sender may be registered in a part of the shared log that this node has not
+    /// applied.
     pub(crate) fn may_lag_for(&self, source: &FspName) -> bool {
         self.is_shared && self.sender(source).is_none()
     }
 
-    /// Waits until this node has applied all that the log held when it was called, with the
-    /// register: only then is a sender unknown.
+    /// Waits until this node has applied the log up to its end at the time of the call. Only then
+    /// can a sender be called unknown.
     ///
     /// # Errors
-    /// 503 when the end of the log cannot be had.
+    /// 503 if the end of the log cannot be read.
     pub(crate) async fn catch_up(&self) -> Result<(), Refusal> {
         let (answer, answered) = oneshot::channel();
         let asked = self.handle.ask(move |_| {
@@ -99,7 +100,7 @@ impl Directory {
         answered.await.map_err(|_| Refusal::unavailable())
     }
 
-    /// A message of an unknown sender changes nothing: it is counted, and answered as any other.
+    /// A message from an unknown sender has no effect: it is counted, and answered like any other.
     pub(crate) fn ignore(&self) {
         self.counters.unknown_senders.add(1);
     }

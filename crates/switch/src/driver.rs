@@ -1,12 +1,12 @@
 //! Drives the outbox of one I/O thread: hands gathered submissions to the sequencer, reads the
-//! mailbox, and makes the attempts that the delivery policy asks for.
+//! mailbox, and starts the attempts that the delivery policy requests.
 //!
 //! Four tasks per thread, each asleep until woken; none runs once per message:
-//! - the *flusher* is woken by the first request that submits, and runs after all the sockets
-//!   that were ready have been read, so that one batch carries what they all brought;
+//! - the *flusher* is woken by the first request that submits, and runs after all ready sockets
+//!   have been read, so that one batch carries all their messages;
 //! - the *mail* task is woken once per batch;
 //! - the *retry* task sleeps until the delivery policy's next deadline;
-//! - the *recorder* records finished deliveries when no other record takes them along.
+//! - the *recorder* records finished deliveries if no other record carries them.
 //!
 //! Every decision is made in [`node::outbox`].
 
@@ -45,16 +45,16 @@ pub(crate) struct Driver {
     pub(crate) shown: Arc<ThreadStatus>,
     /// Notified when the mailbox has mail.
     pub(crate) mail: Arc<Notify>,
-    /// A part that is stopped on purpose.
-    pub(crate) wedge: Option<InjectedStall>,
+    /// An injected stall.
+    pub(crate) injected_stall: Option<InjectedStall>,
 }
 
-/// A part of the edge that is stopped on purpose, for a test of the watchdog.
+/// A stall that is injected to test the watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedStall {
     /// The last I/O thread, from its first sweep on.
     Thread,
-    /// Every lane: what is due is not attempted.
+    /// Every lane: due notices are not attempted.
     Lanes,
 }
 
@@ -63,10 +63,10 @@ impl Driver {
         &self.notices.egress.thread
     }
 
-    /// Stops the last thread if that was asked for.
-    fn stop_if_wedged(&self) {
+    /// Stops the last thread if that stall is injected.
+    fn stop_if_stall_injected(&self) {
         let is_last = self.handle.mailboxes() == self.thread().number + 1;
-        while is_last && self.wedge == Some(InjectedStall::Thread) {
+        while is_last && self.injected_stall == Some(InjectedStall::Thread) {
             std::thread::park();
         }
     }
@@ -128,7 +128,7 @@ impl OutboxHost<Message, Rc<OutgoingNotice>> for Host<'_> {
     }
 
     fn register_changed(&mut self) {
-        // Looking at it is enough: see `Directory::view`.
+        // Reading it is enough: see `Directory::view`.
         drop(self.0.notices.egress.directory.view());
     }
 
@@ -137,7 +137,7 @@ impl OutboxHost<Message, Rc<OutgoingNotice>> for Host<'_> {
     }
 }
 
-/// Hands finished deliveries over: no other record will take them along.
+/// Records finished deliveries now, because no other record will carry them.
 pub(crate) fn record(driver: &Rc<Driver>) {
     driver.outbox.state.borrow_mut().record_now(&mut Host(driver));
 }
@@ -159,25 +159,25 @@ async fn read_mail(driver: Rc<Driver>) {
 }
 
 fn start_due_attempts(driver: &Rc<Driver>) {
-    if driver.wedge != Some(InjectedStall::Lanes) {
+    if driver.injected_stall != Some(InjectedStall::Lanes) {
         driver.outbox.state.borrow_mut().start_due_attempts(&mut Host(driver));
     }
 }
 
 async fn make_attempt(driver: Rc<Driver>, attempt: Attempt<Rc<OutgoingNotice>>) {
     let Attempt { notice, recipient, .. } = attempt;
-    let answered = driver.notices.send(attempt).await;
+    let response = driver.notices.send(attempt).await;
     let mut outbox = driver.outbox.state.borrow_mut();
-    if let Ok(NoticeResponse { pause_micros: Some(micros), .. }) = answered {
+    if let Ok(NoticeResponse { pause_micros: Some(micros), .. }) = response {
         outbox.pause_asked(recipient, micros, driver.thread().now());
     }
-    outbox.attempted(notice, result_of(answered), &mut Host(&driver));
+    outbox.attempted(notice, result_of(response), &mut Host(&driver));
     drop(outbox);
     start_due_attempts(&driver);
 }
 
-fn result_of(answered: Result<NoticeResponse, SendError>) -> AttemptResult {
-    match answered {
+fn result_of(response: Result<NoticeResponse, SendError>) -> AttemptResult {
+    match response {
         Ok(NoticeResponse { status, .. }) => AttemptResult::Status(status.as_u16()),
         Err(SendError::NoEndpoint | SendError::Unusable) => AttemptResult::NoAddress,
         Err(SendError::Failed(failure)) => match failure {
@@ -189,7 +189,7 @@ fn result_of(answered: Result<NoticeResponse, SendError>) -> AttemptResult {
     }
 }
 
-/// Sleeps until the delivery policy wants to try something again.
+/// Sleeps until the next deadline of the delivery policy.
 async fn retry(driver: Rc<Driver>) {
     loop {
         let moved = driver.notices.egress.directory.take_moved();
@@ -226,7 +226,7 @@ async fn sweep(driver: Rc<Driver>, mut lanes: LaneWatch) {
         interval.tick().await;
         driver.shown.turns.add(1);
         lanes.look(&driver.shown);
-        driver.stop_if_wedged();
+        driver.stop_if_stall_injected();
         driver.notices.egress.sweep();
         driver.connections.sweep();
     }

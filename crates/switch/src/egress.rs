@@ -1,12 +1,12 @@
 //! Sends messages to participants.
 //!
-//! Messages that are not recorded are look-ups, quotes, and the hub's own answers to questions.
+//! Unrecorded messages are look-ups, quotes, and the hub's own answers to queries.
 //! Each gets one attempt. When it fails, the sender gets an error callback (hub-semantics 2.1,
 //! DESIGN contract 4).
 //!
-//! **Shares.** A message under way takes a place of its recipient, and its error callback takes one
-//! of the sender. The places of a thread are divided by the rule of `share`, so that a recipient or
-//! a sender that does not answer leaves places for the others. While the circuit breaker of a
+//! **Shares.** A message in flight takes a slot of its recipient, and its error callback takes one
+//! of the sender. The slots of a thread are divided by the rule of `share`, so that a recipient or
+//! a sender that does not respond leaves slots for the others. While the circuit breaker of a
 //! recipient is open (`breaker`), a message to it fails without an attempt.
 
 use std::borrow::Cow;
@@ -36,13 +36,13 @@ use crate::signatures::ThreadSignatures;
 use crate::submitter::AcceptStatus;
 use crate::thread::Thread;
 
-/// One participant may have this part of all places for messages on their way.
+/// The part of all slots for messages in flight that one participant may have.
 const PARTS: usize = 8;
 
 /// Names and values for an endpoint's template.
 pub(crate) type Variables = Vec<(&'static str, String)>;
 
-/// Which endpoint of which participant, by which call.
+/// The participant, the endpoint and the method of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
     pub(crate) participant: ParticipantIndex,
@@ -58,7 +58,7 @@ pub(crate) struct FailureCallback {
     pub(crate) to: Destination,
     pub(crate) resource: Resource,
     pub(crate) trace: Trace,
-    /// The code when the recipient has no endpoint.
+    /// The code if the recipient has no endpoint.
     pub(crate) no_endpoint: ErrorCode,
 }
 
@@ -70,7 +70,7 @@ impl FailureCallback {
     }
 }
 
-/// A callback that the hub itself makes.
+/// A callback that the hub writes.
 pub(crate) struct OwnMessage {
     pub(crate) to: Destination,
     pub(crate) resource: Resource,
@@ -82,9 +82,9 @@ pub(crate) struct OwnMessage {
 pub(crate) struct Egress {
     pub(crate) thread: Rc<Thread>,
     pub(crate) directory: Rc<Directory>,
-    seals: Rc<ThreadSignatures>,
+    signatures: Rc<ThreadSignatures>,
     pools: Pools,
-    /// Those of all threads.
+    /// Shared by all threads.
     breakers: Arc<Breakers>,
     forwards: RefCell<Forwards>,
     shares: Shares,
@@ -93,7 +93,7 @@ pub(crate) struct Egress {
 impl Egress {
     pub(crate) fn new(
         directory: &Rc<Directory>,
-        seals: &Rc<ThreadSignatures>,
+        signatures: &Rc<ThreadSignatures>,
         pools: Pools,
         breakers: Arc<Breakers>,
         (thread, forwards_max): (&Rc<Thread>, usize),
@@ -101,7 +101,7 @@ impl Egress {
         Rc::new(Self {
             thread: Rc::clone(thread),
             directory: Rc::clone(directory),
-            seals: Rc::clone(seals),
+            signatures: Rc::clone(signatures),
             pools,
             breakers,
             forwards: RefCell::default(),
@@ -109,11 +109,11 @@ impl Egress {
         })
     }
 
-    /// Forwards a message in the background; the answer is at once that it was accepted. `named` is
-    /// a destination that the sender left out.
+    /// Forwards a message in the background; it is accepted at once. `named` is
+    /// the destination if the sender omitted it.
     ///
     /// # Errors
-    /// 503 when too many are on their way already.
+    /// 503 if too many messages are in flight.
     pub(crate) fn forward(
         self: &Rc<Self>,
         inbound: Inbound,
@@ -135,10 +135,10 @@ impl Egress {
         Ok(accepted.into())
     }
 
-    /// Accepts a message and refuses it by callback.
+    /// Accepts a message, and refuses it by callback.
     ///
     /// # Errors
-    /// 503 when too many messages are on their way already.
+    /// 503 if too many messages are in flight.
     pub(crate) fn refuse(
         self: &Rc<Self>,
         inbound: &Inbound,
@@ -149,10 +149,10 @@ impl Egress {
         Ok(inbound.accepted().into())
     }
 
-    /// Sends a callback that the hub itself makes, in the background.
+    /// Sends a callback of the hub in the background.
     ///
     /// # Errors
-    /// 503 when too many messages are on their way already.
+    /// 503 if too many messages are in flight.
     pub(crate) fn start_callback(self: &Rc<Self>, own: OwnMessage) -> Result<(), Refusal> {
         let place = ForwardPermit::take(self, own.to.participant, None)?;
         spawn_local(async move {
@@ -163,11 +163,11 @@ impl Egress {
         Ok(())
     }
 
-    /// Sends what the hub says in the place of a participant's message, in the background; when it
-    /// cannot be delivered, the sender of that message is told.
+    /// Sends a message of the hub in place of a participant's message, in the background. If it
+    /// cannot be delivered, the sender of that message gets an error callback.
     ///
     /// # Errors
-    /// 503 when too many messages are on their way already.
+    /// 503 if too many messages are in flight.
     pub(crate) fn start_replacement(
         self: &Rc<Self>,
         own: OwnMessage,
@@ -184,25 +184,25 @@ impl Egress {
         Ok(())
     }
 
-    /// Whether no message is on its way.
+    /// Whether no message is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.forwards.borrow().is_empty()
     }
 
-    /// Ends the connections whose request has had its time.
+    /// Closes the connections whose request has timed out.
     pub(crate) fn sweep(&self) {
         self.pools.sweep();
     }
 
-    /// The participant has other addresses.
+    /// Handles a change of a participant's addresses.
     pub(crate) fn address_changed(&self, participant: ParticipantIndex) {
         self.pools.address_changed(participant);
         self.report(participant, self.breakers.address_changed(participant));
     }
 
-    /// Headers of a message that the hub itself makes, and its body: signed if such messages are.
-    /// `None` when it could not be signed.
-    pub(crate) async fn sealed(
+    /// Headers and body of a message of the hub, signed if the configuration requires it.
+    /// `None` if it could not be signed.
+    pub(crate) async fn signed(
         &self,
         to: &Destination,
         resource: Resource,
@@ -210,7 +210,7 @@ impl Egress {
         body: Bytes,
     ) -> Option<(HeaderMap, Bytes)> {
         let headers = self.hub_headers(to, resource, trace);
-        self.seals.seal((&to.method, resource), headers, body).await
+        self.signatures.sign((&to.method, resource), headers, body).await
     }
 
     fn hub_headers(&self, to: &Destination, resource: Resource, trace: &Trace) -> HeaderMap {
@@ -230,7 +230,7 @@ impl Egress {
         })
     }
 
-    /// The path of a message of the hub's own as its signature covers it: with the query of the
+    /// The path of a message of the hub as its signature covers it: with the query of the
     /// call, which the registered address may have.
     fn signed_path<'a>(&self, to: &'a Destination) -> Cow<'a, str> {
         let target = self.directory.target(to.participant, to.endpoint).flatten();
@@ -245,7 +245,7 @@ impl Egress {
         }
     }
 
-    /// Makes a message's headers those of its forwarded form.
+    /// Rewrites a message's headers to their forwarded form.
     pub(crate) fn rewrite_headers(
         &self,
         headers: &mut HeaderMap,
@@ -280,7 +280,7 @@ impl Egress {
         Ok(AddressedMessage { to: to.participant, target, letter: OutboundRequest::new(request) })
     }
 
-    /// One attempt. Any HTTP answer shows that the participant answers.
+    /// One attempt. Any HTTP response shows that the participant responds.
     pub(crate) async fn make(
         &self,
         call: &mut AddressedMessage,
@@ -292,8 +292,8 @@ impl Egress {
         Ok(answer)
     }
 
-    /// The only attempt, so a connection that the peer is just closing must not cost it. While the
-    /// recipient's breaker is open there is none.
+    /// The only attempt, so it must not fail because the peer is just closing a connection. No
+    /// attempt is made while the recipient's breaker is open.
     async fn once(
         &self,
         call: Result<AddressedMessage, SendError>,
@@ -310,17 +310,17 @@ impl Egress {
         result.map_err(SendError::Failed)
     }
 
-    /// One attempt to deliver a message of the hub's own; `None` when it failed.
+    /// One attempt to deliver a message of the hub; `None` if it failed.
     async fn tell(&self, own: OwnMessage) -> Option<()> {
         let answer = self.speak(own).await?.ok()?;
         answer.status.is_success().then_some(())
     }
 
-    /// One attempt to deliver a message of the hub's own, signed if such are; `None` when it could
-    /// not be signed.
+    /// One attempt to deliver a message of the hub, signed if the configuration requires it; `None`
+    /// if it could not be signed.
     async fn speak(&self, own: OwnMessage) -> Option<Result<PeerResponse, SendError>> {
         let OwnMessage { to, resource, trace, body } = own;
-        let (headers, body) = self.sealed(&to, resource, &trace, body).await?;
+        let (headers, body) = self.signed(&to, resource, &trace, body).await?;
         Some(self.once(self.call(&to, headers, body)).await)
     }
 
@@ -354,8 +354,8 @@ fn is_failure(result: &Result<PeerResponse, SendError>) -> bool {
     !result.as_ref().is_ok_and(|answer| answer.status.is_success())
 }
 
-/// Counts a message that was not delivered, and sends its sender the error callback, which takes
-/// the message's place.
+/// Counts an undelivered message, and sends its sender the error callback, which takes over the
+/// message's slot.
 async fn complain(
     mut place: ForwardPermit,
     result: Result<PeerResponse, SendError>,
@@ -364,18 +364,19 @@ async fn complain(
     place.egress.thread.counters.forwards_failed.add(1);
     let (code, description) = explain(&result, &complaint);
     place.pass_to(complaint.to.participant);
-    // The sender cannot be reached either: it will ask again.
+    // The sender cannot be reached either; it will retry.
     let _told = place.egress.tell(complaint.with(code, &description)).await;
 }
 
-/// A place among the messages on their way, until it is dropped.
+/// A slot for a message in flight, until it is dropped.
 struct ForwardPermit {
     egress: Rc<Egress>,
     to: ParticipantIndex,
 }
 
 impl ForwardPermit {
-    /// Takes a place of the recipient. The sender must have room too, for the error callback.
+    /// Takes a slot of the recipient. The sender must have a free slot, too, for the error
+    /// callback.
     fn take(
         egress: &Rc<Egress>,
         to: ParticipantIndex,
@@ -389,7 +390,7 @@ impl ForwardPermit {
         Ok(Self { egress: Rc::clone(egress), to })
     }
 
-    /// The place is another participant's from now on.
+    /// Moves the slot to another participant.
     fn pass_to(&mut self, to: ParticipantIndex) {
         self.egress.forwards.borrow_mut().pass(self.to, to);
         self.to = to;
@@ -402,11 +403,11 @@ impl Drop for ForwardPermit {
     }
 }
 
-/// Messages on their way, in all and by the participant that they wait for.
+/// Messages in flight, in total and by the participant that they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Forwards {
     all: usize,
-    /// By place in the register, which is small.
+    /// By index in the register, which is small.
     each: Vec<usize>,
 }
 
@@ -415,7 +416,7 @@ impl Forwards {
         self.all == 0
     }
 
-    /// Counts one more, unless that is too many for its recipient or its sender.
+    /// Adds one, unless that exceeds the limit of its recipient or its sender.
     fn begin(
         &mut self,
         shares: Shares,
@@ -451,7 +452,7 @@ impl Forwards {
     }
 }
 
-/// The error a sender hears: the one the peer answered with, or one for the way it failed
+/// The error in the sender's callback: that of the peer's response, or one for the kind of failure
 /// (hub-semantics 2.1).
 fn explain(
     result: &Result<PeerResponse, SendError>,
@@ -459,7 +460,7 @@ fn explain(
 ) -> (ErrorCode, String) {
     let is_not_found = result.as_ref().is_ok_and(|it| it.status == StatusCode::NOT_FOUND);
     if is_not_found && complaint.resource == Resource::Quotes {
-        // As the reference, whatever the body says (Rulings of 2026-11-25).
+        // As in the reference, regardless of the body (Rulings of 2026-11-25).
         let code = ErrorCode::GENERIC_CLIENT;
         return (code, code.describe(""));
     }
@@ -495,7 +496,7 @@ mod tests {
     const SENDER: ParticipantIndex = ParticipantIndex(7);
     const OTHER: ParticipantIndex = ParticipantIndex(0);
 
-    /// How many of 100 messages find a place.
+    /// The number of 100 messages that get a slot.
     fn taken(forwards: &mut Forwards, to: ParticipantIndex, from: ParticipantIndex) -> usize {
         (0..100).filter(|_| forwards.begin(SHARES, to, Some(from))).count()
     }

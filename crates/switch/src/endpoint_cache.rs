@@ -1,4 +1,4 @@
-//! Where participants are reached: the registered endpoint values, taken apart once per change of
+//! Endpoints of participants: the registered values, parsed once per change of
 //! the register.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use fspiop::endpoint::EndpointType;
 use ledger::ParticipantIndex;
 use node::ParticipantsView;
 
-/// Targets by participant and endpoint type, filled as they are asked for.
+/// Targets by participant and endpoint type, filled on first use.
 #[derive(Default)]
 pub(crate) struct EndpointCache {
     targets: HashMap<(ParticipantIndex, EndpointType), Option<Option<Rc<CallTarget>>>>,
@@ -22,9 +22,9 @@ impl EndpointCache {
         self.targets.clear();
     }
 
-    /// Where a participant wants calls of this type: `None` if it has not said so, and nowhere
-    /// if what it has said cannot be called. An error about a look-up or a registration for which
-    /// nothing is registered goes where its answer goes, with `/error` behind the path.
+    /// A participant's endpoint of this type: `None` if none is registered, and an unusable target
+    /// if the registered value cannot be called. Without an endpoint for errors of look-ups and
+    /// registrations, the endpoint of the result is used, with `/error` appended to the path.
     pub(crate) fn find(
         &mut self,
         view: &ParticipantsView,

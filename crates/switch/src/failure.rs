@@ -1,20 +1,20 @@
-//! Why a message was not delivered.
+//! Reasons why a message was not delivered.
 
-/// Why a request has no status.
+/// The reason why a request has no status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// No connection could be made.
     Connect,
     /// The address is not one that may be called.
     Denied,
-    /// The answer did not come in time.
+    /// The response did not arrive in time.
     TimedOut,
     /// The connection broke.
     Broken,
-    /// The connection broke before any of the answer came: if it had been used before, then
-    /// because the peer was closing it while the request was written.
+    /// The connection broke before any part of the response arrived. If it was a reused connection,
+    /// the peer was closing it while the request was written.
     Unanswered,
-    /// There was nothing to write, or it may not be sent: nobody was called.
+    /// There was nothing to write, or it may not be sent: no call was made.
     Unsent,
     /// No connection became free in time, or this machine has none left: nothing was sent.
     Crowded,
@@ -23,7 +23,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether the participant had its chance and gave no HTTP answer.
+    /// Whether the participant was called and gave no HTTP response.
     pub(crate) fn is_silence(self) -> bool {
         match self {
             Self::Connect | Self::TimedOut | Self::Broken | Self::Unanswered => true,
@@ -32,7 +32,7 @@ impl Failure {
     }
 }
 
-/// Why a message was not delivered.
+/// The reason why a message was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
     /// The recipient has not registered an endpoint of this type.

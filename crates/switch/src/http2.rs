@@ -1,7 +1,8 @@
-//! HTTP/2 on the same port, by prior knowledge: the same service, within bounds of its own.
+//! HTTP/2 on the same port, by prior knowledge: the same service with limits of its own.
 //!
-//! What a connection may occupy: so many requests at once, each with a window of one body of a
-//! transfer; headers as over HTTP/1.1. A client that opens requests only to reset them is cut off.
+//! A connection may have up to [`STREAMS_MAX`] concurrent requests, each with a window of one body
+//! of a transfer; headers are limited as over HTTP/1.1. A client that opens requests only to reset
+//! them is disconnected.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -18,16 +19,16 @@ use tokio::task::spawn_local;
 use crate::connections::ClientConnection;
 use crate::socket::{Socket, Stream};
 
-/// Requests at once on one connection.
+/// Concurrent requests on one connection.
 const STREAMS_MAX: u32 = 128;
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 const FRAME_BYTES_MAX: u32 = 16 << 10;
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// Requests reset by the client and not yet looked at, and reset by the hub for their faults,
-/// beyond which the connection is ended.
+/// Maximum number of unprocessed requests reset by the client, and of invalid requests reset by the
+/// hub, before the connection is closed.
 const RESETS_MAX: usize = 32;
-/// Silence after which a client is asked whether it is still there, and time for its answer.
+/// Idle time after which a client is pinged, and the time for its response.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 const PROBE_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -63,7 +64,7 @@ where
         .serve_connection(socket, service);
     let mut connection = std::pin::pin!(connection);
     let mut told = false;
-    // How a connection ends concerns only its client.
+    // Errors of a connection concern only its client.
     let _ended = std::future::poll_fn(|context| {
         if line.leaving.get() && !std::mem::replace(&mut told, true) {
             connection.as_mut().graceful_shutdown();

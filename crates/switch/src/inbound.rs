@@ -1,4 +1,4 @@
-//! A message that has come in and passed the checks of its headers.
+//! A received message that has passed the checks of its headers.
 
 use bytes::Bytes;
 use fspiop::TraceContext;
@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use crate::message::Message;
 use crate::trace::RequestTrace;
 
-/// The values of a request's headers that outlive their rewriting.
+/// Header values that are still needed after the headers are rewritten.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope {
     /// `FSPIOP-Source`.
@@ -19,11 +19,11 @@ pub struct Envelope {
     pub version: fspiop::Version,
     /// The trace the message belongs to: its own, or one opened for it.
     pub trace: TraceContext,
-    /// Whether a proxy stands in for the source.
+    /// Whether a proxy acts for the source.
     pub through_proxy: bool,
 }
 
-/// An accepted message: everything but the route, which borrows from the path.
+/// An accepted message without its route, which borrows from the path.
 pub(crate) struct Inbound {
     pub(crate) envelope: Envelope,
     pub(crate) method: Method,
@@ -42,7 +42,7 @@ pub(crate) struct RecordedMessage {
     pub(crate) stages: RequestTrace,
 }
 
-/// The trace that a message of the hub's own belongs to: that of the message it answers.
+/// The trace of a message of the hub: that of the message it answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) context: TraceContext,
@@ -57,7 +57,7 @@ impl Inbound {
 }
 
 impl Trace {
-    /// The trace of a message as it was received. A state without a valid parent belongs to none.
+    /// The trace of a received message. A `tracestate` without a valid parent is ignored.
     pub(crate) fn of(inbound: &Inbound) -> Self {
         let parent = inbound.headers.get(&TRACEPARENT);
         let state = parent

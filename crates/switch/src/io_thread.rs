@@ -30,12 +30,12 @@ use crate::thread::Thread;
 use crate::traffic::ThreadStatus;
 use crate::transfers::Transfers;
 
-/// How long requests under way may take to end once the switch stops: 3 s.
+/// Time for requests in progress to end once the switch stops: 3 s.
 const GRACE: Duration = Duration::from_secs(3);
-/// How long callbacks under way may take to end after that.
+/// Time for callbacks in progress to end after that.
 const LAST_CALLBACKS: Duration = Duration::from_millis(500);
 
-/// Input of each thread from the thread that starts it.
+/// Parameters of a thread.
 pub(crate) struct IoThreadParams {
     pub(crate) number: usize,
     pub(crate) clock: SystemClock,
@@ -52,27 +52,27 @@ pub(crate) struct IoThreadParams {
 pub(crate) struct IoThread {
     pub(crate) server: Rc<Server>,
     pub(crate) driver: Rc<Driver>,
-    /// How long a lane may have work and do none of it, and how long an attempt may take.
+    /// Maximum time of a lane without progress, and of an attempt.
     patience: (Duration, Duration),
 }
 
 impl IoThread {
-    pub(crate) fn new(seat: IoThreadParams, handle: Handle<Message>, options: Options) -> Self {
-        let clock = (seat.clock, seat.seed);
-        let thread = Thread::new(seat.number, seat.counters, handle.stages(), clock);
-        let policy = (options.policy, seat.seed);
-        let outbox = Outbox::new(&thread, &handle, &seat.mailbox, policy);
+    pub(crate) fn new(params: IoThreadParams, handle: Handle<Message>, options: Options) -> Self {
+        let clock = (params.clock, params.seed);
+        let thread = Thread::new(params.number, params.counters, handle.stages(), clock);
+        let policy = (options.policy, params.seed);
+        let outbox = Outbox::new(&thread, &handle, &params.mailbox, policy);
         let counters = Arc::clone(&thread.counters);
         let directory = Directory::new(handle.clone(), counters, Rc::clone(&outbox.retry));
-        let seals = ThreadSignatures::new(options.signatures, &thread, &directory);
-        let breakers = seat.breakers;
+        let signatures = ThreadSignatures::new(options.signatures, &thread, &directory);
+        let breakers = params.breakers;
         let pool = options.pool;
         let pools = Pools::new(pool, options.reach, Rc::clone(&thread), Arc::clone(&breakers));
         let egress =
-            Egress::new(&directory, &seals, pools, breakers, (&thread, options.forwards_max));
-        let null =
-            (options.decisions == TransferMode::Null).then(|| Passthrough::new(seat.mailbox));
-        let submitter = Rc::new(Submitter::new(&thread, &directory, &outbox, null));
+            Egress::new(&directory, &signatures, pools, breakers, (&thread, options.forwards_max));
+        let passthrough =
+            (options.decisions == TransferMode::Null).then(|| Passthrough::new(params.mailbox));
+        let submitter = Rc::new(Submitter::new(&thread, &directory, &outbox, passthrough));
         let connections = Connections::new(options.connections, thread.tracer.clone());
         let records = Records::new(handle.clone());
         let driver = Driver {
@@ -85,9 +85,9 @@ impl IoThread {
             outbox,
             submitter: Rc::clone(&submitter),
             connections: Rc::clone(&connections),
-            shown: seat.shown,
-            mail: seat.mail,
-            wedge: options.wedge,
+            shown: params.shown,
+            mail: params.mail,
+            injected_stall: options.injected_stall,
         };
         let transfers = Transfers {
             submitter: Rc::clone(&submitter),
@@ -98,13 +98,13 @@ impl IoThread {
         };
         let server = Server {
             thread,
-            started: seat.started,
+            started: params.started,
             handle,
             directory,
             submitter,
             egress,
             transfers: Rc::new(transfers),
-            seals,
+            signatures,
             connections,
             limits: options.connections,
             gateways: options.gateways,
@@ -116,15 +116,15 @@ impl IoThread {
         Self { server: Rc::new(server), driver: Rc::new(driver), patience }
     }
 
-    /// What watches the lanes of the thread.
+    /// The watch over the lanes of the thread.
     pub(crate) fn lanes(&self) -> LaneWatch {
         let Server { thread, directory, .. } = &*self.server;
         LaneWatch::new(&self.driver.outbox, directory, thread, self.patience)
     }
 
-    /// Lets the requests that wait for the sequencer have their answers. Meanwhile no callback
-    /// begins; those under way have a moment to end, and are recorded: the sender of the rest, this
-    /// switch after its next start or another node, repeats as few as possible.
+    /// Waits until pending requests are answered, without starting callbacks. Then waits briefly
+    /// for callbacks in progress and records them, so that few callbacks are repeated by this
+    /// switch after its next start, or by another node.
     pub(crate) async fn drain(&self) {
         let Server { submitter, egress, .. } = &*self.server;
         let outbox = &self.driver.outbox;
@@ -133,7 +133,7 @@ impl IoThread {
             while submitter.waiters.len() > 0 || !egress.is_idle() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            // The last answers are on their way to the socket.
+            // Time for the last responses to reach the socket.
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
         let _in_time = tokio::time::timeout(GRACE, waiting).await;

@@ -1,36 +1,36 @@
-//! FSPIOP in and out over sockets.
+//! The FSPIOP edge: receives messages from participants and delivers messages to them.
 //!
-//! The way of one transfer, and where to read it:
+//! The path of a transfer through the modules:
 //!
 //! 1. `server` reads `POST /transfers`; `fspiop` checks route, headers and body.
-//! 2. `transfers` makes it a command (`commands`) and hands it over; the request waits.
+//! 2. `transfers` converts it to a command (`commands`) and submits it; the request waits.
 //! 3. The node commits it: durable, then applied (`sequencer`, `journal`, `ledger::prepare`).
-//! 4. `driver` is woken once per batch: the waiting request is answered 202, and the notice that
-//!    the kernel owes the payee goes to the `delivery` policy.
-//! 5. `notices` turns it into `POST /transfers` to the payee, the payer's own bytes; `pool` sends.
-//! 6. The payee's `PUT /transfers/{id}` comes in by the same door, and the notices it causes go
-//!    out by the same way.
+//! 4. `driver` is woken once per batch: the waiting request is answered 202, and the notice to the
+//!    payee goes to the `delivery` policy.
+//! 5. `notice_messages` converts it to a `POST /transfers` with the payer's own bytes; `pool` sends
+//!    it to the payee.
+//! 6. The payee's `PUT /transfers/{id}` and the resulting notices take the same path.
 //!
-//! Look-ups and quotes (`parties`, `quotes`) are not recorded: `egress` sends them on once, and
-//! sends the sender an error callback when that failed.
+//! Look-ups and quotes (`parties`, `quotes`) are not recorded: `egress` forwards them once, and
+//! sends the sender an error callback if that fails.
 //!
-//! Where the operator demands it, `signatures` verifies what comes in before 2, and has what the
-//! hub itself makes in 5 signed by `signer`.
+//! If configured, `signatures` verifies received messages before step 2, and has the hub's own
+//! messages signed by `signer` in step 5.
 //!
-//! Each I/O thread is a world of its own: it accepts, parses, submits and sends with a runtime of
-//! its own, and owns the lanes of the participants assigned to it.
+//! Each I/O thread is independent: it accepts, parses, submits and sends with its own runtime, and
+//! owns the lanes of the participants assigned to it.
 //!
 //! A handler takes only the parts of its thread that it may touch:
 //!
 //! | Part | Does |
 //! |---|---|
-//! | `thread` | number, clock, counters; `trace` notes stages for waterfalls |
+//! | `thread` | number, clock, counters; `trace` records stages for waterfalls |
 //! | `directory` | participants, parties and endpoints, as of the last change |
-//! | `submitter` | hands a command to the sequencer and waits for the outcome |
-//! | `outbox` | submissions and callbacks that wait; `driver` has the tasks that carry them |
+//! | `submitter` | submits a command to the sequencer and waits for the outcome |
+//! | `outbox` | queued submissions and callbacks; `driver` has the tasks that process them |
 //! | `egress` | sends messages to participants: addresses, pools, breakers, shares, signatures |
 //!
-//! `parts` assembles them. No module imports itself through others.
+//! `io_thread` assembles them. There are no import cycles.
 #![warn(missing_docs)]
 
 mod breaker;
@@ -110,10 +110,10 @@ use counters::Counters;
 use io_thread::{IoThread, IoThreadParams};
 use traffic::ThreadStatus;
 
-/// Connections the kernel may hold before they are accepted.
+/// Length of the operating system's queue of connections that are not accepted yet.
 const BACKLOG: i32 = 4_096;
 
-/// Sockets that listen on one address, one for each thread.
+/// Listening sockets on one address, one per thread.
 #[derive(Debug)]
 pub struct Listeners {
     sockets: Vec<TcpListener>,
@@ -121,20 +121,20 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Where they listen.
+    /// The address of the sockets.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Listens on `address` with a socket for each of `threads`; the kernel spreads connections.
+/// Listens on `address` with one socket per thread; the operating system distributes connections.
 /// Port 0 chooses a free one.
 ///
 /// # Errors
-/// When the address cannot be had.
+/// If the address cannot be bound.
 pub fn bind(address: SocketAddr, threads: usize) -> io::Result<Listeners> {
-    // Sockets that share a port do not notice a second process of the same user: this one does.
+    // Sockets with a shared port do not detect a second process of the same user; this one does.
     let claim = TcpListener::bind(address)?;
     let address = claim.local_addr()?;
     drop(claim);
@@ -155,11 +155,11 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// The I/O threads before they start.
 pub struct Ports {
     options: Options,
-    seats: Vec<(IoThreadParams, TcpListener)>,
+    threads_to_start: Vec<(IoThreadParams, TcpListener)>,
     traffic: Arc<Traffic>,
 }
 
-/// Makes the I/O threads' mailboxes, which the node needs before the threads can start.
+/// Creates the I/O threads' mailboxes, which the node needs before the threads can start.
 #[must_use]
 pub fn prepare(
     listeners: Listeners,
@@ -169,7 +169,7 @@ pub fn prepare(
 ) -> (Ports, Vec<Arc<Mailbox<Message>>>) {
     let mut traffic = Traffic::default();
     let mut mailboxes = Vec::new();
-    let mut seats = Vec::new();
+    let mut threads_to_start = Vec::new();
     let started = clock.now().wall;
     for (number, listener) in listeners.sockets.into_iter().enumerate() {
         let mail = Arc::new(Notify::new());
@@ -183,7 +183,7 @@ pub fn prepare(
         mailboxes.push(Arc::clone(&mailbox));
         let seed = seed.wrapping_add((number as u64) << 32);
         let breakers = Arc::clone(&traffic.breakers);
-        let seat = IoThreadParams {
+        let params = IoThreadParams {
             number,
             clock,
             started,
@@ -194,13 +194,13 @@ pub fn prepare(
             breakers,
             seed,
         };
-        seats.push((seat, listener));
+        threads_to_start.push((params, listener));
     }
-    (Ports { options, seats, traffic: Arc::new(traffic) }, mailboxes)
+    (Ports { options, threads_to_start, traffic: Arc::new(traffic) }, mailboxes)
 }
 
 impl Ports {
-    /// What the threads will count.
+    /// The counters and the status of the threads.
     #[must_use]
     pub fn traffic(&self) -> Arc<Traffic> {
         Arc::clone(&self.traffic)
@@ -209,30 +209,30 @@ impl Ports {
     /// Starts the threads. They end when `stop` becomes true.
     ///
     /// # Errors
-    /// When a thread or its runtime cannot be started.
+    /// If a thread or its runtime cannot be started.
     pub fn start(
         self,
         handle: &Handle<Message>,
         stop: watch::Receiver<bool>,
     ) -> io::Result<Running> {
         let mut threads = Vec::new();
-        for (seat, listener) in self.seats {
+        for (params, listener) in self.threads_to_start {
             let (handle, options, stop) = (handle.clone(), self.options.clone(), stop.clone());
-            let name = format!("io-{}", seat.number);
-            let runtime = move || run(seat, listener, handle, options, stop);
+            let name = format!("io-{}", params.number);
+            let runtime = move || run(params, listener, handle, options, stop);
             threads.push(std::thread::Builder::new().name(name).spawn(runtime)?);
         }
         Ok(Running { threads })
     }
 }
 
-/// The I/O threads at work.
+/// The running I/O threads.
 pub struct Running {
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Running {
-    /// Whether a thread has ended by itself, which none does unless an invariant broke.
+    /// Whether a thread has ended by itself, which only a violated invariant can cause.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
@@ -241,14 +241,14 @@ impl Running {
     /// Waits for all threads to end.
     pub fn join(self) {
         for thread in self.threads {
-            // A thread that panicked has said so; the others still end in order.
+            // A panic was already logged; the other threads still stop in order.
             let _ended = thread.join();
         }
     }
 }
 
 fn run(
-    seat: IoThreadParams,
+    params: IoThreadParams,
     listener: TcpListener,
     handle: Handle<Message>,
     options: Options,
@@ -259,16 +259,16 @@ fn run(
         .build_local(LocalOptions::default())
         .expect("the machine has what a runtime needs: an epoll instance and an eventfd");
     runtime.block_on(async move {
-        let parts = IoThread::new(seat, handle, options);
+        let parts = IoThread::new(params, handle, options);
         driver::spawn(&parts.driver, parts.lanes());
         let listener = tokio::net::TcpListener::from_std(listener)
             .expect("a listening socket can be registered with the runtime");
         let accepting = spawn_local(server::accept(Rc::clone(&parts.server), listener));
-        // An error means that the sender is gone, which is as good as its word.
+        // If the sender was dropped, treat it as a stop request.
         let _stopped = stop.wait_for(|stop| *stop).await;
         accepting.abort();
         parts.drain().await;
     });
-    // Callbacks still under way are abandoned: they are owed, and sent again after the next start.
+    // Callbacks in progress are dropped; they are still owed and are resent after the next start.
     drop(runtime);
 }

@@ -1,4 +1,4 @@
-//! Messages as the I/O threads hold them.
+//! Recorded messages and outgoing notices in the memory of the I/O threads.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,18 +8,18 @@ use bytes::Bytes;
 use http::HeaderMap;
 use ledger::Notice;
 
-/// A recorded message as it will be forwarded.
+/// A recorded message in its forwarded form.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Headers, already those of the outgoing message.
+    /// Headers of the outgoing message.
     pub headers: HeaderMap,
     /// The body, byte for byte as received.
     pub body: Bytes,
 }
 
-/// A notice on its way out, with the message it is made from while that is in memory: the first
-/// attempt that passes the message on takes it, so that nothing is copied; a later one reads it
-/// from the log.
+/// A notice to be delivered, with its source message while that is in memory. The first attempt
+/// that forwards the message takes it, so that it is not copied; later attempts read it from the
+/// log.
 #[derive(Debug)]
 pub(crate) struct OutgoingNotice {
     pub(crate) notice: Notice,

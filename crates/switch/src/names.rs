@@ -1,10 +1,10 @@
-//! The addresses of `host:port`: names are resolved off the thread and the result is kept for
+//! Resolves `host:port`: names are resolved on the blocking pool and the result is cached for
 //! [`NAME_LIFETIME`].
 //!
-//! A resolver that does not answer holds a thread of the blocking pool until it gives up, which can
-//! take longer than any attempt waits. That pool also reads the log. So each name has at most one
-//! look-up under way, and all names of an I/O thread together have [`LOOKUPS_MAX`]. Names whose
-//! last look-up was slow share half of these, so that they leave room for the others.
+//! A resolver that does not respond blocks a thread of the blocking pool until its timeout, which
+//! can be longer than that of an attempt. That pool also reads the log. So each name has at most
+//! one look-up in progress, and all names of an I/O thread together have at most [`LOOKUPS_MAX`].
+//! Names whose last look-up was slow may use half of these.
 //!
 //! **Bounds.** [`NAMES_MAX`] names are kept; beyond it those that no pool uses are dropped.
 
@@ -20,13 +20,13 @@ use tokio::task::spawn_local;
 
 use crate::failure::Failure;
 
-/// How long a resolved name is believed.
+/// Time for which a resolved name is cached.
 const NAME_LIFETIME: Duration = Duration::from_secs(30);
 /// Names kept; beyond it those that no pool uses are dropped.
 const NAMES_MAX: usize = 16_384;
-/// Look-ups of names under way.
+/// Maximum number of look-ups in progress.
 const LOOKUPS_MAX: usize = 64;
-/// A look-up that takes longer was slow.
+/// A look-up that takes longer counts as slow.
 const SLOW: Duration = Duration::from_secs(2);
 
 /// The names of one thread.
@@ -40,7 +40,7 @@ pub(crate) struct Names {
 pub(crate) struct Name {
     pub(crate) authority: Rc<str>,
     pub(crate) host: HeaderValue,
-    /// The operator was informed that it may not be called.
+    /// Whether a log line has reported that it may not be called.
     pub(crate) denied: Cell<bool>,
     addresses: RefCell<Option<(Instant, Rc<[SocketAddr]>)>>,
     lookup: Cell<Lookup>,
@@ -49,19 +49,19 @@ pub(crate) struct Name {
     lookups: Rc<Lookups>,
 }
 
-/// What is known of the look-ups of a name.
+/// State of the look-ups of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Lookup {
     under_way: bool,
     was_slow: bool,
 }
 
-/// Look-ups of one thread under way.
+/// Look-ups of one thread in progress.
 #[derive(Debug, Default)]
 struct Lookups(Cell<usize>);
 
 impl Lookups {
-    /// Takes a place; false when there is none.
+    /// Takes a slot; false if none is free.
     fn begin(&self, was_slow: bool) -> bool {
         let max = if was_slow { LOOKUPS_MAX / 2 } else { LOOKUPS_MAX };
         let has_room = self.0.get() < max;
@@ -98,7 +98,7 @@ impl Names {
 }
 
 impl Name {
-    /// The addresses as of the last look-up, or of a new one.
+    /// The addresses from the last look-up, or from a new one.
     pub(crate) async fn resolve(self: &Rc<Self>) -> Result<Rc<[SocketAddr]>, Failure> {
         if let Some(addresses) = self.known() {
             return Ok(addresses);
@@ -113,7 +113,7 @@ impl Name {
         self.known().ok_or(Failure::Connect)
     }
 
-    /// Forgets the addresses: none of them may be called, or none answers.
+    /// Drops the addresses, because none of them may be called or none responds.
     pub(crate) fn forget(&self) {
         self.addresses.take();
     }
@@ -129,7 +129,7 @@ impl Name {
         addresses
     }
 
-    /// Begins a look-up, which outlives the attempt that asked for it.
+    /// Starts a look-up, which outlives the attempt that requested it.
     fn look_up(self: &Rc<Self>) -> Result<(), Failure> {
         let Lookup { was_slow, .. } = self.lookup.get();
         if !self.lookups.begin(was_slow) {

@@ -1,7 +1,7 @@
-//! From an owed notice to the HTTP message that it is (hub-semantics 3.7 to 3.9).
+//! Converts a pending notice to its HTTP message (hub-semantics 3.7 to 3.9).
 //!
-//! A notice names the record it is made from. On the hot path that record's message is still in
-//! memory; a redelivery reads it from the log.
+//! A notice refers to its source record. On the hot path that record's message is still in memory;
+//! a redelivery reads it from the log.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -35,10 +35,10 @@ use crate::party_names::{PartyNames, RegistrationCallback};
 use crate::pool::{self, RequestClass};
 use crate::records::{Records, stored_message};
 
-/// How a recipient answered a notice.
+/// A recipient's response to a notice.
 pub(crate) struct NoticeResponse {
     pub(crate) status: StatusCode,
-    /// The pause that it asked for, in microseconds: `Retry-After` of 429 and 503.
+    /// The requested pause in microseconds: `Retry-After` of 429 and 503.
     pub(crate) pause_micros: Option<u64>,
 }
 
@@ -80,13 +80,13 @@ impl Notices {
         Ok(NoticeResponse { status: answer.status, pause_micros })
     }
 
-    /// The message of a participant that is passed on and still in memory, as nearly all are.
+    /// A participant's message that is forwarded and still in memory, which is the usual case.
     fn held(&self, parcel: &OutgoingNotice) -> Option<Result<AddressedMessage, SendError>> {
         let notice = &parcel.notice;
         if !matches!(notice.kind, NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort) {
             return None;
         }
-        // Another notice may be made from the same one.
+        // Another notice may have the same source.
         let message = Arc::unwrap_or_clone(parcel.message.take()?);
         let (to, headers, body) = self.forwarded(notice, message)?;
         Some(self.egress.call(&to, headers, body))
@@ -99,8 +99,8 @@ impl Notices {
         }
     }
 
-    /// Why there is no message: the log cannot be read just now, which the recipient has nothing to
-    /// do with, or it holds what no message can be made of.
+    /// The reason why there is no message: the log is unreadable at the moment, which is not the
+    /// recipient's fault, or its content cannot be converted to a message.
     async fn unmade(&self, source: LogIndex) -> Failure {
         match self.records.load(source).await {
             None => Failure::Unsent,
@@ -131,7 +131,7 @@ impl Notices {
         }
     }
 
-    /// The sender's own bytes. A destination that the sender left out is known by now.
+    /// The sender's own bytes. A destination that the sender omitted is known by now.
     fn forwarded(&self, notice: &Notice, message: Message) -> Option<RenderedNotice> {
         let to = destination(notice)?;
         let Message { mut headers, body } = message;
@@ -146,7 +146,7 @@ impl Notices {
         Some((to, headers, body))
     }
 
-    /// The answer to a change of the party directory.
+    /// The callback for a change of the party directory.
     async fn parties(&self, notice: &Notice) -> Option<RenderedNotice> {
         let record = self.records.load(notice.source).await?;
         let command = record::command::read_fields(record.kind, record.version, &record.fields);
@@ -159,7 +159,7 @@ impl Notices {
         self.own(notice, (to, Resource::Participants), tracestate(Some(&message)), body).await
     }
 
-    /// The hub's own message, signed anew for each attempt if such are.
+    /// The hub's own message, signed for each attempt if the configuration requires it.
     async fn own(
         &self,
         notice: &Notice,
@@ -168,7 +168,7 @@ impl Notices {
         body: Bytes,
     ) -> Option<RenderedNotice> {
         let trace = Trace { context: TraceContext::new(notice.trace), state };
-        let (headers, body) = self.egress.sealed(&to, resource, &trace, body).await?;
+        let (headers, body) = self.egress.signed(&to, resource, &trace, body).await?;
         Some((to, headers, body))
     }
 }
@@ -186,11 +186,11 @@ fn tracestate(message: Option<&Message>) -> Option<HeaderValue> {
     message.and_then(|message| message.headers.get(&TRACESTATE)).cloned()
 }
 
-/// The body by which `GET /transfers/{ID}` is answered; `None` when a record cannot be read.
+/// The body of the callback for `GET /transfers/{ID}`; `None` if a record cannot be read.
 pub(crate) async fn state_body(records: &Records, view: &TransferView) -> Option<Bytes> {
     let completed_ms = Some(view.changed.millis());
     let state = match view.state {
-        // It has not ended: there is no time at which it was completed.
+        // It is not final and has no completion time.
         TransferState::Reserved => return Some(state_only("RESERVED", None)),
         TransferState::Committed => "COMMITTED",
         TransferState::Aborted => "ABORTED",
@@ -210,7 +210,7 @@ pub(crate) async fn state_body(records: &Records, view: &TransferView) -> Option
     }
 }
 
-/// Where a notice about a transfer goes; `None` for one that is about none.
+/// The endpoint of a notice about a transfer; `None` for other notices.
 fn destination(notice: &Notice) -> Option<Destination> {
     let id = notice.transfer?.to_string();
     let path = |suffix: &str| format!("/transfers/{id}{suffix}");
@@ -227,7 +227,7 @@ fn destination(notice: &Notice) -> Option<Destination> {
         | NoticeKind::Committed
         | NoticeKind::Reserved
         | NoticeKind::AbortedState => (Method::PUT, EndpointType::TransferPut, path("")),
-        // About a registration, for which `parties` finds the way.
+        // About a registration, which `parties` addresses.
         NoticeKind::PartiesChanged => return None,
     };
     let variables = vec![("transferId", id)];
@@ -271,14 +271,14 @@ async fn own_body(records: &Records, parcel: &OutgoingNotice) -> Option<Bytes> {
     }
 }
 
-/// Whether the fulfilment is told: to the payer it is, to the payee it is not.
+/// Whether the message contains the fulfilment: to the payer it does, to the payee it does not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FulfilmentShown {
     Shown,
     Hidden,
 }
 
-/// COMMITTED, with what the payee's answer holds; funds moved by an operator have no answer.
+/// COMMITTED, with members of the payee's fulfilment; funds moved by an operator have none.
 fn committed_body(
     answer: &Bytes,
     completed_ms: Option<u64>,
@@ -305,7 +305,7 @@ fn state_only(state: &str, completed_ms: Option<u64>) -> Bytes {
     hub_messages::transfer(&notice)
 }
 
-/// Why a transfer was aborted, in the words its parties were told.
+/// The reason of an abort, with the text of the error that was sent to its FSPs.
 async fn cause_extension(
     records: &Records,
     outcome: Outcome,
@@ -329,7 +329,7 @@ async fn cause_extension(
     Some(hub_messages::cause(code, &description))
 }
 
-/// `None` when the prepare cannot be read just now.
+/// `None` if the prepare is unreadable at the moment.
 async fn named(
     records: &Records,
     parcel: &OutgoingNotice,
@@ -342,8 +342,8 @@ async fn named(
     named_or_erased(records, prepare, parcel.notice.source).await
 }
 
-/// What `prepare` names, the body of record `source`. Of one that was erased nothing is known; one
-/// that cannot be read is waited for.
+/// The fields of a prepare, the body of record `source`. An erased prepare has no fields; for an
+/// unreadable one the notice waits.
 async fn named_or_erased(
     records: &Records,
     prepare: Option<Bytes>,
@@ -363,7 +363,7 @@ fn named_in(body: &Bytes) -> PrepareFields {
         amount: prepare.amount.amount.to_string(),
         currency: prepare.amount.currency.to_string(),
         expiration: match prepare.expiration_ms {
-            // Whatever lies before 1970 is 0.
+            // A time before 1970 becomes 0.
             0 => written_expiration(body).unwrap_or_default(),
             millis => iso_text(millis),
         },

@@ -1,4 +1,4 @@
-//! How the I/O threads behave.
+//! Options of the I/O threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::passthrough::TransferMode;
 use crate::pool::PoolLimits;
 use crate::signatures::Signatures;
 
-/// How the edge behaves, and its bounds; per thread where threads have one each.
+/// Options and limits of the edge; limits on per-thread resources apply per thread.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How owed notices are delivered.
+    /// Delivery policy of notices.
     pub policy: delivery::Policy,
     /// Bounds of the connections to participants.
     pub pool: PoolLimits,
@@ -22,21 +22,21 @@ pub struct Options {
     pub reach: Arc<EgressPolicy>,
     /// Bounds of the connections from clients.
     pub connections: ConnectionLimits,
-    /// Where gateways connect from: `X-Client-Id` is ignored from any other address. Empty
-    /// believes it from all.
+    /// Networks of gateways: `X-Client-Id` is ignored from any other address. If empty, it is
+    /// accepted from all.
     pub gateways: Arc<[Network]>,
-    /// Look-ups, quotes and answers being forwarded.
+    /// Maximum number of look-ups, quotes and answers in flight.
     pub forwards_max: usize,
-    /// How far ahead a transfer may expire; `None` for no limit.
+    /// Maximum time until a transfer expires; `None` for no limit.
     pub expiration_max: Option<Duration>,
-    /// Whether transfers are decided.
+    /// Whether transfers are recorded and decided.
     pub decisions: TransferMode,
-    /// Signatures that are demanded and made.
+    /// Required and created signatures.
     pub signatures: Signatures,
-    /// How long a lane may have work and do none of it before it is called stuck.
+    /// Time without progress after which a lane with work is stuck.
     pub patience: Duration,
-    /// What is broken on purpose.
-    pub wedge: Option<InjectedStall>,
+    /// An injected stall, for tests.
+    pub injected_stall: Option<InjectedStall>,
 }
 
 impl Default for Options {
@@ -52,7 +52,7 @@ impl Default for Options {
             decisions: TransferMode::Real,
             signatures: Signatures::default(),
             patience: Duration::from_secs(10),
-            wedge: None,
+            injected_stall: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The outbox of this thread, and the signals that wake the tasks which drive it.
+//! The outbox of this thread, and the signals that wake its tasks.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::message::{Message, OutgoingNotice};
 use crate::thread::Thread;
 
-/// Submissions on their way to the sequencer, and callbacks on their way to participants.
+/// Submissions to the sequencer and callbacks to participants.
 pub(crate) struct Outbox {
     pub(crate) state: RefCell<node::outbox::Outbox<Message, Rc<OutgoingNotice>>>,
     pub(crate) flush: Notify,
@@ -37,13 +37,13 @@ impl Outbox {
         })
     }
 
-    /// Queues a submission; it is handed over together with all others of this round of sockets.
+    /// Queues a submission; it is sent together with all others of this round of sockets.
     pub(crate) fn submit(&self, submission: node::Submission<Message>) {
         self.state.borrow_mut().submit(submission);
         self.flush.notify_one();
     }
 
-    /// Whether an attempt may begin now: on a shared log only within the lease.
+    /// Whether an attempt may start now: on a shared log only within the lease.
     pub(crate) fn may_send(&self) -> bool {
         self.state.borrow().may_send(self.thread.now())
     }

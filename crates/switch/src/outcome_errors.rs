@@ -1,14 +1,15 @@
-//! FSPIOP code and text of each outcome that a participant gets as an error (hub-semantics 3.3 and
-//! 3.8). One exhaustive match, so that a new one needs its words.
+//! FSPIOP error code and text of each outcome that a participant gets as an error (hub-semantics
+//! 3.3,
+//! 3.8). One exhaustive match, so that a new outcome needs its text.
 
 use fspiop::ErrorCode;
 use ledger::ErrorOutcome;
 
-/// As the reference writes it.
+/// Verbatim text of the reference.
 const ON_US: &str = "Payer FSP and Payee FSP should be different, unless on-us tranfers are \
                      allowed by the Scheme";
 
-/// What a reason can name: the fields of the prepare it is about, as they were written.
+/// Fields of the prepare for error texts, as they were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PrepareFields {
     pub(crate) payer: String,

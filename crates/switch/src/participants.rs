@@ -1,5 +1,5 @@
-//! `/participants`: the party directory (hub-semantics 2.2). Changes are recorded; their answer
-//! is an owed notice.
+//! `/participants`: the party directory (hub-semantics 2.2). Changes are recorded; their result
+//! is a notice to the sender.
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ pub(crate) fn change(
     let registrar = match known_source(egress, &inbound) {
         Ok(registrar) => registrar,
         Err(_) if inbound.method == Method::POST && path.sub_id.is_some() => {
-            // As the reference: accepted and dropped.
+            // As in the reference: accepted and dropped.
             egress.directory.ignore();
             return Ok(accepted.into());
         }
@@ -36,21 +36,21 @@ pub(crate) fn change(
         return egress.refuse(&inbound, sender, braces());
     };
     if inbound.method != Method::DELETE && !is_served(egress, &command) {
-        // What nobody serves is not registered, and takes the place of no other entry.
+        // A party without an FSP is not registered, and does not replace an entry.
         let code = ErrorCode::ADD_PARTY;
         return egress.refuse(&inbound, sender, (code, code.describe("fspId is no participant")));
     }
     Ok(AcceptStatus::Decided(submitter.submit(command, inbound)?, accepted))
 }
 
-/// Whether every party of the command has an FSP of the scheme.
+/// Whether every party of the command has a registered FSP.
 fn is_served(egress: &Egress, command: &Command) -> bool {
     let Command::ChangeParties(change) = command else { return true };
     let view = egress.directory.view();
     change.parties.iter().all(|party| view.find(&party.fsp).is_some())
 }
 
-/// `POST /participants`: each entry for itself; what is wrong with one is said in the callback.
+/// `POST /participants`: entries are independent; the callback reports the error of each.
 pub(crate) fn post_batch(
     (submitter, egress): (&Submitter, &Rc<Egress>),
     route: &Route<'_>,
@@ -66,8 +66,8 @@ pub(crate) fn post_batch(
     }
 }
 
-/// `GET /participants/{Type}/{ID}[/{SubId}]`: answered from the directory. A registration in
-/// another currency than that of the query is none.
+/// `GET /participants/{Type}/{ID}[/{SubId}]`: answered from the directory. A registration in a
+/// currency other than that of the query is ignored.
 pub(crate) fn get(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
@@ -91,7 +91,7 @@ pub(crate) fn get(
     Ok(StatusCode::ACCEPTED.into())
 }
 
-/// `PUT /participants/{Type}/{ID}[/{SubId}]/error`: passed on.
+/// `PUT /participants/{Type}/{ID}[/{SubId}]/error`: forwarded.
 pub(crate) fn put_error(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,

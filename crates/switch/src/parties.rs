@@ -1,4 +1,4 @@
-//! `/parties`: look-up (hub-semantics 2.3). Nothing is recorded; the directory is asked locally.
+//! `/parties`: look-up (hub-semantics 2.3). Nothing is recorded; the directory is local.
 
 use std::rc::Rc;
 
@@ -12,10 +12,10 @@ use crate::inbound::{Inbound, Trace};
 use crate::party_names::{PartyNames, braces, said};
 use crate::submitter::AcceptStatus;
 
-/// `GET /parties/{Type}/{ID}[/{SubId}]`: to the destination, or without one to the FSP that the
-/// directory names, unless that is in another currency than the query's. The query is forwarded. A
-/// destination that is not in the scheme has no party: the directory is not asked for another
-/// (hub-semantics 2.3).
+/// `GET /parties/{Type}/{ID}[/{SubId}]`: forwarded to the destination. Without a destination it
+/// goes to the FSP that the directory names, unless that registration has another currency than the
+/// query. The query is forwarded. The directory is not consulted for a destination outside the
+/// scheme (hub-semantics 2.3).
 pub(crate) fn get(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
@@ -45,7 +45,7 @@ pub(crate) fn get(
     egress.forward(inbound, &to, Some(&recipient.name), sender)
 }
 
-/// `PUT /parties/{Type}/{ID}[/{SubId}]`: the answer goes to whoever asked.
+/// `PUT /parties/{Type}/{ID}[/{SubId}]`: forwarded to the FSP that requested the look-up.
 pub(crate) fn put(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,

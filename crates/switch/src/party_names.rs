@@ -7,7 +7,7 @@ use ledger::ParticipantIndex;
 
 use crate::egress::{Destination, Variables};
 
-/// The reason that a sender is given whose identifiers have braces.
+/// Error text for identifiers with braces.
 pub(crate) fn braces() -> (ErrorCode, String) {
     let code = ErrorCode::MALFORMED_SYNTAX;
     (code, code.describe("an identifier in the path contains braces"))
@@ -18,14 +18,14 @@ pub(crate) fn said(code: ErrorCode) -> (ErrorCode, String) {
     (code, code.describe(""))
 }
 
-/// A party as paths and templates name it, in the escaped form of a path.
+/// A party as named in paths and templates, percent-encoded.
 pub(crate) struct PartyNames {
     pub(crate) kind: PartyIdType,
     pub(crate) id: String,
     pub(crate) sub_id: Option<String>,
 }
 
-/// Which callback.
+/// The kind of callback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RegistrationCallback {
     Put,
@@ -41,7 +41,7 @@ impl PartyNames {
         }
     }
 
-    /// An answer about the registration of the party.
+    /// A callback about the registration of the party.
     pub(crate) fn to(
         &self,
         participant: ParticipantIndex,

@@ -1,9 +1,9 @@
-//! A switch that decides nothing: the ceiling against which the real one is measured.
+//! A switch that forwards transfers without deciding them: the upper bound for benchmarks.
 //!
-//! Listener, parser, checks, forwarder and connections are the real ones. Where a transfer would
-//! go to the sequencer it is answered at once and its notice sent on: no record, no kernel, no
-//! log, no other thread. Everything else (onboarding, the directory) takes the usual way, so that
-//! the same load can be put on both. What a null switch forwards is not money.
+//! Listener, parser, checks, forwarder and connections are the real ones. A transfer is not
+//! submitted to the sequencer: it is answered and its notice sent at once, without record, kernel,
+//! log or another thread. Everything else (onboarding, the directory) is processed as usual, so
+//! that the same load can be run on both. No money moves in this mode.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ pub enum TransferMode {
     /// By the node: recorded, then decided.
     #[default]
     Real,
-    /// Not at all; only for measuring.
+    /// Forwarded without a decision; for benchmarks only.
     Null,
 }
 
-/// Numbers of notices begin far above those of the node, which still makes some.
+/// Notice numbers start far above those of the node, which still creates some notices.
 const FIRST_NOTICE: u64 = 1 << 63;
 
-/// Makes the notices of a null switch.
+/// Creates the notices of a pass-through switch.
 pub(crate) struct Passthrough {
     mailbox: Arc<Mailbox<Message>>,
     next: Cell<u64>,
 }
 
-/// A message about a transfer: what of it makes a notice.
+/// The fields of a message about a transfer that make a notice.
 pub(crate) struct PassthroughMessage {
     kind: NoticeKind,
     transfer: TransferId,
@@ -45,7 +45,7 @@ pub(crate) struct PassthroughMessage {
 }
 
 impl PassthroughMessage {
-    /// `None` when the command is of another kind and takes the usual way.
+    /// `None` if the command is of another kind and is processed as usual.
     pub(crate) fn of(command: &Command) -> Option<Self> {
         use TransferMessage::{Abort, Fulfil, Prepare};
         let (kind, transfer, recipient, trace) = match command.message()? {
@@ -57,8 +57,8 @@ impl PassthroughMessage {
     }
 }
 
-/// Whether a notice was made here. The node, which still makes those of registrations and waits
-/// to hear of them, does not know it.
+/// Whether a notice was created here. The node does not know it and must not get its delivery
+/// report; the node still creates the notices of registrations.
 pub(crate) fn made(notice: NoticeId) -> bool {
     FIRST_NOTICE <= notice.0
 }
@@ -68,7 +68,7 @@ impl Passthrough {
         Self { mailbox, next: Cell::new(FIRST_NOTICE) }
     }
 
-    /// Sends a message on; the caller answers at once.
+    /// Forwards a message; the caller answers at once.
     pub(crate) fn owe(
         &self,
         view: &ParticipantsView,
@@ -77,7 +77,7 @@ impl Passthrough {
         message: Message,
     ) {
         let number = self.next.replace(self.next.get() + 1);
-        // A recipient that the register does not know is not called, as by the real switch.
+        // An unknown recipient is not called, as in the real switch.
         let Some(recipient) = passing.recipient.and_then(|name| view.find(&name)) else { return };
         let notice = Notice {
             id: NoticeId(number),

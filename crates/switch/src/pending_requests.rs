@@ -1,5 +1,5 @@
-//! Requests that wait for the sequencer: a slot each, freed when the answer has been taken or
-//! the client has gone.
+//! Requests that wait for the sequencer: one slot each, freed when its reply is taken or the client
+//! has disconnected.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -10,14 +10,14 @@ use std::task::{Context, Poll, Waker};
 use ledger::Outcome;
 use node::SubmissionRefused;
 
-/// What a waiting request is told.
+/// The reply to a waiting request.
 pub(crate) type Reply = Result<Outcome, SubmissionRefused>;
 
 enum Slot {
     Vacant,
     Waiting(Option<Waker>),
     Answered(Reply),
-    /// The client has gone; the reply is still to come.
+    /// The client has disconnected; the reply is still pending.
     Abandoned,
 }
 
@@ -34,7 +34,7 @@ struct Slots {
 }
 
 impl PendingRequests {
-    /// A slot, and the future that ends with its reply.
+    /// A new slot, and the future of its reply.
     pub(crate) fn wait(self: &Rc<Self>) -> Wait {
         let mut slots = self.slots.borrow_mut();
         let number = slots.vacant.pop().unwrap_or_else(|| {
@@ -62,14 +62,14 @@ impl PendingRequests {
         }
     }
 
-    /// How many requests wait.
+    /// Number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         let slots = self.slots.borrow();
         slots.slots.len() - slots.vacant.len()
     }
 }
 
-/// Ends with the reply of a slot.
+/// Future of a slot's reply.
 pub(crate) struct Wait {
     waiters: Rc<PendingRequests>,
     number: u32,

@@ -1,21 +1,21 @@
 //! Connections to participants: keep-alive HTTP/1.1 connections per participant and thread.
 //!
-//! A request takes an idle connection or opens one. Of the answer the status is kept, and the body
-//! when it gives the reason of a failure. There is no timer per request: a sweep a few times a
-//! second ends the connections whose request has had its time.
+//! A request takes an idle connection or opens one. The status of the response is kept, and, for a
+//! failure, the body. There is no timer per request: a sweep a few times a second closes the
+//! connections whose request has timed out.
 //!
 //! **Shares.** Connections are counted per participant, never per host and port. Participants
-//! behind one address have connections of their own, and one that does not answer delays no other.
+//! at one address have separate connections, and one that does not respond delays no other.
 //!
 //! **Bounds.** All participants of a thread together have at most [`PoolLimits::connections_all`]
 //! connections. When that many are open, an idle one is closed before another is opened. One
 //! participant may have requests on [`PoolLimits::connections_max`] connections, and on fewer when
 //! many are in use (see `share`). Forwards may use [`forwards_limit`] of these, so that a notice
-//! always finds room. A request without a connection waits for at most [`PoolLimits::answer`].
-//! Those that wait are bounded too: notices by the window of their lane, forwards by
+//! always gets a connection. A request without a connection waits at most [`PoolLimits::answer`].
+//! Waiting requests are bounded, too: notices by the window of their lane, forwards by
 //! [`crate::Options::forwards_max`].
 //!
-//! **Costs.** A request finds its pool by the participant's place in the register, without a hash
+//! **Costs.** A request finds its pool by the participant's index in the register, without a hash
 //! and without an allocation.
 
 use std::cell::{Cell, RefCell};
@@ -46,18 +46,18 @@ use crate::share::Shares;
 use crate::thread::Thread;
 use crate::trace::CallTimes;
 
-/// Between two sweeps for requests whose time is over.
+/// Time between two sweeps for requests that have timed out.
 pub const SWEEP: Duration = Duration::from_millis(250);
 /// Sweeps after which idle connections that the peer has closed are closed here too.
 const IDLE_SWEEPS: u64 = 20;
 /// Addresses of one participant with connections; beyond it those without connections are dropped.
 const PEERS_MAX: usize = 32;
-/// Longest answer that is read to its end; a longer one costs the connection.
+/// Maximum length of a response that is read completely; after a longer one the connection closes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// What is kept of an answer that says why a request failed.
+/// Bytes kept of an error response's body.
 const REASON_BYTES_MAX: usize = 64 << 10;
 
-/// Errors of Linux: the process, or the machine, has no descriptor left.
+/// Linux errors: the process, or the machine, has no file descriptor left.
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
 
@@ -66,11 +66,11 @@ const ENFILE: i32 = 23;
 pub struct PoolLimits {
     /// Time to connect.
     pub connect: Duration,
-    /// Time from sending a request to its whole answer.
+    /// Time from sending a request to its complete response.
     pub answer: Duration,
     /// Connections that requests to one participant may use; beyond them requests wait for one.
     pub connections_max: usize,
-    /// Connections to all participants, idle ones among them.
+    /// Connections to all participants, including idle ones.
     pub connections_all: usize,
 }
 
@@ -85,12 +85,12 @@ impl Default for PoolLimits {
     }
 }
 
-/// What a request is, by which its share of the connections is decided.
+/// The kind of a request, which decides its share of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestClass {
     Notice,
     Forward,
-    /// A forward by which an open breaker finds out whether the participant answers.
+    /// A forward that probes whether the participant of an open breaker responds.
     Probe,
 }
 
@@ -106,8 +106,8 @@ const fn forwards_limit(limit: usize) -> usize {
 pub(crate) struct OutboundRequest {
     /// Taken when it is written.
     request: Option<Request<Full<Bytes>>>,
-    /// The same once more, for a connection that the peer was about to close. Without one, whoever
-    /// sends must be ready to send it again.
+    /// A copy, for a retry if the peer was about to close the connection. Without one, the caller
+    /// must be able to resend it.
     spare: Option<Request<Full<Bytes>>>,
 }
 
@@ -121,13 +121,13 @@ impl OutboundRequest {
     }
 }
 
-/// What a peer answered.
+/// A peer's response.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerResponse {
     pub(crate) status: StatusCode,
     /// The body of a failure, as far as it was read; empty for a success.
     pub(crate) body: Bytes,
-    /// `Retry-After` of a failure, as it was sent.
+    /// `Retry-After` of a failure, verbatim.
     pub(crate) retry_after: Option<HeaderValue>,
     pub(crate) times: CallTimes,
 }
@@ -139,10 +139,10 @@ pub(crate) struct Pools {
     thread: Rc<Thread>,
     breakers: Arc<Breakers>,
     names: Names,
-    /// By the participant's place in the register.
+    /// By the participant's index in the register.
     participants: RefCell<Vec<Vec<Rc<Peer>>>>,
     totals: Rc<Totals>,
-    /// Sweeps so far: the clock by which requests age.
+    /// Number of sweeps so far, which serves as the clock for timeouts.
     sweeps: Cell<u64>,
 }
 
@@ -152,11 +152,11 @@ struct Totals {
     shares: Shares,
     in_use: Cell<usize>,
     idle: Cell<usize>,
-    /// Where the search for an idle connection to close begins.
+    /// Start of the search for an idle connection to close.
     next: Cell<usize>,
 }
 
-/// What one participant has of the connections.
+/// Usage of connections by one participant.
 struct ParticipantConnections {
     participant: ParticipantIndex,
     /// Requests with a connection, or with the right to open one.
@@ -166,7 +166,7 @@ struct ParticipantConnections {
     idle: Cell<usize>,
     /// Notices and probes that wait for a connection.
     waiting: Cell<usize>,
-    /// Forwards that do.
+    /// Forwards that wait for a connection.
     forwards_waiting: Cell<usize>,
     /// Notified when a connection is no longer in use, for notices that wait for one.
     freed: Notify,
@@ -183,11 +183,11 @@ struct Peer {
     busy: RefCell<Vec<Rc<Connection>>>,
 }
 
-/// What reads and writes one connection.
+/// Reads and writes one connection.
 type ConnectionIo = http1::Connection<TokioIo<CountedStream<TcpStream>>, Full<Bytes>>;
 
-/// A connection has no task of its own: the exchange that uses it drives it, so that a request is
-/// made and written in one go, and its answer read and taken in another.
+/// A connection has no task of its own: it is driven by the exchange that uses it, so that one poll
+/// builds and writes a request, and another reads and returns its response.
 struct Connection {
     sender: RefCell<SendRequest<Full<Bytes>>>,
     /// `None` once it has ended.
@@ -212,7 +212,7 @@ impl Pools {
         Self { limits, reach, thread, breakers, names, participants, totals, sweeps }
     }
 
-    /// Counts a call that was not made, and informs the operator the first time for this address.
+    /// Counts a denied call, and logs the first one of this address.
     fn deny(&self, name: &Name) -> Failure {
         self.thread.counters.calls_denied.add(1);
         if !name.denied.replace(true) {
@@ -225,7 +225,7 @@ impl Pools {
         Failure::Denied
     }
 
-    /// Sends a request and waits for the whole answer.
+    /// Sends a request and waits for the complete response.
     pub(crate) async fn send(
         &self,
         (to, authority): (ParticipantIndex, &str),
@@ -242,8 +242,8 @@ impl Pools {
             Some(place) => place,
             None => Box::pin(self.wait(&peer.account, usage)).await?,
         };
-        // A connection that was idle may have been closed meanwhile: a request that was never
-        // written goes out on another one.
+        // An idle connection may have been closed meanwhile: an unwritten request is sent on
+        // another one.
         while let Some(connection) = peer.take_idle() {
             match self.exchange(&peer, connection, &mut letter.request).await {
                 Ok(answer) => return Ok(answer),
@@ -284,7 +284,7 @@ impl Pools {
         place.map_err(|_| Failure::Crowded)?
     }
 
-    /// Ends the connections whose request has had its time.
+    /// Closes the connections whose request has timed out.
     pub(crate) fn sweep(&self) {
         self.sweeps.set(self.sweeps.get() + 1);
         let age_max = (self.limits.answer.as_millis() / SWEEP.as_millis()) as u64 + 1;
@@ -293,7 +293,7 @@ impl Pools {
             for connection in peer.busy.borrow().iter() {
                 if age_max < self.sweeps.get() - connection.busy_since.get() {
                     connection.timed_out.set(true);
-                    // Whoever waits for its answer is woken by this.
+                    // This wakes the task that waits for the response.
                     connection.wire.take();
                 }
             }
@@ -304,7 +304,7 @@ impl Pools {
         }
     }
 
-    /// Wakes those that wait when other participants have made room, or the breaker has opened.
+    /// Wakes waiting requests if connections became free, or the breaker has opened.
     fn wake(&self, account: &ParticipantConnections) {
         if 0 < account.waiting.get() && account.has_room(RequestClass::Notice) {
             account.freed.notify_waiters();
@@ -317,7 +317,7 @@ impl Pools {
         }
     }
 
-    /// The participant has other addresses: its idle connections are closed.
+    /// Closes a participant's idle connections after its addresses have changed.
     pub(crate) fn address_changed(&self, participant: ParticipantIndex) {
         if let Some(peers) = self.participants.borrow_mut().get_mut(participant.at()) {
             drop_unused(peers);
@@ -369,7 +369,7 @@ impl Pools {
         Ok(PeerResponse { status, body, retry_after, times })
     }
 
-    /// An answer that came before its request was written: the peer shall have all of it.
+    /// Writes the rest of a request whose response arrived early.
     fn finish(&self, peer: &Rc<Peer>, connection: Rc<Connection>) {
         connection.busy_since.set(self.sweeps.get());
         peer.set_busy(&connection);
@@ -405,8 +405,8 @@ impl Pools {
         }))
     }
 
-    /// Closes an idle connection where one more would be too many: one of the participant's own to
-    /// another address, or anyone's.
+    /// Closes an idle connection if one more would exceed a limit: one of the participant's own to
+    /// another address, or one of any participant.
     fn make_room(&self, account: &ParticipantConnections) {
         let participants = self.participants.borrow();
         if self.limits.connections_max < account.in_use.get() + account.idle.get() {
@@ -456,8 +456,8 @@ fn drop_unused(peers: &mut Vec<Rc<Peer>>) {
 }
 
 impl Connection {
-    /// Goes on until there is nothing to read or write, and says whether the connection is open.
-    /// Nobody is woken when there is more: the next that uses the connection looks again.
+    /// Drives the connection until there is nothing to read or write, and returns whether it is
+    /// open. No task is woken for later data: the next user of the connection polls it again.
     fn advance(&self) -> bool {
         self.turn(&mut Context::from_waker(Waker::noop()));
         !self.sender.borrow().is_closed()
@@ -473,7 +473,7 @@ impl Connection {
         self.drive(pin!(poll_fn(|context| self.sender.borrow_mut().poll_ready(context)))).await
     }
 
-    /// Waits for what the connection brings, and drives it meanwhile.
+    /// Waits for the response, and drives the connection meanwhile.
     async fn drive<F: Future>(&self, mut future: Pin<&mut F>) -> F::Output {
         poll_fn(|context| {
             self.turn(context);
@@ -486,7 +486,7 @@ impl Connection {
         let mut wire = self.wire.borrow_mut();
         let ended = wire.as_mut().is_some_and(|wire| Pin::new(wire).poll(context).is_ready());
         if ended {
-            // How it ended is seen by the request on it, if there is one.
+            // The request on it, if any, sees how it ended.
             *wire = None;
         }
     }
@@ -522,7 +522,7 @@ impl ParticipantConnections {
 }
 
 impl Peer {
-    /// The connection used last, so that those not needed grow old and are closed by the peer.
+    /// The most recently used connection, so that the peer closes those that are not needed.
     fn take_idle(&self) -> Option<Rc<Connection>> {
         loop {
             let connection = self.idle.borrow_mut().pop()?;
@@ -546,7 +546,7 @@ impl Peer {
         self.count_idle(before - idle.len(), 0);
     }
 
-    /// Closes the idle connection that was used longest ago; false when there is none.
+    /// Closes the least recently used idle connection; false if there is none.
     fn close_oldest(&self) -> bool {
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {
@@ -577,8 +577,8 @@ impl Peer {
         }
     }
 
-    /// Connects to the first address that answers. Each is checked here and not by name: what is
-    /// checked is what is called.
+    /// Connects to the first address that responds. The check is on addresses and not on the name,
+    /// so that exactly the called address is checked.
     async fn connect(&self, reach: &EgressPolicy) -> Result<TcpStream, Failure> {
         let found = self.name.resolve().await?;
         let mut allowed = found.iter().filter(|to| reach.allows_socket(**to)).peekable();
@@ -604,7 +604,7 @@ impl Peer {
     }
 }
 
-/// Whether this machine had no descriptor left, which is no fault of the participant.
+/// Whether this machine has no file descriptor left, which is not the participant's fault.
 fn is_exhausted(error: &std::io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| [EMFILE, ENFILE].contains(&number))
 }
@@ -659,7 +659,7 @@ impl Drop for ConnectionWait<'_> {
     }
 }
 
-/// A connection in use; it is no longer once this is dropped, however the exchange ends.
+/// A connection in use, until this is dropped.
 struct ConnectionLease<'a> {
     peer: &'a Peer,
     connection: &'a Connection,
@@ -677,8 +677,7 @@ impl Drop for ConnectionLease<'_> {
     }
 }
 
-/// Reads an answer to its end and keeps what a failure says. True when the connection can be used
-/// again.
+/// Reads a response to its end and keeps the body of a failure. True if the connection is reusable.
 async fn read_to_end(
     mut body: hyper::body::Incoming,
     status: StatusCode,

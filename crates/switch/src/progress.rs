@@ -1,5 +1,5 @@
-//! Whether the lanes of this thread get on. The thread looks for itself, for the lanes are its
-//! own, at every second sweep: twice a second, a glance at each lane.
+//! Detects lanes of this thread that make no progress. The thread, which owns the lanes, checks
+//! them at every second sweep, twice a second.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::stalled::StallWatch;
 use crate::thread::Thread;
 use crate::traffic::ThreadStatus;
 
-/// Sweeps between two looks, so that a look counts for as much as a pause can.
+/// Sweeps between two checks.
 const SWEEPS: u32 = 2;
 
-/// The lanes of this thread, and what was seen of each, in their order of first use.
+/// The lanes of this thread and the last check of each, in their order of first use.
 pub(crate) struct LaneWatch {
     outbox: Rc<Outbox>,
     directory: Rc<Directory>,
     thread: Rc<Thread>,
-    /// How long a lane may have work and do none of it.
+    /// Maximum time of a lane with work and without progress.
     patience: Duration,
-    /// How long an attempt may take.
+    /// Maximum time of an attempt.
     attempt: Duration,
     sweeps: u32,
     lanes: Vec<IdleTimer<LaneObservation>>,
     stalls: StallWatch,
 }
 
-/// What a lane has to do, and what it had done.
+/// Pending work of a lane, and its progress.
 type LaneObservation = (Option<DueAction>, (u64, u32, u32));
 
 impl LaneWatch {
@@ -54,7 +54,7 @@ impl LaneWatch {
         }
     }
 
-    /// To be called at every sweep.
+    /// Called at every sweep.
     pub(crate) fn look(&mut self, shown: &ThreadStatus) {
         self.sweeps += 1;
         if self.sweeps < SWEEPS {
@@ -67,7 +67,7 @@ impl LaneWatch {
         shown.publish(stuck, stalled);
     }
 
-    /// Lanes that are stuck.
+    /// Stuck lanes.
     fn stuck(&mut self, passed: Duration) -> Vec<Stall> {
         let outbox = self.outbox.state.borrow();
         let delivery = outbox.delivery();
@@ -76,8 +76,7 @@ impl LaneWatch {
         let may_send = self.outbox.may_send();
         let mut stuck = Vec::new();
         for (at, work) in delivery.work(self.thread.moment()).enumerate() {
-            // Without a lease an attempt that is due waits for the log, which has a stage of its
-            // own.
+            // Without a lease a due attempt waits for the log, which is a stage of its own.
             let work = match work.due {
                 Some(DueAction::Attempt) if !may_send => LaneProgress { due: None, ..work },
                 _ => work,
@@ -92,7 +91,7 @@ impl LaneWatch {
         stuck
     }
 
-    /// An attempt may take all the time that a silent participant is given.
+    /// An attempt may take as long as the timeout of a silent participant.
     fn patience(&self, due: DueAction) -> Duration {
         match due {
             DueAction::Attempt | DueAction::Record => self.patience,

@@ -55,8 +55,7 @@ pub(crate) fn put_error(
     send(egress, inbound, id.raw, path, None)
 }
 
-/// An error whose code the scheme does not know: the hub says 3100 in its place
-/// (hub-semantics 1.5).
+/// An error with an unknown code: the hub replaces it by 3100 (hub-semantics 1.5).
 fn replace_error(
     egress: &Rc<Egress>,
     id: &Identifier<'_>,
@@ -88,12 +87,12 @@ pub(crate) fn get(
     send(egress, inbound, id.raw, path, None)
 }
 
-/// What is wrong with a message that is refused by callback.
+/// The error of a message that is refused by callback.
 type Fault = (ErrorCode, String);
 
-/// Usable FSPs on both sides: the source in every currency the payer offers, and then a destination
-/// that is active; or else the destination in the currency of the amount; then the FSPs that the
-/// parties name.
+/// Checks that the FSPs of both sides are usable: the source in every currency that the payer
+/// offers, and an active destination; otherwise the destination in the currency of the amount; then
+/// the FSPs that the parties name.
 fn check_quote(view: &ParticipantsView, envelope: &Envelope, quote: &Quote) -> Option<Fault> {
     let destination = envelope.destination?;
     let usable = |name: &FspName, currency: Currency| {
@@ -127,12 +126,12 @@ fn check_response(view: &ParticipantsView, inbound: &Inbound, currency: Currency
 }
 
 fn fault(code: ErrorCode, name: &FspName) -> Fault {
-    // The words of the reference, which the published test kit compares.
+    // The text of the reference, which the published test kit compares.
     (code, code.describe(&format!("Unsupported participant '{name}'")))
 }
 
-/// Forwards the message, or sends its sender an error callback that says why not. A message of an
-/// unknown sender reaches no participant.
+/// Forwards the message, or sends its sender an error callback with the reason. A message from an
+/// unknown sender is not forwarded.
 fn send(
     egress: &Rc<Egress>,
     inbound: Inbound,

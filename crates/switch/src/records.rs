@@ -1,4 +1,4 @@
-//! Reads records of the log, and the notices of the state, for messages that are sent again.
+//! Reads records of the log, and notices of the state, for redeliveries.
 
 use bytes::Bytes;
 use ledger::{LogIndex, Notice, NoticeId};
@@ -18,19 +18,19 @@ impl Records {
         Self(handle)
     }
 
-    /// Reads a record, off the thread: the disk may take its time.
+    /// Reads a record on the blocking pool.
     pub(crate) async fn load(&self, log_index: LogIndex) -> Option<OwnedRecord> {
         let reader = self.0.reader();
         let reading = tokio::task::spawn_blocking(move || reader.read(log_index));
         reading.await.ok()?.ok()?
     }
 
-    /// The message that a record was made from.
+    /// The message in a record.
     pub(crate) async fn load_message(&self, log_index: LogIndex) -> Option<Message> {
         stored_message(self.load(log_index).await?)
     }
 
-    /// A notice whose bytes were let go of because too many were waiting.
+    /// A notice whose message was evicted from memory because too many were waiting.
     pub(crate) async fn load_notice(&self, id: NoticeId) -> Result<Notice, Failure> {
         let (answer, answered) = oneshot::channel();
         let asked = self.0.ask_local(move |state| {
@@ -38,18 +38,18 @@ impl Records {
             let _sent = answer.send(state.notice(id).copied());
         });
         asked.map_err(|_| Failure::Unsent)?;
-        // One that is owed no more, for another node has delivered it, must not be waited for.
+        // A notice that another node has delivered must not be waited for.
         answered.await.map_err(|_| Failure::Unsent)?.ok_or(Failure::Broken)
     }
 }
 
-/// The message in a record's payload; `None` when it holds none.
+/// The message in a record's payload; `None` if it has none.
 #[must_use]
 pub fn message_of_payload(payload: &[u8]) -> Option<Message> {
     decode(&Bytes::copy_from_slice(payload))
 }
 
-/// The message that a record was made from; `None` where it never had one or it was erased.
+/// The stored message of a record; `None` if it never had one or it was erased.
 #[must_use]
 pub fn stored_message(record: OwnedRecord) -> Option<Message> {
     let OwnedPayload::Stored(bytes) = record.payload else { return None };

@@ -1,4 +1,4 @@
-//! HTTP in: connections, requests, bodies, and the synchronous answer.
+//! The HTTP server: connections, requests, bodies, and the synchronous response.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -44,17 +44,17 @@ use crate::trace::RequestTrace;
 use crate::transfers::{self, Transfers};
 use crate::{http2, notice_messages, participants, parties, quotes};
 
-/// A client must take what it is sent within this time.
+/// Maximum time for a client to acknowledge sent data.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
-/// Clients being told at once that there is no place for them; others are closed without a word.
+/// Maximum number of clients that are answered 503 concurrently; others are closed at once.
 const TURNED_AWAY_MAX: usize = 64;
-/// Bodies that are not yet whole, all together.
+/// Bytes of all incomplete bodies together.
 const GATHERED_BYTES_MAX: usize = 256 << 20;
-/// What is read away of a refused request's body, and for how long, so that the client can read
-/// the refusal: it would not if its connection broke while it is still writing.
+/// Bytes of a refused request's body that are read and discarded, and for how long, so that the
+/// client can read the error: it could not if its connection broke while it is still writing.
 const DISCARD_BYTES_MAX: usize = 16 << 20;
 const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
-/// A client that sends nothing for so long waits for the answer first.
+/// A client that sends nothing for this time waits for the response first.
 const DISCARD_SILENCE: Duration = Duration::from_millis(100);
 
 /// The parts of the thread that serve clients.
@@ -66,15 +66,15 @@ pub(crate) struct Server {
     pub(crate) submitter: Rc<Submitter>,
     pub(crate) egress: Rc<Egress>,
     pub(crate) transfers: Rc<Transfers>,
-    pub(crate) seals: Rc<ThreadSignatures>,
+    pub(crate) signatures: Rc<ThreadSignatures>,
     pub(crate) connections: Rc<Connections>,
     pub(crate) limits: ConnectionLimits,
-    /// Where gateways connect from; empty believes `X-Client-Id` from all.
+    /// Networks of gateways; if empty, `X-Client-Id` is accepted from all.
     pub(crate) gateways: Arc<[Network]>,
     pub(crate) turned_away: Cell<usize>,
-    /// Room that clients' sockets are read into.
+    /// The buffer into which clients' sockets are read.
     pub(crate) room: Rc<ReadBuffer>,
-    /// Bytes of bodies that are not yet whole.
+    /// Bytes of incomplete bodies.
     pub(crate) gathered: Cell<usize>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn accept(server: Rc<Server>, listener: TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => admit(&server, stream, from.ip()),
-            // Out of file descriptors, or a client that left: neither ends the service.
+            // No file descriptors left, or a client that left: continue to serve.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
@@ -149,7 +149,7 @@ async fn serve_http1(server: Rc<Server>, socket: Socket<impl Stream>, line: Rc<C
         serve(Rc::clone(&server), serving.heard_ns.get(), serving.serve(), request)
     });
     let ended = http1::Builder::new()
-        // The sweep sees to it that heads are whole in time.
+        // The sweep enforces the timeout of heads.
         .header_read_timeout(None)
         .max_buf_size(fspiop::headers::HEADER_BYTES_MAX)
         .half_close(true)
@@ -158,8 +158,8 @@ async fn serve_http1(server: Rc<Server>, socket: Socket<impl Stream>, line: Rc<C
     line.broken_off.set(ended.is_err_and(|error| error.is_incomplete_message()));
 }
 
-/// Answers a request. What it waits with is kept small, for each one on its way is moved as a
-/// whole: the request is held once, and what it is read into is gone before the next wait.
+/// Answers a request. The future is kept small, because it is moved as a whole: it holds the
+/// request once, and buffers are dropped before the next wait.
 pub(crate) fn serve(
     server: Rc<Server>,
     heard_ns: u64,
@@ -176,7 +176,7 @@ pub(crate) fn serve(
         if serving.line.ignores_client_id.get() {
             parts.headers.remove(&X_CLIENT_ID);
         }
-        // Who asks before it sends the body is answered before it does.
+        // A client that sends `Expect: 100-continue` gets an error before it sends the body.
         let asks = parts.headers.contains_key(EXPECT);
         let answer = answer(&server, heard_ns, (&mut parts, &mut body), &serving).await;
         let refusal = match answer {
@@ -205,7 +205,7 @@ async fn answer(
     let uri = parts.uri.clone();
     let api = match fspiop::find(&parts.method, uri.path())? {
         MatchedRoute::Health => return Ok(health(server)),
-        // Endpoints are never out of date here; operators' scripts may still ask.
+        // Endpoints are never stale here; the route exists for operators' scripts.
         MatchedRoute::EndpointCache => return Ok(empty(StatusCode::ACCEPTED)),
         MatchedRoute::Api(api) => api,
     };
@@ -232,7 +232,7 @@ async fn answer(
     }
 }
 
-/// Takes a message that is here as a whole.
+/// Processes a complete message.
 fn take(
     server: &Rc<Server>,
     (resource, route): (Resource, Route<'_>),
@@ -240,11 +240,11 @@ fn take(
     (envelope, body, stages): (Envelope, Bytes, RequestTrace),
 ) -> Result<AcceptStatus, Refusal> {
     let mut inbound = Inbound { envelope, method, uri, headers, body, stages };
-    server.seals.check(resource, &inbound)?;
-    // Before anything is stored or forwarded, whatever becomes of the message.
+    server.signatures.check(resource, &inbound)?;
+    // Before the message is stored or forwarded.
     fspiop::forwarded_headers::strip(&mut inbound.headers);
     if matches!(inbound.method, Method::GET | Method::DELETE) {
-        // It means nothing, so it goes to nobody.
+        // A callback without meaning to the hub is not forwarded.
         inbound.body = Bytes::new();
     }
     dispatch(server, &route, inbound)
@@ -279,7 +279,7 @@ fn dispatch(
     }
 }
 
-/// The header checks, and what of the headers outlives their rewriting.
+/// The header checks, and the header values that are needed after the headers are rewritten.
 fn envelope(server: &Server, parts: &Parts, resource: Resource) -> Result<Envelope, Refusal> {
     let length = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
     if fspiop::headers::HEADER_BYTES_MAX < parts.headers.iter().map(length).sum() {
@@ -295,7 +295,7 @@ fn envelope(server: &Server, parts: &Parts, resource: Resource) -> Result<Envelo
     })
 }
 
-/// Reads a body to its end: without a copy when it came in one piece, as nearly all do.
+/// Reads a body to its end, without a copy if it arrived in one piece, which is the usual case.
 async fn read(
     server: &Server,
     body: &mut Incoming,
@@ -332,7 +332,7 @@ async fn read(
         Ok(join(first.unwrap_or_default(), rest))
     };
     let mut reading = pin!(reading);
-    // Nearly all bodies are here already: only the others need a timer.
+    // Most bodies have already arrived: only the others need a timer.
     let at_once = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
     if let Poll::Ready(body) = at_once {
         return body;
@@ -346,7 +346,7 @@ async fn read(
     }
 }
 
-/// Bytes of one body that is not yet whole, among those of all; until it is dropped.
+/// The bytes of one incomplete body, counted among those of all until it is dropped.
 struct BufferedBytes<'a> {
     server: &'a Server,
     bytes: usize,
@@ -370,7 +370,7 @@ impl Drop for BufferedBytes<'_> {
     }
 }
 
-/// Reads a body away, within bounds.
+/// Reads and discards a body, within bounds.
 async fn discard(body: &mut Incoming) {
     let reading = async {
         let mut length = 0;
@@ -384,7 +384,7 @@ async fn discard(body: &mut Incoming) {
             }
         }
     };
-    // What did not come in time breaks the connection, which is what a client so slow expects.
+    // If the rest does not arrive in time, the connection is closed.
     let _in_time = tokio::time::timeout(DISCARD_PATIENCE, reading).await;
 }
 
@@ -413,7 +413,7 @@ fn refuse(refusal: &Refusal) -> Response<Full<Bytes>> {
     response
 }
 
-/// The answer, after which the connection is closed.
+/// A response, after which the connection is closed.
 fn closing(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
@@ -439,7 +439,7 @@ fn health(server: &Server) -> Response<Full<Bytes>> {
         ("datastore", shown(condition.stopped.is_some())),
         ("broker", shown(condition.is_log_down())),
     ];
-    // Whose lane it is concerns no other participant.
+    // The participant of a lane is not disclosed to others.
     services.extend(condition.stuck.iter().map(|one| (one.kind(), "DOWN")));
     services.dedup();
     let shown: Vec<_> = services

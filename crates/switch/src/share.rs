@@ -1,29 +1,28 @@
-//! Divides a bounded number of places among participants.
+//! Divides a bounded number of slots among participants.
 //!
-//! A participant may take one part in [`PARTS`] of the places that are free, and at most
-//! [`Shares::most`]. So its limit falls as places are taken, by itself or by others. With `n`
-//! participants that take all they can, one part in `PARTS + n` is left to each of them and
-//! `PARTS` parts stay free for the rest. A participant with fewer than [`FLOOR`] places may take
-//! one as long as any is free.
+//! A participant may take `1/PARTS` ([`PARTS`]) of the free slots, and at most [`Shares::most`]. So
+//! its limit decreases as slots are taken, by itself or by others. With `n` participants that take
+//! as many as they can, each has `1/(PARTS + n)` and `PARTS/(PARTS + n)` stay free for the rest. A
+//! participant with fewer than [`FLOOR`] slots may take one as long as any is free.
 //!
 //! The rule needs two counts and no list of participants: it costs a few instructions.
 
-/// A participant may take one part in so many of the free places.
+/// A participant may take `1/PARTS` of the free slots.
 const PARTS: usize = 8;
-/// Places that a participant may take while any is free.
+/// Slots that a participant may take as long as any is free.
 const FLOOR: usize = 4;
 
-/// The places and the limit of one participant.
+/// The number of slots and the limit of one participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// All places.
+    /// All slots.
     pub(crate) all: usize,
-    /// Places of one participant, however many are free.
+    /// Maximum slots of one participant.
     pub(crate) most: usize,
 }
 
 impl Shares {
-    /// Places that one participant may have while `taken` are taken by all participants.
+    /// Slots that one participant may have while `taken` are taken by all participants.
     pub(crate) fn limit(self, taken: usize) -> usize {
         match self.all.saturating_sub(taken) {
             0 => 0,
@@ -41,8 +40,8 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// Lets `greedy` participants take turns until none may take another place; answers with the
-    /// places of each.
+    /// Lets `greedy` participants take turns until none may take another slot; returns the slots of
+    /// each.
     fn taken_by(shares: Shares, greedy: usize) -> Vec<usize> {
         let mut own = vec![0; greedy];
         loop {

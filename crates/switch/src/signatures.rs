@@ -1,10 +1,10 @@
-//! Signatures of messages (JWS, hub-semantics 1.7): demanded of participants before their message
-//! becomes a command or is passed on, and made for what the hub says itself. Whose message it is,
-//! is decided by where it was made and never by its headers.
+//! Signatures of messages (JWS, hub-semantics 1.7): verified before a participant's message becomes
+//! a command or is forwarded, and created for the hub's own messages. The origin of a message is
+//! decided by the code path and never by its headers.
 //!
-//! Costs: nothing for a resource that is not switched on. Verifying runs on the I/O thread, about
-//! 20 us; a participant's keys are parsed when they are first needed and when they have changed.
-//! Signing runs elsewhere: see `signer`.
+//! Costs: none for a resource without signatures. Verification runs on the I/O thread and takes
+//! about 20 us; a participant's keys are parsed on first use and after a change. Signing runs on
+//! separate threads: see `signer`.
 //!
 //! Bound: one entry per participant with keys, of at most eight keys each: four by the admin API,
 //! four by the directory.
@@ -27,28 +27,28 @@ use crate::inbound::Inbound;
 use crate::signer::Signer;
 use crate::thread::Thread;
 
-/// What is verified and signed, and with which keys. Nothing by default.
+/// Policy and keys of signatures. By default nothing is verified or signed.
 #[derive(Clone, Debug, Default)]
 pub struct Signatures {
-    /// Which resources.
+    /// The resources to verify and sign.
     pub policy: Policy,
-    /// Public keys of participants, beside those of the register.
+    /// Public keys of participants, in addition to those of the register.
     pub directory: Option<Arc<KeyDirectory>>,
-    /// Who signs for the hub; needed when the policy says that something is signed.
+    /// The hub's signer; required if the policy signs a resource.
     pub signer: Option<Signer>,
 }
 
-/// Verifies and makes the signatures of one thread.
+/// Verifies and creates the signatures of one thread.
 pub(crate) struct ThreadSignatures {
     options: Signatures,
     thread: Rc<Thread>,
     directory: Rc<Directory>,
-    /// The parsed keys of those who have sent something.
+    /// The parsed keys of participants that have sent a message.
     keys: RefCell<HashMap<FspName, Entry>>,
 }
 
 struct Entry {
-    /// Generations of the register and of the directory that the keys are of.
+    /// Generations of the register and of the key directory from which the keys were parsed.
     seen: (u64, u64),
     keys: Rc<[VerificationKey]>,
 }
@@ -63,10 +63,10 @@ impl ThreadSignatures {
         Rc::new(Self { options, thread, directory, keys: RefCell::default() })
     }
 
-    /// Refuses a message whose resource demands signatures, unless its own is good.
+    /// Refuses a message without a valid signature if its resource requires one.
     ///
     /// # Errors
-    /// 400, 3105, with what is wrong.
+    /// 400, 3105, with the reason.
     pub(crate) fn check(&self, resource: Resource, inbound: &Inbound) -> Result<(), Refusal> {
         let is_signed = || inbound.headers.contains_key(&FSPIOP_SIGNATURE);
         match self.options.policy.demands(&inbound.method, resource) {
@@ -90,9 +90,9 @@ impl ThreadSignatures {
         verified.map_err(|error| error.refusal())
     }
 
-    /// Signs a message of the hub if its resource is signed; `None` when that failed, in which
-    /// case it must not be sent.
-    pub(crate) async fn seal(
+    /// Signs a message of the hub if its resource is signed; `None` if that failed, in which case
+    /// it must not be sent.
+    pub(crate) async fn sign(
         &self,
         (method, resource): (&Method, Resource),
         headers: HeaderMap,
@@ -114,7 +114,7 @@ impl ThreadSignatures {
         signed
     }
 
-    /// The keys of a participant as of now; none for whom nobody knows.
+    /// The current keys of a participant; empty if it is unknown.
     fn keys_of(&self, name: &FspName) -> Rc<[VerificationKey]> {
         let directory = self.options.directory.as_ref();
         let view = self.directory.view();
@@ -128,7 +128,7 @@ impl ThreadSignatures {
         let mut keys: Vec<VerificationKey> = Vec::new();
         for key in view.find(name).map_or(&[][..], |member| &member.keys) {
             let known = parsed.iter().find(|known| known.fingerprint() == key.id).cloned();
-            // What is no key was refused before it was recorded.
+            // Invalid keys were refused before they were recorded.
             keys.extend(known.or_else(|| VerificationKey::from_der(&key.der).ok()));
         }
         for key in directory.map(|keys| keys.ring()).unwrap_or_default().of(name) {

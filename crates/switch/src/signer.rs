@@ -1,14 +1,14 @@
-//! Signing off the I/O threads: an RSA signature takes 0.3 ms, in which an I/O thread would have
+//! Signing threads: an RSA signature takes 0.3 ms, in which an I/O thread could have
 //! served thirty requests.
 //!
-//! A message moves to the signing thread that has the least to do, and comes back signed. Whoever
-//! sends it waits in a task of its own: its lane, its thread and other participants go on. Costs:
-//! one wake-up on either side, and no copy of headers or body.
+//! A message is queued for the least loaded signing thread, and returned signed. The sending task
+//! waits without blocking its lane, its thread or other participants. Costs: one wake-up on either
+//! side, and no copy of headers or body.
 //!
-//! Bounds: each thread has room for [`QUEUE_MAX`] messages; when all are full, tasks wait for
-//! room in the order they came. Those are bounded too: a notice waits within its lane's window,
-//! an answer to a question within the bound on forwards, beyond which questions are refused.
-//! `upesi_signatures_waiting` shows how many there are.
+//! Bounds: each thread queues [`QUEUE_MAX`] messages; if all queues are full, tasks wait in order
+//! of arrival. These are bounded, too: a notice by its lane's window, an answer to a query by the
+//! limit on forwards, beyond which queries are refused. `upesi_signatures_waiting` shows their
+//! number.
 
 use std::sync::Arc;
 use std::{fmt, io};
@@ -19,7 +19,7 @@ use http::HeaderMap;
 use jws::{SignError, SigningKey};
 use tokio::sync::{mpsc, oneshot};
 
-/// Messages that wait for one signing thread; it works them off in a tenth of a second.
+/// Queue length of one signing thread, which takes about 100 ms to sign.
 const QUEUE_MAX: usize = 256;
 
 /// The signing threads. Cheap to clone; they end when the last clone is dropped.
@@ -34,15 +34,15 @@ struct Job {
     answer: oneshot::Sender<Result<Signed, SignError>>,
 }
 
-/// Headers and body as they are to be sent.
+/// Headers and body to be sent.
 pub(crate) type Signed = (HeaderMap, Bytes);
 
-/// Why a message was not signed.
+/// The reason why a message was not signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsigned {
     /// See [`SignError`].
     Failed,
-    /// The signing thread has ended, which it does not unless an invariant broke.
+    /// The signing thread has ended, which only a violated invariant can cause.
     Ended,
 }
 
@@ -50,7 +50,7 @@ impl Signer {
     /// Starts `threads` threads, at least one, that sign with this key.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    /// If a thread cannot be started.
     pub fn start(key: SigningKey, threads: usize) -> io::Result<Self> {
         let key = Arc::new(key);
         let start = |number: usize| {
@@ -58,7 +58,7 @@ impl Signer {
             let key = Arc::clone(&key);
             let work = move || {
                 while let Some(Job { headers, body, answer }) = jobs.blocking_recv() {
-                    // Whoever asked may have gone.
+                    // The task may have been dropped.
                     let _told = answer.send(sign(headers, body, &key));
                 }
             };
@@ -84,8 +84,9 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// Partners' verifiers write a body again, compact and sorted, before they hash it: what the hub
-/// signs is sent in that form, also where it repeats a participant's body (hub-semantics 1.7).
+/// Partners' verifiers serialize a body again, compact and sorted, before they hash it. Therefore
+/// the hub sends signed bodies in that form, even if it repeats a participant's body (hub-semantics
+/// 1.7).
 fn sign(mut headers: HeaderMap, body: Bytes, key: &SigningKey) -> Result<Signed, SignError> {
     let body = match jws::canonical(&body) {
         Some(form) if form != body => Bytes::from(form),

@@ -1,13 +1,14 @@
-//! A client's socket as hyper sees it, and the last word on a connection that ends badly.
+//! A client's socket between the operating system and hyper, and the final response on a connection
+//! that ends with an error.
 //!
-//! hyper answers what it cannot parse by itself, with a status and nothing else. Such an answer is
-//! replaced here by the refusal that every other fault gets, on its way to the socket. What hyper
-//! leaves unanswered (a request that breaks off, takes too long, or has a line end without CR in
-//! its head, of which hyper sees nothing) is answered by [`ClosingSocket::close`].
+//! hyper answers unparsable requests with a status and no body. Such a response is replaced here by
+//! a standard error body on its way to the socket. Requests that hyper does not answer (incomplete,
+//! too slow, or with a line end without CR in the head, which is hidden from hyper) are answered by
+//! [`ClosingSocket::close`].
 //!
-//! Costs: a read of a good connection costs the search for the line ends of its heads and one copy
-//! of what was read, a write a few comparisons and no copy. The first bytes of a connection are
-//! read before hyper begins, to tell HTTP/2 from HTTP/1.1.
+//! Costs: a read costs the search for the line ends of heads and one copy of the received bytes, a
+//! write a few comparisons and no copy. The first bytes of a connection are read before hyper
+//! starts, to distinguish HTTP/2 from HTTP/1.1.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -30,14 +31,14 @@ use tokio::net::TcpStream;
 use crate::connections::ClientConnection;
 use crate::counters::Counters;
 
-/// Bytes that one read of a client's socket takes at most.
+/// Maximum bytes of one read of a client's socket.
 const ROOM_BYTES: usize = 64 << 10;
-/// What every connection of HTTP/2 begins with.
+/// The preface of every HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Room for the first bytes of a connection: most requests fit.
+/// Buffer size for the first bytes of a connection: most requests fit.
 const FIRST_BYTES: usize = 4_096;
-/// What is read away from a client that is being parted from, and for how long, so that it can
-/// read the last answer: it would not if its connection broke while it is still writing.
+/// Bytes that are read and discarded before a connection is closed, and for how long, so that the
+/// client can read the last response: it could not if its connection broke while it is writing.
 const PARTING_BYTES_MAX: u64 = 16 << 20;
 const PARTING_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -46,21 +47,21 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {}
 
-/// A socket that hyper has done with.
+/// A socket after hyper has finished with it.
 pub(crate) struct ClosingSocket<S> {
     inner: Rc<RefCell<TokioIo<S>>>,
     line: Rc<ClientConnection>,
     counters: Arc<Counters>,
 }
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
     Http2,
 }
 
-/// Room that is read into before hyper gets what was read, one for all sockets of a thread.
+/// The read buffer in front of hyper, one for all sockets of a thread.
 pub(crate) struct ReadBuffer(RefCell<Box<[u8]>>);
 
 impl Default for ReadBuffer {
@@ -71,22 +72,22 @@ impl Default for ReadBuffer {
 
 /// A client's socket.
 pub(crate) struct Socket<S> {
-    /// Shared with the [`ClosingSocket`], which alone has it in the end.
+    /// Shared with the [`ClosingSocket`], which is its last owner.
     inner: Rc<RefCell<TokioIo<S>>>,
-    /// What was read before hyper began.
+    /// Bytes read before hyper started.
     first: Bytes,
     room: Rc<ReadBuffer>,
     /// `None` over HTTP/2.
     line_ends: Option<LineEndCheck>,
     line: Rc<ClientConnection>,
     counters: Arc<Counters>,
-    /// The answer that replaces one of hyper's, as far as it is not yet written.
+    /// The unwritten rest of the response that replaces one of hyper.
     replacing: Option<Bytes>,
 }
 
 impl<S: Stream> Socket<S> {
-    /// Reads the first bytes of a connection, and tells by them what the client speaks. `None`
-    /// when it sends nothing.
+    /// Reads the first bytes of a connection, and detects the protocol. `None` if the client sends
+    /// nothing.
     pub(crate) async fn open(
         mut stream: S,
         line: Rc<ClientConnection>,
@@ -109,7 +110,7 @@ impl<S: Stream> Socket<S> {
         Some((Self { inner, first, room, line_ends, line, counters, replacing: None }, protocol))
     }
 
-    /// What is left when hyper is done.
+    /// The socket after hyper has finished.
     pub(crate) fn ending(&self) -> ClosingSocket<S> {
         let (inner, line) = (Rc::clone(&self.inner), Rc::clone(&self.line));
         ClosingSocket { inner, line, counters: Arc::clone(&self.counters) }
@@ -117,7 +118,7 @@ impl<S: Stream> Socket<S> {
 }
 
 impl<S: Stream> ClosingSocket<S> {
-    /// Says the last word, if there is one, and closes so that the client can read it.
+    /// Sends the final response, if there is one, and closes so that the client can read it.
     pub(crate) async fn close(self) {
         let Some(inner) = Rc::into_inner(self.inner) else { return };
         if self.line.evicted.get() {
@@ -126,7 +127,7 @@ impl<S: Stream> ClosingSocket<S> {
         let mut stream = inner.into_inner().into_inner();
         if let Some(refusal) = farewell(&self.line) {
             self.counters.malformed.add(1);
-            // A client that does not take it goes without.
+            // A client that does not read it goes without.
             let last = bare::render(&refusal, &[]);
             let _said = poll_fn(|context| {
                 Poll::Ready(Pin::new(&mut stream).poll_write(context, &last).is_ready())
@@ -139,7 +140,7 @@ impl<S: Stream> ClosingSocket<S> {
     }
 }
 
-/// Reads something; `None` when nothing comes in time, or the connection is evicted meanwhile.
+/// Reads once; `None` if nothing arrives in time, or the connection is evicted meanwhile.
 async fn read_within(
     time: Duration,
     line: &ClientConnection,
@@ -150,7 +151,7 @@ async fn read_within(
     matches!(unless_evicted(line, reading).await, Some(Ok(Ok(1..)))).then_some(())
 }
 
-/// The result of `work`; `None` when the connection is evicted before.
+/// The result of `work`; `None` if the connection is evicted before.
 async fn unless_evicted<T>(line: &ClientConnection, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let polled = poll_fn(|context| {
@@ -163,7 +164,7 @@ async fn unless_evicted<T>(line: &ClientConnection, work: impl Future<Output = T
     polled.await
 }
 
-/// Turns a client away before it has said a word.
+/// Refuses a client before it has sent anything.
 pub(crate) async fn turn_away(mut stream: TcpStream) {
     if stream.writable().await.is_ok()
         && stream.try_write(&bare::render(&Refusal::unavailable(), &[])).is_ok()
@@ -172,8 +173,8 @@ pub(crate) async fn turn_away(mut stream: TcpStream) {
     }
 }
 
-/// The answer to a request that hyper saw the end of before it was whole; `None` where nothing
-/// was asked, or somebody else has answered.
+/// The response to an incomplete request after hyper saw the end of the stream; `None` if there was
+/// no request, or it was already answered.
 fn farewell(line: &ClientConnection) -> Option<Refusal> {
     if line.has_bare_line_feed.get() {
         let detail = "a line of the head does not end with CR LF";
@@ -198,7 +199,7 @@ impl<S: Stream> Read for Socket<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.line.has_bare_line_feed.get() {
-            // The end of what is read: what came before is served.
+            // End of input: earlier requests are still served.
             return Poll::Ready(Ok(()));
         }
         if !this.first.is_empty() {
@@ -228,7 +229,7 @@ impl<S: Stream> Read for Socket<S> {
     }
 }
 
-/// How many of the bytes that came hyper may see: all, unless a head has a bare line feed.
+/// The number of received bytes that hyper may see: all, unless a head has a bare line feed.
 fn good_length(check: &mut Option<LineEndCheck>, bytes: &[u8], line: &ClientConnection) -> usize {
     match check.as_mut().map(|check| check.check(bytes)) {
         None | Some(Ok(())) => bytes.len(),
@@ -263,7 +264,7 @@ impl<S: Stream> Write for Socket<S> {
         Pin::new(&mut *self.inner.borrow_mut()).poll_flush(context)
     }
 
-    /// The [`ClosingSocket`] sees to it.
+    /// Left to the [`ClosingSocket`].
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -298,13 +299,13 @@ impl<S: Stream> Socket<S> {
     }
 }
 
-/// Closes one half and reads the other away, within bounds.
+/// Closes the writing half, then reads and discards the other, within bounds.
 async fn part(stream: &mut impl Stream) {
     let parting = async {
         stream.shutdown().await?;
         let mut rest = stream.take(PARTING_BYTES_MAX);
         tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
     };
-    // Whoever has not gone by then is left.
+    // A client that is still connected by then is dropped.
     let _in_time = tokio::time::timeout(PARTING_PATIENCE, parting).await;
 }

@@ -1,13 +1,13 @@
-//! Detects stalled lanes: notices are owed to a participant and none is delivered.
+//! Detects stalled lanes: notices to a participant are pending and none is delivered.
 //!
-//! A stalled lane is no fault of the hub, so the hub's health stays as it is. The lane is listed
+//! A stalled lane is not the hub's fault and does not change its health. The lane is listed
 //! for operators, counted in the metrics, and reported in one log line when it stalls and one when
-//! it recovers. The thread that owns the lanes looks at them twice a second.
+//! it recovers. The thread that owns the lanes checks them twice a second.
 //!
-//! A lane recovers with the next notice that is delivered, or when none is owed any more.
+//! A lane recovers with the next delivered notice, or when none is pending.
 //!
 //! **Bounds.** One entry per lane of the thread. The list for operators has at most
-//! [`STALLED_SHOWN_MAX`] lanes, those that are owed most.
+//! [`STALLED_SHOWN_MAX`] lanes, those with the most pending notices.
 
 use std::time::Duration;
 
@@ -18,37 +18,37 @@ use node::stall::IdleTimer;
 use crate::directory::Directory;
 use crate::outbox::Outbox;
 
-/// Time without a delivered notice after which a lane with notices is stalled.
+/// Time without a delivered notice after which a lane with pending notices is stalled.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(5);
 /// Stalled lanes that one thread lists; all of them are counted.
 const STALLED_SHOWN_MAX: usize = 100;
 
-/// A participant to which notices are owed and none is delivered.
+/// A participant with pending notices and no deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StalledLane {
     /// Its name.
     pub participant: String,
-    /// Notices owed to it.
+    /// Pending notices.
     pub owed: u64,
-    /// Time since the last notice was delivered, or since notices are owed.
+    /// Time since the last delivery, or since notices are pending.
     pub idle: Duration,
-    /// How the last attempt ended; `None` before the first has ended.
+    /// Result of the last attempt; `None` before the first has ended.
     pub last: Option<AttemptResult>,
 }
 
 /// Stalled lanes of one thread, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StalledLanes {
-    /// How many there are.
+    /// Their number.
     pub count: u64,
-    /// Notices owed to all of these.
+    /// Pending notices of all of them.
     pub owed: u64,
-    /// Those that are owed most, in this order.
+    /// The lanes with the most pending notices, in this order.
     pub shown: Vec<StalledLane>,
 }
 
 impl StalledLanes {
-    /// Adds those of another thread.
+    /// Adds the lanes of another thread.
     pub(crate) fn add(&mut self, other: Self) {
         self.count += other.count;
         self.owed += other.owed;
@@ -74,11 +74,11 @@ pub(crate) struct StallWatch {
 #[derive(Clone, Copy, Debug, Default)]
 struct WatchedLane {
     deliveries: IdleTimer<u64>,
-    /// How long it had been stalled at the last look; zero while it is not.
+    /// Duration of the stall at the last check; zero if it is not stalled.
     stalled: Duration,
 }
 
-/// What a look found about one lane.
+/// Result of a check of one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LaneObservation {
     participant: ParticipantIndex,
@@ -95,8 +95,8 @@ enum Change {
 }
 
 impl StallWatch {
-    /// Looks at a lane, `passed` after the last look. `None` for a lane that is as it should be and
-    /// was so before.
+    /// Checks a lane, `passed` after the last check. `None` for a lane that is not stalled and was
+    /// not before.
     fn look(&mut self, at: usize, lane: &LaneState, passed: Duration) -> Option<LaneObservation> {
         if self.lanes.len() <= at {
             self.lanes.resize(at + 1, WatchedLane::default());
@@ -115,8 +115,8 @@ impl StallWatch {
         Some(LaneObservation { participant: lane.recipient, owed, idle, last: lane.last, change })
     }
 
-    /// Looks at all lanes of the thread, reports changes, and returns those that are stalled.
-    /// Without the right to send, no lane counts as stalled: its participant has no chance.
+    /// Checks all lanes of the thread, logs changes, and returns the stalled lanes.
+    /// Without a lease to send, no lane counts as stalled.
     pub(crate) fn look_at_all(
         &mut self,
         outbox: &Outbox,
@@ -145,7 +145,7 @@ impl StallWatch {
     }
 }
 
-/// Notices whose delivery has not ended, those that wait for an address among them.
+/// Notices whose delivery has not ended, including those that wait for an endpoint.
 fn owed(lane: &LaneState) -> u64 {
     [lane.waiting, lane.backing_off, lane.in_flight, lane.parked].map(u64::from).iter().sum()
 }
@@ -165,7 +165,7 @@ fn report(name: &str, seen: &LaneObservation) {
     }
 }
 
-/// How an attempt ended, in words.
+/// Result of an attempt, as text.
 #[must_use]
 pub fn described(last: Option<AttemptResult>) -> String {
     match last {
@@ -225,7 +225,7 @@ mod tests {
     fn a_lane_that_delivers_or_has_nothing_to_do_is_not_stalled() {
         assert_eq!(changes(100, |_| lane(0, 0)), []);
         assert_eq!(changes(100, |at| lane(1_000, at as u64 / 9)), []);
-        // Nothing is owed for a moment: what comes next has its time.
+        // Nothing is pending for a moment: the time starts again with the next notice.
         assert_eq!(changes(100, |at| lane(u32::from(!at.is_multiple_of(9)), 0)), []);
     }
 

@@ -1,4 +1,4 @@
-//! Hands commands to the sequencer, and lets requests wait for the decision.
+//! Submits commands to the sequencer, and lets requests wait for the decision.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,17 +21,17 @@ use crate::pending_requests::{PendingRequests, Wait};
 use crate::thread::Thread;
 use crate::trace::RequestTrace;
 
-/// By what status an accepted message is answered.
+/// When an accepted message is answered.
 pub(crate) enum AcceptStatus {
     /// At once.
     Now(StatusCode),
     /// When its record is durable and decided.
     Decided(PendingDecision, StatusCode),
-    /// When the state has been asked, which few messages need.
+    /// After a query of the state, which few messages need.
     Asked(PriorRead),
 }
 
-/// Asks the state about a message first.
+/// Queries the state about a message first.
 pub(crate) type PriorRead = Pin<Box<dyn Future<Output = Result<StatusCode, Refusal>>>>;
 
 impl From<StatusCode> for AcceptStatus {
@@ -46,7 +46,7 @@ pub(crate) struct Submitter {
     pub(crate) directory: Rc<Directory>,
     thread: Rc<Thread>,
     outbox: Rc<Outbox>,
-    /// Takes the place of the sequencer for transfers in a switch that decides nothing.
+    /// Replaces the sequencer for transfers in pass-through mode.
     null: Option<Passthrough>,
 }
 
@@ -64,7 +64,7 @@ impl Submitter {
     /// Submits a command; the decision is made when it is durable and applied.
     ///
     /// # Errors
-    /// 413 for a message too large for a record.
+    /// 413 for a message that is too large for a record.
     pub(crate) fn submit(
         &self,
         command: Command,
@@ -92,17 +92,17 @@ impl Submitter {
     }
 }
 
-/// The decision about a submitted command; none is made in a switch that decides nothing.
+/// The decision about a submitted command; none in pass-through mode.
 pub(crate) struct PendingDecision {
     wait: Option<Wait>,
     stages: RequestTrace,
 }
 
 impl PendingDecision {
-    /// Waits until the command is durable and applied; gives the trace to mark as answered.
+    /// Waits until the command is durable and applied; returns the trace to mark as answered.
     ///
     /// # Errors
-    /// 503 when the node took no more commands.
+    /// 503 if the node accepted no more commands.
     pub(crate) async fn made(mut self, directory: &Directory) -> Result<RequestTrace, Refusal> {
         let Some(wait) = self.wait else { return Ok(self.stages) };
         let reply = wait.await;

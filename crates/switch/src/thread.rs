@@ -46,7 +46,7 @@ impl Thread {
         self.now().wall.millis()
     }
 
-    /// A number for a span or a trace: unlike any other, not secret (splitmix64).
+    /// A unique number for a span or a trace, not secret (splitmix64).
     pub(crate) fn unique(&self) -> u64 {
         let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.random.set(state);
@@ -55,7 +55,7 @@ impl Thread {
         mixed ^ (mixed >> 31)
     }
 
-    /// A trace for a message that came without one.
+    /// A new trace for a message without one.
     pub(crate) fn new_trace(&self) -> TraceContext {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.unique().to_be_bytes());

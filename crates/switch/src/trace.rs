@@ -1,19 +1,19 @@
-//! Notes when this thread touched a transfer ([`node::stages`]): the only place of the crate that
-//! does. Costs one relaxed load per moment while not observed.
+//! Records when this thread processed a transfer ([`node::stages`]). Costs one relaxed load per
+//! trace point if tracing is off.
 
 use std::sync::Arc;
 
 use ledger::{Command, Notice, TransferId};
 use node::latency_trace::{self, LatencyTrace, TracePoint, TraceSubject};
 
-/// Leaves the marks of one thread.
+/// Records the trace points of one thread.
 #[derive(Clone)]
 pub(crate) struct Tracer {
     stages: Arc<LatencyTrace>,
     thread: usize,
 }
 
-/// The moments of one request; empty unless it was observed on arrival.
+/// The trace points of one request; empty unless tracing was on at its arrival.
 #[derive(Default)]
 pub(crate) struct RequestTrace(Option<Box<TracedBody>>);
 
@@ -21,11 +21,11 @@ struct TracedBody {
     tracer: Tracer,
     /// The transfer, once it is known.
     subject: Option<(TransferId, TraceSubject)>,
-    /// Moments from before that.
+    /// Trace points from before that.
     early: Vec<(TracePoint, u64)>,
 }
 
-/// When a call was made, in nanoseconds of [`node::stages`]; zeros when nobody watched.
+/// Times of a call, in nanoseconds of [`node::stages`]; zeros if tracing is off.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallTimes {
     pub(crate) connected_ns: u64,
@@ -38,12 +38,12 @@ impl Tracer {
         Self { stages: Arc::clone(stages), thread: number + 1 }
     }
 
-    /// Now, in nanoseconds; 0 when nobody watches.
+    /// Current time in nanoseconds; 0 if tracing is off.
     pub(crate) fn now_ns(&self) -> u64 {
         self.stages.now_ns().unwrap_or(0)
     }
 
-    /// A request whose head was parsed just now, and of which something was last read at
+    /// A request whose head was parsed just now, and whose last bytes were read at
     /// `heard_ns`.
     pub(crate) fn request(&self, heard_ns: u64) -> RequestTrace {
         let parsed_ns = self.now_ns();
@@ -55,14 +55,14 @@ impl Tracer {
         RequestTrace(Some(Box::new(TracedBody { tracer: self.clone(), subject: None, early })))
     }
 
-    /// A moment of a notice that is now.
+    /// Records a trace point of a notice.
     pub(crate) fn notice(&self, notice: &Notice, moment: TracePoint) {
         if let Some(now) = self.stages.now_ns() {
             self.mark_notice(notice, [(moment, now)]);
         }
     }
 
-    /// A call with a notice was answered just now.
+    /// Records the response to a call with a notice.
     pub(crate) fn answered(&self, notice: &Notice, call: CallTimes) {
         if call.connected_ns != 0 {
             let moments = [
@@ -83,7 +83,7 @@ impl Tracer {
 }
 
 impl RequestTrace {
-    /// A moment that is now.
+    /// Records a trace point.
     pub(crate) fn mark(&mut self, moment: TracePoint) {
         if let Some(watched) = &mut self.0 {
             watched.early.push((moment, latency_trace::monotonic_ns()));
@@ -91,7 +91,7 @@ impl RequestTrace {
         }
     }
 
-    /// The request became this command.
+    /// Sets the command of the request.
     pub(crate) fn is_about(&mut self, command: &Command) {
         if let Some(watched) = &mut self.0 {
             watched.subject = latency_trace::inbound_of(command);

@@ -1,4 +1,4 @@
-//! State of the I/O threads for operators: counters, lanes, and notices in flight.
+//! State of the I/O threads for operators: counters, lanes, and undelivered notices.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,19 +13,19 @@ use crate::counters::{Counter, Counters, Totals};
 use crate::delivery_status::{DeliveryQueries, DeliveryQuery, DeliveryStatus};
 use crate::stalled::StalledLanes;
 
-/// State that a thread shows to others in addition to its counters.
+/// State that a thread publishes in addition to its counters.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadStatus {
-    /// How often the loop has turned, as far as the sweep can tell.
+    /// Number of sweeps, which shows that the event loop runs.
     pub(crate) turns: Counter,
-    /// Lanes that are stuck, and lanes whose participant takes no notice, as of the last look.
+    /// Stuck lanes and stalled lanes, as of the last check.
     lanes: Mutex<(Vec<Stall>, StalledLanes)>,
-    /// What operators want to know of its notices.
+    /// Operators' queries about its notices.
     pub(crate) inquiries: DeliveryQueries,
 }
 
 impl ThreadStatus {
-    /// Shows what a look at the lanes has found.
+    /// Publishes the result of a check of the lanes.
     pub(crate) fn publish(&self, stuck: Vec<Stall>, stalled: StalledLanes) {
         *self.lanes() = (stuck, stalled);
     }
@@ -47,7 +47,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// How the threads are, as of now, in their order.
+    /// Current status of the threads, in their order.
     #[must_use]
     pub fn pulses(&self) -> Vec<IoSample> {
         let pulse = |shown: &Arc<ThreadStatus>| IoSample {
@@ -57,7 +57,7 @@ impl Traffic {
         self.threads.iter().map(pulse).collect()
     }
 
-    /// Lanes of all threads whose participant takes no notice, as of their last looks.
+    /// Stalled lanes of all threads, as of their last checks.
     #[must_use]
     pub fn stalled_lanes(&self) -> StalledLanes {
         let mut all = StalledLanes::default();
@@ -65,13 +65,13 @@ impl Traffic {
         all
     }
 
-    /// Participants to which forwards fail at once, those first that stopped answering first.
+    /// Participants to which forwards fail at once, the longest unresponsive first.
     #[must_use]
     pub fn open_breakers(&self) -> Vec<OpenBreaker> {
         self.breakers.open()
     }
 
-    /// Sums over all threads, as of now.
+    /// Current sums over all threads.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
@@ -79,8 +79,8 @@ impl Traffic {
         sum
     }
 
-    /// How far these notices are. Those that ended, or are another node's to send, are left out; so
-    /// are those of a thread that has not answered when `patience` ends. Blocks.
+    /// Status of these notices. Finished notices, those that another node delivers, and those of a
+    /// thread that does not answer within `patience` are left out. Blocks.
     #[must_use]
     pub fn underway(&self, notices: &[NoticeId], patience: Duration) -> Vec<DeliveryStatus> {
         let deadline = Instant::now() + patience;
@@ -93,8 +93,8 @@ impl Traffic {
         found
     }
 
-    /// Notices that wait for an address, the oldest `most` of them. Those of a thread that has not
-    /// answered when `patience` ends are left out. Blocks.
+    /// The oldest `most` notices that wait for an endpoint. Those of a thread that does not answer
+    /// within `patience` are left out. Blocks.
     #[must_use]
     pub fn parked(&self, most: usize, patience: Duration) -> Vec<NoticeId> {
         let deadline = Instant::now() + patience;
@@ -104,7 +104,7 @@ impl Traffic {
         found
     }
 
-    /// Asks each thread, which answers once.
+    /// Queries each thread, which answers once.
     fn ask_all<T>(
         &self,
         deadline: Instant,

@@ -1,4 +1,4 @@
-//! `/transfers`: messages become commands, questions are answered by callback
+//! `/transfers`: messages become commands, queries are answered by callback
 //! (hub-semantics 3.2 and 3.9).
 
 use std::rc::Rc;
@@ -27,7 +27,7 @@ pub(crate) struct Transfers {
     pub(crate) egress: Rc<Egress>,
     pub(crate) records: Records,
     pub(crate) handle: Handle<Message>,
-    /// How far ahead a transfer may expire; `None` for no limit.
+    /// Maximum time until a transfer expires; `None` for no limit.
     pub(crate) expiration_max: Option<Duration>,
 }
 
@@ -48,8 +48,8 @@ pub(crate) fn submit(
     }
 }
 
-/// `GET /transfers/{ID}`: the state is read after everything submitted before, and the asker is
-/// told by callback.
+/// `GET /transfers/{ID}`: the state is read after everything submitted before, and sent to the
+/// requester by callback.
 pub(crate) fn get(
     transfers: &Rc<Transfers>,
     path: &TransferPath<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn get(
     let source = inbound.envelope.source;
     let directory = transfers.directory();
     let Some(asker) = directory.sender(&source) else {
-        // As the reference: accepted and dropped.
+        // As in the reference: accepted and dropped.
         directory.ignore();
         return Ok(StatusCode::ACCEPTED.into());
     };
@@ -94,7 +94,7 @@ impl Transfers {
 /// A `GET /transfers/{ID}` that waits for its answer.
 struct TransferQuery {
     asker: ParticipantIndex,
-    /// The id as the path has it.
+    /// The id as in the path.
     name: String,
     trace: Trace,
 }
@@ -115,7 +115,7 @@ async fn answer_question(transfers: &Transfers, question: TransferQuery, found: 
     };
     let to = answer_to(asker, name, is_error);
     let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
-    // Too many answers are on their way: the asker will ask again.
+    // Too many answers are in flight: the requester will retry.
     let _sent = transfers.egress.start_callback(own);
 }
 
@@ -129,8 +129,8 @@ fn answer_to(participant: ParticipantIndex, name: String, is_error: bool) -> Des
     Destination { participant, endpoint, method: Method::PUT, path, variables }
 }
 
-/// Submits a message of a participant. One of an unknown sender is not recorded: it is counted, and
-/// answered as any other.
+/// Submits a message of a participant. A message from an unknown sender is not recorded: it is
+/// counted, and answered like any other.
 fn submit_known(
     transfers: &Transfers,
     inbound: Inbound,
@@ -144,7 +144,7 @@ fn submit_known(
     Ok(AcceptStatus::Decided(transfers.submitter.submit(command, inbound)?, accepted))
 }
 
-/// Why a prepare is refused that expires later than the scheme allows.
+/// The error of a prepare that expires later than the scheme allows.
 fn expires_too_late(transfers: &Transfers, command: &Command) -> Option<Refusal> {
     let limit = transfers.expiration_max?;
     let Command::Prepare(prepare) = command else { return None };
@@ -157,9 +157,9 @@ fn expires_too_late(transfers: &Transfers, command: &Command) -> Option<Refusal>
     (latest_ms < prepare.expiration_ms).then(|| Refusal::new(ErrorCode::VALIDATION, &text()))
 }
 
-/// Refuses a prepare that expires too late, unless the hub knows its id: a transfer that was
-/// accepted under a higher limit is answered as ever when it is sent again, for a refusal would
-/// say that it does not exist.
+/// Refuses a prepare that expires too late, unless the hub knows its id. The resend of a transfer
+/// that was accepted under a higher limit is answered as usual, because an error would imply that
+/// the transfer does not exist.
 fn refuse_unless_known(
     transfers: &Rc<Transfers>,
     refusal: Refusal,
@@ -194,7 +194,7 @@ async fn decided(
     Ok(accepted)
 }
 
-/// An id of no known form belongs to no transfer.
+/// An id in an unknown format belongs to no transfer.
 fn not_found_to_sender(
     transfers: &Transfers,
     route: &Route<'_>,

@@ -100,9 +100,9 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: TransferMode) -> Resu
     let (runtime, mut signals) = start_runtime(keys.admin.directory.clone())?;
     drop(unready);
     let reach = Arc::new(config.reach(addresses.all().collect()));
-    let wedge = arguments.inject_stuck.and_then(Injected::wedge);
+    let injected_stall = arguments.inject_stuck.and_then(Injected::injected_stall);
     let options = switch_options(&config, keys.signatures, &reach);
-    let options = switch::Options { decisions, wedge, ..options };
+    let options = switch::Options { decisions, injected_stall, ..options };
     let (ports, mailboxes) = switch::prepare(fspiop, options, clock, seed()?);
     let starting = NodeParts { clock, directory, mailboxes };
     let of_node = (&config, &*arguments.data, &opening.place);

@@ -1,21 +1,21 @@
-//! Requests byte by byte: framing that could be read in two ways is refused, everything else taken
+//! Requests byte by byte: ambiguous framing is refused, everything else is accepted
 //! (docs/internals/edge.md).
 //!
-//! A case is what is written to a connection and the statuses and codes that come back. What is
-//! written ends with one more good request where the connection must be closed before it.
+//! A case is the bytes written to a connection and the returned statuses and codes. The bytes end
+//! with one more valid request if the connection must be closed before it.
 
 use super::{BODY, HEALTH, edited, play, prepare};
 
-/// The answer to every request that is no HTTP.
+/// The response to every request that is not HTTP.
 const REFUSED: &[&str] = &["400 3101"];
 
-/// A good prepare with more headers, and a good request behind it.
+/// A valid prepare with additional headers, followed by a valid request.
 fn with(headers: &str) -> Vec<u8> {
     let request = edited("host: hub\r\n", &format!("host: hub\r\n{headers}"));
     [&request, HEALTH.as_bytes()].concat()
 }
 
-/// A good prepare in chunks as given, between which `{}` is its body.
+/// A valid prepare with the given chunks, in which `{}` is replaced by its body.
 fn chunked(headers: &str, chunks: &str) -> Vec<u8> {
     let (head, body) = (prepare(), BODY);
     let head = String::from_utf8(head[..head.len() - body.len()].to_vec()).expect("text");
@@ -138,7 +138,7 @@ fn what_has_one_reading_is_accepted() {
             then(chunked(te, "{length}\r\n{}\r\n0\r\nfspiop-source: x\r\n\r\n")),
             &["202", "200"],
         ),
-        // Chunks win, and nothing behind them is believed (RFC 9112, 6.3).
+        // Chunks win, and nothing after them is accepted (RFC 9112, 6.3).
         (
             "a length, then chunks",
             then(chunked(&format!("content-length: 4\r\n{te}"), "{length}\r\n{}\r\n0\r\n\r\n")),
@@ -162,14 +162,14 @@ fn what_has_one_reading_is_accepted() {
     ];
     play(async |hub| {
         for (name, bytes, expected) in &cases {
-            // What was put in must be as long as the head says.
+            // The inserted text must have the length in the head.
             let bytes = with_right_length(bytes);
             assert_eq!(hub.converse(&bytes).await, *expected, "{name}");
         }
     });
 }
 
-/// Corrects the length of the only body, where a test has changed it.
+/// Corrects the length of the only body after a test has changed it.
 fn with_right_length(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8(bytes.to_vec()).expect("text");
     let (Some(at), Some(end)) = (text.find("content-length: "), text.rfind('}')) else {

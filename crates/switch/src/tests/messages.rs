@@ -1,4 +1,4 @@
-//! Messages that are taken, refused or ignored, and what that leaves in the log.
+//! Messages that are accepted, refused or ignored, and their records in the log.
 
 use super::{BODY, HEALTH, edited, play, prepare, request};
 
@@ -95,7 +95,7 @@ fn sizes() {
     play(async |hub| {
         for (call, body, most, status) in [
             ("POST /transfers", BODY, small, "202"),
-            // This payerfsp has nobody to answer: the party goes back as an error.
+            // This payerfsp has no endpoint for the callback: the party comes back as an error.
             ("PUT /parties/MSISDN/1", party, large, "200"),
         ] {
             for form in [std::convert::identity::<Vec<u8>>, chunked] {
@@ -161,7 +161,7 @@ fn bodies_that_two_parsers_would_not_read_alike() {
             let dots = request(&format!("GET {path}"), "");
             assert_eq!(hub.converse(&dots).await, ["400 3101"], "{path}");
         }
-        // What asks before it sends is refused before it sends.
+        // A client that sends `Expect: 100-continue` is refused before it sends the body.
         let asks = edited("content-length: ", "expect: 100-continue\r\ncontent-length: 999");
         let head = asks.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
         assert_eq!(hub.converse(&asks[..head]).await, ["400 3104"]);

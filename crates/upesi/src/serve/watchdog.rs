@@ -35,7 +35,7 @@ pub(crate) enum Injected {
 
 impl Injected {
     /// What the edge must leave undone.
-    pub(crate) fn wedge(self) -> Option<InjectedStall> {
+    pub(crate) fn injected_stall(self) -> Option<InjectedStall> {
         match self {
             Self::Io => Some(InjectedStall::Thread),
             Self::Lane => Some(InjectedStall::Lanes),

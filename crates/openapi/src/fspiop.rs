@@ -1,9 +1,9 @@
-//! The FSPIOP API as the hub serves it: routes, headers and bodies from the tables of `fspiop`,
-//! words, codes, callbacks and examples from here.
+//! The FSPIOP API of the hub: routes, headers and bodies come from the tables of `fspiop`;
+//! descriptions, codes, callbacks and examples are written here.
 
 use ::fspiop::body::FSP_ID_CHARS_MAX;
 use ::fspiop::headers::{HEADER_RULES, HeaderForm, HeaderRule, Presence};
-use ::fspiop::routes::{Operation as Asked, PLAIN_ROUTES, RouteRow, Segment};
+use ::fspiop::routes::{Operation as FspiopOperation, PLAIN_ROUTES, RouteRow, Segment};
 use ::fspiop::schema::Rule;
 use ::fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, PartyIdType, Resource};
 use http::Method;
@@ -11,36 +11,36 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Body, Operation, Parameter, Place};
 use crate::schema::{self, reference};
-use descriptions::words;
+use descriptions::describe;
 
 mod callbacks;
 mod descriptions;
 mod examples;
 
 const TEXT: &str = "\
-Look-up, quotes and transfers between DFSPs. This document is made from the tables that the hub \
-checks messages by.\n\n\
-**Synchronous answers** only say whether a message was taken. A `202` or `200` for a transfer or a \
-registration means: recorded and synced. Everything else comes by a call to the participant's own \
-addresses; such calls stand under *callbacks*, with the name of the endpoint, as registered in the \
-admin API, to which they go. An answer of 200 to 299 to a callback counts as delivered; a callback \
-about a recorded message is sent again until it is.\n\n\
-**Order of checks**: path, headers, identifiers of the path, signature, body, sender. Only the \
-first failure is answered.\n\n\
-**Refusals** carry `errorInformation`. A path that is not in this document is answered 404 with \
-3002, another method on a path 405 with 3000. What is no HTTP, or could be read in two ways, is \
-400 with 3101 (without `Host` 3102), and the connection is closed.\n\n\
-**Bounds**: headers 65536 bytes and 100 lines, bodies of quotes and transfers 131072 bytes, other \
-bodies 5242880 bytes; what is larger is refused with 400 and 3104, never with 413, headers over \
-HTTP/2 with 431. Headers or a body that do not arrive in time are 408 with 3000. A connection too \
-many, and whatever does not fit a full queue, is 503 with 2003: nothing has happened, and the same \
-message may be sent again.\n\n\
-**Signatures** (JWS) are demanded for the resources that the configuration names, by default none, \
-on everything but `GET`: `RS256`, `RS384`, `RS512` or `ES256` by a key of the sender. A bad or \
-missing one is 400 with 3105. A `DELETE` is signed over an empty body or over `{}`; the \
-configuration may let unsigned ones pass. The hub signs what it makes itself if it is configured \
-to; what it forwards keeps the sender's signature. HTTP/1.1 and, by prior knowledge, HTTP/2 are \
-served on one port, without TLS.";
+Look-ups, quotes and transfers between DFSPs. This document is generated from the tables that the \
+hub uses to check messages.\n\n\
+**Synchronous responses** only report whether a message was accepted. `202` or `200` for a \
+transfer or a registration means that it is recorded and synced. Results follow by a call to the \
+participant's endpoint. These calls are listed under *callbacks*, with the name of the endpoint as \
+registered in the admin API. A callback counts as delivered when its response is 200 to 299. A \
+callback about a recorded message is retried until it is delivered.\n\n\
+**Order of checks**: path, headers, identifiers in the path, signature, body, sender. The response \
+reports the first failure only.\n\n\
+**Errors** carry `errorInformation`. A path that is not in this document gets 404 with 3002, an \
+undefined method on a path 405 with 3000. A request that is not HTTP, or is ambiguous, gets 400 \
+with 3101 (3102 if `Host` is missing), and the connection is closed.\n\n\
+**Limits**: headers 65536 bytes and 100 lines, bodies of quotes and transfers 131072 bytes, other \
+bodies 5242880 bytes. A larger message gets 400 with 3104, never 413; larger headers over HTTP/2 \
+get 431. Headers or a body that do not arrive in time get 408 with 3000. A connection beyond the \
+limit, or a message for which a queue has no room, gets 503 with 2003: the message had no effect, \
+and the sender may resend it unchanged.\n\n\
+**Signatures** (JWS) are required for the resources that the configuration names, by default none, \
+on every method except `GET`: `RS256`, `RS384`, `RS512` or `ES256` with a key of the sender. An \
+invalid or missing signature gets 400 with 3105. A `DELETE` is signed over an empty body or over \
+`{}`; the configuration may accept an unsigned `DELETE`. The hub signs its own messages if it is \
+configured to sign; a forwarded message keeps the sender's signature. HTTP/1.1 and, by prior \
+knowledge, HTTP/2 are served on one port, without TLS.";
 
 /// The document.
 #[must_use]
@@ -48,11 +48,13 @@ pub fn document() -> Value {
     api().document()
 }
 
-/// The description behind the document.
+/// The API that the document describes.
 #[must_use]
 pub fn api() -> Api {
-    let mut operations: Vec<Operation> =
-        PLAIN_ROUTES.iter().map(|(method, word, asked)| plain(method, word, *asked)).collect();
+    let mut operations: Vec<Operation> = PLAIN_ROUTES
+        .iter()
+        .map(|(method, word, operation)| plain(method, word, *operation))
+        .collect();
     for resource in Resource::ALL {
         operations.extend(resource.routes().iter().map(|row| operation(resource, row)));
     }
@@ -63,10 +65,10 @@ pub fn api() -> Api {
         text: TEXT.to_owned(),
         server: "http://127.0.0.1:4000",
         tags: vec![
-            ("participants", "Which FSP serves a party: the hub's own directory."),
-            ("parties", "Who a party is: forwarded to the FSP that knows."),
-            ("quotes", "The terms of a transfer: forwarded, nothing is stored."),
-            ("transfers", "Money on its way: recorded, decided, and told to both sides."),
+            ("participants", "The hub's directory of parties and the FSPs that serve them."),
+            ("parties", "Party look-ups, forwarded to the FSP that serves the party."),
+            ("quotes", "Quotes, forwarded without being stored."),
+            ("transfers", "Transfers: recorded, decided, and notified to both FSPs."),
             ("hub", "The hub itself."),
         ],
         schemas,
@@ -74,22 +76,22 @@ pub fn api() -> Api {
     }
 }
 
-fn plain(method: &Method, word: &str, asked: Asked) -> Operation {
-    let said = words(asked);
-    let answers = match asked {
-        Asked::Health => vec![
-            Answer::json(200, "Every part works.", reference("Health")),
-            Answer::json(502, "A part has stopped, or is stuck.", reference("Health")),
+fn plain(method: &Method, word: &str, operation: FspiopOperation) -> Operation {
+    let description = describe(operation);
+    let answers = match operation {
+        FspiopOperation::Health => vec![
+            Answer::json(200, "All services are healthy.", reference("Health")),
+            Answer::json(502, "A service has stopped or makes no progress.", reference("Health")),
         ],
-        _ => vec![Answer::empty(said.accepted.as_u16(), "Taken; there is nothing to do.")],
+        _ => vec![Answer::empty(description.accepted.as_u16(), "Accepted; nothing to do.")],
     };
     Operation {
         method: method.as_str().to_ascii_lowercase(),
         path: format!("/{word}"),
         tag: "hub",
-        id: format!("{asked:?}"),
-        summary: said.summary.into(),
-        text: said.text.into(),
+        id: format!("{operation:?}"),
+        summary: description.summary.into(),
+        text: description.text.into(),
         parameters: Vec::new(),
         body: None,
         answers,
@@ -99,7 +101,7 @@ fn plain(method: &Method, word: &str, asked: Asked) -> Operation {
 }
 
 fn operation(resource: Resource, row: &RouteRow) -> Operation {
-    let said = words(row.operation);
+    let description = describe(row.operation);
     let has_sub_id = row.tail.contains(&Segment::Identifier("SubId"));
     let mut parameters = identifiers(row.operation, row.tail);
     parameters.extend(currency(row.operation));
@@ -115,11 +117,11 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
         path: row.template(resource),
         tag: resource.as_str(),
         id: format!("{:?}{}", row.operation, if has_sub_id { "WithSubId" } else { "" }),
-        summary: said.summary.into(),
-        text: said.text.into(),
+        summary: description.summary.into(),
+        text: description.text.into(),
         parameters,
         body,
-        answers: answers(row, &said, rule),
+        answers: answers(row, &description, rule),
         calls: callbacks::of(row.operation, has_sub_id),
         role: None,
     }
@@ -132,47 +134,47 @@ fn media(resource: &str, version: &str) -> String {
     format!("application/vnd.interoperability.{resource}+json;version={version}")
 }
 
-/// Every status, with the codes of each check that a request of this row goes through.
+/// Every status, with the error codes of each check that a request to this route passes.
 fn answers(
     row: &RouteRow,
-    said: &descriptions::Description,
+    description: &descriptions::Description,
     rule: Option<&'static Rule>,
 ) -> Vec<Answer> {
-    let mut faults = HEADER_CODES.to_vec();
+    let mut errors = HEADER_CODES.to_vec();
     let mut answers = Vec::new();
     if row.operation.is_served() {
-        answers.push(Answer::empty(said.accepted.as_u16(), said.taken));
+        answers.push(Answer::empty(description.accepted.as_u16(), description.accepted_text));
         if row.tail.iter().any(|segment| matches!(segment, Segment::Identifier(_))) {
-            faults.push(ErrorCode::MALFORMED_SYNTAX);
+            errors.push(ErrorCode::MALFORMED_SYNTAX);
         }
-        faults.push(ErrorCode::TOO_LARGE_PAYLOAD);
+        errors.push(ErrorCode::TOO_LARGE_PAYLOAD);
         if row.method != Method::GET {
-            // Demanded where the configuration says so.
-            faults.push(ErrorCode::INVALID_SIGNATURE);
+            // Required for the resources that the configuration names.
+            errors.push(ErrorCode::INVALID_SIGNATURE);
         }
-        faults.extend(rule.map(rule_codes).unwrap_or_default());
-        faults.extend_from_slice(said.faults);
+        errors.extend(rule.map(rule_codes).unwrap_or_default());
+        errors.extend_from_slice(description.errors);
         answers.push(Answer::refusal(408, vec![ErrorCode::GENERIC_CLIENT]));
         answers.push(Answer::refusal(503, vec![ErrorCode::SERVICE_UNAVAILABLE]));
     } else {
-        faults.push(ErrorCode::TOO_LARGE_PAYLOAD);
+        errors.push(ErrorCode::TOO_LARGE_PAYLOAD);
         answers.push(Answer::refusal(501, vec![ErrorCode::NOT_IMPLEMENTED]));
     }
     if row.tail.iter().any(|segment| matches!(segment, Segment::Identifier(_))) {
-        // An empty identifier makes another path.
+        // A path with an empty identifier is unknown.
         answers.push(Answer::refusal(404, vec![ErrorCode::UNKNOWN_URI]));
     }
-    answers.push(Answer::refusal(400, faults));
+    answers.push(Answer::refusal(400, errors));
     answers.push(Answer::refusal(406, vec![ErrorCode::UNACCEPTABLE_VERSION]));
     answers.push(Answer::refusal(415, vec![ErrorCode::MALFORMED_SYNTAX]));
     answers
 }
 
-/// What the header checks refuse with 400.
+/// Codes that the header checks answer with 400.
 const HEADER_CODES: [ErrorCode; 3] =
     [ErrorCode::VALIDATION, ErrorCode::MALFORMED_SYNTAX, ErrorCode::MISSING_ELEMENT];
 
-/// What the check of a body refuses with; 3103 only where an object is closed.
+/// Codes that the body check answers with 400; 3103 only if the object is closed.
 fn rule_codes(rule: &'static Rule) -> Vec<ErrorCode> {
     let mut codes = HEADER_CODES.to_vec();
     if matches!(rule, Rule::Object(shape) if shape.closed) {
@@ -181,49 +183,50 @@ fn rule_codes(rule: &'static Rule) -> Vec<ErrorCode> {
     codes
 }
 
-fn identifiers(asked: Asked, tail: &[Segment]) -> Vec<Parameter> {
+fn identifiers(operation: FspiopOperation, tail: &[Segment]) -> Vec<Parameter> {
     let names = tail.iter().filter_map(|segment| match segment {
         Segment::Identifier(name) => Some(*name),
         Segment::Word(_) => None,
     });
-    names.map(|name| identifier(asked, name)).collect()
+    names.map(|name| identifier(operation, name)).collect()
 }
 
-fn identifier(asked: Asked, name: &str) -> Parameter {
+fn identifier(operation: FspiopOperation, name: &str) -> Parameter {
     let plain = json!({
         "type": "string",
         "minLength": 1,
         "maxLength": IDENTIFIER_CHARS_MAX,
         "pattern": IDENTIFIER_PATTERN,
     });
-    let (text, schema, example) = match (name, asked) {
+    let (text, schema, example) = match (name, operation) {
         ("Type", _) => (
-            "Kind of the identifier.",
+            "Type of the identifier.",
             json!({"type": "string", "enum": PartyIdType::NAMES}),
             "MSISDN",
         ),
-        ("SubId", _) => ("A further identifier within the party.", plain, "till-1"),
+        ("SubId", _) => ("Sub-identifier within the party.", plain, "till-1"),
         (
             _,
-            Asked::TransfersGet
-            | Asked::TransfersPut
-            | Asked::TransfersError
-            | Asked::TransfersPatch,
+            FspiopOperation::TransfersGet
+            | FspiopOperation::TransfersPut
+            | FspiopOperation::TransfersError
+            | FspiopOperation::TransfersPatch,
         ) => (
-            "The transfer. Any identifier is taken: one that is no id of a transfer is answered, \
-             by callback, like the id of a transfer that does not exist.",
+            "The transfer. Any identifier is accepted; one that is not a transfer id is treated as \
+             the id of a transfer that does not exist.",
             plain,
             examples::TRANSFER_ID,
         ),
-        (_, Asked::QuotesGet | Asked::QuotesPut | Asked::QuotesError) => {
-            ("The quote, as the payer's FSP named it.", plain, examples::QUOTE_ID)
-        }
-        (_, Asked::ParticipantsBatchPut | Asked::ParticipantsBatchError) => {
+        (
+            _,
+            FspiopOperation::QuotesGet | FspiopOperation::QuotesPut | FspiopOperation::QuotesError,
+        ) => ("The quote id that the payer's FSP chose.", plain, examples::QUOTE_ID),
+        (_, FspiopOperation::ParticipantsBatchPut | FspiopOperation::ParticipantsBatchError) => {
             ("`requestId` of the batch.", plain, examples::QUOTE_ID)
         }
         _ => (
-            "The identifier. MSISDN: up to 30 digits, with or without `+`; EMAIL: an address; \
-             IBAN: two capitals, two digits, then 1 to 30 capitals or digits; other kinds: any \
+            "The identifier. MSISDN: up to 30 digits, with or without `+`. EMAIL: an address. \
+             IBAN: two capitals, two digits, then 1 to 30 capitals or digits. Other types: any \
              text.",
             plain,
             "27713803912",
@@ -240,12 +243,15 @@ fn identifier(asked: Asked, name: &str) -> Parameter {
     }
 }
 
-/// The parameter of the query that narrows a request about a party.
-fn currency(asked: Asked) -> Option<Parameter> {
-    let (Asked::ParticipantsGet | Asked::ParticipantsDelete | Asked::PartiesGet) = asked else {
+/// The query parameter that restricts a request to a currency.
+fn currency(operation: FspiopOperation) -> Option<Parameter> {
+    let (FspiopOperation::ParticipantsGet
+    | FspiopOperation::ParticipantsDelete
+    | FspiopOperation::PartiesGet) = operation
+    else {
         return None;
     };
-    let text = "Only a registration in this currency, or in none. At most once.";
+    let text = "Only a registration in this currency or without a currency. At most once.";
     Some(Parameter {
         name: "currency".to_owned(),
         place: Place::Query,
@@ -257,16 +263,16 @@ fn currency(asked: Asked) -> Option<Parameter> {
     })
 }
 
-fn headers(asked: Asked, method: &Method, resource: &str) -> Vec<Parameter> {
+fn headers(operation: FspiopOperation, method: &Method, resource: &str) -> Vec<Parameter> {
     let mut headers: Vec<_> =
         HEADER_RULES.iter().map(|rule| header(rule, method, resource)).collect();
-    if asked == Asked::QuotesPost {
+    if operation == FspiopOperation::QuotesPost {
         headers.iter_mut().filter(|it| it.name == "FSPIOP-Destination").for_each(require);
     }
     headers
 }
 
-/// A header that this operation alone cannot do without.
+/// Makes a header required for this operation.
 fn require(header: &mut Parameter) {
     header.required = true;
     header.schema["minLength"] = json!(1);
@@ -306,7 +312,7 @@ fn header(rule: &HeaderRule, method: &Method, resource: &str) -> Parameter {
         }
         (false, _) => format!("{name}-{resource}"),
     };
-    let once = if rule.once { " At most one line of it." } else { "" };
+    let once = if rule.once { " At most one line." } else { "" };
     Parameter {
         name,
         place: Place::Header,
@@ -318,7 +324,7 @@ fn header(rule: &HeaderRule, method: &Method, resource: &str) -> Parameter {
     }
 }
 
-/// The name as people write it.
+/// The header name in its usual spelling.
 fn spelled(name: &str) -> String {
     let parts = name.split('-').map(|part| match part {
         "fspiop" | "uri" | "http" => part.to_ascii_uppercase(),
@@ -333,33 +339,33 @@ fn spelled(name: &str) -> String {
 fn header_text(name: &str) -> &'static str {
     match name {
         "accept" => {
-            "Versions the sender understands; 1.0, 1.1, 2.0, 1 and 2 are known. A list of media \
-             ranges by RFC 9110, in one line or several; the most specific range decides, and \
-             `q=0` excludes. `*/*` and `application/*` are accepted, too. Tolerated on `PUT`, and \
-             never forwarded there."
+            "Versions that the sender accepts; the hub knows 1.0, 1.1, 2.0, 1 and 2. A list of \
+             media ranges (RFC 9110), in one line or several; the most specific range decides, \
+             and `q=0` excludes. `*/*` and `application/*` are accepted, too. Allowed on `PUT`, \
+             but not forwarded there."
         }
-        "content-type" => "Version of the message; asked for without a body, too.",
-        "content-encoding" => "Bodies come as they are; any other coding is refused with 415.",
+        "content-type" => "Version of the message; required without a body, too.",
+        "content-encoding" => "Only `identity`; any other coding gets 415.",
         "date" => {
-            "When the message was made: a day that exists. The name of the day is not compared \
-             with the date."
+            "Date of the message: an existing day. The name of the weekday is not compared with \
+             the date."
         }
-        "authorization" => "Read by gateways only; neither forwarded nor stored.",
-        "fspiop-source" => "Who made the message.",
-        "fspiop-destination" => "Who the message is for, when the sender knows; empty is absent.",
-        "fspiop-proxy" => "Proxy of another scheme that stands in for the source.",
+        "authorization" => "For gateways only; neither forwarded nor stored.",
+        "fspiop-source" => "Sender of the message.",
+        "fspiop-destination" => "Recipient of the message, if known; empty means absent.",
+        "fspiop-proxy" => "Proxy of another scheme that acts for the source.",
         "fspiop-signature" => {
-            "JWS over protected header and body; passed on as it came. Verified where the \
-             configuration demands it, and then required on everything but `GET`."
+            "JWS over protected header and body; forwarded unchanged. Where the configuration \
+             requires signatures, it is verified, and required on every method except `GET`."
         }
-        "fspiop-encryption" => "What the sender encrypted, and how; passed on as it came.",
+        "fspiop-encryption" => "Encrypted members and their algorithm; forwarded unchanged.",
         "fspiop-uri" => "Path and query as signed; added when absent.",
         "fspiop-http-method" => "Method as signed; added when absent.",
-        "traceparent" => "Trace context of W3C; the hub's calls join the trace.",
+        "traceparent" => "W3C trace context; the hub's calls join the trace.",
         "x-client-id" => {
-            "Who a gateway found the caller to be. Must then be the source, also with \
-             `FSPIOP-Proxy`. Where gateways are configured, it is ignored from any other address. \
-             Neither forwarded nor stored."
+            "Caller as authenticated by a gateway. Must be equal to the source, also with \
+             `FSPIOP-Proxy`. If gateways are configured, the header is ignored from any other \
+             address. Neither forwarded nor stored."
         }
         _ => "",
     }
@@ -387,7 +393,7 @@ mod tests {
             let path = path.replace("{Type}", "MSISDN").replace(['{', '}'], "");
             assert!(::fspiop::find(&method, &path).is_ok(), "{request} is not served");
         }
-        // The other way round: whatever path is served is described.
+        // Conversely, every served path is described.
         let words = ["participants", "parties", "quotes", "transfers", "health", "endpointcache"];
         let tails =
             ["", "/error", "/x", "/x/error", "/x/y", "/x/y/error", "/x/y/z", "/x/y/z/error"];
@@ -414,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_conform_and_names_are_unlike() {
+    fn examples_conform_and_operation_ids_are_unique() {
         let document = document();
         let mut names = BTreeSet::new();
         for operation in api().operations {
@@ -432,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_spelled_as_people_write_them() {
+    fn headers_have_their_usual_spelling() {
         let spelled: Vec<_> = HEADER_RULES.iter().map(|rule| spelled(rule.name.as_str())).collect();
         assert_eq!(
             spelled.join(" "),

@@ -1,4 +1,4 @@
-//! The calls that the hub makes to participants, and the operations that cause them.
+//! Callbacks to participants and the operations that cause them.
 
 use ::fspiop::endpoint::EndpointType;
 use ::fspiop::routes::Operation as Asked;
@@ -8,28 +8,28 @@ use super::examples;
 use crate::api::{Answer, Body, Call, Operation, Parameter, Place};
 use crate::schema::reference;
 
-/// Whose bytes a call carries.
+/// Origin of the bytes of a callback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// The hub's own: compact JSON with sorted members, version 2.0.
+    /// Written by the hub: compact JSON with sorted members, version 2.0.
     ByHub,
-    /// Those of the message that caused it, byte for byte.
+    /// The message that caused it, byte for byte.
     Forwarded,
 }
 
-/// One kind of call.
+/// One kind of callback.
 struct Kind {
     name: &'static str,
     endpoint: EndpointType,
     method: &'static str,
-    /// Path of the resource, after which a base address is completed.
+    /// Path of the resource, which completes a base address.
     path: &'static str,
     made: Origin,
     text: &'static str,
     body: Option<(&'static str, Value)>,
 }
 
-/// Schemas of bodies that the hub makes and never reads.
+/// Schemas of bodies that the hub only writes.
 pub(super) fn schemas() -> Vec<(String, Value)> {
     let word = json!({"type": "string", "enum": ["OK", "DOWN"]});
     let service = json!({
@@ -95,7 +95,7 @@ pub(super) fn schemas() -> Vec<(String, Value)> {
     ]
 }
 
-/// The calls that an operation can cause.
+/// The callbacks that an operation can cause.
 pub(super) fn of(asked: Asked, has_sub_id: bool) -> Vec<Call> {
     kinds(asked, has_sub_id).into_iter().map(|kind| call(asked, kind)).collect()
 }
@@ -109,11 +109,11 @@ fn call(asked: Asked, kind: Kind) -> Call {
     let media = format!("application/vnd.interoperability.{resource}+json;version=2.0");
     let bytes = match kind.made {
         Origin::ByHub => {
-            "Made by the hub: members sorted, version 2.0, `FSPIOP-Source` is the hub's name."
+            "Written by the hub: sorted members, version 2.0, `FSPIOP-Source` is the hub's name."
         }
         Origin::Forwarded => {
-            "Forwarded: body and headers are those of the sender, but for headers of the \
-             connection, and for what was missing."
+            "Forwarded: body and headers are those of the sender, except for connection headers \
+             and for missing headers, which the hub adds."
         }
     };
     let tag = match resource {
@@ -174,7 +174,7 @@ fn kinds(asked: Asked, has_sub_id: bool) -> Vec<Kind> {
             method: "put",
             path: "/participants/{ID}",
             made: Origin::ByHub,
-            text: "What became of each entry.",
+            text: "The result of each entry.",
             body: Some((
                 "ParticipantsIDPutResponse",
                 json!({"currency": "XOF", "partyList": [{"partyId": examples::party("payerfsp")}]}),
@@ -185,13 +185,13 @@ fn kinds(asked: Asked, has_sub_id: bool) -> Vec<Kind> {
                 has_sub_id,
                 ("ParticipantsTypeIDPutResponse", json!({"fspId": "payeefsp"})),
             ),
-            participant_error(has_sub_id, Origin::ByHub, "Why there is no answer: 3204, or 3003."),
+            participant_error(has_sub_id, Origin::ByHub, "The look-up failed: 3204 or 3003."),
         ],
         Asked::ParticipantsPost | Asked::ParticipantsPut => {
             let example = json!({"currency": "XOF", "partyList": [examples::party("payerfsp")]});
             vec![
                 participant_put(has_sub_id, ("ParticipantsRegistered", example)),
-                participant_error(has_sub_id, Origin::ByHub, "Why it was not registered: 3003."),
+                participant_error(has_sub_id, Origin::ByHub, "The registration failed: 3003."),
             ]
         }
         Asked::ParticipantsError => {
@@ -200,7 +200,7 @@ fn kinds(asked: Asked, has_sub_id: bool) -> Vec<Kind> {
         Asked::PartiesGet => parties_get(has_sub_id),
         Asked::PartiesPut => vec![
             party(has_sub_id, "answer", Origin::Forwarded, "To the destination."),
-            party(has_sub_id, "error", Origin::ByHub, "To the sender: 3201, or why it failed."),
+            party(has_sub_id, "error", Origin::ByHub, "To the sender: 3201, or the failure."),
         ],
         Asked::PartiesError => {
             vec![party(has_sub_id, "error", Origin::Forwarded, "To the destination.")]
@@ -221,12 +221,12 @@ fn kinds(asked: Asked, has_sub_id: bool) -> Vec<Kind> {
         Asked::TransfersPut => transfers_put(),
         Asked::TransfersError => vec![transfer_error(
             Origin::Forwarded,
-            "To the payer, and a copy made by the hub to the payee. To the sender alone when it \
-             may not abort.",
+            "To the payer, and a copy written by the hub to the payee. To the sender only, if it \
+             may not abort the transfer.",
         )],
         Asked::TransfersGet => vec![
-            transfer_state("To the sender: the state as it is."),
-            transfer_error(Origin::ByHub, "To the sender: 3208, or 3000 for who is no party."),
+            transfer_state("To the sender: the current state."),
+            transfer_error(Origin::ByHub, "To the sender: 3208, or 3000 for other FSPs."),
         ],
         Asked::Health
         | Asked::EndpointCache
@@ -241,7 +241,7 @@ fn participant_put(has_sub_id: bool, body: (&'static str, Value)) -> Kind {
         false => (EndpointType::ParticipantPut, "/participants/{Type}/{ID}"),
         true => (EndpointType::ParticipantSubIdPut, "/participants/{Type}/{ID}/{SubId}"),
     };
-    let text = "The answer.";
+    let text = "The result.";
     let made = Origin::ByHub;
     Kind { name: "answer", endpoint, method: "put", path, made, text, body: Some(body) }
 }
@@ -266,12 +266,12 @@ fn parties_get(has_sub_id: bool) -> Vec<Kind> {
         method: "get",
         path,
         made: Origin::Forwarded,
-        text: "To the destination, or to whoever the directory names.",
+        text: "To the destination, or to the FSPs that the directory names.",
         body: None,
     };
     vec![
         question,
-        party(has_sub_id, "error", Origin::ByHub, "To the sender: 3204, or why it failed."),
+        party(has_sub_id, "error", Origin::ByHub, "To the sender: 3204, or the failure."),
     ]
 }
 
@@ -305,7 +305,7 @@ fn quote(
 
 fn quote_error(made: Origin) -> Kind {
     let text = match made {
-        Origin::ByHub => "To the sender: why it was not forwarded.",
+        Origin::ByHub => "To the sender: the reason why it was not forwarded.",
         Origin::Forwarded => "To the destination.",
     };
     let body = Some(("ErrorInformationObject", examples::error("3201", "Destination FSP Error")));
@@ -325,11 +325,11 @@ fn transfers_post() -> Vec<Kind> {
     };
     vec![
         prepare,
-        transfer_state("To the payer, when the message was sent before: the state as it is."),
+        transfer_state("To the payer after an identical resend: the current state."),
         transfer_error(
             Origin::ByHub,
-            "To the payer: why the transfer was refused (3100, 3106, 4001, 4200, 2003), and to \
-             both when it expires (3303).",
+            "To the payer: the transfer was refused (3100, 3106, 4001, 4200, 2003). To both FSPs: \
+             the transfer expired (3303).",
         ),
     ]
 }
@@ -341,8 +341,8 @@ fn transfers_put() -> Vec<Kind> {
         method: "put",
         path: "/transfers/{ID}",
         made: Origin::Forwarded,
-        text: "To the payer, once the transfer is committed; and, where the scheme says so, a \
-               confirmation made by the hub to the payee.",
+        text: "To the payer, once the transfer is committed. If the scheme is so configured, the \
+               hub also sends a confirmation to the payee.",
         body: Some(("TransfersIDPutResponse", examples::of(Asked::TransfersPut))),
     };
     let confirmation = Kind {
@@ -360,8 +360,8 @@ fn transfers_put() -> Vec<Kind> {
             }),
         )),
     };
-    let text = "To the sender, or to both: 2001 for an unknown transfer, 3100 for a bad \
-                fulfilment, a stranger or a state that is past, 3106, 3303.";
+    let text = "To the sender, or to both FSPs: 2001 for an unknown transfer, 3100 for an invalid \
+                fulfilment, a sender that is not the payee, or a final state, 3106, 3303.";
     vec![fulfil, confirmation, transfer_error(Origin::ByHub, text)]
 }
 

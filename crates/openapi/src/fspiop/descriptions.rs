@@ -1,30 +1,30 @@
-//! What an operation means, how it is answered when it is taken, and what its handler refuses.
+//! Descriptions of the FSPIOP operations: text, status on success, and error codes of the handler.
 
 use ::fspiop::ErrorCode;
-use ::fspiop::routes::Operation as Asked;
+use ::fspiop::routes::Operation;
 use http::StatusCode;
 
-/// What is said about an operation.
+/// The description of an operation.
 pub(super) struct Description {
     pub(super) summary: &'static str,
     pub(super) text: &'static str,
-    /// Status when the message is taken.
+    /// Status of an accepted message.
     pub(super) accepted: StatusCode,
-    /// What that status says.
-    pub(super) taken: &'static str,
-    /// Codes, all of them with 400, that the handler adds to those of headers, path and body.
-    pub(super) faults: &'static [ErrorCode],
+    /// Description of that status.
+    pub(super) accepted_text: &'static str,
+    /// Codes, all with status 400, that the handler adds to those of headers, path and body.
+    pub(super) errors: &'static [ErrorCode],
 }
 
-const FORWARDED: &str = "Taken, to be forwarded once. Nothing is recorded.";
+const FORWARDED: &str = "Accepted and forwarded once. Nothing is recorded.";
 const RECORDED: &str = "Recorded, synced and decided.";
 const UNKNOWN_SOURCE: &[ErrorCode] = &[ErrorCode::ID_NOT_FOUND];
 
-/// One arm for each operation, so that a new one needs its words.
-pub(super) fn words(asked: Asked) -> Description {
-    use Asked::*;
-    let (summary, text) = said(asked);
-    let (accepted, taken, faults) = match asked {
+/// Describes an operation. The matches are exhaustive, so a new operation needs a description.
+pub(super) fn describe(operation: Operation) -> Description {
+    use Operation::*;
+    let (summary, text) = summary_and_text(operation);
+    let (accepted, accepted_text, errors) = match operation {
         Health => (StatusCode::OK, "", &[][..]),
         EndpointCache => (StatusCode::ACCEPTED, "", &[][..]),
         ParticipantsBatchPut | ParticipantsBatchError | TransfersPatch => {
@@ -32,93 +32,98 @@ pub(super) fn words(asked: Asked) -> Description {
         }
         ParticipantsBatch | ParticipantsPut => (StatusCode::OK, RECORDED, UNKNOWN_SOURCE),
         ParticipantsPost | ParticipantsDelete => (StatusCode::ACCEPTED, RECORDED, UNKNOWN_SOURCE),
-        ParticipantsGet => (StatusCode::ACCEPTED, "Taken; the answer follows.", UNKNOWN_SOURCE),
+        ParticipantsGet => {
+            (StatusCode::ACCEPTED, "Accepted; the callback follows.", UNKNOWN_SOURCE)
+        }
         ParticipantsError => (StatusCode::OK, FORWARDED, &[][..]),
         PartiesGet => (StatusCode::ACCEPTED, FORWARDED, &[ErrorCode::MALFORMED_SYNTAX][..]),
         PartiesPut | PartiesError => (StatusCode::OK, FORWARDED, UNKNOWN_SOURCE),
         QuotesPost | QuotesGet => (StatusCode::ACCEPTED, FORWARDED, &[][..]),
         QuotesPut | QuotesError => (StatusCode::OK, FORWARDED, &[][..]),
         TransfersPost => (StatusCode::ACCEPTED, RECORDED, &[][..]),
-        TransfersGet => (StatusCode::ACCEPTED, "Taken; the answer follows.", &[][..]),
+        TransfersGet => (StatusCode::ACCEPTED, "Accepted; the callback follows.", &[][..]),
         TransfersPut | TransfersError => (StatusCode::OK, RECORDED, &[][..]),
     };
-    Description { summary, text, accepted, taken, faults }
+    Description { summary, text, accepted, accepted_text, errors }
 }
 
-fn said(asked: Asked) -> (&'static str, &'static str) {
-    use Asked::*;
-    match asked {
-        Health => ("Whether the hub works", "Needs no header."),
+const LOOK_UP: &str = "\
+    Forwarded to `FSPIOP-Destination`. Without a destination, forwarded to the FSPs that the \
+    directory names, at most 16. If the directory has no entry, the sender gets a callback with \
+    3204.";
+const REQUEST_QUOTE: &str = "\
+    Forwarded to the destination, unless the sender is unknown. If the destination is unknown, \
+    or unusable in the currency, the sender gets a callback with 3201 or 3202.";
+const PREPARE: &str = "\
+    The hub raises the payer's position by the amount, within its cover and cap, and forwards \
+    the message to the payee byte for byte. If the transfer is refused, the payer gets an error \
+    callback; an `expiration` beyond the limit is refused at once with 3100. A message from an \
+    unknown sender has no effect. The callback for an identical resend carries the transfer's \
+    state; for a changed resend it carries 3106.";
+const QUERY_TRANSFER: &str = "\
+    The callback to the sender carries the state and, if committed, the fulfilment. Only the two \
+    FSPs of the transfer get it; any other sender gets a callback with 3000.";
+const FULFIL: &str = "\
+    Sent by the payee with `COMMITTED` or, from version 1.1, with `RESERVED`; the hub then \
+    confirms by `PATCH`. A valid fulfilment commits the transfer, an invalid one aborts it. \
+    `completedTimestamp` may be at most 200 ms ahead of the hub's clock and 300 s behind it.";
+
+fn summary_and_text(operation: Operation) -> (&'static str, &'static str) {
+    use Operation::*;
+    match operation {
+        Health => ("Check the health of the hub", "Needs no header."),
         EndpointCache => (
-            "Forget cached endpoints",
-            "There is no such cache: a changed endpoint is in force with the next message. The \
-             route is there for operators' scripts. Needs no header.",
+            "Clear the endpoint cache",
+            "The hub has no such cache: a changed endpoint applies from the next message. The \
+             route exists for operators' scripts. Needs no header.",
         ),
         ParticipantsBatch => (
             "Register many parties",
-            "Each entry stands for itself: what is wrong with one is told in the callback. An \
-             entry's `fspId` must be the sender.",
+            "Entries are independent of each other: the callback lists the error of each rejected \
+             entry. An entry's `fspId` must be the sender.",
         ),
         ParticipantsBatchPut | ParticipantsBatchError => {
-            ("Not served", "Sent by the hub as the answer to a batch, and not understood by it.")
+            ("Not served", "The hub sends this callback after a batch and does not accept it.")
         }
         ParticipantsGet => (
-            "Which FSP serves a party",
+            "Find the FSP that serves a party",
             "Answered from the hub's directory, by callback to the sender.",
         ),
         ParticipantsPost => (
             "Register a party",
-            "The callback goes to `FSPIOP-Destination` if there is one, else to `fspId`.",
+            "The callback goes to `FSPIOP-Destination` if present, otherwise to `fspId`.",
         ),
         ParticipantsPut => {
-            ("Register a party again", "As `POST`; without `fspId` the sender is registered.")
+            ("Register a party again", "Like `POST`; without `fspId` the sender is registered.")
         }
-        ParticipantsError => ("Say that a look-up failed", "Passed on to the destination."),
+        ParticipantsError => ("Report a failed look-up", "Forwarded to the destination."),
         ParticipantsDelete => (
-            "Take a party out of the directory",
-            "Any DFSP may release any entry; the answer follows by callback to the sender.",
+            "Remove a party from the directory",
+            "Any DFSP may remove any entry. The result follows by callback to the sender.",
         ),
-        PartiesGet => (
-            "Who a party is",
-            "Goes to `FSPIOP-Destination`, or without one to the FSPs that the directory names, \
-             at most 16. When nobody is found the sender hears 3204 by callback.",
-        ),
+        PartiesGet => ("Look up a party", LOOK_UP),
         PartiesPut => (
-            "Say who a party is",
-            "The answer to a look-up; goes to the destination. The hub looks at nothing in the \
-             body but that it is an object.",
+            "Answer a party look-up",
+            "Forwarded to the destination. The hub only checks that the body is a JSON object.",
         ),
-        PartiesError => ("Say that a party is not known", "Goes to the destination."),
-        QuotesPost => (
-            "Ask for a quote",
-            "Goes to the destination, unless the sender is unknown. For an FSP that is unknown or \
-             unusable in the currency the sender gets 3201 or 3202.",
+        PartiesError => ("Report an unknown party", "Forwarded to the destination."),
+        QuotesPost => ("Request a quote", REQUEST_QUOTE),
+        QuotesGet => ("Request a quote again", "Forwarded to the destination, which may answer."),
+        QuotesPut => {
+            ("Answer a quote request", "Forwarded to the destination, which requested the quote.")
+        }
+        QuotesError => ("Reject a quote request", "Forwarded to the destination."),
+        TransfersPost => ("Prepare a transfer", PREPARE),
+        TransfersGet => ("Request the state of a transfer", QUERY_TRANSFER),
+        TransfersPut => ("Fulfil a transfer", FULFIL),
+        TransfersError => (
+            "Abort a transfer",
+            "Sent by the payee. The hub lowers the payer's position by the amount again.",
         ),
-        QuotesGet => ("Ask for a quote again", "Goes to the destination, which may answer."),
-        QuotesPut => ("Give a quote", "Goes to the destination, which asked for it."),
-        QuotesError => ("Refuse a quote", "Goes to the destination."),
-        TransfersPost => (
-            "Prepare a transfer",
-            "The payer's position rises by the amount, within cover and cap, and the payee gets \
-             the message byte for byte. What is refused is told to the payer by callback; an \
-             `expiration` beyond the limit gets 3100 at once. An unknown sender changes nothing. \
-             A resend is answered by a callback with the state, a changed one with 3106.",
-        ),
-        TransfersGet => (
-            "Ask for the state of a transfer",
-            "Answered by callback to the sender: state and, when committed, fulfilment. Only the \
-             two FSPs of the transfer are told; others hear 3000.",
-        ),
-        TransfersPut => (
-            "Fulfil a transfer",
-            "From the payee, with `COMMITTED`, or from version 1.1 with `RESERVED`, after which \
-             the hub confirms by `PATCH`. A good fulfilment commits; a bad one aborts. \
-             `completedTimestamp` may lie 200 ms ahead and 300 s behind.",
-        ),
-        TransfersError => ("Abort a transfer", "From the payee: the payer's position falls back."),
         TransfersPatch => (
             "Not served",
-            "Sent by the hub to a payee that answered `RESERVED`, and not understood by it.",
+            "The hub sends this callback to a payee that answered `RESERVED`, and does not accept \
+             it.",
         ),
     }
 }

@@ -16,7 +16,7 @@ use crate::responses::{AccountResponse, ParticipantResponse, PositionResponse};
 use crate::route::{Parameter, routes};
 use crate::schema::{self, OneOrAll};
 
-/// Types that `POST /participants/{name}/accounts` knows.
+/// Account types that `POST /participants/{name}/accounts` accepts.
 const KINDS: [(&str, AccountKind); 7] = [
     ("POSITION", AccountKind::Position),
     ("SETTLEMENT", AccountKind::Settlement),
@@ -30,7 +30,7 @@ const KINDS: [(&str, AccountKind); 7] = [
 /// The account in a path.
 pub(crate) const ACCOUNT: Parameter<AccountId> = Parameter::new(
     "id",
-    "The account, as the list of accounts shows it.",
+    "Account number, as in the list of accounts.",
     || json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
     account_id,
 )
@@ -39,30 +39,30 @@ pub(crate) const ACCOUNT: Parameter<AccountId> = Parameter::new(
 /// The query parameter `currency` of positions.
 const CURRENCY_OF_ONE: Parameter<Currency> = Parameter::new(
     "currency",
-    "Only this currency: one object, empty when there is none.",
+    "Only this currency: one object, empty if the participant does not have it.",
     schema::currency,
     request::ONLY_CURRENCY.read,
 );
 
 routes! {
     "/participants/{name}/positions" [NAME] {
-        read GET listPositions = positions, "What a participant owes" {
+        read GET listPositions = positions, "List the positions of a participant" {
             query: [CURRENCY_OF_ONE],
             answers: [200: OneOrAll<PositionResponse> = "Positions."],
             refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX],
         }
     }
     "/participants/{name}/accounts" [NAME] {
-        read GET listAccounts = list, "The accounts of a participant" {
+        read GET listAccounts = list, "List the accounts of a participant" {
             answers: [200: Vec<AccountResponse> = "Accounts with their balances."],
             refusals: [400 ID_NOT_FOUND],
         }
-        change POST createHubAccount = create(NewAccount), "Add an account of the hub" {
+        change POST createHubAccount = create(NewAccount), "Create an account of the hub" {
             records: CreateHubAccount,
-            text: "Only the hub gets its accounts one by one; participants get theirs at once.",
+            text: "For `Hub` only: participants get all their accounts when they are created.",
             path_example: ("name" = "Hub"),
             example: {"currency": "XOF", "type": "HUB_RECONCILIATION"},
-            answers: [201: ParticipantResponse = "As the hub is now."],
+            answers: [201: ParticipantResponse = "The hub after the change."],
             refusals: [400 GENERIC_CLIENT, 400 ID_NOT_FOUND],
         }
     }
@@ -70,9 +70,10 @@ routes! {
         change POST moveFunds = start(Funds), "Record funds in, or reserve funds out" {
             records: MoveFunds,
             text: "\
-                On the SETTLEMENT account. An outflow that lacks cover is taken, and recorded as \
-                aborted; the account shows it. The same request again, white space apart, is 202 \
-                and moves nothing; another one under a used `transferId` is 400 with 3106.",
+                Applies to the SETTLEMENT account. A funds-out request without enough cover is \
+                answered 202 and recorded as aborted; the account shows it. An identical request, \
+                apart from white space, gets 202 again and moves no funds. A different request \
+                with a used `transferId` gets 400 with 3106.",
             example: {
                 "transferId": "b51ec534-ee48-4575-b6a9-ead2955b8069",
                 "externalReference": "advice 4711",
@@ -83,10 +84,10 @@ routes! {
             },
             answers: [202: () = "Recorded and applied."],
         }
-        change PUT switchAccount = update(Activity), "Switch a POSITION account on or off" {
+        change PUT switchAccount = update(Activity), "Activate or deactivate a POSITION account" {
             records: SetAccountActive,
             example: {"isActive": true},
-            answers: [200: () = "Done."],
+            answers: [200: () = "Changed."],
         }
     }
 }
@@ -104,7 +105,7 @@ async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&call.of_participant(name, AccountResponse::all).await?))
 }
 
-/// `POST /participants/{name}/accounts`: only the hub gets its accounts one by one.
+/// `POST /participants/{name}/accounts`: creates an account of the hub.
 async fn create(call: &AdminRequest<'_>, body: NewAccount) -> HandlerResult {
     let NewAccount { currency, kind } = body;
     let name = call.path(&NAME)?;
@@ -113,14 +114,14 @@ async fn create(call: &AdminRequest<'_>, body: NewAccount) -> HandlerResult {
         known.then(|| *state.hub() == name)
     });
     if !is_hub.await?.ok_or_else(outcome_errors::participant_not_found)? {
-        let detail = "only accounts of the Hub are created one by one";
+        let detail = "only accounts of the Hub can be created with this request";
         return Err(Refusal::new(ErrorCode::GENERIC_CLIENT, detail));
     }
     call.change(CreateHubAccount { currency, kind }).await?;
     show_with(call, name, StatusCode::CREATED).await
 }
 
-/// `PUT /participants/{name}/accounts/{id}`: switches a POSITION account on or off.
+/// `PUT /participants/{name}/accounts/{id}`: activates or deactivates a POSITION account.
 async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerResult {
     let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
     let active = body.is_active;
@@ -128,7 +129,7 @@ async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerResult {
     Ok(AdminResponse::empty(StatusCode::OK))
 }
 
-/// `GET /participants/{name}/positions`: one object with `currency`, else an array.
+/// `GET /participants/{name}/positions`: one object with `currency`, otherwise an array.
 async fn positions(call: &AdminRequest<'_>) -> HandlerResult {
     let wanted = call.query(&CURRENCY_OF_ONE)?;
     let name = call.path(&NAME)?;

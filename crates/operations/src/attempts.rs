@@ -1,11 +1,11 @@
-//! Requests without a good token: counted, logged at a bounded rate, and slowed.
+//! Failed authentication: counted, logged at a bounded rate, and slowed down.
 //!
-//! Each address may fail a few times at once, and then once in a while. What it fails beyond that
-//! is answered a second later, while there is room to wait, and otherwise with 429. A good token is
-//! always taken at once, so that failures of others at the same address, such as that of a gateway,
-//! lock no operator out.
+//! Each address has an allowance of failures that refills over time. A failure beyond it is
+//! answered 1 s later, or with 429 if too many responses are already delayed. A valid token is
+//! always accepted at once, so that failures of others from the same address, such as a gateway's,
+//! do not lock an operator out.
 //!
-//! Costs: one map entry per failure. Bounds: [`ADDRESSES_MAX`], [`HELD_MAX`]; addresses beyond the
+//! Costs: one map entry per address. Bounds: [`ADDRESSES_MAX`], [`HELD_MAX`]; addresses beyond the
 //! bound share one allowance.
 
 use std::collections::HashMap;
@@ -21,15 +21,15 @@ use tokio::sync::Semaphore;
 
 /// Failures of one address that are answered at once.
 const ALLOWANCE_MAX: u32 = 10;
-/// How long it takes to be allowed one more.
+/// Time until one more failure is allowed.
 const ALLOWANCE_TIME: Duration = Duration::from_secs(2);
-/// How long the answer to a failure beyond the allowance is held.
+/// Delay of the response to a failure beyond the allowance.
 const HOLD: Duration = Duration::from_secs(1);
-/// Answers that are held at once.
+/// Maximum number of delayed responses.
 const HELD_MAX: usize = 16;
-/// Addresses with an allowance of their own.
+/// Maximum number of addresses with an allowance of their own.
 const ADDRESSES_MAX: usize = 1_024;
-/// At least so long passes between two lines of the log.
+/// Minimum time between two log lines.
 const REPORT_TIME: Duration = Duration::from_secs(10);
 
 /// The failures of all addresses.
@@ -42,13 +42,13 @@ pub(crate) struct FailedTokens {
 #[derive(Default)]
 struct FailureCount {
     addresses: HashMap<IpAddr, FailureBudget>,
-    /// Of all addresses beyond the bound.
+    /// The shared allowance of addresses beyond the bound.
     others: Option<FailureBudget>,
     unreported: u64,
     reported: Option<Instant>,
 }
 
-/// Failures that an address may still make at once, as of a moment.
+/// Remaining failures of an address at a moment.
 #[derive(Clone, Copy)]
 struct FailureBudget {
     left: u32,
@@ -65,21 +65,21 @@ impl FailedTokens {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Notes a failure of an address, and answers it when it is time to: with `refusal`, or with
-    /// 429 when too many answers are held.
+    /// Counts a failure of an address, and returns its response when due: `refusal`, or 429 if too
+    /// many responses are delayed.
     pub(crate) async fn refuse(&self, address: IpAddr, refusal: Refusal) -> Refusal {
         self.count.fetch_add(1, Ordering::Relaxed);
         let (allowed, report) = self.note(network_of(address), Instant::now());
         if let Some(failures) = report {
             ports::log_line(format_args!(
-                "admin API: {failures} requests without a good token, the last from {address}"
+                "admin API: {failures} requests without a valid token, the last from {address}"
             ));
         }
         if allowed {
             return refusal;
         }
         let Ok(_held) = self.held.try_acquire() else {
-            let detail = "too many requests without a good token; wait a second";
+            let detail = "too many requests without a valid token; retry after 1 s";
             let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, detail);
             return Refusal { status: StatusCode::TOO_MANY_REQUESTS, ..refusal };
         };
@@ -87,7 +87,7 @@ impl FailedTokens {
         refusal
     }
 
-    /// Whether the failure is within the allowance, and the failures to report.
+    /// Whether the failure is within the allowance, and the number of failures to log.
     fn note(&self, address: IpAddr, now: Instant) -> (bool, Option<u64>) {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         noted.unreported += 1;
@@ -114,7 +114,7 @@ impl FailureCount {
 }
 
 impl FailureBudget {
-    /// What has been added since it was last looked at.
+    /// Refills the allowance for the time since its last use.
     fn added(&self, now: Instant) -> u32 {
         let times = (now - self.since).as_millis() / ALLOWANCE_TIME.as_millis();
         u32::try_from(times).unwrap_or(u32::MAX)
@@ -151,13 +151,13 @@ mod tests {
         let allowed = |at: u32, now| failed.note(address(at), now).0;
         let at_once = (0..20).filter(|_| allowed(1, now)).count();
         assert_eq!(at_once, ALLOWANCE_MAX as usize);
-        assert!(allowed(2, now), "another address has its own");
+        assert!(allowed(2, now), "another address has its own allowance");
         now += ALLOWANCE_TIME * 3;
         let later = (0..20).filter(|_| allowed(1, now)).count();
         assert_eq!(later, 3);
         now += ALLOWANCE_TIME * 1_000;
         let at_last = (0..20).filter(|_| allowed(1, now)).count();
-        assert_eq!(at_last, ALLOWANCE_MAX as usize, "it never has more");
+        assert_eq!(at_last, ALLOWANCE_MAX as usize, "the allowance does not exceed its maximum");
     }
 
     #[test]
@@ -168,9 +168,12 @@ mod tests {
         assert!((0..ADDRESSES_MAX as u32).all(|at| allowed(at, now)));
         let others = (5_000..5_100).filter(|at| allowed(*at, now)).count();
         assert_eq!(others, ALLOWANCE_MAX as usize);
-        assert!(allowed(0, now), "those that are known keep theirs");
+        assert!(allowed(0, now), "known addresses keep their allowance");
         let later = now + ALLOWANCE_TIME * (ALLOWANCE_MAX + 1);
-        assert!((5_000..5_100).all(|at| allowed(at, later)), "those that are whole make room");
+        assert!(
+            (5_000..5_100).all(|at| allowed(at, later)),
+            "full allowances are dropped for new addresses"
+        );
         let known = failed.noted.lock().expect("nothing panicked").addresses.len();
         assert!(known <= ADDRESSES_MAX, "{known}");
     }

@@ -1,10 +1,9 @@
-//! Who may ask, and who may change: the checks before a request is looked at.
+//! Authentication and origin checks, before a request is routed.
 //!
-//! `Host` must be a name of the loopback interface, a configured one, or the very address that the
-//! connection came to, so that a web page cannot reach the hub through a name that it re-points
-//! here; `Origin`, which browsers add,
-//! must be a configured one; everything but reading needs the bearer token, and so does what is
-//! costly or personal to read.
+//! `Host` must be a name of the loopback interface, a configured name, or the local address of the
+//! connection. This prevents DNS rebinding: a web page cannot reach the hub through a name that it
+//! resolves to the hub's address. `Origin`, which browsers add, must be a configured one. Changes
+//! require the bearer token, and so do reads that are costly or return personal data.
 
 use std::net::IpAddr;
 
@@ -26,7 +25,7 @@ pub(crate) const REASON_BYTES_MAX: usize = 1_024;
 const X_ACTOR: HeaderName = HeaderName::from_static("x-actor");
 const X_REASON: HeaderName = HeaderName::from_static("x-reason");
 
-/// Headers that may occur once. [`fspiop::framing`] checks `Host`; hyper refuses two values of
+/// Headers that may occur once. [`fspiop::request_head`] checks `Host`; hyper refuses two values of
 /// `Content-Length`.
 const SINGLE: [HeaderName; 4] = [AUTHORIZATION, CONTENT_TYPE, X_ACTOR, X_REASON];
 
@@ -35,8 +34,8 @@ pub(crate) fn is_reading(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Refuses a request with two lines of a header that may occur once: a gateway and the hub could
-/// each read another one.
+/// Refuses a request that repeats one of these headers: a gateway and the hub could each use a
+/// different line.
 pub(crate) fn check_singles(headers: &HeaderMap) -> Result<(), Refusal> {
     let is_repeated = |name: &&HeaderName| headers.get_all(*name).iter().nth(1).is_some();
     match SINGLE.iter().find(is_repeated) {
@@ -45,16 +44,16 @@ pub(crate) fn check_singles(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// Between which addresses a request came.
+/// The local and the remote address of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAddresses {
-    /// The address that it came to.
+    /// The local address.
     pub(crate) here: IpAddr,
-    /// The address that it came from.
+    /// The remote address.
     pub(crate) peer: IpAddr,
 }
 
-/// Refuses requests that were not meant for this host, or that a foreign web page sends.
+/// Refuses requests that are not meant for this host, or that a foreign web page sends.
 pub(crate) fn check_origin(
     options: &AdminOptions,
     head: &Parts,
@@ -66,27 +65,27 @@ pub(crate) fn check_origin(
     let target_fits =
         head.uri.authority().is_none_or(|it| is_allowed_host(options, it.as_str(), here));
     if !host_fits || !target_fits || hosts.next().is_some() {
-        return Err(forbidden("the Host header names no host of the admin API"));
+        return Err(forbidden("the Host header is not a configured host of the admin API"));
     }
     let allowed = |origin: &[u8]| options.origins.iter().any(|known| known.as_bytes() == origin);
     if head.headers.get_all(ORIGIN).iter().any(|origin| !allowed(origin.as_bytes())) {
-        return Err(forbidden("the Origin is not one of the admin API's"));
+        return Err(forbidden("the Origin is not a configured origin of the admin API"));
     }
     Ok(())
 }
 
-/// Checks the token of a change, or of a guarded reading, and tells who asks.
+/// Checks the token of a change or of a guarded read, and returns the author.
 pub(crate) async fn identify(
     options: &AdminOptions,
     head: &Parts,
     peer: IpAddr,
 ) -> Result<ChangeAuthor, Refusal> {
-    let who = match &options.auth {
+    let identity = match &options.auth {
         Auth::None => "unauthenticated".to_owned(),
         Auth::Token(token) => {
             let missing = || match is_reading(&head.method) {
-                true => unauthorized("reading this needs the admin API's bearer token"),
-                false => unauthorized("a change needs the admin API's bearer token"),
+                true => unauthorized("this request requires the admin API's bearer token"),
+                false => unauthorized("a change requires the admin API's bearer token"),
             };
             let presented = bearer(&head.headers).ok_or_else(missing)?;
             let fingerprint = verify(token.clone(), presented.to_owned()).await?;
@@ -95,15 +94,15 @@ pub(crate) async fn identify(
     };
     let named = header_text(&head.headers, &X_ACTOR, ACTOR_BYTES_MAX)?;
     let actor = match named {
-        Some(name) => format!("{name} ({who}) {peer}"),
-        None => format!("{who} {peer}"),
+        Some(name) => format!("{name} ({identity}) {peer}"),
+        None => format!("{identity} {peer}"),
     };
     let reason = header_text(&head.headers, &X_REASON, REASON_BYTES_MAX)?.unwrap_or_default();
     Ok(ChangeAuthor { actor, reason })
 }
 
-/// An address cannot be re-pointed as a name can: whoever asks one of programs that were started
-/// just now, as what gathers metrics does, knows no other name of them.
+/// The local address is allowed, because it cannot be rebound like a name. Metrics collectors that
+/// discover processes dynamically know only their addresses.
 fn is_allowed_host(options: &AdminOptions, host: &str, here: IpAddr) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host();
@@ -119,12 +118,14 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// Reads the token's file where it may block.
+/// Verifies the token on the blocking pool, because it reads a file.
 async fn verify(token: Token, presented: Vec<u8>) -> Result<Fingerprint, Refusal> {
     match tokio::task::spawn_blocking(move || token.verify(&presented)).await {
         Ok(Ok(Some(fingerprint))) => Ok(fingerprint),
-        Ok(Ok(None)) => Err(unauthorized("the bearer token is not the admin API's")),
-        Ok(Err(_)) | Err(_) => Err(Refusal::internal("the admin token cannot be read")),
+        Ok(Ok(None)) => Err(unauthorized("invalid bearer token")),
+        Ok(Err(_)) | Err(_) => {
+            Err(Refusal::internal("the file of the admin token cannot be read; see the server log"))
+        }
     }
 }
 

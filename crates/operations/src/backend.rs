@@ -1,4 +1,4 @@
-//! What this crate needs of the running hub.
+//! The interface of this crate to the running hub.
 
 use std::pin::Pin;
 
@@ -7,30 +7,30 @@ use ledger::{Administer, ChangeParties, NoticeId, Outcome, PartyBinding, State, 
 
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 
-/// Notices without an address that are listed, at most.
+/// Maximum number of listed notices without an endpoint.
 pub const PARKED_MAX: usize = 1_000;
 
-/// A future on the heap, which makes [`AdminBackend`] and the table of routes free of generics.
+/// A boxed future, which keeps [`AdminBackend`] and the table of routes free of generics.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A question about the state; it takes the answer along.
+/// A query of the state; the closure stores its result.
 pub type StateQuery = Box<dyn FnOnce(&State) + Send>;
 
-/// The running hub, as operators see it.
+/// The operations of the running hub that the admin API uses.
 pub trait AdminBackend: Send + Sync + 'static {
-    /// Records a change and answers with what the kernel decided about it, once that is durable
-    /// and applied. On an error nothing is known but that the same change can be asked for again.
+    /// Records a change and returns the kernel's decision once it is durable and applied. After an
+    /// error it is unknown whether the change was made; the same change may be requested again.
     fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>>;
 
-    /// Records which FSPs serve parties, and beside it who says so and why; answers with what the
-    /// kernel decided, once that is durable and applied and look-ups see it.
+    /// Records the FSPs that serve parties, with the author and the reason. Returns the kernel's
+    /// decision once it is durable, applied and visible to look-ups.
     fn change_parties(
         &self,
         change: ChangeParties,
-        told: ChangeAuthor,
+        author: ChangeAuthor,
     ) -> BoxFuture<'_, Result<Outcome, Unavailable>>;
 
-    /// Who serves exactly this identifier and sub-identifier, as look-ups see it.
+    /// The FSP that serves exactly this identifier and sub-identifier, as look-ups see it.
     ///
     /// # Errors
     /// [`Unavailable::Unreadable`].
@@ -41,97 +41,95 @@ pub trait AdminBackend: Send + Sync + 'static {
         sub_id: Option<&str>,
     ) -> Result<Option<PartyBinding>, Unavailable>;
 
-    /// Runs a question on a state at least as new as the log's end when it was asked, and returns
-    /// afterwards.
+    /// Runs a query on a state at least as new as the end of the log at the time of the call, and
+    /// returns afterwards.
     ///
-    /// The question runs beside the decisions about money and must be short: it copies what it
-    /// wants to know, and what it copies is bounded by the register (10,000 participants) or by
-    /// the page size of the list.
+    /// The query runs on the sequencer thread and must be short. The data that it copies is bounded
+    /// by the register (10,000 participants) or by the page size of the list.
     fn ask(&self, question: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>>;
 
-    /// The body of the `POST /transfers` that has this id, read from the log; `None` when there is
-    /// none.
+    /// The body of the `POST /transfers` with this id, read from the log; `None` if the transfer is
+    /// unknown.
     fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
 
-    /// What is known of a transfer, as a document of JSON; `None` when no record made it.
+    /// The history of a transfer as a JSON document; `None` if it has no record.
     fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
 
-    /// Some notices that wait until their recipient registers an address, in order of number, at
+    /// Notices that wait until their recipient registers an endpoint, in order of number, at
     /// most [`PARKED_MAX`].
     fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>>;
 
-    /// Writes the hub's own metrics ([`crate::metrics!`]), read without waiting.
+    /// Writes the metrics of the node ([`crate::metrics!`]). Does not block.
     fn metrics(&self, text: &mut String);
 
-    /// How the hub's parts are, read without waiting.
+    /// The health of the hub's parts. Does not block.
     fn health(&self) -> Health;
 
-    /// How it stands with states stored beside the log, read without waiting. A hub that stores
-    /// none has nothing to say.
+    /// The status of snapshots. Does not block. The default is for a hub without snapshots.
     fn snapshots(&self) -> Snapshots {
         Snapshots::default()
     }
 
-    /// Has the state stored beside the log, soon; does not wait for it.
+    /// Requests a snapshot; does not wait for it.
     fn take_snapshot(&self) {}
 
-    /// How much room the log takes and has left, read without waiting.
+    /// Disk space used by the log and free. Does not block.
     fn storage(&self) -> DiskStatus {
         DiskStatus::default()
     }
 
-    /// The nodes that share the log, read without waiting; nobody where the hub has it alone.
+    /// The nodes that share the log; empty if the log is not shared. Does not block.
     fn cluster(&self) -> Cluster {
         Cluster::default()
     }
 
-    /// Whether stages of transfers are noted.
+    /// Whether transfers are traced.
     fn is_watching(&self) -> bool;
 
-    /// Begins or ends noting stages; what was noted is forgotten.
+    /// Turns tracing on or off; existing traces are deleted.
     fn watch(&self, watching: bool);
 
-    /// What was noted of a transfer: all of it, or nothing.
+    /// The trace of a transfer; empty unless it is complete.
     fn stages(&self, transfer: &TransferId) -> TransferTrace;
 }
 
-/// Who asks for something, and why.
+/// The author of a change, and the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangeAuthor {
-    /// As it is recorded: a name, the fingerprint of the token, the address.
+    /// As recorded: a name, the fingerprint of the token, the address.
     pub actor: String,
     /// Text of `X-Reason`, empty without one.
     pub reason: String,
 }
 
-/// Why the hub did not answer: 503, 2003 on the wire.
+/// The reason why the hub cannot answer: 503, 2003 on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// Too many commands wait already; nothing was done.
-    #[error("the inbox is full")]
+    /// The command queue is full; nothing was recorded.
+    #[error("the command queue is full; nothing was recorded; retry later")]
     InboxFull,
-    /// As many transfers are being explained as may be at a time.
-    #[error("others are being explained; ask again in a second")]
+    /// The limit of concurrent explanations is reached.
+    #[error("too many concurrent explain requests; retry after 1 s")]
     Busy,
-    /// The disk has no room; nothing was done.
+    /// The disk is full; nothing was recorded.
     #[error("the disk of the log is full; nothing was recorded")]
     DiskFull,
-    /// A disk, or another place, does not give what is asked for.
-    #[error("what is asked for cannot be read; the switch's standard error says why")]
+    /// The requested data cannot be read from a disk or an archive.
+    #[error("the requested record cannot be read from disk; see the server log")]
     Unreadable,
-    /// The log does not give the record that is asked for.
-    #[error("the log cannot be read there; GET /storage says why")]
+    /// The requested record cannot be read from the log.
+    #[error("the requested record cannot be read from the log; see GET /storage")]
     RecordUnreadable,
     /// The brokers of a shared log did not acknowledge it in time.
     #[error(
-        "the brokers of the log did not answer in time: it may be recorded or not; look, and ask \
-         again"
+        "the Kafka brokers did not acknowledge in time: the change may or may not be recorded; \
+         check, and retry"
     )]
     Unacknowledged,
-    /// The brokers of a shared log did not say in time where it ends.
-    #[error("the brokers of the log do not answer: nobody knows what is newest; ask again")]
+    /// The brokers of a shared log did not report its end in time.
+    #[error("the Kafka brokers do not respond: the newest state is unknown; retry")]
     Unanswered,
-    /// The hub has stopped, or stops.
+    /// The hub has stopped or is stopping.
     #[error("the hub has stopped")]
     Stopped,
 }

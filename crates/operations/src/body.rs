@@ -1,5 +1,5 @@
-//! Bodies of requests, declared once each: from the members with their rules come the type that a
-//! handler takes, the checks in the order of the members, and the JSON schema.
+//! Request bodies, declared once each. The handler's argument type, the checks in member order and
+//! the JSON schema are generated from the members and their rules.
 
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
@@ -14,11 +14,11 @@ use crate::body_reader::{
 };
 use crate::schema::{self, Component, Extent, NO_CONTROLS, names, one_of};
 
-/// The form of a body.
+/// The description of a body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) schema: Component,
-    /// Whether members that it does not know are refused.
+    /// Whether unknown members are refused.
     pub(crate) is_closed: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) trait Body: Sized {
     /// Reads the members.
     fn take(form: &mut BodyReader<'_>) -> Result<Self, Refusal>;
 
-    /// Reads the members, and refuses others where they are not allowed.
+    /// Reads the members, and refuses unknown members of a closed body.
     fn read(mut form: BodyReader<'_>) -> Result<Self, Refusal> {
         let body = Self::take(&mut form)?;
         if Self::TAKEN.is_closed {
@@ -84,11 +84,11 @@ pub(crate) const fn is_closed(extent: Extent) -> bool {
     matches!(extent, Extent::Closed)
 }
 
-/// The check of a member, the type that it is read as, and its schema.
+/// The check of a member, its type, and its schema.
 pub(crate) trait Rule {
     type Value;
 
-    /// Takes the member out; `None` when it is missing.
+    /// Removes and returns the member; `None` if it is missing.
     fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Self::Value>, Refusal>;
 
     fn schema(&self) -> Value;
@@ -98,7 +98,7 @@ pub(crate) trait Rule {
     }
 }
 
-/// A member that may be missing.
+/// An optional member.
 pub(crate) struct Optional<R>(pub(crate) R);
 
 impl<R: Rule> Rule for Optional<R> {
@@ -163,7 +163,7 @@ pub(crate) const FLAG: Custom<bool> = Custom {
     schema: || reference("Flag"),
 };
 
-/// A currency that the scheme can know.
+/// A currency code.
 pub(crate) const CURRENCY: Custom<Currency> = Custom {
     take: |form, name| {
         let Some(text) = form.raw(name) else { return Ok(None) };
@@ -174,7 +174,7 @@ pub(crate) const CURRENCY: Custom<Currency> = Custom {
     schema: schema::currency,
 };
 
-/// The same or null; another text is an invalid value, and not a malformed one.
+/// A currency code or null; any other string is an invalid value, not a malformed one.
 pub(crate) const CURRENCY_OR_NULL: Custom<Currency> = Custom {
     take: |form, name| {
         form.drop_null(name);
@@ -184,7 +184,7 @@ pub(crate) const CURRENCY_OR_NULL: Custom<Currency> = Custom {
     schema: schema::currency_or_null,
 };
 
-/// A number of a version, from 1.
+/// A version number, from 1.
 pub(crate) const VERSION: Custom<u32> = Custom {
     take: |form, name| {
         let Some(text) = form.raw(name) else { return Ok(None) };
@@ -206,7 +206,7 @@ pub(crate) const TRANSFER_ID: Custom<TransferId> = Custom {
     schema: || reference("TransferId"),
 };
 
-/// A plain decimal, as a number or as text: at most 18 digits, four of them decimals.
+/// A plain decimal, as a number or a string: at most 18 digits, 4 of them after the point.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decimal {
     Any,
@@ -248,7 +248,7 @@ impl Rule for Decimal {
     }
 }
 
-/// A text of 1 to this many characters.
+/// A string of 1 to this number of characters.
 pub(crate) struct Text(pub(crate) usize);
 
 impl Rule for Text {
@@ -263,14 +263,14 @@ impl Rule for Text {
     }
 }
 
-/// A text with bounds on its characters, each of them fit; the pattern is the same rule.
+/// A string of bounded length whose characters satisfy a predicate; the pattern is equivalent.
 pub(crate) struct Word(
     pub(crate) RangeInclusive<usize>,
     pub(crate) fn(char) -> bool,
     pub(crate) &'static str,
 );
 
-/// A text of 1 to this many characters without control characters.
+/// A string of 1 to this number of characters without control characters.
 pub(crate) const fn line(most: usize) -> Word {
     Word(1..=most, |character| !character.is_control(), NO_CONTROLS)
 }
@@ -292,7 +292,7 @@ impl Rule for Word {
     }
 }
 
-/// One of the texts of a list, read as the value next to it.
+/// One string of a list, read as the value next to it.
 pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
 impl<T: Copy> Rule for Choice<T> {
@@ -335,7 +335,7 @@ impl<B: Body> Rule for Object<B> {
 }
 
 body! {
-    /// Switches something on or off.
+    /// Activates or deactivates something.
     Closed Activity {
         is_active: bool = FLAG,
     }

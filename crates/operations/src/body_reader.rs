@@ -1,9 +1,9 @@
-//! A request's body, member by member, refused as the reference's schemas do (hub-semantics
-//! 1.3): the first failure only, known members in order of their checks, unknown ones last.
+//! Reads a request's body member by member, with the errors of the reference's schemas
+//! (hub-semantics 1.3): the first failure only, known members in declared order, unknown ones last.
 //!
-//! Numbers are read from their text and never become a float. A member may come as text where a
-//! number or a boolean is meant, as the reference coerces those. Costs: one map entry per member;
-//! the body's own bound limits them.
+//! Numbers are read from their text and never become a float. A number or a boolean may be sent as
+//! a string, because the reference converts those. Costs: one map entry per member; the limit on
+//! the body's size bounds them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,32 +14,32 @@ use ledger::Currency;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Highest number of a version.
+/// Highest version number.
 pub(crate) const VERSION_MAX: u32 = 65_535;
 
-/// Rule for a currency.
-pub(crate) const CURRENCY_FORM: &str = "must be a currency code of ISO 4217";
+/// Error text for an invalid currency.
+pub(crate) const CURRENCY_FORM: &str = "must be an ISO 4217 currency code";
 
-/// What the id of a transfer must be. The form is that of FSPIOP: an id that was taken here in
-/// another would be found by no participant.
-pub(crate) const TRANSFER_ID_FORM: &str = "must be a UUID in lower case or a ULID";
+/// Error text for an invalid transfer id. The format is that of FSPIOP: no participant could query
+/// an id of another format.
+pub(crate) const TRANSFER_ID_FORM: &str = "must be a lower-case UUID or a ULID";
 
-/// An object whose members are taken out one by one.
+/// An object whose members are removed one by one.
 pub(crate) struct BodyReader<'a> {
-    /// `limit.` for the members of `limit`.
+    /// Prefix of member names in errors: `limit.` for the members of `limit`.
     prefix: String,
     members: BTreeMap<String, &'a RawValue>,
 }
 
 impl<'a> BodyReader<'a> {
-    /// Takes the body apart.
+    /// Parses the body.
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, Refusal> {
         let raw: &RawValue = serde_json::from_slice(body)
-            .map_err(|_| Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the body is not JSON"))?;
+            .map_err(|_| Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the body is not valid JSON"))?;
         Self::of(raw, "value", String::new())
     }
 
-    /// A member that must be there.
+    /// A required member.
     pub(crate) fn required<T>(
         &mut self,
         name: &str,
@@ -51,7 +51,7 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// A text of so many characters.
+    /// A string with a length in this range, in characters.
     pub(crate) fn text(
         &mut self,
         name: &str,
@@ -81,7 +81,7 @@ impl<'a> BodyReader<'a> {
         self.members.remove(name).map(RawValue::get)
     }
 
-    /// A member that is an object itself.
+    /// A member that is an object.
     pub(crate) fn object(&mut self, name: &str) -> Result<Option<BodyReader<'a>>, Refusal> {
         let Some(raw) = self.members.remove(name) else { return Ok(None) };
         let name = format!("{}{name}", self.prefix);
@@ -97,14 +97,14 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Lets go of a member that says nothing: `null`.
+    /// Drops a member that is `null`.
     pub(crate) fn drop_null(&mut self, name: &str) {
         if self.members.get(name).is_some_and(|raw| raw.get() == "null") {
             self.members.remove(name);
         }
     }
 
-    /// Refuses a member that no rule took.
+    /// Refuses a member that no rule consumed.
     pub(crate) fn finish(self) -> Result<(), Refusal> {
         match self.members.keys().next() {
             None => Ok(()),
@@ -112,8 +112,8 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// The members of an object. A name that occurs twice is refused: whoever reads the request
-    /// after it was recorded need not agree on which of the two counts.
+    /// The members of an object. A repeated name is refused: later readers of the recorded request
+    /// could disagree about which of the two applies.
     pub(crate) fn of(raw: &'a RawValue, name: &str, prefix: String) -> Result<Self, Refusal> {
         let Members(all) = serde_json::from_str(raw.get())
             .map_err(|_| refuse(ErrorCode::MALFORMED_SYNTAX, name, "must be of type object"))?;
@@ -140,7 +140,7 @@ impl<'a> BodyReader<'a> {
     }
 }
 
-/// The members of an object in their order, also those whose name occurs twice.
+/// The members of an object in their order, including repeated names.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {

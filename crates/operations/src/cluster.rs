@@ -1,4 +1,4 @@
-//! `GET /cluster`: the nodes that share the log, as the node that is asked sees them. An addition
+//! `GET /cluster`: the nodes that share the log, as seen by the queried node. An addition
 //! to the reference's API.
 
 use crate::reports::Cluster;
@@ -8,12 +8,12 @@ use crate::route::routes;
 
 routes! {
     "/cluster" {
-        read GET cluster = show, "The nodes that share the log" {
+        read GET cluster = show, "List the nodes that share the log" {
             text: "\
-                As the node that is asked sees them: who is there, up to where each has applied \
-                the log, which node sends to which participant, and when one was last found to \
-                be gone. Nobody where the log is not shared.",
-            answers: [200: Cluster = "As of a fraction of a second ago."],
+                As seen by the queried node: the live nodes, the log index that each has applied, \
+                the node that delivers to each participant, and the last removal of a node. Empty \
+                if the log is not shared.",
+            answers: [200: Cluster = "The nodes, less than 1 s old."],
         }
     }
 }

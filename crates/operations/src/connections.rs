@@ -1,5 +1,5 @@
-//! The connections of a listener: the places that [`fspiop::admission`] gives them, and the end of
-//! one that loses its place.
+//! The connections of a listener: their permits from [`fspiop::admission`], and the eviction of a
+//! connection that loses its permit.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +15,14 @@ pub(crate) struct Connections {
     refused: AtomicU64,
 }
 
-/// A connection's place, until it is dropped.
+/// A connection's permit, until it is dropped.
 pub(crate) struct ConnectionPermit {
     connections: Arc<Connections>,
     place: admission::ConnectionId,
     evicted: Arc<Notify>,
 }
 
-/// A whole request that is being answered, until it is dropped. Its connection keeps its place.
+/// A complete request in progress, until it is dropped. Its connection cannot be evicted.
 pub(crate) struct RequestGuard<'a>(&'a ConnectionPermit);
 
 impl Connections {
@@ -34,8 +34,8 @@ impl Connections {
         })
     }
 
-    /// A place for one more connection from there; `None` when requests are being answered on
-    /// every connection that could make room.
+    /// A permit for one more connection from an address; `None` if every connection that could be
+    /// evicted has a request in progress.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let notify = Arc::new(Notify::new());
         let Ok(Admitted { place, evicted }) = self.lock().admit(address, Arc::clone(&notify))
@@ -50,12 +50,12 @@ impl Connections {
         Some(ConnectionPermit { connections: Arc::clone(self), place, evicted: notify })
     }
 
-    /// Connections that have lost their place to a new one.
+    /// Number of evicted connections.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// Connections that found no place.
+    /// Number of refused connections.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -66,12 +66,12 @@ impl Connections {
 }
 
 impl ConnectionPermit {
-    /// Waits until another connection takes the place.
+    /// Waits until the connection is evicted.
     pub(crate) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 
-    /// The request has come as a whole.
+    /// Marks the request as complete.
     pub(crate) fn answer(&self) -> RequestGuard<'_> {
         self.connections.lock().begin(self.place);
         RequestGuard(self)

@@ -1,5 +1,5 @@
-//! `/deadletters`: notices that could not be delivered, and sending them again (DESIGN 2); and
-//! `/undeliverable`: those that wait for an address.
+//! `/deadletters`: notices whose delivery was given up, and their redelivery (DESIGN 2).
+//! `/undeliverable`: notices that wait for an endpoint.
 
 use std::collections::VecDeque;
 
@@ -15,19 +15,19 @@ use crate::responses::{DeadLetterResponse, UndeliverableResponse};
 use crate::route::{Parameter, routes};
 use crate::schema;
 
-/// Dead letters shown at once.
+/// Maximum number of dead letters in one response.
 const PAGE_MAX: u64 = 1_000;
 
 /// The dead letter in a path.
 const LETTER: Parameter<NoticeId> =
-    Parameter::new("id", "The dead letter, as the list shows it.", schema::count, |text| {
+    Parameter::new("id", "Dead letter id, as in the list.", schema::count, |text| {
         number("id", text).map(NoticeId)
     })
     .example("1");
 
 const LIMIT: Parameter<u64> = Parameter::new(
     "limit",
-    "How many.",
+    "Maximum number of entries.",
     || json!({"type": "integer", "minimum": 1, "maximum": PAGE_MAX}),
     |text| match number("limit", text)? {
         limit @ 1..=PAGE_MAX => Ok(limit),
@@ -37,36 +37,38 @@ const LIMIT: Parameter<u64> = Parameter::new(
 .example("100");
 
 const BEFORE: Parameter<u64> =
-    Parameter::new("before", "Only older ones.", schema::count, |text| number("before", text));
+    Parameter::new("before", "Only entries with a lower id.", schema::count, |text| {
+        number("before", text)
+    });
 
 routes! {
     "/deadletters" {
-        read GET listDeadLetters = list, "Notices that were given up" {
-            text: "The newest first; `before` with the last id of a page gives the next.",
+        read GET listDeadLetters = list, "List dead letters" {
+            text: "Newest first. For the next page, set `before` to the last id of this one.",
             query: [LIMIT, BEFORE],
             answers: [200: Vec<DeadLetterResponse> = "Dead letters."],
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
         }
     }
     "/deadletters/{id}/resend" [LETTER] {
-        change POST resend = resend, "Send a notice again" {
+        change POST resend = resend, "Resend a dead letter" {
             records: Redeliver,
-            text: "With a fresh set of attempts. Needs no body.",
-            answers: [202: () = "Owed again."],
+            text: "Starts a new series of attempts. Needs no body.",
+            answers: [202: () = "Queued for delivery."],
         }
     }
     "/undeliverable" {
-        read GET listUndeliverable = undeliverable, "Notices without an address" {
+        read GET listUndeliverable = undeliverable, "List notices without an endpoint" {
             text: "\
-                The hub sends them when their recipient registers an endpoint for them. The \
-                oldest first, at most 1,000; `upesi_notices_without_address` counts all.",
+                The hub sends them when their recipient registers an endpoint. Oldest first, at \
+                most 1,000; the metric `upesi_notices_without_address` counts all of them.",
             answers: [200: Vec<UndeliverableResponse> = "Notices."],
         }
     }
 }
 
-/// `GET /deadletters[?limit=1..1000][&before=id]`: the newest first; `before` the last id of
-/// one page gives the next.
+/// `GET /deadletters[?limit=1..1000][&before=id]`: newest first; `before` is the last id of
+/// the previous page.
 async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     let limit = call.query(&LIMIT)?.unwrap_or(PAGE_MAX);
     let before = call.query(&BEFORE)?.unwrap_or(u64::MAX);
@@ -80,8 +82,8 @@ async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&page.await?))
 }
 
-/// `GET /undeliverable`: notices that wait until their recipient registers an address, the oldest
-/// first, at most [`crate::hub::PARKED_MAX`]. They are sent by themselves when it does.
+/// `GET /undeliverable`: notices that wait until their recipient registers an endpoint, oldest
+/// first, at most [`crate::hub::PARKED_MAX`]. They are sent when it does.
 async fn undeliverable(call: &AdminRequest<'_>) -> HandlerResult {
     let parked = call.hub.parked().await;
     let shown = call.ask(move |state| {
@@ -91,7 +93,7 @@ async fn undeliverable(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&shown.await?))
 }
 
-/// `POST /deadletters/{id}/resend`: owed again, with a fresh set of attempts.
+/// `POST /deadletters/{id}/resend`: starts a new series of attempts.
 async fn resend(call: &AdminRequest<'_>) -> HandlerResult {
     let notice = call.path(&LETTER)?;
     call.change(Redeliver { notice }).await?;

@@ -1,4 +1,4 @@
-//! `DELETE /endpointcache`, which the reference has: there is no such cache here.
+//! `DELETE /endpointcache`, for compatibility with the reference: the hub has no such cache.
 
 use http::StatusCode;
 
@@ -8,9 +8,9 @@ use crate::route::routes;
 
 routes! {
     "/endpointcache" {
-        order DELETE dropEndpointCache = drop_all, "Forget cached endpoints" {
-            text: "There is no such cache: a changed endpoint is in force with the next message.",
-            answers: [202: () = "There is nothing to do."],
+        order DELETE dropEndpointCache = drop_all, "Clear the endpoint cache" {
+            text: "The hub has no such cache: a changed endpoint applies from the next message.",
+            answers: [202: () = "Nothing to do."],
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `/ledgerAccountTypes` and `/enums` (hub-semantics 4.1, 4.3).
 //!
-//! The kinds of account are part of the kernel's rules; a type that is added is a name in the
-//! catalogue, and no account is ever of it.
+//! The account types are part of the kernel's rules. A type that is added here is only a name in
+//! the list of types: no account has it.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ use crate::schema::{other, shape};
 /// Names with their numbers.
 type Enumeration = &'static [(&'static str, u32)];
 
-/// The enumerations by name. The numbers of account types are the reference's; the others only
-/// tell the values apart, for nothing in the API takes them.
+/// The enumerations by name. The numbers of account types are the reference's; no request takes the
+/// other numbers.
 const ENUMERATIONS: [(&str, Enumeration); 7] = [
     (
         "bulkProcessingState",
@@ -52,9 +52,9 @@ const ENUMERATIONS: [(&str, Enumeration); 7] = [
 /// Internal states with the state that messages show for each (hub-semantics 2.7 and 3.1).
 type States = &'static [(&'static str, &'static str)];
 
-/// States: the enumeration of the internal ones, in which each is itself, and the one of what
-/// messages show. They are the reference's, for whoever reads its states by these names; the
-/// kernel has fewer.
+/// Transfer states: the name of the internal enumeration, the name of the enumeration of message
+/// states, and the mapping. They are the reference's, for clients that use its state names; the
+/// kernel has fewer states.
 const STATES: [(&str, &str, States); 2] = [
     (
         "transferState",
@@ -98,7 +98,7 @@ const STATES: [(&str, &str, States); 2] = [
     ),
 ];
 
-/// The names of all enumerations, with those that are made of the state or of the registry of
+/// The names of all enumerations, including those computed from the state or from the registry of
 /// endpoints.
 const KNOWN: &str = "\
     One of bulkProcessingState, bulkTransferState, bulkTransferStateEnum, endpointType, \
@@ -114,15 +114,15 @@ const ID: Parameter<String> = Parameter::text("id", KNOWN);
 
 routes! {
     "/ledgerAccountTypes" {
-        read GET listAccountTypes = account_types, "Types of accounts" {
+        read GET listAccountTypes = account_types, "List account types" {
             answers: [200: Vec<AccountTypeResponse> = "Types."],
         }
         change POST createAccountType = create_account_type(NewAccountType),
-        "Add a type of account" {
+        "Add an account type" {
             records: CreateLedgerAccountType,
             text: "\
-                A name in the catalogue: no account is ever of an added type. A known one is 400 \
-                with 3000, but for `HUB_FEE`, which is there from the start and answered 201.",
+                Adds a name to the list of types; no account has an added type. A known name gets \
+                400 with 3000, except `HUB_FEE`, which exists from the start and gets 201.",
             example: {
                 "name": "SCHEME_FEE",
                 "description": "Fees of the scheme",
@@ -133,10 +133,10 @@ routes! {
         }
     }
     "/enums" {
-        read GET listEnumerations = enumerations, "Names and their numbers" {
+        read GET listEnumerations = enumerations, "List enumerations" {
             query: [ID],
             answers: [
-                200: Enumerations = "All of them by name, or the one.",
+                200: Enumerations = "All enumerations by name, or the requested one.",
             ],
             refusals: [400 ID_NOT_FOUND],
         }
@@ -176,13 +176,13 @@ const ACCOUNT_TYPES: [AccountType; 7] = [
     AccountType {
         name: "POSITION",
         kind: AccountKind::Position,
-        description: "What a participant owes, or is owed when below zero",
+        description: "Net amount owed by a participant; negative if it is owed",
         settleable: true,
     },
     AccountType {
         name: "SETTLEMENT",
         kind: AccountKind::Settlement,
-        description: "Funds on deposit, below zero: the cover",
+        description: "Funds on deposit (the cover), as a negative value",
         settleable: false,
     },
     AccountType {
@@ -217,7 +217,7 @@ const ACCOUNT_TYPES: [AccountType; 7] = [
     },
 ];
 
-/// Number of the first added type: above all that the kernel knows.
+/// Number of the first added type: above those of the kernel.
 const FIRST_ADDED: usize = 8;
 
 shape! {
@@ -235,8 +235,8 @@ async fn account_types(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&call.ask(all_types).await?))
 }
 
-/// `POST /ledgerAccountTypes`: adds a type, by name. 201 for HUB_FEE, which provisioning scripts
-/// add and which is here from the start; nothing is recorded then, for nothing changes.
+/// `POST /ledgerAccountTypes`: adds a type by name. Provisioning scripts add HUB_FEE, which exists
+/// from the start: it gets 201, and nothing is recorded.
 async fn create_account_type(call: &AdminRequest<'_>, body: NewAccountType) -> HandlerResult {
     let NewAccountType { name, description, is_active, is_settleable } = body;
     if AccountKind::parse(&name) != Some(AccountKind::HubFee) {
@@ -249,7 +249,7 @@ async fn create_account_type(call: &AdminRequest<'_>, body: NewAccountType) -> H
     Ok(AdminResponse::json(StatusCode::CREATED, &added))
 }
 
-/// `GET /enums`: all of them by name, or the one that `id` names; `all` is all of them, too.
+/// `GET /enums`: all enumerations by name, or the one that `id` names; `all` means all.
 async fn enumerations(call: &AdminRequest<'_>) -> HandlerResult {
     let (types, hub) = call.ask(|state| (all_types(state), HubResponse::of(state))).await?;
     let mut all: BTreeMap<&str, Value> = BTreeMap::new();
@@ -274,7 +274,7 @@ async fn enumerations(call: &AdminRequest<'_>) -> HandlerResult {
     }
 }
 
-/// The hub as the reference's table of participants has it.
+/// The hub as in the reference's table of participants.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct HubResponse {

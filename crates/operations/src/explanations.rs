@@ -1,9 +1,9 @@
-//! `GET /transfers/{transferId}/explanation`: the life of a transfer of any age, from what was
-//! noted when it was decided and from its records. An addition to the reference's API.
+//! `GET /transfers/{transferId}/explanation`: the history of a transfer of any age, from its stored
+//! decisions and its records. An addition to the reference's API.
 //!
-//! It shows messages of participants, so that reading it needs the token. Costs: a record read from
-//! the log for each event, beside the threads that carry traffic; the hub does few at a time and
-//! answers the others 503.
+//! It shows messages of participants, so reading it requires the token. Costs: one record read from
+//! the log per event, on a separate thread. The hub limits concurrent explanations and answers
+//! further requests 503.
 
 use bytes::Bytes;
 use fspiop::{ErrorCode, Refusal};
@@ -18,19 +18,19 @@ use crate::schema::{self, Extent, Schema};
 
 routes! {
     "/transfers/{transferId}/explanation" [TRANSFER] {
-        guarded GET explainTransfer = show, "What became of a transfer" {
+        guarded GET explainTransfer = show, "Explain a transfer" {
             text: "\
-                Its whole life, whatever its age: its messages, resends and refused ones among \
-                them; what was decided on each, with position, cover and cap before and after; \
-                its postings; the notices that it made owed and how they were delivered. The \
-                same as `upesi explain`. Few are answered at a time; 503 means to ask again.",
-            answers: [200: Explanation = "What is known."],
+                The complete history of a transfer of any age: its messages, including resends \
+                and refused ones; the decision on each, with position, cover and cap before and \
+                after; its postings; its notices and their delivery. Same content as `upesi \
+                explain`. Concurrent requests are limited; retry after a 503.",
+            answers: [200: Explanation = "The history of the transfer."],
             refusals: [400 MALFORMED_SYNTAX, 404 TRANSFER_NOT_FOUND],
         }
     }
 }
 
-/// The document that the hub gives.
+/// The JSON document of the backend.
 struct Explanation;
 
 impl Schema for Explanation {
@@ -54,14 +54,13 @@ impl Schema for Explanation {
     }
 }
 
-/// The life of a transfer.
+/// The history of a transfer.
 async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     let transfer = call.path(&TRANSFER)?;
     let told: Option<Bytes> =
         call.hub.explanation(transfer).await.map_err(outcome_errors::of_unavailable)?;
     told.map(AdminResponse::document).ok_or_else(|| {
-        let refusal =
-            Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, "no record is about this transfer");
+        let refusal = Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, "transfer not found in the log");
         Refusal { status: StatusCode::NOT_FOUND, ..refusal }
     })
 }

@@ -1,8 +1,8 @@
 //! Funds in and out: `POST /participants/{name}/accounts/{id}` and
 //! `PUT /participants/{name}/accounts/{id}/transfers/{transferId}` (hub-semantics 4.4).
 //!
-//! 202 means recorded and applied; what the account shows afterwards is final. The same request
-//! again, white space apart, moves nothing and is 202 again.
+//! 202 means recorded and applied; the account's balance is final then. An identical request,
+//! apart from white space, moves no funds and gets 202 again.
 
 use fspiop::{ErrorCode, Refusal, body_hash};
 use http::StatusCode;
@@ -27,17 +27,17 @@ use crate::route::{Parameter, routes};
 const REFERENCE_CHARACTERS_MAX: usize = 256;
 /// Longest reason, in characters.
 const REASON_CHARACTERS_MAX: usize = 1_024;
-/// Most extensions of a request (hub-semantics 1.6).
+/// Maximum number of extensions of a request (hub-semantics 1.6).
 const EXTENSIONS_MAX: usize = 16;
 
 const STARTS: [(&str, FundsDirection); 2] =
     [("recordFundsIn", FundsDirection::In), ("recordFundsOutPrepareReserve", FundsDirection::Out)];
 const ENDS: [(&str, bool); 2] = [("recordFundsOutCommit", true), ("recordFundsOutAbort", false)];
 
-/// The outflow in a path.
+/// The funds-out transfer in a path.
 const OUTFLOW: Parameter<TransferId> = Parameter::new(
     "transferId",
-    "The outflow.",
+    "The `transferId` of the funds-out reservation.",
     || reference("TransferId"),
     |text| {
         let wrong = || refuse(ErrorCode::VALIDATION, "transferId", TRANSFER_ID_FORM);
@@ -51,8 +51,8 @@ routes! {
         change PUT endFundsOut = end(FundsEnd), "Commit or abort reserved funds out" {
             records: EndFundsOut,
             text: "\
-                The same request again is 202 and changes nothing. What does not fit the \
-                outflow's state is 400 with 3100.",
+                An identical request gets 202 again and changes nothing. A request that does not \
+                fit the state of the reservation gets 400 with 3100.",
             example: {"action": "recordFundsOutCommit", "reason": "paid out"},
             answers: [202: () = "Recorded and applied."],
         }
@@ -66,9 +66,9 @@ body! {
         action: FundsDirection = Choice(&STARTS),
         reason: String = Text(REASON_CHARACTERS_MAX),
         amount: Money = Object::<Money>::RULE,
-        /// Checked and let go.
+        /// Checked, not stored.
         _extension_list as "extensionList": Option<Extensions> =
-            Optional(Described(Object::<Extensions>::RULE, "Checked and let go.")),
+            Optional(Described(Object::<Extensions>::RULE, "Checked, not stored.")),
     }
 }
 
@@ -97,7 +97,7 @@ body! {
 
 /// Funds in, or the reservation of funds out.
 ///
-/// The external reference is recorded with the reason; extensions are checked and let go.
+/// The external reference is recorded with the reason; extensions are checked but not stored.
 pub(crate) async fn start(call: &AdminRequest<'_>, body: Funds) -> HandlerResult {
     let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
     let hash = request_hash(call, &name, account);
@@ -109,7 +109,7 @@ pub(crate) async fn start(call: &AdminRequest<'_>, body: Funds) -> HandlerResult
     Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 
-/// The end of a reserved outflow.
+/// Commits or aborts reserved funds out.
 async fn end(call: &AdminRequest<'_>, body: FundsEnd) -> HandlerResult {
     let id = call.path(&OUTFLOW)?;
     let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
@@ -119,7 +119,7 @@ async fn end(call: &AdminRequest<'_>, body: FundsEnd) -> HandlerResult {
     Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 
-/// Digest of whose account it is and of the body, by which a resend is recognised.
+/// Digest of the account's owner and of the body, which identifies a resend.
 fn request_hash(call: &AdminRequest<'_>, name: &FspName, account: AccountId) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&account.0.to_le_bytes());

@@ -1,8 +1,8 @@
-//! `/participants/{name}/keys`: the public keys by which a participant's signatures are verified,
-//! and the hub's own for partners to fetch. An addition to the reference, which knows only files.
+//! `/participants/{name}/keys`: the public keys that verify a participant's signatures, and the
+//! hub's own key for partners to fetch. An addition to the reference, which uses files only.
 //!
-//! Keys that are added here are records of the log, like every change. Those of the directory are
-//! shown beside them and changed by its files.
+//! Keys that are added here are records of the log, like every change. Keys of the key directory
+//! are listed, too; they are changed by its files.
 
 use std::sync::Arc;
 
@@ -20,50 +20,50 @@ use crate::route::{Parameter, routes};
 use crate::schema::{self, shape};
 
 /// The key in a path.
-const KEY: Parameter<String> =
-    Parameter::some_text("key", "SHA-256 of the key, as the list shows it.")
-        .example(r#""0000000000000000000000000000000000000000000000000000000000000000""#);
+const KEY: Parameter<String> = Parameter::some_text("key", "SHA-256 of the key, as in the list.")
+    .example(r#""0000000000000000000000000000000000000000000000000000000000000000""#);
 
 routes! {
     "/participants/{name}/keys" [NAME] {
-        read GET listKeys = list, "The public keys of a participant" {
+        read GET listKeys = list, "List the public keys of a participant" {
             text: "\
-                Those added here, oldest first, then those of the directory of keys. For the hub \
-                its own, if it signs.",
+                Keys added with this API, oldest first, then keys of the key directory. For `Hub`: \
+                its own key, if it signs.",
             answers: [200: Vec<KeyResponse> = "Keys."],
             refusals: [400 ID_NOT_FOUND],
         }
         change POST addKey = add(NewKey), "Add a public key" {
             records: AddKey,
             text: "\
-                In force with the next message, beside the others: at most 4. A key that is \
-                there already stays as it is. The hub's own key is a setting: 3100.",
+                Applies from the next message, in addition to existing keys, at most 4. Adding an \
+                existing key changes nothing. The hub's own key is set in its configuration; \
+                adding one gets 3100.",
             example: {"publicKey": concat!(
                 "-----BEGIN PUBLIC KEY-----\n",
                 "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEqw7TMAN6pcA5jhFhUK9O/eEOeUod\n",
                 "voJIiIn0GUsAQhOijyMVJb0NahMGw72rZrBIhjU8h4gGfjw+TH7IflGM5w==\n",
                 "-----END PUBLIC KEY-----\n",
             )},
-            answers: [201: KeyResponse = "The key as it is kept."],
+            answers: [201: KeyResponse = "The stored key."],
         }
     }
     "/participants/{name}/keys/{key}" [NAME, KEY] {
-        read GET showKey = show, "One public key" {
+        read GET showKey = show, "Show a public key" {
             answers: [200: KeyResponse = "The key."],
             refusals: [400 ID_NOT_FOUND],
         }
         change DELETE removeKey = remove, "Remove a public key" {
             records: RemoveKey,
             text: "\
-                Refused from the next message on. A key of the directory goes with its file: \
-                3100.",
+                Signatures by this key are refused from the next message. A key of the key \
+                directory is removed with its file; removing it here gets 3100.",
             answers: [204: () = "Removed."],
         }
     }
     "/keyDirectory/reload" {
-        order POST reloadKeys = reload, "Read the directory of keys again" {
-            text: "As SIGHUP does. Without a directory 3100. Needs no body.",
-            answers: [200: ReloadResponse = "What was found there."],
+        order POST reloadKeys = reload, "Reload the key directory" {
+            text: "Same as SIGHUP. Gets 3100 if no key directory is configured. Needs no body.",
+            answers: [200: ReloadResponse = "The keys that were read."],
             refusals: [400 VALIDATION],
         }
     }
@@ -73,13 +73,13 @@ body! {
     Closed NewKey {
         public_key: String = Described(
             Text(KEY_TEXT_BYTES_MAX),
-            "PEM: a public key, or a certificate, of RSA from 2048 bits or of P-256.",
+            "PEM public key or certificate: RSA with at least 2048 bits, or P-256.",
         ),
     }
 }
 
 shape! {
-    /// A public key as it is shown.
+    /// A public key in a response.
     struct KeyResponse as "Key" {
         /// SHA-256 of the key (its `SubjectPublicKeyInfo`), in hexadecimal.
         id: String = schema::hash(),
@@ -87,7 +87,7 @@ shape! {
         #[serde(skip_serializing_if = "Option::is_none")]
         bits: Option<usize>,
         algorithms: Vec<&'static str>,
-        /// Where it is kept: `register`, `directory`, or `configuration` for the hub's own.
+        /// Its source: `register`, `directory`, or `configuration` for the hub's own key.
         source: &'static str = schema::one_of(&["register", "directory", "configuration"]),
         #[serde(skip_serializing_if = "Option::is_none")]
         created_date: Option<Moment>,
@@ -123,8 +123,8 @@ shape! {
     }
 }
 
-/// `GET /participants/{name}/keys`: those of the register, oldest first, then the directory's.
-/// For the hub its own, if it signs.
+/// `GET /participants/{name}/keys`: keys of the register, oldest first, then of the directory.
+/// For the hub: its own key, if it signs.
 async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&all(call, call.path(&NAME)?).await?))
 }
@@ -139,14 +139,14 @@ async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     }
 }
 
-/// `POST /participants/{name}/keys` with `{"publicKey": PEM}`: one key more, in force with the
-/// next message. A key that is there already stays as it is.
+/// `POST /participants/{name}/keys` with `{"publicKey": PEM}`: adds a key, which applies from the
+/// next message. Adding an existing key changes nothing.
 async fn add(call: &AdminRequest<'_>, body: NewKey) -> HandlerResult {
     let key = VerificationKey::from_pem(body.public_key.as_bytes())
         .map_err(|error| Refusal::new(ErrorCode::VALIDATION, &format!("\"publicKey\": {error}")))?;
     let name = call.path(&NAME)?;
     if call.ask(|state| *state.hub()).await? == name {
-        let detail = "the hub's own key is the setting jws.signing_key of its configuration";
+        let detail = "the hub's own key is set by jws.signing_key in its configuration";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     }
     let id = key.fingerprint();
@@ -157,7 +157,7 @@ async fn add(call: &AdminRequest<'_>, body: NewKey) -> HandlerResult {
     Ok(AdminResponse::json(StatusCode::CREATED, &KeyResponse::of(&key, "register", created.await?)))
 }
 
-/// `DELETE /participants/{name}/keys/{id}`: refused with the next message.
+/// `DELETE /participants/{name}/keys/{id}`: signatures by it are refused from the next message.
 async fn remove(call: &AdminRequest<'_>) -> HandlerResult {
     let name = call.path(&NAME)?;
     let id = parse_id(&call.path(&KEY)?).ok_or_else(not_found)?;
@@ -166,7 +166,7 @@ async fn remove(call: &AdminRequest<'_>) -> HandlerResult {
         match listed.of(&name).iter().any(|key| key.fingerprint() == id) {
             true => Refusal::new(
                 ErrorCode::VALIDATION,
-                "the key is in the directory: remove its file and reload the directory",
+                "the key belongs to the key directory: remove its file and reload the directory",
             ),
             false => refusal,
         }
@@ -174,14 +174,15 @@ async fn remove(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::empty(StatusCode::NO_CONTENT))
 }
 
-/// `POST /keyDirectory/reload`: reads the directory of keys again, like SIGHUP.
+/// `POST /keyDirectory/reload`: reloads the key directory, like SIGHUP.
 async fn reload(call: &AdminRequest<'_>) -> HandlerResult {
     let Some(directory) = call.keys.directory.as_ref().map(Arc::clone) else {
-        let detail = "there is no directory of keys: set jws.keys and start again";
+        let detail = "no key directory is configured: set jws.keys and restart the switch";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     };
     let reading = tokio::task::spawn_blocking(move || directory.reload());
-    let reloaded = reading.await.map_err(|_| Refusal::internal("reading the keys failed"))?;
+    let reloaded =
+        reading.await.map_err(|_| Refusal::internal("the key directory could not be read"))?;
     Ok(AdminResponse::ok(&ReloadResponse {
         participants: reloaded.participants,
         keys: reloaded.keys,
@@ -194,18 +195,18 @@ async fn all(call: &AdminRequest<'_>, name: FspName) -> Result<Vec<KeyResponse>,
         (participant.keys.clone(), *state.hub() == name)
     });
     let (keys, is_hub) = found.await?;
-    let mut shapes = Vec::new();
+    let mut responses = Vec::new();
     for key in keys {
-        // What is no key was refused before it was recorded.
+        // Invalid keys were refused before they were recorded.
         let parsed = VerificationKey::from_der(&key.der).ok();
-        shapes.extend(parsed.map(|it| KeyResponse::of(&it, "register", Some(key.added))));
+        responses.extend(parsed.map(|it| KeyResponse::of(&it, "register", Some(key.added))));
     }
     let directory = call.keys.directory.as_ref();
     let ring: KeyRing = directory.map(|keys| keys.ring()).unwrap_or_default();
-    shapes.extend(ring.of(&name).iter().map(|key| KeyResponse::of(key, "directory", None)));
+    responses.extend(ring.of(&name).iter().map(|key| KeyResponse::of(key, "directory", None)));
     let own = call.keys.hub.as_ref().filter(|_| is_hub);
-    shapes.extend(own.map(|key| KeyResponse::of(key, "configuration", None)));
-    Ok(shapes)
+    responses.extend(own.map(|key| KeyResponse::of(key, "configuration", None)));
+    Ok(responses)
 }
 
 /// 64 hexadecimal digits.

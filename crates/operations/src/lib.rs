@@ -1,18 +1,18 @@
-//! The operators' side of the hub: the admin API (hub-semantics 4), health and metrics (8.3,
+//! The admin API (hub-semantics 4), health and metrics (8.3,
 //! 8.4) and the dead letters, over HTTP/1.1.
 //!
-//! One request goes through five phases: the guard checks `Host`, `Origin` and, for a change,
-//! the bearer token; the router finds the declared route (`route`); the body is read within its
-//! bounds and checked member by member; the hub is asked, or told to change something and asked
-//! what came of it; the answer is rendered. A change is a record of the log that says who, when
-//! and why; nothing else is logged here but requests without a good token, at a bounded rate.
+//! A request goes through five phases: `auth` checks `Host`, `Origin` and, for a change, the bearer
+//! token; `route` finds the declared route; the body is read within its bounds and checked member
+//! by member; the backend runs a query or records a change; the response is written. A change is a
+//! record of the log with its author, time and reason. The only log lines report requests without a
+//! valid token, at a bounded rate.
 //!
-//! Connections have places ([`fspiop::admission`]): where all are taken, a new connection evicts
-//! one that keeps the hub waiting, so that silent clients never close the port.
+//! Connections need a permit ([`fspiop::admission`]). If none is free, a new connection evicts one
+//! that keeps the hub waiting, so that silent clients cannot block the port.
 //!
-//! Costs: a change waits for one sync of the log; a question is answered from a state at least
-//! as new as the log's end, and lists copy what they show. None of it is on the path of a
-//! transfer. Bounds: the fields of [`Limits`], and the `*_MAX` of each text that is accepted.
+//! Costs: a change waits for one sync of the log. A query runs on a state at least as new as the
+//! end of the log, and lists copy their entries. Nothing here is on the path of a transfer. Bounds:
+//! the fields of [`Limits`], and the `*_MAX` constant of each accepted text.
 #![warn(missing_docs)]
 
 mod accounts;

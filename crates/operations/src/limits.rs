@@ -13,44 +13,44 @@ use crate::responses::{CapResponse, LimitResponse, NET_DEBIT_CAP};
 use crate::route::{Parameter, routes};
 
 const TYPE: Parameter<String> =
-    Parameter::text("type", "Only this type; there is none but `NET_DEBIT_CAP`.");
+    Parameter::text("type", "Only this type; the only one is `NET_DEBIT_CAP`.");
 
 routes! {
     "/participants/limits" {
-        read GET listAllCaps = list_all, "All caps" {
+        read GET listAllCaps = list_all, "List the caps of all participants" {
             query: [ONLY_CURRENCY, TYPE],
-            answers: [200: Vec<CapResponse> = "Caps, each with its participant."],
+            answers: [200: Vec<CapResponse> = "Caps with their participants."],
             refusals: [400 MALFORMED_SYNTAX],
         }
     }
     "/participants/{name}/limits" [NAME] {
-        read GET listCaps = list, "The caps of a participant" {
+        read GET listCaps = list, "List the caps of a participant" {
             query: [ONLY_CURRENCY, TYPE],
             answers: [200: Vec<CapResponse> = "Caps."],
             refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX],
         }
         change PUT changeCap = update(NewCap), "Change a cap" {
             records: SetLimit,
-            text: "In force with the next prepare.",
+            text: "Applies from the next prepare.",
             example: {
                 "currency": "XOF",
                 "limit": {"type": "NET_DEBIT_CAP", "value": 100000, "alarmPercentage": 10}
             },
-            answers: [200: CapResponse = "As it is now."],
+            answers: [200: CapResponse = "The cap after the change."],
         }
     }
     "/participants/{name}/initialPositionAndLimits" [NAME] {
         change POST setInitialCap = set_initial(InitialPositionAndLimits),
-        "Set cap and position for the first time" {
+        "Set initial cap and position" {
             records: SetInitialPositionAndLimits,
-            text: "Once per currency; switches the accounts on.",
+            text: "Possible once per currency; activates the accounts.",
             example: {"currency": "XOF", "limit": {"type": "NET_DEBIT_CAP", "value": 100000}},
             answers: [201: () = "Set."],
         }
     }
 }
 
-/// The only type of cap.
+/// The only type of limit.
 const NET_DEBIT: Choice<()> = Choice(&[(NET_DEBIT_CAP, ())]);
 
 body! {
@@ -111,7 +111,7 @@ async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&caps.await?))
 }
 
-/// `PUT /participants/{name}/limits`: in force with the next prepare.
+/// `PUT /participants/{name}/limits`: applies from the next prepare.
 async fn update(call: &AdminRequest<'_>, body: NewCap) -> HandlerResult {
     let NewCap { currency, limit: AlarmedCap { value, alarm_percentage, .. } } = body;
     let name = call.path(&NAME)?;
@@ -120,8 +120,8 @@ async fn update(call: &AdminRequest<'_>, body: NewCap) -> HandlerResult {
     Ok(AdminResponse::ok(&shape(currency, limit)))
 }
 
-/// `POST /participants/{name}/initialPositionAndLimits`: once per currency; switches the
-/// accounts on.
+/// `POST /participants/{name}/initialPositionAndLimits`: once per currency; activates the
+/// accounts.
 async fn set_initial(call: &AdminRequest<'_>, body: InitialPositionAndLimits) -> HandlerResult {
     let (currency, limit) = (body.currency, body.limit.value);
     let position = body.initial_position.unwrap_or(Amount::ZERO);
@@ -131,7 +131,7 @@ async fn set_initial(call: &AdminRequest<'_>, body: InitialPositionAndLimits) ->
     Ok(AdminResponse::empty(StatusCode::CREATED))
 }
 
-/// What the query asks for.
+/// The currency and type that the query selects.
 #[derive(Clone, Copy)]
 struct Filter {
     currency: Option<Currency>,

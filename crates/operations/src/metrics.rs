@@ -1,8 +1,8 @@
 //! `GET /metrics` (hub-semantics 8.3): tables of metrics, and the text that Prometheus reads.
 //!
-//! A metric is declared once, as a row of a table that [`metrics!`](crate::metrics!) makes: its
-//! kind, its name, its help, and the expression that reads its value. The text and the page for
-//! operators follow from the rows. [`TABLE`] has the metrics of this crate; those of the node come
+//! A metric is declared once, as a row of a [`metrics!`](crate::metrics!) table: its kind, its
+//! name, its help, and the expression that reads its value. The exposition text and the manual page
+//! are generated from the rows. [`TABLE`] has the metrics of this crate; those of the node come
 //! from [`AdminBackend::metrics`](crate::Hub::metrics).
 //!
 //! Each value writes its own samples ([`Value`]). A value without a sample leaves its metric out.
@@ -23,23 +23,23 @@ use crate::schema::{self, other};
 
 routes! {
     "/metrics" {
-        read GET metrics = show, "Figures of the hub" {
-            answers: [200: Figures = "Counters and gauges in the text form of Prometheus."],
+        read GET metrics = show, "Show metrics" {
+            answers: [200: Figures = "Counters and gauges in the Prometheus text format."],
         }
     }
 }
 
 other! {
-    /// The text form of Prometheus.
+    /// The Prometheus text format.
     struct Figures = "text/plain", schema::any_text()
 }
 
-/// How a metric behaves.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only rises, from anywhere.
+    /// Only increases.
     Counter,
-    /// It is as of now.
+    /// Current value.
     Gauge,
 }
 
@@ -52,10 +52,10 @@ impl Display for Kind {
     }
 }
 
-/// A metric as operators see it.
+/// The description of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// How it behaves.
+    /// Its type.
     pub kind: Kind,
     /// Its name.
     pub name: &'static str,
@@ -73,7 +73,7 @@ impl Family {
     }
 }
 
-/// A row of a table: a metric, and how its value is read from `N`.
+/// A row of a table: a metric, and the function that reads its value from `N`.
 pub struct Metric<N> {
     /// The metric.
     pub family: Family,
@@ -81,7 +81,7 @@ pub struct Metric<N> {
     pub sample: fn(&N, &mut Samples<'_>),
 }
 
-/// Makes a table of metrics. The name before `:` stands for what the values are read from.
+/// Makes a table of metrics. The name before `:` is bound to the source of the values.
 ///
 /// ```
 /// struct Now {
@@ -112,7 +112,7 @@ pub fn write_metrics<N>(table: &[Metric<N>], now: &N, text: &mut String) {
     }
 }
 
-/// The place in the text for one metric.
+/// Writes the samples of one metric.
 pub struct Samples<'a> {
     family: &'a Family,
     text: &'a mut String,
@@ -120,7 +120,7 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Writes a sample; before the first one, what the metric is.
+    /// Writes a sample; before the first one, the metric's help and type.
     pub fn add(&mut self, value: impl Display) {
         let Family { kind, name, help } = self.family;
         let written = match self.has_begun {
@@ -174,7 +174,7 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// What the admin API counts of its own connections and tokens, since the start.
+/// Counters of the admin API's own connections and tokens, since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AdminFigures {
     pub(crate) connections_evicted: u64,
@@ -194,39 +194,40 @@ struct Now {
 
 /// The metrics of this crate.
 static TABLE: &[Metric<Now>] = metrics! { now: Now;
-    Gauge "upesi_snapshot_log_index" "Record of the newest snapshot."
+    Gauge "upesi_snapshot_log_index" "Log index of the newest snapshot."
         now.snapshots.files.first().map_or(0, |file| file.log_index);
-    Gauge "upesi_snapshot_bytes" "Length of the last one taken." now.snapshots.last_bytes;
-    Gauge "upesi_snapshot_milliseconds" "How long that took." now.snapshots.last_millis;
+    Gauge "upesi_snapshot_bytes" "Size of the last snapshot taken." now.snapshots.last_bytes;
+    Gauge "upesi_snapshot_milliseconds" "Duration of the last snapshot." now.snapshots.last_millis;
     Counter "upesi_snapshots_taken_total" "Snapshots taken." now.snapshots.taken;
-    Counter "upesi_snapshots_failed_total" "Snapshots not taken." now.snapshots.failed;
+    Counter "upesi_snapshots_failed_total" "Failed snapshots." now.snapshots.failed;
 
     Counter "upesi_admin_connections_evicted_total"
-        "Silent connections to the admin API that lost their place to a new one."
+        "Silent connections to the admin API that were evicted for a new one."
         now.admin.connections_evicted;
-    Counter "upesi_admin_connections_refused_total" "Connections to the admin API turned away."
+    Counter "upesi_admin_connections_refused_total" "Refused connections to the admin API."
         now.admin.connections_refused;
-    Counter "upesi_admin_tokens_refused_total" "Requests to the admin API without a good token."
+    Counter "upesi_admin_tokens_refused_total" "Requests to the admin API without a valid token."
         now.admin.tokens_refused;
 
     Gauge "upesi_log_stored_bytes" "Bytes of the log on its disk." now.storage.log_bytes;
-    Gauge "upesi_log_archived_bytes" "Bytes in an archive only." now.storage.archived_bytes;
-    Gauge "upesi_disk_bytes" "Bytes of the log's disk." now.storage.disk_bytes;
-    Gauge "upesi_disk_free_bytes" "Bytes of it that are free." now.storage.free_bytes;
-    Gauge "upesi_disk_status" "How full it is: 0 there is room, 1 low, 2 critical, 3 full."
+    Gauge "upesi_log_archived_bytes" "Bytes of the log in the archive only."
+        now.storage.archived_bytes;
+    Gauge "upesi_disk_bytes" "Size of the disk of the log." now.storage.disk_bytes;
+    Gauge "upesi_disk_free_bytes" "Free bytes on the disk of the log." now.storage.free_bytes;
+    Gauge "upesi_disk_status" "Status of the disk of the log: 0 ok, 1 low, 2 critical, 3 full."
         now.storage.fullness as u64;
     Gauge "upesi_storage_failing" "Whether log or store cannot be written or read: 0 or 1."
         now.storage.failing.is_some();
-    Gauge "upesi_disk_hours_until_full" "Hours until it is full at the growth of the last day."
+    Gauge "upesi_disk_hours_until_full" "Hours until the disk is full at the last day's growth."
         now.storage.hours_until_full;
-    Gauge "upesi_archive_failing" "Whether archiving does not go well: 0 or 1."
+    Gauge "upesi_archive_failing" "Whether archiving fails: 0 or 1."
         now.storage.archive.as_ref().map(|task| task.failing.is_some());
-    Gauge "upesi_backup_failing" "Whether the copy does not go well: 0 or 1."
+    Gauge "upesi_backup_failing" "Whether the backup fails: 0 or 1."
         now.storage.backup.as_ref().map(|task| task.failing.is_some());
-    Gauge "upesi_backup_log_index" "The last record that is in the copy."
+    Gauge "upesi_backup_log_index" "Log index of the last record in the backup."
         now.storage.backup.as_ref().map(|task| task.log_index);
 
-    Gauge "upesi_parts_down" "Parts that are not well, as /health names them."
+    Gauge "upesi_parts_down" "Unhealthy parts, as listed by /health."
         now.health.parts_down();
     Gauge "process_start_time_seconds" "When the process started, in seconds since 1970."
         now.health.started;
@@ -263,7 +264,7 @@ fn processor_time() -> Duration {
     Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
 }
 
-/// Resident memory as the kernel counts it; `None` where it does not say so.
+/// Resident memory as the kernel counts it; `None` if it is not available.
 fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

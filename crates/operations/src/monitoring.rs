@@ -15,19 +15,19 @@ use crate::schema::{self, shape};
 
 routes! {
     "/state" {
-        guarded GET showState = state, "Hashes of the state" {
+        guarded GET showState = state, "Show hashes of the state" {
             text: "\
-                To be compared with another node's, or with what `upesi verify` prints for the \
-                same position. Not free, about a microsecond for each transfer kept, so that it \
-                needs the token.",
-            answers: [200: StateResponse = "As of the position."],
+                For comparison with the hashes of another node, or of `upesi verify`, at the same \
+                log index. Takes about 1 µs per transfer in memory, and therefore requires the \
+                token.",
+            answers: [200: StateResponse = "The hashes and the log index they belong to."],
         }
     }
     "/health" {
-        read GET health = show_health, "Whether the hub works" {
+        read GET health = show_health, "Check the health of the hub" {
             answers: [
-                200: HealthResponse = "Every part works.",
-                502: HealthResponse = "A part has stopped, or is stuck.",
+                200: HealthResponse = "All services are healthy.",
+                502: HealthResponse = "A service has stopped or makes no progress.",
             ],
         }
     }
@@ -48,12 +48,12 @@ shape! {
         #[serde(skip_serializing_if = "Option::is_none")]
         stalled_lanes: Option<&'a StalledLanes> = schema::described(
             StalledLanes::schema(),
-            "Participants to which notices are owed and none has been delivered for 5 s.",
+            "Participants with pending notices of which none has been delivered for 5 s.",
         ),
         #[serde(skip_serializing_if = "Option::is_none")]
         open_breakers: Option<&'a OpenBreakers> = schema::described(
             OpenBreakers::schema(),
-            "Participants that do not answer and to which forwards fail at once.",
+            "Participants that do not respond: forwards to them fail immediately.",
         ),
         storage: &'static str = schema::one_of(&STATUSES),
     }
@@ -76,10 +76,9 @@ shape! {
     }
 }
 
-/// `GET /state`: hashes of the state, to be compared with another node's or with what
-/// `upesi verify` prints for the same position. Needs the token, for it is not free: the hashes
-/// are computed on the thread that decides about money, which takes about a microsecond for each
-/// transfer kept.
+/// `GET /state`: hashes of the state, for comparison with those of another node or of
+/// `upesi verify` at the same log index. Requires the token because of its cost: the hashes are
+/// computed on the sequencer thread, which takes about 1 µs per transfer in memory.
 async fn state(call: &AdminRequest<'_>) -> HandlerResult {
     let shape = call.ask(|state| {
         let hashes = state.hashes();
@@ -98,11 +97,11 @@ async fn show_health(call: &AdminRequest<'_>) -> HandlerResult {
     health(&call.hub.health(), &call.hub.storage())
 }
 
-/// 200 while every part works, 502 as soon as one does not. A stage that is stuck is listed among
-/// the services, and with the work it should be doing under `stuck`. `storage` is the status of
-/// `GET /storage`: a disk that fills up, or a record that cannot be read, is no reason to send
-/// messages elsewhere while there is room. Participants that do not answer are listed and change no
-/// status: a restart of the hub would not help them.
+/// 200 while all services are healthy, 502 otherwise. A stalled stage is listed among the services,
+/// and with its pending work under `stuck`. `storage` is the status of `GET /storage`: a disk that
+/// fills up, or an unreadable record, does not change the health while the disk has room.
+/// Participants that do not respond are listed and do not change the health either: restarting the
+/// hub would not help them.
 pub(crate) fn health(health: &Health, storage: &DiskStatus) -> HandlerResult {
     let whole = if health.is_well() { ServiceStatus::Ok } else { ServiceStatus::Down };
     let services = [("datastore", health.datastore), ("broker", health.broker)].into_iter();

@@ -1,10 +1,10 @@
-//! The admin API as an OpenAPI document, made from the declared routes (`route`), and
+//! The admin API as an OpenAPI document, generated from the declared routes (`route`), and
 //! served: `GET /openapi/{fspiop,admin}.json` and the page `GET /documents`.
 //!
 //! `tests/api/document.rs` plays every described rule against the real handlers. Codes of changes
-//! come from the table of outcomes (`refusals`), forms of bodies and answers from their types.
+//! come from the table of outcomes (`outcome_errors`), schemas of bodies and responses from types.
 //!
-//! Costs: documents are made when they are first asked for, and kept: 300 KB.
+//! Costs: documents are generated on the first request and kept in memory: 300 KB.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -24,18 +24,18 @@ use crate::schema::{self, AnyObject, Content, any_text, other};
 
 routes! {
     "/openapi/fspiop.json" {
-        read GET fspiopDocument = fspiop_json, "The FSPIOP API as OpenAPI" {
+        read GET fspiopDocument = fspiop_json, "Show the OpenAPI document of the FSPIOP API" {
             answers: [200: AnyObject = "The document."],
         }
     }
     "/openapi/admin.json" {
-        read GET adminDocument = admin_json, "This API as OpenAPI" {
+        read GET adminDocument = admin_json, "Show the OpenAPI document of this API" {
             answers: [200: AnyObject = "The document."],
         }
     }
     "/documents" {
-        read GET documents = page, "Both APIs to read" {
-            answers: [200: Page = "One page."],
+        read GET documents = page, "Show both APIs as an HTML page" {
+            answers: [200: Page = "The page."],
         }
     }
 }
@@ -43,20 +43,22 @@ routes! {
 const TEXT: &str = "\
 For operators: onboarding, public keys, accounts and funds, caps, settlement models, oracles, \
 dead letters, health.\n\n\
-A **change** needs the bearer token of the data directory, unless the configuration says \
-otherwise; so do {guarded}. Other requests that only read need none. The answer to a change comes \
-after it is recorded, synced and decided. `X-Actor` and `X-Reason` are recorded with it.\n\n\
+A **change** requires the bearer token of the data directory, unless the configuration disables \
+it; so do {guarded}. Other read requests need no token. A change is recorded, synced and decided \
+before its response is sent. `X-Actor` and `X-Reason` are recorded with it.\n\n\
 The `Host` must be a name of the loopback interface or a configured one, and an `Origin`, if any, \
-a configured one: else 403. `HEAD` is answered as `GET` without the body. A path that is not in \
-this document is answered 404 with 3002, another method on a path 405 with 3000. A request that is \
-not HTTP, has a line end without CR in its head, or repeats `Authorization`, `Content-Type`, \
-`X-Actor` or `X-Reason` is 400 with 3101, one with too large a head 400 with 3104; then the \
-connection ends. A `Content-Encoding` other than `identity` is 415.\n\n\
-**Refusals** carry `errorInformation`, for the first failure only. An unknown participant is 400 \
-with 3200, and limits or an oracle that exist already are 500 with 2001, both as the reference hub \
-answers them: clients compare it. Many requests without a good token are answered late or 429.\n\n\
-A flag may be sent as its name in a text, a decimal as text: at most 18 digits, 4 of them after \
-the point.";
+a configured one; otherwise the request gets 403. `HEAD` is answered like `GET` without the body. \
+A path that is not in this document gets 404 with 3002, an undefined method on a path 405 with \
+3000. A request that is not HTTP, has a line end without CR in its head, or repeats \
+`Authorization`, `Content-Type`, `X-Actor` or `X-Reason` gets 400 with 3101; a request with too \
+large a head gets 400 with 3104. The connection is closed in both cases. A `Content-Encoding` \
+other than `identity` gets 415.\n\n\
+**Errors** carry `errorInformation` for the first failure only. An unknown participant gets 400 \
+with 3200. Limits or an oracle that already exist get 500 with 2001. Both are as in the reference \
+hub, because clients compare them. After too many requests without a valid token, responses are \
+delayed or are 429.\n\n\
+A boolean may be sent as a string. A decimal may be sent as a string: at most 18 digits, 4 of them \
+after the point.";
 
 /// The document of the admin API.
 #[must_use]
@@ -66,16 +68,16 @@ pub fn admin() -> Value {
         text: TEXT.replace("{guarded}", &guarded()),
         server: "http://127.0.0.1:3001",
         tags: vec![
-            ("participants", "Who takes part, and where they are called."),
-            ("parties", "Who serves which party."),
-            ("keys", "Public keys by which signatures are verified."),
+            ("participants", "Participants and their endpoints."),
+            ("parties", "The directory of parties and the FSPs that serve them."),
+            ("keys", "Public keys that verify signatures."),
             ("caps", "Net debit caps."),
-            ("accounts", "Accounts, positions, funds in and out."),
-            ("settlement", "Settlement models; nothing settles yet."),
-            ("oracles", "A registry of oracles; none is called."),
-            ("delivery", "Notices that were given up."),
-            ("measurement", "Where a transfer's time went."),
-            ("hub", "The hub itself: names, health, figures, documents."),
+            ("accounts", "Accounts, positions, funds in and funds out."),
+            ("settlement", "Settlement models. Settlement itself is not implemented yet."),
+            ("oracles", "A registry of oracles. The hub does not call them."),
+            ("delivery", "Dead letters and notices without an endpoint."),
+            ("measurement", "Timing of individual transfers."),
+            ("hub", "The hub itself: enumerations, health, metrics, documents."),
         ],
         schemas: schemas(),
         operations: operations(),
@@ -83,7 +85,7 @@ pub fn admin() -> Value {
     api.document()
 }
 
-/// The requests that only read and need the token all the same.
+/// The read requests that require the token.
 fn guarded() -> String {
     let requests: Vec<_> = guarded_requests().map(|request| format!("`{request}`")).collect();
     let (last, others) = requests.split_last().expect("some requests are guarded");
@@ -97,7 +99,7 @@ fn guarded_requests() -> impl Iterator<Item = String> {
     guarded.map(|(path, route)| format!("{} {path}", route.verb))
 }
 
-/// Every named schema: the shared ones, and those of bodies and answers.
+/// Every named schema: the shared ones, and those of bodies and responses.
 fn schemas() -> Vec<(String, Value)> {
     let mut named = BTreeMap::new();
     let resources = ALL.iter().flat_map(|(_, resources)| *resources);
@@ -137,7 +139,7 @@ async fn admin_json(_: &AdminRequest<'_>) -> HandlerResult {
     Ok(Response::document(Bytes::clone(&TEXT)))
 }
 
-/// `GET /documents`: both as one page.
+/// `GET /documents`: both documents as one page.
 async fn page(_: &AdminRequest<'_>) -> HandlerResult {
     static PAGE: LazyLock<Bytes> = LazyLock::new(|| {
         let (switch, admin) = (openapi::fspiop::document(), admin());
@@ -186,8 +188,8 @@ fn parameters(resource: &Resource, route: &Route) -> Vec<Parameter> {
     if route.kind == Kind::Change {
         all.extend(
             [
-                ("X-Actor", "Who asks; recorded with the change.", ACTOR_BYTES_MAX),
-                ("X-Reason", "Why; recorded with the change.", REASON_BYTES_MAX),
+                ("X-Actor", "Name of the requester; recorded with the change.", ACTOR_BYTES_MAX),
+                ("X-Reason", "Reason of the change; recorded with it.", REASON_BYTES_MAX),
             ]
             .map(|(name, text, bytes)| Parameter {
                 name: name.to_owned(),
@@ -254,13 +256,13 @@ fn refusals(resource: &Resource, route: &Route) -> BTreeMap<u16, Vec<ErrorCode>>
         (503, ErrorCode::SERVICE_UNAVAILABLE),
     ];
     if !resource.parameters.is_empty() {
-        // An empty identifier, or one that is no UTF-8, makes a path that nothing has.
+        // A path with an empty or non-UTF-8 identifier is unknown.
         all.push((404, ErrorCode::UNKNOWN_URI));
     }
     if route.role.is_some() {
         all.extend([
             (401, ErrorCode::GENERIC_CLIENT),
-            // Too many requests without a good token.
+            // Too many requests without a valid token.
             (429, ErrorCode::GENERIC_CLIENT),
             // An `X-Actor` or `X-Reason` that is too long, or two of a header.
             (400, ErrorCode::VALIDATION),

@@ -1,5 +1,5 @@
-//! How the admin API is to be served. It is never open by accident: without a word in the
-//! configuration only this machine's names are answered, and a change needs the token.
+//! Options of the admin API. The defaults are safe: only names of this machine are accepted as
+//! `Host`, and a change requires the token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::token::Token;
 /// Options of [`crate::serve`].
 #[derive(Clone, Debug)]
 pub struct AdminOptions {
-    /// Who may change things.
+    /// Authentication of changes.
     pub auth: Auth,
-    /// Names or addresses, without port, that `Host` may carry beside those of the loopback
-    /// interface; compared without regard to ASCII case. Guards against DNS rebinding.
+    /// Names or addresses, without port, that `Host` may have in addition to those of the loopback
+    /// interface; compared without regard to ASCII case. Prevents DNS rebinding.
     pub hosts: Vec<String>,
     /// Origins (`https://console.example`) that a browser may send requests from. A request
     /// that carries any other `Origin` is refused; one without it is not from a web page.
     pub origins: Vec<String>,
-    /// What the links in participants begin with. The reference's default is kept, because
-    /// software was seen to compare it.
+    /// Prefix of the links in participants. The default is the reference's, because
+    /// software is known to compare it.
     pub base_url: String,
     /// Which addresses may be registered as endpoints.
     pub reach: Arc<EgressPolicy>,
@@ -56,35 +56,35 @@ impl AdminOptions {
     }
 }
 
-/// Who may change things; reading needs no authentication.
+/// Authentication of changes; most reads need none.
 #[derive(Clone, Debug)]
 pub enum Auth {
-    /// Who knows the token.
+    /// The bearer token is required.
     Token(Token),
-    /// Whoever reaches the port: for a network with a gateway in front.
+    /// No authentication: for a network behind a gateway.
     None,
 }
 
 /// Bounds on what clients of the admin API can occupy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once. One more evicts a silent one, or is closed without a word when
-    /// requests are being answered on all of them.
+    /// Maximum number of open connections. One more evicts a silent connection, or is closed if all
+    /// of them have a request in progress.
     pub connections: usize,
-    /// Of these from one address; from one network of 64 bits for IPv6.
+    /// Maximum number from one address, or from one /64 network for IPv6.
     pub connections_per_address: usize,
     /// Bytes of a body.
     pub body_bytes: usize,
     /// Bytes of request line and headers together, at least 8,192.
     pub header_bytes: usize,
-    /// How long a connection may stay silent, before its first request or between two, or take to
+    /// Maximum time for a connection to stay silent, before its first request or between two, or to
     /// send a request's headers.
     pub header_time: Duration,
-    /// How long a body may take to arrive.
+    /// Maximum time for a body to arrive.
     pub body_time: Duration,
-    /// How long a client may leave what it was sent unacknowledged.
+    /// Maximum time for a client to leave sent data unacknowledged.
     pub write_time: Duration,
-    /// How long requests under way may take to end after the shutdown began.
+    /// Maximum time for requests in progress to end after the shutdown began.
     pub shutdown_time: Duration,
 }
 

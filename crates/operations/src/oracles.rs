@@ -57,16 +57,17 @@ const ANY_CURRENCY: Parameter<Option<Currency>> =
 routes! {
     "/oracles" {
         read GET listOracles = list, "All oracles" {
-            text: "A currency that no oracle has, known or not, finds none.",
+            text: "The list is empty for an unknown currency and for one without an oracle.",
             query: [TYPE, ANY_CURRENCY],
             answers: [200: Vec<OracleResponse> = "Oracles, oldest first."],
         }
         change POST createOracle = create(NewOracle), "Add an oracle" {
             records: CreateOracle,
             text: "\
-                One for each type and currency, where none counts as a currency. Kept and shown: \
-                look-ups use the hub's own directory. A second one is 500 with 2001. The address \
-                follows the rules of participants' endpoints: else 3100.",
+                One oracle per type and currency; no currency counts as a currency of its own. \
+                The hub stores and lists oracles, but look-ups use its own directory. A second \
+                oracle gets 500 with 2001. The address must follow the rules of participants' \
+                endpoints; otherwise 3100.",
             needs_accept: true,
             example: {
                 "oracleIdType": "MSISDN",
@@ -81,14 +82,14 @@ routes! {
         change DELETE deleteOracle = delete, "Remove an oracle" {
             records: DeleteOracle,
             text: "\
-                One that was removed before, or never was, is gone: 204 again. No number is \
-                given out twice.",
+                Removing an unknown or already removed oracle also gets 204. Numbers are never \
+                reused.",
             needs_accept: true,
-            answers: [204: () = "Gone."],
+            answers: [204: () = "Removed."],
         }
         change PUT updateOracle = update(OracleUpdate), "Change an oracle" {
             records: UpdateOracle,
-            text: "What is absent stays, but the endpoint must be given.",
+            text: "Absent members keep their values. The endpoint is required.",
             example: {"endpoint": {"value": "http://oracle-2.example", "endpointType": "URL"}},
             answers: [204: () = "Changed."],
         }
@@ -218,8 +219,8 @@ fn id_type(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refu
     }
 }
 
-/// The only type of endpoint. Nothing calls an oracle yet, but what is kept here must be fit to be
-/// called: the rules are those of participants' endpoints.
+/// The only endpoint type. The hub does not call oracles yet, but a stored endpoint must be
+/// callable: the rules are those of participants' endpoints.
 fn endpoint_type(form: &mut BodyReader<'_>, name: &str) -> Result<Option<()>, Refusal> {
     match form.text(name, 1..=32)?.as_deref() {
         None => Ok(None),

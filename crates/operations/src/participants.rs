@@ -11,7 +11,7 @@ use crate::body::{Activity, CURRENCY, Custom, FLAG, Optional, Rule, Word, body, 
 use crate::body_reader::{BodyReader, refuse};
 use crate::request::{AdminRequest, participant_name};
 use crate::response::{AdminResponse, HandlerResult};
-use crate::responses::{EndpointShape, ParticipantResponse};
+use crate::responses::{EndpointResponse, ParticipantResponse};
 use crate::route::{Parameter, routes};
 use crate::schema::{self, OneOrAll};
 
@@ -23,54 +23,57 @@ pub(crate) const NAME: Parameter<FspName> =
     Parameter::new("name", "The participant, or `Hub`.", schema::some_text, participant_name)
         .example("\"payerfsp\"");
 
-const IS_PROXY: Parameter<String> =
-    Parameter::text("isProxy", "`true` or `1`: only proxies, of which there are none.");
+const IS_PROXY: Parameter<String> = Parameter::text(
+    "isProxy",
+    "`true` or `1`: only proxies; the hub has no proxies, so the list is empty.",
+);
 
 const TYPE: Parameter<String> =
-    Parameter::text("type", "Only this type: one object, empty when it is not set.");
+    Parameter::text("type", "Only this type: one object, empty if it is not set.");
 
 routes! {
     "/participants" {
-        read GET listParticipants = list, "All participants, the hub first" {
+        read GET listParticipants = list, "List all participants, the hub first" {
             query: [IS_PROXY],
             answers: [200: Vec<ParticipantResponse> = "Participants with their accounts."],
         }
         change POST createParticipant = create(NewParticipant), "Add a participant or a currency" {
             records: CreateParticipant,
             text: "\
-                Names are told apart by case. A known name gets a further currency. The accounts \
-                stay inactive until limits are set. A proxy is 501.",
+                Names are case-sensitive. An existing participant gets an additional currency. \
+                The accounts stay inactive until limits are set. A proxy gets 501.",
             example: {"name": "payerfsp", "currency": "XOF"},
-            answers: [201: ParticipantResponse = "As it is now."],
+            answers: [201: ParticipantResponse = "The participant after the change."],
             refusals: [501 NOT_IMPLEMENTED],
         }
     }
     "/participants/{name}" [NAME] {
-        read GET showParticipant = show, "One participant" {
-            answers: [200: ParticipantResponse = "With its accounts."],
+        read GET showParticipant = show, "Show a participant" {
+            answers: [200: ParticipantResponse = "The participant with its accounts."],
             refusals: [400 ID_NOT_FOUND],
         }
-        change PUT switchParticipant = update(Activity), "Switch a participant on or off" {
+        change PUT switchParticipant = update(Activity), "Activate or deactivate a participant" {
             records: SetParticipantActive,
-            text: "In force with the next message.",
+            text: "Applies from the next message.",
             example: {"isActive": true},
-            answers: [200: ParticipantResponse = "As it is now."],
+            answers: [200: ParticipantResponse = "The participant after the change."],
         }
     }
     "/participants/{name}/endpoints" [NAME] {
-        read GET listEndpoints = endpoints, "Where a participant is called" {
+        read GET listEndpoints = endpoints, "List the endpoints of a participant" {
             query: [TYPE],
-            answers: [200: OneOrAll<EndpointShape> = "Endpoints."],
+            answers: [200: OneOrAll<EndpointResponse> = "Endpoints."],
             refusals: [400 ID_NOT_FOUND],
         }
-        change POST setEndpoint = set_endpoint(NewEndpoint), "Set where a participant is called" {
+        change POST setEndpoint = set_endpoint(NewEndpoint), "Set an endpoint of a participant" {
             records: SetEndpoint,
             text: "\
-                Sets or overwrites one type; one that is not known is 3101. Values are templates \
-                with names as `{{transferId}}` in them, or, for quotes, base addresses. What the \
-                hub calls, types that begin with `FSPIOP_CALLBACK_URL_`, must be `http://`, \
-                without a user's name, with a fixed host, and a port and an address that the \
-                configuration allows: else 3100. `https://` is 3100, too.",
+                Sets or overwrites the endpoint of one type; an unknown type gets 3101. Values \
+                are templates with placeholders such as `{{transferId}}` or, for quotes, base \
+                addresses. Endpoints that the hub calls (types that begin with \
+                `FSPIOP_CALLBACK_URL_`) must start with `http://`, have no user name and a fixed \
+                host, and use a port and an address that the configuration allows; otherwise, \
+                and for `https://`, 3100.",
             example: {
                 "type": "FSPIOP_CALLBACK_URL_TRANSFER_PUT",
                 "value": "http://payerfsp.example/transfers/{{transferId}}"
@@ -102,7 +105,7 @@ body! {
     }
 }
 
-/// `GET /participants`: all of them, the hub first; with `isProxy=true` none, for the hub knows
+/// `GET /participants`: all of them, the hub first; empty with `isProxy=true`, because the hub has
 /// no proxies.
 pub(crate) async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     if call.query(&IS_PROXY)?.is_some_and(|value| matches!(value.as_str(), "true" | "1")) {
@@ -118,8 +121,8 @@ pub(crate) async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&all.await?))
 }
 
-/// `POST /participants`: a new participant, or a further currency of a known one. Proxies for
-/// other schemes are not served: 501.
+/// `POST /participants`: a new participant, or an additional currency of an existing one. Proxies
+/// for other schemes are not served: 501.
 pub(crate) async fn create(call: &AdminRequest<'_>, body: NewParticipant) -> HandlerResult {
     let NewParticipant { name, currency, .. } = body;
     let name = participant_name(&name)?;
@@ -132,7 +135,7 @@ pub(crate) async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     show_with(call, call.path(&NAME)?, StatusCode::OK).await
 }
 
-/// `PUT /participants/{name}`: switches it on or off.
+/// `PUT /participants/{name}`: activates or deactivates it.
 pub(crate) async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerResult {
     let name = call.path(&NAME)?;
     let active = body.is_active;
@@ -144,7 +147,7 @@ pub(crate) async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerRe
 pub(crate) async fn endpoints(call: &AdminRequest<'_>) -> HandlerResult {
     let name = call.path(&NAME)?;
     let found = call.of_participant(name, |_, participant| participant.endpoints.clone());
-    let mut found = found.await?.into_iter().map(|(kind, value)| EndpointShape { kind, value });
+    let mut found = found.await?.into_iter().map(|(kind, value)| EndpointResponse { kind, value });
     match call.query(&TYPE)? {
         None => Ok(AdminResponse::ok(&found.collect::<Vec<_>>())),
         Some(wanted) => match found.find(|endpoint| endpoint.kind == wanted) {
@@ -155,7 +158,7 @@ pub(crate) async fn endpoints(call: &AdminRequest<'_>) -> HandlerResult {
 }
 
 /// `POST /participants/{name}/endpoints`: sets or overwrites one of the types of hub-semantics
-/// 2.1. What the hub will call must be an address that it can and may call.
+/// 2.1. An endpoint that the hub calls must be an address that it can and may call.
 pub(crate) async fn set_endpoint(call: &AdminRequest<'_>, body: NewEndpoint) -> HandlerResult {
     let NewEndpoint { kind, value } = body;
     if endpoint::is_called(&kind) {
@@ -166,7 +169,7 @@ pub(crate) async fn set_endpoint(call: &AdminRequest<'_>, body: NewEndpoint) -> 
     Ok(AdminResponse::empty(StatusCode::CREATED))
 }
 
-/// The participant as it is now, after a change or without one.
+/// The current participant.
 pub(crate) async fn show_with(
     call: &AdminRequest<'_>,
     name: FspName,
@@ -179,24 +182,24 @@ pub(crate) async fn show_with(
     Ok(AdminResponse::json(status, &found.await?))
 }
 
-/// Names travel in headers and paths: letters, digits and marks that need no escape in either.
+/// Names occur in headers and paths: letters, digits and marks that need no escape in either.
 fn is_name_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || "-_.~".contains(character)
 }
 
-/// A name of the enumeration. It is too long for the text of an error: a refusal says where to
-/// find it.
+/// A name of the enumeration, which is too long for an error text: the error refers to the
+/// document.
 fn endpoint_type(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
     match form.text(name, 1..=endpoint::NAME_BYTES_MAX)? {
         Some(text) if !endpoint::is_accepted_name(&text) => {
-            let what = "must be one of the known types of endpoint; /openapi/admin.json has them";
+            let what = "must be one of the known endpoint types; see /openapi/admin.json";
             Err(refuse(ErrorCode::MALFORMED_SYNTAX, name, what))
         }
         text => Ok(text),
     }
 }
 
-/// The enumeration, and the names of the third-party API, which have no end.
+/// The enumeration, and the open-ended names of the third-party API.
 fn endpoint_types() -> Value {
     let names: Vec<_> = EndpointType::ALL.iter().map(|kind| kind.as_str()).collect();
     json!({"anyOf": [

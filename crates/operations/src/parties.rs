@@ -1,9 +1,8 @@
-//! `/parties`: who serves which party, many at once.
+//! `/parties`: registers parties in bulk, and shows the FSP that serves a party.
 //!
-//! For what a scheme has before its hub: registrations of millions of parties, which participants
-//! would otherwise make one by one through FSPIOP. The rows without a fault become one command;
-//! each other row is answered with what is wrong with it. The same rows again change nothing.
-//! Nobody is sent a callback.
+//! A scheme that migrates to the hub may have millions of registered parties, which participants
+//! would otherwise register one by one through FSPIOP. The valid rows become one command; the
+//! response lists the error of each other row. Identical rows change nothing. No callback is sent.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +21,7 @@ use crate::schema::{self, shape};
 
 /// Rows of one request.
 const ROWS_MAX: usize = 1_000;
-const _: () = assert!(ROWS_MAX == 1_000, "the description says 1000");
+const _: () = assert!(ROWS_MAX == 1_000, "the description names 1000");
 
 /// The type of a party's identifier, in a path.
 const TYPE: Parameter<PartyIdType> = Parameter::new(
@@ -37,20 +36,20 @@ const TYPE: Parameter<PartyIdType> = Parameter::new(
 const ID: Parameter<String> =
     Parameter::some_text("ID", "The identifier.").example("\"254700000001\"");
 
-const SUB_ID: Parameter<String> = Parameter::text("subId", "Its part of this name.");
+const SUB_ID: Parameter<String> = Parameter::text("subId", "Sub-identifier of the party.");
 
 routes! {
     "/parties" {
-        change POST registerParties = register(Registrations), "Say who serves parties" {
+        change POST registerParties = register(Registrations), "Register parties in bulk" {
             text: "\
-                Up to 1000 at once, recorded as one change; the FSPs are sent nothing. A row has \
-                `partyIdType`, `partyIdentifier` and `fspId`, and may have `partySubIdOrType` \
-                and `currency`; their rules are those of `POST /participants` of FSPIOP. A row \
-                with a fault is left out and answered with its place, from 0, and what is wrong: \
-                3100 for a value, 3101 for what is no text, 3102 for what is missing, 3103 for \
-                what nobody knows, 3200 for an FSP that is no participant; the others are \
-                registered. The last registration of a party holds, within a request as well. \
-                The same request again changes nothing.",
+                Up to 1000 parties, recorded as one change; the FSPs get no callback. A row has \
+                `partyIdType`, `partyIdentifier` and `fspId`, and optionally `partySubIdOrType` \
+                and `currency`, with the rules of FSPIOP's `POST /participants`. An invalid row \
+                is skipped and reported with its index, from 0, and its error: 3100 for an \
+                invalid value, 3101 for a value that is not a string, 3102 for a missing member, \
+                3103 for an unknown member, 3200 for an FSP that is not a participant. Valid \
+                rows are registered. The last registration of a party wins, within a request as \
+                well. An identical request changes nothing.",
             example: {"parties": [
                 {"partyIdType": "MSISDN", "partyIdentifier": "254700000001", "fspId": "payerfsp"},
                 {
@@ -61,23 +60,23 @@ routes! {
                     "currency": "XOF"
                 }
             ]},
-            answers: [200: Registered = "What was registered."],
+            answers: [200: Registered = "Number of registered parties, errors of skipped rows."],
             refusals: [400 VALIDATION],
         }
     }
     "/parties/{Type}/{ID}" [TYPE, ID] {
-        guarded GET findParty = find, "Who serves a party" {
-            text: "An empty list when nobody does. Needs the token, for it tells of people.",
+        guarded GET findParty = find, "Find the FSP that serves a party" {
+            text: "Empty if no FSP serves it. Requires the token: the answer is personal data.",
             query: [SUB_ID],
-            answers: [200: Vec<PartyResponse> = "At most one, as look-ups see it."],
+            answers: [200: Vec<PartyResponse> = "At most one entry, as look-ups see it."],
         }
     }
 }
 
 body! {
     Closed Registrations {
-        /// Each a party, or what is wrong with it: that is answered with the row, so that the form
-        /// of rows is told in words.
+        /// Each row is a party or an error. Errors are reported per row, so the schema does not
+        /// constrain rows.
         parties: Vec<Result<PartyBinding, Refusal>> = Custom {
             take: rows,
             schema: || json!({
@@ -101,7 +100,7 @@ shape! {
 shape! {
     /// A row that was not registered.
     struct RefusedRow {
-        /// Its place among the rows, from 0.
+        /// Its index among the rows, from 0.
         row: usize,
         error_information: Fault,
     }
@@ -115,7 +114,7 @@ shape! {
 }
 
 shape! {
-    /// A party as it is shown.
+    /// A party in a response.
     struct PartyResponse as "PartyBinding" {
         party_id_type: String = schema::one_of(PartyIdType::NAMES),
         party_identifier: String,
@@ -158,7 +157,7 @@ async fn register(call: &AdminRequest<'_>, body: Registrations) -> HandlerResult
     Ok(AdminResponse::ok(&Registered { registered, refused }))
 }
 
-/// `GET /parties/{Type}/{ID}`: who serves the party; with `subId` its part of that name.
+/// `GET /parties/{Type}/{ID}`: the FSP that serves the party, or its sub-identifier `subId`.
 async fn find(call: &AdminRequest<'_>) -> HandlerResult {
     let (kind, id, sub_id) = (call.path(&TYPE)?, call.path(&ID)?, call.query(&SUB_ID)?);
     let found = call.hub.find_party(kind.as_str(), &id, sub_id.as_deref());
@@ -201,7 +200,7 @@ fn rows(
     rows.into_iter().map(binding).collect::<Result<_, _>>().map(Some)
 }
 
-/// A row: a fault of its own, or one of the whole request when it is no object.
+/// Reads a row. Its error is its own; a row that is not an object is an error of the whole request.
 fn binding(row: &RawValue) -> Result<Result<PartyBinding, Refusal>, Refusal> {
     if !row.get().starts_with('{') {
         return Err(refuse(ErrorCode::MALFORMED_SYNTAX, "parties", "must have objects as items"));
@@ -227,16 +226,16 @@ fn read(mut form: BodyReader<'_>) -> Result<PartyBinding, Refusal> {
 }
 
 fn id_type(name: &str, text: &str) -> Result<PartyIdType, Refusal> {
-    // All of them are too long for the text of an error.
-    let what = "must be a type of identifier such as MSISDN; /openapi/admin.json has them";
+    // The list of all types is too long for an error text.
+    let what = "must be an identifier type such as MSISDN; see /openapi/admin.json";
     PartyIdType::parse(text).ok_or_else(|| refuse(ErrorCode::VALIDATION, name, what))
 }
 
-/// What a look-up can ask for.
+/// An identifier that a look-up can request.
 fn identifier(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
     match form.text(name, 1..=IDENTIFIER_CHARS_MAX)? {
         Some(text) if !is_identifier(&text) => {
-            let what = "must have no blanks, controls or any of {}<>`\\, and be more than dots";
+            let what = "must not have blanks, controls or any of {}<>`\\, or consist of dots only";
             Err(refuse(ErrorCode::VALIDATION, name, what))
         }
         text => Ok(text),
@@ -244,5 +243,5 @@ fn identifier(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, R
 }
 
 fn unknown_fsp(name: &FspName) -> Refusal {
-    Refusal::new(ErrorCode::ID_NOT_FOUND, &format!("\"fspId\" {name} is no participant"))
+    Refusal::new(ErrorCode::ID_NOT_FOUND, &format!("\"fspId\" {name} is not a participant"))
 }

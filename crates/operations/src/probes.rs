@@ -1,7 +1,7 @@
 //! The probes of supervisors, on a listener of their own: `GET /live`, `GET /ready`, `GET /health`.
 //!
-//! They need no token and no particular `Host`, change nothing and wait for nothing, so that a
-//! switch whose admin port is busy is still seen to be alive.
+//! They need no token and no particular `Host`, change nothing and do not block, so that a
+//! switch with a busy admin port still responds to its supervisor.
 
 use fspiop::Refusal;
 use http::StatusCode;
@@ -32,7 +32,7 @@ pub(crate) fn reply(hub: &dyn AdminBackend, head: &Parts) -> HandlerResult {
     }
     let health = hub.health();
     match path {
-        // The process answers: that is all it says.
+        // Only reports that the process responds.
         "/live" => Ok(short(StatusCode::OK, "OK")),
         "/ready" if health.is_well() => Ok(short(StatusCode::OK, "OK")),
         "/ready" => Ok(short(StatusCode::SERVICE_UNAVAILABLE, "DOWN")),

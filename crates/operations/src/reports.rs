@@ -1,4 +1,4 @@
-//! What the hub reports of itself, and how the admin API writes it.
+//! Reports of the hub about itself, as the admin API serializes them.
 
 use std::time::Duration;
 
@@ -11,34 +11,34 @@ use crate::responses::Moment;
 use crate::schema::{Schema, shape};
 
 shape! {
-    /// What `GET /snapshots` says.
+    /// Response of `GET /snapshots`.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct Snapshots as "Snapshots" {
-        /// Its files, newest first.
+        /// Snapshot files, newest first.
         #[serde(rename = "snapshots")]
         pub files: Vec<SnapshotFile>,
-        /// Whether one is being taken, or will be at once.
+        /// Whether a snapshot is being taken or requested.
         pub busy: bool,
-        /// Taken since the start.
+        /// Snapshots taken since the start.
         pub taken: u64,
         /// Attempts that failed since the start.
         pub failed: u64,
-        /// Length of the last one taken since the start, in bytes.
+        /// Size of the last snapshot since the start, in bytes.
         pub last_bytes: u64,
-        /// How long that took, in milliseconds.
+        /// Duration of the last snapshot, in milliseconds.
         #[serde(rename = "lastMilliseconds")]
         pub last_millis: u64,
-        /// Why the last attempt failed, if it did.
+        /// Error of the last attempt, if it failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub error: Option<String>,
     }
 }
 
 shape! {
-    /// A state stored beside the log.
+    /// A snapshot file.
     #[derive(Clone, PartialEq, Eq)]
     pub struct SnapshotFile {
-        /// The last record that counts.
+        /// Log index of the last record in it.
         pub log_index: u64,
         /// Its name.
         #[serde(rename = "file")]
@@ -47,7 +47,7 @@ shape! {
 }
 
 shape! {
-    /// A span of time in which a part of the hub, or a participant, had a transfer in its hands.
+    /// A span of time in which a part of the hub, or a participant, processed a transfer.
     #[derive(Clone, PartialEq, Eq)]
     pub struct Span {
         /// Start, nanoseconds of the machine's monotonic clock.
@@ -56,122 +56,122 @@ shape! {
         /// End, not before the start.
         #[serde(rename = "end")]
         pub end_ns: u64,
-        /// Which message and what was done to it.
+        /// The message and the processing step.
         pub label: String,
     }
 }
 
-/// What was noted of a transfer.
+/// The latency trace of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransferTrace {
-    /// Where somebody worked on it, in order of their starts; empty unless all is still kept.
+    /// Stages of work, in order of their starts; empty unless the complete trace is in memory.
     pub stages: Vec<Span>,
-    /// Where it waited for somebody, in order of their starts.
+    /// Stages of waiting, in order of their starts.
     pub waits: Vec<Span>,
-    /// How far back notes reach, if older ones have made room.
+    /// How far back traces reach, if older ones were dropped.
     pub reach: Option<Duration>,
-    /// Not all of it has come to its end; what is open is told up to now.
+    /// The transfer is not complete; open stages end now.
     pub under_way: bool,
 }
 
-/// Whether a part of the hub works.
+/// Status of a part of the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ServiceStatus {
-    /// It works.
+    /// Working.
     Ok,
-    /// It does not.
+    /// Stopped or stalled.
     Down,
 }
 
-/// What `GET /health` says (hub-semantics 8.4).
+/// Response of `GET /health` (hub-semantics 8.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Version of the program.
     pub version: &'static str,
-    /// When the process started.
+    /// Start time of the process.
     pub started: Stamp,
-    /// How long it has been running.
+    /// Time since the start of the process.
     pub uptime: Duration,
-    /// The state and what it is stored in.
+    /// The state and its store.
     pub datastore: ServiceStatus,
-    /// The log: down when it has stopped or is stuck, for then nothing can be accepted.
+    /// The log: down if it has stopped or is stalled, because no command can be accepted then.
     pub broker: ServiceStatus,
-    /// Stages that have work and make no progress; empty while all is well.
+    /// Stalled stages.
     pub stuck: Vec<StuckStage>,
-    /// Participants that take no notice: no fault of the hub, which stays well.
+    /// Participants that accept no notices. They do not affect the hub's health.
     pub stalled_lanes: StalledLanes,
-    /// Participants to which forwards fail at once, as they do not answer: no fault either.
+    /// Participants that do not respond, so that forwards fail at once. No effect on health either.
     pub open_breakers: OpenBreakers,
 }
 
 shape! {
-    /// Lanes in which notices are owed and none is delivered.
+    /// Lanes with pending notices and no deliveries.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct StalledLanes {
-        /// How many there are.
+        /// Their number.
         pub count: u64,
-        /// Notices owed to all of them.
+        /// Pending notices in all of them.
         pub owed: u64,
-        /// Those that are owed most; not all when there are many.
+        /// The lanes with the most pending notices, up to a limit.
         #[serde(rename = "lanes")]
         pub shown: Vec<StalledLane> = some::<StalledLane>(),
     }
 }
 
 shape! {
-    /// A lane in which notices are owed and none is delivered.
+    /// A lane with pending notices and no deliveries.
     #[derive(Clone, PartialEq, Eq)]
     pub struct StalledLane {
-        /// Whose it is.
+        /// Participant of the lane.
         pub participant: String,
-        /// Notices owed.
+        /// Pending notices.
         pub owed: u64,
-        /// Since when none has been delivered.
+        /// Time since which no notice has been delivered.
         #[serde(serialize_with = "moment")]
         pub since: Stamp,
         /// The same as a duration.
         #[serde(rename = "seconds", serialize_with = "seconds")]
         pub idle: Duration,
-        /// How the last attempt ended, in words.
+        /// Result of the last attempt, as text.
         pub last_attempt: String,
     }
 }
 
 shape! {
-    /// Circuit breakers of forwards that are open.
+    /// Open circuit breakers of forwards.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct OpenBreakers {
-        /// How many there are.
+        /// Their number.
         pub count: u64,
-        /// Those that opened first; not all when there are many.
+        /// The breakers that opened first, up to a limit.
         #[serde(rename = "breakers")]
         pub shown: Vec<OpenBreaker> = some::<OpenBreaker>(),
     }
 }
 
 shape! {
-    /// A circuit breaker that is open.
+    /// An open circuit breaker.
     #[derive(Clone, PartialEq, Eq)]
     pub struct OpenBreaker {
-        /// Who does not answer.
+        /// The participant that does not respond.
         pub participant: String,
-        /// When it opened.
+        /// Time at which it opened.
         #[serde(serialize_with = "moment")]
         pub since: Stamp,
-        /// Forwards in a row without an HTTP answer.
+        /// Consecutive forwards without an HTTP response.
         pub failures: u32,
     }
 }
 
 impl Health {
-    /// Whether every part works.
+    /// Whether all parts are healthy.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.parts_down() == 0
     }
 
-    /// How many parts do not.
+    /// Number of unhealthy parts.
     pub(crate) fn parts_down(&self) -> u64 {
         let services = [self.datastore, self.broker];
         let down = services.into_iter().filter(|service| *service == ServiceStatus::Down);
@@ -180,36 +180,36 @@ impl Health {
 }
 
 shape! {
-    /// A stage that has work and makes no progress.
+    /// A stage that has work but makes no progress.
     #[derive(Clone, PartialEq, Eq)]
     pub struct StuckStage {
         /// Its name: `sequencer`, `log`, `store`, `expiry`, `io-0`, `lane dfsp1`.
         #[serde(rename = "stage")]
         pub name: String,
-        /// For how long.
+        /// Time without progress.
         #[serde(rename = "seconds", serialize_with = "seconds")]
         pub idle: Duration,
-        /// What it should be doing.
+        /// Its pending work.
         pub detail: String,
     }
 }
 
-/// How full the disk of the log is.
+/// Status of the disk of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiskUse {
-    /// There is room.
+    /// Enough free space.
     #[default]
     Ok,
-    /// Below a tenth free, or full within three days at the present growth.
+    /// Less than 10 % free, or full within 3 days at the present growth.
     Low,
-    /// Below a twentieth free, or full within a day.
+    /// Less than 5 % free, or full within 1 day.
     Critical,
-    /// No room: commands are refused.
+    /// Full: commands are refused.
     Full,
 }
 
 impl DiskUse {
-    /// Its name in answers.
+    /// Its name in responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -222,61 +222,61 @@ impl DiskUse {
 }
 
 shape! {
-    /// What `GET /cluster` says.
+    /// Response of `GET /cluster`.
     #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
     pub struct Cluster as "Cluster" {
-        /// The node that was asked.
+        /// The queried node.
         pub node: String,
-        /// The last record that it has applied.
+        /// Log index of the last record that it has applied.
         pub log_index: u64,
-        /// Messages of the topic that it has not applied, as of its last look.
+        /// Messages of the topic that it has not applied, as of its last poll.
         pub behind: u64,
-        /// How long ago the brokers handed out a message, in milliseconds.
+        /// Time since the brokers delivered a message, in milliseconds.
         #[serde(rename = "unheardMilliseconds")]
         pub unheard_ms: u64,
-        /// How much of the brokers' time is not believed, in milliseconds.
+        /// Part of the brokers' clock that is discarded as implausible, in milliseconds.
         #[serde(rename = "heldMilliseconds")]
         pub held_ms: u64,
-        /// Messages of somebody else in the topic, as far as it has met them since it started.
+        /// Foreign messages that it has read in the topic since it started.
         #[serde(rename = "foreignMessages")]
         pub foreign: u64,
-        /// The last record after which another node said to have the same state.
+        /// Log index of the last record after which another node reported the same state.
         #[serde(rename = "sameStateAt", skip_serializing_if = "Option::is_none")]
         pub agreed_at: Option<u64>,
-        /// The nodes that are there.
+        /// The live nodes.
         pub nodes: Vec<ClusterNode>,
-        /// Participants, and the node that sends to each.
+        /// Participants, and the node that delivers to each.
         pub lanes: Vec<ClusterLane>,
-        /// When nodes were last found to be gone.
+        /// The last removal of nodes.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub last_takeover: Option<Takeover>,
     }
 }
 
 shape! {
-    /// A node that is there.
+    /// A live node.
     #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
     pub struct ClusterNode {
         /// Its name.
         pub name: String,
-        /// Its life.
+        /// Its epoch.
         pub epoch: u32,
-        /// Up to where it has applied the log, as it said last.
+        /// Log index of the last record that it has applied, by its last report.
         pub log_index: u64,
-        /// How long ago it wrote last, in milliseconds.
+        /// Time since its last write, in milliseconds.
         #[serde(rename = "silentMilliseconds")]
         pub silent_ms: u64,
-        /// The newest rules that it knows, as it said last.
+        /// The newest rules version that it knows, by its last report.
         #[serde(rename = "rulesKnown")]
         pub rules: u32,
-        /// Where it was found to have decided otherwise than the node that was asked.
+        /// Log index at which its state differed from that of the queried node.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub contradicts_at: Option<u64>,
     }
 }
 
 shape! {
-    /// Whose callbacks are sent from where.
+    /// The node that delivers to a participant.
     #[derive(Clone, PartialEq, Eq, Deserialize)]
     pub struct ClusterLane {
         /// The participant.
@@ -287,12 +287,12 @@ shape! {
 }
 
 shape! {
-    /// Nodes were found to be gone.
+    /// The removal of nodes that stopped writing.
     #[derive(Clone, PartialEq, Eq, Deserialize)]
     pub struct Takeover {
-        /// The record by which they were.
+        /// Log index of the record that removed them.
         pub log_index: u64,
-        /// When.
+        /// Its time.
         #[serde(rename = "time", serialize_with = "moment", deserialize_with = "read_moment")]
         pub at: Stamp,
         /// Their names.
@@ -301,52 +301,51 @@ shape! {
 }
 
 shape! {
-    /// What `GET /storage` says.
+    /// Response of `GET /storage`.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct DiskStatus {
-        /// How full the disk is.
+        /// Status of the disk.
         #[serde(skip)]
         pub fullness: DiskUse = Value::Null,
-        /// Bytes of the log in its directory, compressed segments as they are.
+        /// Bytes of the log in its directory, with the compressed size of compressed segments.
         pub log_bytes: u64,
         /// Segments in the directory.
         pub log_segments: u64,
-        /// Bytes of the log that are in an archive only, as they are there.
+        /// Bytes of the log that are in the archive only, with the compressed size.
         pub archived_bytes: u64,
-        /// Segments that are in an archive only.
+        /// Segments that are in the archive only.
         pub archived_segments: u64,
         /// Bytes of the cold store.
         pub store_bytes: u64,
-        /// Bytes of the disk.
+        /// Size of the disk in bytes.
         pub disk_bytes: u64,
-        /// Bytes that can still be written.
+        /// Free bytes on the disk.
         pub free_bytes: u64,
-        /// Growth of the log, archived or not, over the last day, or over what is known of it, and
-        /// of the store in proportion; `None` while less than ten minutes are known.
+        /// Growth of the log over the last day, archived or not, and of the store in proportion;
+        /// `None` during the first 10 minutes.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub growth_bytes_per_day: Option<u64>,
-        /// When the disk is full at that growth, if nothing is moved away.
+        /// Hours until the disk is full at that growth, if nothing is archived.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub hours_until_full: Option<u64>,
-        /// Why log or store cannot be written or read at the moment, or their disk not be looked
-        /// at.
+        /// Reason why log or store cannot be written or read, or their disk cannot be inspected.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub failing: Option<String>,
-        /// The archive, if there is to be one.
+        /// The archive job, if configured.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub archive: Option<BackgroundJob>,
-        /// The copy, if there is to be one.
+        /// The backup job, if configured.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub backup: Option<BackgroundJob>,
     }
 }
 
-/// What [`DiskStatus::status`] can be.
+/// Values of [`DiskStatus::status`].
 pub(crate) const STATUSES: [&str; 5] = ["OK", "LOW", "CRITICAL", "FULL", FAILING];
 const FAILING: &str = "FAILING";
 
 impl DiskStatus {
-    /// One word for all of it, the same wherever it is shown.
+    /// The overall status as one word.
     #[must_use]
     pub fn status(&self) -> &'static str {
         match (self.fullness, &self.failing) {
@@ -357,21 +356,21 @@ impl DiskStatus {
 }
 
 shape! {
-    /// Work beside the log, towards another place.
+    /// A background job that copies the log to another place.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct BackgroundJob {
-        /// When it went well the last time; `None` if it did not since the start.
+        /// Time of the last success since the start.
         #[serde(skip_serializing_if = "Option::is_none", serialize_with = "moment")]
         pub last_done: Option<Stamp>,
-        /// The last record that is there; 0 if it is not known.
+        /// Log index of the last copied record; 0 if unknown.
         pub log_index: u64,
-        /// Why it does not go well at the moment.
+        /// Error of the last run, if it failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub failing: Option<String>,
     }
 }
 
-/// A list that shows the first ones.
+/// A list that is cut at a limit.
 fn some<T: Schema>() -> Value {
     json!({"type": "array", "maxItems": 100, "items": T::schema()})
 }
@@ -386,7 +385,7 @@ fn moment<S: Serializer>(
 fn read_moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Stamp, D::Error> {
     let text = String::deserialize(deserializer)?;
     let millis = fspiop::time::parse_date_time(&text);
-    millis.map(Stamp::from_millis).ok_or_else(|| D::Error::custom("no moment"))
+    millis.map(Stamp::from_millis).ok_or_else(|| D::Error::custom("not a time"))
 }
 
 fn seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

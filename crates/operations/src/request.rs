@@ -1,4 +1,4 @@
-//! One request under way: what a handler may touch.
+//! A request in progress: the interface of handlers.
 
 use bytes::Bytes;
 use fspiop::egress_policy::EgressPolicy;
@@ -17,7 +17,7 @@ use crate::outcome_errors;
 use crate::route::{Parameter, parameter};
 use crate::schema;
 
-/// A request whose sender was let through and whose body was read.
+/// An authenticated request with its body.
 pub(crate) struct AdminRequest<'a> {
     pub(crate) hub: &'a dyn AdminBackend,
     pub(crate) base_url: &'a str,
@@ -35,7 +35,7 @@ pub(crate) struct AdminRequest<'a> {
 }
 
 impl AdminRequest<'_> {
-    /// Asks for a change; it is durable and applied when this returns without a refusal.
+    /// Records a change; it is durable and applied when this returns without an error.
     pub(crate) async fn change(&self, change: impl Into<Change>) -> Result<(), Refusal> {
         self.change_because(self.identity.reason.clone(), change).await
     }
@@ -57,19 +57,19 @@ impl AdminRequest<'_> {
         outcome_errors::of_change(outcome)
     }
 
-    /// Asks a question; see [`AdminBackend::ask`].
+    /// Queries the state; see [`AdminBackend::ask`].
     pub(crate) async fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&State) -> R + Send + 'static,
     ) -> Result<R, Refusal> {
         let (answer, mut answered) = oneshot::channel();
-        // A client that has gone takes no answer.
+        // The receiver is gone if the client has disconnected.
         let question = Box::new(move |state: &State| drop(answer.send(question(state))));
         self.hub.ask(question).await.map_err(outcome_errors::of_unavailable)?;
         answered.try_recv().map_err(|_| outcome_errors::of_unavailable(Unavailable::Stopped))
     }
 
-    /// Copies something out of a participant; refuses an unknown name.
+    /// Reads from a participant; refuses an unknown name.
     pub(crate) async fn of_participant<R: Send + 'static>(
         &self,
         name: FspName,
@@ -93,8 +93,8 @@ impl AdminRequest<'_> {
             .map_err(|unreachable| refuse(ErrorCode::VALIDATION, member, &unreachable.to_string()))
     }
 
-    /// Refuses a request whose `Accept` is missing or malformed. Any media range is accepted: the
-    /// answers have one form.
+    /// Refuses a request whose `Accept` is missing or malformed. Any media range is accepted,
+    /// because responses have one format.
     pub(crate) fn must_accept(&self) -> Result<(), Refusal> {
         let lines = self.headers.get_all(ACCEPT);
         if lines.iter().next().is_none() {
@@ -114,7 +114,7 @@ impl AdminRequest<'_> {
         (parameter.read)(value)
     }
 
-    /// A query parameter; `None` where it is left out.
+    /// A query parameter; `None` if absent.
     pub(crate) fn query<T>(&self, wanted: &Parameter<T>) -> Result<Option<T>, Refusal> {
         let value = parameter(self.query, wanted.about.name);
         value.map(|value| (wanted.read)(&value)).transpose()
@@ -144,7 +144,7 @@ pub(crate) const ONLY_CURRENCY: Parameter<Currency> =
             .ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "currency", CURRENCY_FORM))
     });
 
-/// A participant's name from the path; a text that cannot be a name names nobody.
+/// A participant's name from the path; an invalid name is an unknown participant.
 pub(crate) fn participant_name(text: &str) -> Result<FspName, Refusal> {
     FspName::new(text).ok_or_else(outcome_errors::participant_not_found)
 }

@@ -1,4 +1,4 @@
-//! Answers: a status, and a body of JSON, of text, or none.
+//! Responses: a status, and a body of JSON, of text, or none.
 
 use bytes::Bytes;
 use fspiop::Refusal;
@@ -13,14 +13,14 @@ use serde::Serialize;
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 const PAGE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-/// What a browser may do with an answer: nothing. The page has its own style and no script.
+/// Content security policy of responses: nothing is allowed. The page has inline style, no script.
 const POLICY_TEXT: &str = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'";
 const POLICY: HeaderValue = HeaderValue::from_static(POLICY_TEXT);
 const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
 );
 
-/// Headers of an answer to what is not HTTP, which is not made here.
+/// Headers of the response to a request that is not HTTP, which is written elsewhere.
 pub(crate) const BARE_HEADERS: [(&str, &str); 4] = [
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
@@ -28,7 +28,7 @@ pub(crate) const BARE_HEADERS: [(&str, &str); 4] = [
     ("content-security-policy", POLICY_TEXT),
 ];
 
-/// What goes back to the client.
+/// A response to the client.
 #[derive(Debug)]
 pub(crate) struct AdminResponse {
     status: StatusCode,
@@ -52,7 +52,7 @@ impl AdminResponse {
         Self::json(StatusCode::OK, value)
     }
 
-    /// 200 with the text form of metrics.
+    /// 200 with metrics in the Prometheus text format.
     pub(crate) fn metrics(text: String) -> Self {
         Self { status: StatusCode::OK, body: Some((METRICS, text.into())) }
     }
@@ -62,7 +62,7 @@ impl AdminResponse {
         Self { status: StatusCode::OK, body: Some((JSON, text)) }
     }
 
-    /// 200 with a page to read.
+    /// 200 with an HTML page.
     pub(crate) const fn page(text: Bytes) -> Self {
         Self { status: StatusCode::OK, body: Some((PAGE, text)) }
     }
@@ -72,7 +72,7 @@ impl AdminResponse {
         Self { status: refusal.status, body: Some((JSON, refusal.body())) }
     }
 
-    /// The HTTP response; `allow` lists the methods of the resource, where there is one.
+    /// The HTTP response; `allow` lists the methods of the resource, if it exists.
     pub(crate) fn into_response(self, allow: Option<String>) -> Response<Full<Bytes>> {
         let (content_type, body) = match self.body {
             None => (None, Bytes::new()),
@@ -104,5 +104,5 @@ impl AdminResponse {
     }
 }
 
-/// What a handler comes to.
+/// Result of a handler.
 pub(crate) type HandlerResult = Result<AdminResponse, Refusal>;

@@ -1,7 +1,7 @@
-//! The shapes of answers (hub-semantics 4.2), copied out of the state by questions.
+//! Response types (hub-semantics 4.2), filled by queries of the state.
 //!
 //! Amounts are written digit for digit; moments are ISO 8601 with milliseconds; `isActive` of
-//! participants and accounts is 0 or 1, as the reference shows its database.
+//! participants and accounts is 0 or 1, as in the reference.
 
 use ledger::{
     Account, AccountId, Amount, CurrencyAccounts, DeadLetter, NetDebitCap, Notice, NoticeKind,
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use crate::schema::{self, shape};
 use crate::settlement_models::{DELAYS, GRANULARITIES, INTERCHANGES};
 
-/// The only limit there is.
+/// The only limit type.
 pub(crate) const NET_DEBIT_CAP: &str = "NET_DEBIT_CAP";
 
 /// An amount as a JSON number, exact.
@@ -180,7 +180,7 @@ impl LimitResponse {
 
 shape! {
     /// An endpoint.
-    pub(crate) struct EndpointShape as "Endpoint" {
+    pub(crate) struct EndpointResponse as "Endpoint" {
         #[serde(rename = "type")]
         pub(crate) kind: String,
         pub(crate) value: String,
@@ -241,7 +241,7 @@ impl SettlementModelResponse {
 }
 
 shape! {
-    /// A notice that was given up.
+    /// A notice whose delivery was given up.
     pub(crate) struct DeadLetterResponse as "DeadLetter" {
         id: u64,
         recipient: String,
@@ -275,7 +275,7 @@ impl DeadLetterResponse {
 }
 
 shape! {
-    /// A notice that waits for an address.
+    /// A notice that waits for an endpoint.
     pub(crate) struct UndeliverableResponse as "Undeliverable" {
         id: u64,
         recipient: String,
@@ -320,7 +320,7 @@ const fn message(kind: NoticeKind) -> &'static str {
     }
 }
 
-/// Accounts that have a name; the internal ones have none and never show.
+/// Accounts with a name; internal accounts have none and are never shown.
 fn visible_accounts<'s>(
     state: &'s State,
     ids: &'s [AccountId],

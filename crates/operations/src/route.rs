@@ -53,7 +53,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
 const RECORDED_ELSEWHERE: &[(&Declaration, &str)] =
     &[(&ledger::Configure::DECLARATION, "a start with other settings than those in force")];
 
-/// Demands a route of every change.
+/// Requires a route for every change, at compile time.
 macro_rules! recorded_each {
     ($($change:ident),*) => {
         $( const _: () = assert!(
@@ -87,10 +87,10 @@ const fn is_recorded(change: &Declaration) -> bool {
     false
 }
 
-/// The role that a route requires. Roles are not checked yet: every bearer of the token has all.
+/// The role that a route requires. Roles are not checked yet: the token grants all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Reads what is costly or personal.
+    /// Reads costly or personal data.
     Viewer,
     /// Changes something.
     Operator,
@@ -106,14 +106,14 @@ impl Role {
     }
 }
 
-/// Whether a route reads something, has something done, or changes something.
+/// The kind of a route: read, order or change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It reads.
+    /// Reads.
     Question,
-    /// It has something done that is not recorded.
+    /// Starts an action that is not recorded.
     Order,
-    /// It is recorded in the log.
+    /// Changes state by a record of the log.
     Change,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct ParameterInfo {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
     pub(crate) schema: fn() -> Value,
-    /// A good value, as JSON; `None` when a usual request leaves it out.
+    /// An example value, as JSON; `None` if usual requests omit it.
     pub(crate) example: Option<&'static str>,
 }
 
@@ -144,7 +144,7 @@ impl<T> Parameter<T> {
         Self { about: ParameterInfo { name, text, schema, example: None }, read }
     }
 
-    /// The same with a good value, as JSON.
+    /// The same with an example value, as JSON.
     pub(crate) const fn example(mut self, example: &'static str) -> Self {
         self.about.example = Some(example);
         self
@@ -152,7 +152,7 @@ impl<T> Parameter<T> {
 }
 
 impl Parameter<String> {
-    /// A parameter that any text is a value of.
+    /// A parameter that accepts any text.
     pub(crate) const fn text(name: &'static str, text: &'static str) -> Self {
         Self::new(name, text, any_text, |value| Ok(value.to_owned()))
     }
@@ -163,7 +163,7 @@ impl Parameter<String> {
     }
 }
 
-/// An answer that is not a refusal.
+/// A response that is not an error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SuccessResponse {
     pub(crate) status: u16,
@@ -177,10 +177,10 @@ pub(crate) type Handler = for<'a> fn(&'a AdminRequest<'a>) -> BoxFuture<'a, Hand
 /// A method on a path; made by [`routes!`].
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
-    /// Its method, `GET`, `POST`, `PUT` or `DELETE`; `HEAD` is answered wherever `GET` is.
+    /// Its method, `GET`, `POST`, `PUT` or `DELETE`; `HEAD` is allowed wherever `GET` is.
     pub(crate) verb: &'static str,
     pub(crate) kind: Kind,
-    /// The role that it needs; `None` where no token is needed.
+    /// The role that it requires; `None` if no token is required.
     pub(crate) role: Option<Role>,
     /// Its name in the document.
     pub(crate) id: &'static str,
@@ -188,23 +188,23 @@ pub(crate) struct Route {
     /// Rules that a client must know; CommonMark.
     pub(crate) text: &'static str,
     pub(crate) query: &'static [&'static ParameterInfo],
-    /// Whether the header `Accept` is demanded.
+    /// Whether the header `Accept` is required.
     pub(crate) needs_accept: bool,
     pub(crate) body: Option<Taken>,
-    /// A good body.
+    /// An example body.
     pub(crate) example: fn() -> Value,
-    /// A parameter of the path, with the example that it has for this method.
+    /// A parameter of the path, with its example for this method.
     pub(crate) path_example: Option<(&'static str, &'static str)>,
     pub(crate) answers: &'static [SuccessResponse],
     /// The change that it records.
     pub(crate) records: Option<&'static Declaration>,
-    /// Refusals other than those of [`Self::records`] and of every route.
+    /// Errors other than those of [`Self::records`] and of every route.
     pub(crate) refusals: &'static [(u16, ErrorCode)],
     pub(crate) handler: Handler,
 }
 
 impl Route {
-    /// Reads something, without a token.
+    /// Reads without a token.
     pub(crate) const fn read(handler: Handler) -> Self {
         Self {
             verb: "",
@@ -225,17 +225,17 @@ impl Route {
         }
     }
 
-    /// Reads what is costly or personal.
+    /// Reads costly or personal data.
     pub(crate) const fn guarded(handler: Handler) -> Self {
         Self { role: Some(Role::Viewer), ..Self::read(handler) }
     }
 
-    /// Has something done that is not recorded.
+    /// Starts an action that is not recorded.
     pub(crate) const fn order(handler: Handler) -> Self {
         Self { kind: Kind::Order, role: Some(Role::Operator), ..Self::read(handler) }
     }
 
-    /// Changes something by a record of the log.
+    /// Changes state by a record of the log.
     pub(crate) const fn change(handler: Handler) -> Self {
         Self { kind: Kind::Change, ..Self::order(handler) }
     }
@@ -248,7 +248,7 @@ impl Route {
 /// KIND METHOD name = handler(Body), "summary" { FIELD: value, ... }
 /// ```
 ///
-/// The kind is `read`, `guarded`, `order` or `change`, as the constructors of [`Route`] say, the
+/// The kind is a constructor of [`Route`]: `read`, `guarded`, `order` or `change`. The
 /// fields are those of [`Route`]. A handler is an async function of the [`AdminRequest`], and of
 /// the body where there is one.
 macro_rules! routes {
@@ -333,16 +333,16 @@ pub(crate) struct Resource {
     pub(crate) routes: &'static [Route],
 }
 
-/// A resource that a path names, with the values of the path's parameters, decoded and otherwise
-/// as the client wrote them.
+/// The resource of a path, with the values of the path's parameters, decoded and otherwise
+/// unchanged.
 pub(crate) struct MatchedResource {
     pub(crate) resource: &'static Resource,
     pub(crate) values: Vec<(&'static str, String)>,
 }
 
 impl Resource {
-    /// Declares a resource; does not compile when a parameter of the path is not described, or
-    /// when a route that is not a change has `records`.
+    /// Declares a resource; does not compile if a parameter of the path is not described, or
+    /// if a route that is not a change has `records`.
     pub(crate) const fn new(
         path: &'static str,
         parameters: &'static [&'static ParameterInfo],
@@ -372,7 +372,8 @@ impl Resource {
         false
     }
 
-    /// The resource of a path; of two, the one with fewer parameters. `None` when there is none.
+    /// The resource of a path; of two, the one with fewer parameters. `None` if the path is
+    /// unknown.
     pub(crate) fn find(path: &str) -> Option<MatchedResource> {
         let segments = path.strip_prefix('/')?.split('/').take(SEGMENTS_MAX + 1).map(decode);
         let segments: Vec<String> = segments.collect::<Option<_>>()?;
@@ -416,7 +417,7 @@ impl Resource {
     }
 }
 
-/// Most segments that a known path has.
+/// Maximum number of segments of a known path.
 const SEGMENTS_MAX: usize = 6;
 
 /// Whether the parameters of a path are these, in this order.
@@ -446,14 +447,14 @@ const fn describes(path: &str, parameters: &[&ParameterInfo]) -> bool {
     known == parameters.len()
 }
 
-/// The value of a query's parameter, the first one of that name.
+/// The value of the first query parameter with this name.
 pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
     let mut pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let (_, value) = pairs.find(|(key, _)| *key == name)?;
     decode(&value.replace('+', " "))
 }
 
-/// Undoes percent-encoding; `None` when what comes out is not UTF-8 or an escape is incomplete.
+/// Decodes percent-encoding; `None` if the result is not UTF-8 or an escape is incomplete.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     let mut out = Vec::with_capacity(text.len());

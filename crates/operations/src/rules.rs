@@ -1,8 +1,8 @@
-//! `/rules`: by which rules the ledger decides, and later ones from now on. An addition to the
-//! reference's API.
+//! `/rules`: the rules version by which the ledger decides, and the switch to a later one. An
+//! addition to the reference's API.
 //!
-//! A program that meets rules which it does not know stops. So later ones are refused while a node
-//! that is there does not know them; one that was away meanwhile hears it at its start.
+//! A node that meets an unknown rules version stops. Therefore a later version is refused while a
+//! live node does not know it. A node that was down meanwhile stops when it starts.
 
 use fspiop::{ErrorCode, Refusal};
 use ledger::{Activate, State, rules_known};
@@ -19,18 +19,17 @@ const MEMBER: &str = "rulesVersion";
 
 routes! {
     "/rules" {
-        read GET showRules = show, "By which rules the ledger decides" {
-            text: "And the newest that the hub knows which is asked.",
-            answers: [200: RulesResponse = "As it stands."],
+        read GET showRules = show, "Show the rules version" {
+            text: "Also shows the newest version that the queried node knows.",
+            answers: [200: RulesResponse = "The active and the newest known version."],
         }
-        change PUT activateRules = activate(RulesVersion), "Have later rules decide from now on" {
+        change PUT activateRules = activate(RulesVersion), "Activate a later rules version" {
             records: Activate,
             text: "\
-                Once every node runs a program that knows them: refused as long as one that is \
-                there does not. It cannot be taken back: an older program does not read the log \
-                any more.",
+                Upgrade every node first: refused while a live node does not know the version. \
+                Cannot be undone: an older program can no longer read the log.",
             example: {"rulesVersion": 1},
-            answers: [200: RulesResponse = "They decide."],
+            answers: [200: RulesResponse = "The version is active."],
         }
     }
 }
@@ -43,9 +42,9 @@ body! {
 
 shape! {
     struct RulesResponse as "Rules" {
-        /// What decides.
+        /// The active version.
         rules_version: u32 = schema::version(),
-        /// What could, as far as the hub that is asked knows.
+        /// The newest version that the queried node knows.
         rules_known: u32 = schema::version(),
     }
 }
@@ -56,7 +55,7 @@ async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&RulesResponse { rules_version, rules_known: rules_known() }))
 }
 
-/// `PUT /rules`: in force with the next batch, on every node.
+/// `PUT /rules`: applies from the next batch, on every node.
 async fn activate(call: &AdminRequest<'_>, body: RulesVersion) -> HandlerResult {
     let RulesVersion { rules_version } = body;
     all_must_know(rules_version, &call.hub.cluster())?;
@@ -64,19 +63,19 @@ async fn activate(call: &AdminRequest<'_>, body: RulesVersion) -> HandlerResult 
     show(call).await
 }
 
-/// Refuses rules that somebody who is there does not know.
+/// Refuses a rules version that a live node does not know.
 fn all_must_know(version: u32, cluster: &Cluster) -> Result<(), Refusal> {
     let known = rules_known();
     if known < version {
-        let what = format!("this program knows rules up to {known}: start a newer one first");
+        let what = format!("this program knows rules up to {known}: upgrade it first");
         return Err(refuse(ErrorCode::VALIDATION, MEMBER, &what));
     }
     let Some(node) = cluster.nodes.iter().find(|node| node.rules < version) else { return Ok(()) };
     let name = &node.name;
     let what = match node.rules {
-        0 => format!("node {name} has not said yet which rules it knows: ask again in a second"),
+        0 => format!("node {name} has not reported the rules it knows yet: retry after 1 s"),
         known => {
-            format!("node {name} knows rules up to {known}: start a newer program there first")
+            format!("node {name} knows rules up to {known}: upgrade it first")
         }
     };
     Err(refuse(ErrorCode::VALIDATION, MEMBER, &what))

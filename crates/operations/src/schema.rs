@@ -1,4 +1,4 @@
-//! JSON Schema: the schemas that many routes share, and those of answers, which come from the
+//! JSON Schema: the schemas that many routes share, and those of responses, which come from the
 //! types that are serialized ([`shape!`]).
 
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use crate::reports::ServiceStatus;
 /// A schema with its name among those of the document.
 pub(crate) type Component = (&'static str, fn() -> Value);
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content {
     Nothing,
@@ -22,34 +22,34 @@ pub(crate) enum Content {
     List(Component),
     /// See [`OneOrAll`].
     OneOrAll(Component),
-    /// Of a media type, with a schema that has no name.
+    /// A body of this media type, with an unnamed schema.
     Other(&'static str, fn() -> Value),
 }
 
-/// A list, or with a parameter that names one of them that one, or an empty object.
+/// A list, or, with a parameter that selects one entry, that entry or an empty object.
 pub(crate) struct OneOrAll<T>(PhantomData<T>);
 
-/// A type of an answer, or of a member of one.
+/// A type of a response, or of a member of one.
 pub(crate) trait Schema {
-    /// Its name among the schemas of the document; empty where it has none.
+    /// Its name among the schemas of the document; empty if it has none.
     const NAME: &'static str = "";
 
-    /// Its form as the body of an answer.
+    /// Its description as the body of a response.
     const CONTENT: Content = Content::One((Self::NAME, Self::schema));
 
     /// Its schema.
     fn schema() -> Value;
 
-    /// Its schema as a member, which may be left out when it has nothing to show.
+    /// Its schema as an optional member.
     fn member(may_be_left_out: bool) -> Value {
         let _same = may_be_left_out;
         Self::schema()
     }
 }
 
-/// Declares an answer: a struct with its serialization and its schema. A member's schema is that
-/// of its type, or another one after `=`. The attributes of serde that change the form of an answer
-/// are read for the schema, too: `rename`, `skip`, `skip_serializing_if` and `flatten`.
+/// Declares a response: a struct with its serialization and its schema. A member's schema is that
+/// of its type, or the one after `=`. The schema follows the serde attributes `rename`, `skip`,
+/// `skip_serializing_if` and `flatten`.
 macro_rules! shape {
     ($(#[$about:meta])* $vis:vis struct $name:ident $(<$life:lifetime>)? $(as $title:literal)? {
         $(
@@ -95,7 +95,7 @@ macro_rules! member {
 }
 pub(crate) use member;
 
-/// Declares an answer that has no name in the document: its media type and its schema.
+/// Declares a response without a name in the document: its media type and its schema.
 macro_rules! other {
     ($(#[$about:meta])* $vis:vis struct $name:ident = $media:literal, $schema:expr) => {
         $(#[$about])*
@@ -113,7 +113,7 @@ macro_rules! other {
 }
 pub(crate) use other;
 
-/// The name of a member: the one that is given, or the Rust name in camel case.
+/// The name of a member: the given one, or the Rust name in camel case.
 pub(crate) fn json_name(member: &str, given: &[&str]) -> String {
     if let Some(name) = given.first() {
         return (*name).to_owned();
@@ -127,11 +127,11 @@ pub(crate) fn json_name(member: &str, given: &[&str]) -> String {
     name
 }
 
-/// A member of a [`shape!`]: its name in Rust, its attributes, and its schema, which depends on
-/// whether it may be left out.
+/// A member of a [`shape!`]: its name in Rust, its attributes, and its schema as a function of
+/// whether it is optional.
 type Member<'m> = (&'m str, &'m [(&'m str, &'m str)], fn(bool) -> Value);
 
-/// The object that serde makes of these members.
+/// The schema of the object that serde writes for these members.
 pub(crate) fn serialized(members: &[Member<'_>]) -> Value {
     let mut all = Vec::new();
     let mut flattened = Value::Null;
@@ -152,7 +152,7 @@ pub(crate) fn serialized(members: &[Member<'_>]) -> Value {
     object(all, Extent::Closed)
 }
 
-/// Whether an object may have members that its schema does not name.
+/// Whether an object may have unknown members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     Closed,
@@ -173,7 +173,7 @@ pub(crate) fn object(
         properties.insert(name, schema);
     }
     let mut object = json!({"type": "object", "properties": properties});
-    // An empty list is no schema.
+    // JSON Schema does not allow an empty list.
     if !required.is_empty() {
         object["required"] = json!(required);
     }
@@ -183,8 +183,7 @@ pub(crate) fn object(
     object
 }
 
-/// The schemas that have a name and belong to no route: those of `fspiop` for refusals, and forms
-/// of members.
+/// The named schemas that belong to no route: those of `fspiop` for errors, and those of members.
 pub(crate) fn shared() -> Vec<(String, Value)> {
     let wanted = [
         "ErrorInformationObject",
@@ -260,7 +259,7 @@ pub(crate) fn text(least: usize, most: usize) -> Value {
     json!({"type": "string", "minLength": least, "maxLength": most})
 }
 
-/// A text of characters that a pattern allows.
+/// A text that matches a pattern.
 pub(crate) fn word(characters: RangeInclusive<usize>, pattern: &str) -> Value {
     let (least, most) = characters.into_inner();
     json!({"type": "string", "minLength": least, "maxLength": most, "pattern": pattern})
@@ -293,7 +292,7 @@ pub(crate) fn currency_or_null() -> Value {
     json!({"type": "string", "nullable": true, "enum": names.collect::<Vec<_>>()})
 }
 
-/// A moment, in less detail than the schema `Moment`.
+/// A date and time, less strict than the schema `Moment`.
 pub(crate) fn date_time() -> Value {
     json!({"type": "string", "format": "date-time"})
 }
@@ -337,7 +336,7 @@ impl Schema for () {
 }
 
 other! {
-    /// An answer of JSON without a declared form.
+    /// A JSON response without a declared schema.
     pub(crate) struct AnyObject = "application/json", json!({"type": "object"})
 }
 

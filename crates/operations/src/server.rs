@@ -1,4 +1,4 @@
-//! The server: connections, their bounds, and the way of one request.
+//! The server: connections, their bounds, and the processing of a request.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -36,16 +36,16 @@ use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{MatchedResource, Resource};
 use crate::wire::Wire;
 
-/// Headers of one request.
+/// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 100;
-/// Pause after the system refused to accept a connection, for want of descriptors as a rule.
+/// Pause after `accept` failed, usually because no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves the admin API until `shutdown` is ready, then lets requests under way end.
+/// Serves the admin API until `shutdown` is ready, then waits for requests in progress.
 ///
-/// A connection beyond the bounds of [`Limits`] evicts one that keeps the hub waiting, and is
-/// closed at once where there is none. Must run within a tokio runtime with time and I/O enabled;
-/// one task per connection.
+/// A connection beyond the bounds of [`Limits`] evicts one that keeps the hub waiting. If there is
+/// none, the new connection is closed. Must run within a tokio runtime with time and I/O enabled;
+/// uses one task per connection.
 pub async fn serve(
     listener: TcpListener,
     hub: Arc<dyn AdminBackend>,
@@ -55,8 +55,8 @@ pub async fn serve(
     listen(listener, Server::new(hub, options, Surface::Admin), shutdown).await;
 }
 
-/// Serves the probes of supervisors in the same way: `GET /live`, `GET /ready`, `GET /health` and
-/// nothing else, without a token.
+/// Serves the supervisors' probes in the same way, without a token: `GET /live`, `GET /ready` and
+/// `GET /health` only.
 pub async fn serve_probes(
     listener: TcpListener,
     hub: Arc<dyn AdminBackend>,
@@ -67,8 +67,8 @@ pub async fn serve_probes(
     listen(listener, Server::new(hub, options, Surface::Probes), shutdown).await;
 }
 
-/// Answers one request that came by no connection: all phases but the parsing of HTTP. `peer` is
-/// who is recorded as having asked. Must run within a tokio runtime with time enabled.
+/// Processes a request without a connection: all phases except HTTP parsing. `peer` is recorded as
+/// the address of the author. Must run within a tokio runtime with time enabled.
 pub async fn answer(
     hub: Arc<dyn AdminBackend>,
     options: AdminOptions,
@@ -79,7 +79,7 @@ pub async fn answer(
     Server::new(hub, options, Surface::Admin).answer(request, ends, None).await
 }
 
-/// What a listener serves.
+/// The service of a listener.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Surface {
     Admin,
@@ -115,20 +115,20 @@ async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
         let Some(place) = server.connections.admit(peer.ip()) else { continue };
         let (server, stopped) = (Arc::clone(&server), stopped.clone());
         tasks.spawn(async move {
-            // Without an address of its own it is closed already.
+            // A socket without a local address is already closed.
             if let Ok(here) = stream.local_addr() {
                 let [here, peer] = [here, peer].map(|address| address.ip().to_canonical());
                 serve_connection(server, stream, PeerAddresses { here, peer }, (place, stopped))
                     .await;
             }
         });
-        // A connection is looked at before others can take its place.
+        // Poll the connection once before others can evict it.
         tokio::task::yield_now().await;
     }
     drop(listener);
     drop(stop);
     let drained = async { while tasks.join_next().await.is_some() {} };
-    // What has not ended by then is dropped with the set.
+    // Tasks that have not ended by then are dropped with the set.
     let _ended = timeout(server.options.limits.shutdown_time, drained).await;
 }
 
@@ -154,7 +154,7 @@ async fn serve_connection(
         .max_header_size(limits.header_bytes)
         .serve_connection(Wire::new(stream), service);
     let mut connection = pin!(connection);
-    // How a connection ends concerns only its client.
+    // Errors of a connection concern only its client.
     tokio::select! {
         _ended = connection.as_mut() => return,
         () = place.evicted() => return,
@@ -233,7 +233,7 @@ impl Server {
             true => Bytes::new(),
             false => read_body(head, body, self.options.limits).await?,
         };
-        // From here on the client waits for the hub, and keeps its place.
+        // From here on the client waits for the hub, and cannot be evicted.
         let _answering = place.map(ConnectionPermit::answer);
         let call = AdminRequest {
             hub: &*self.hub,
@@ -251,11 +251,11 @@ impl Server {
         if route.needs_accept {
             call.must_accept()?;
         }
-        // HEAD is GET: the body is left out when the answer is written.
+        // HEAD is handled as GET; the body is omitted when the response is written.
         (route.handler)(&call).await
     }
 
-    /// Who asks; a failure is noted, and answered when it is time to.
+    /// Authenticates the request. A failure is counted, and its response may be delayed.
     async fn identify(&self, head: &Parts, peer: IpAddr) -> Result<ChangeAuthor, Refusal> {
         match auth::identify(&self.options, head, peer).await {
             Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
@@ -274,7 +274,7 @@ impl Server {
     }
 }
 
-/// Reads a body of JSON within its bounds of size and time.
+/// Reads a JSON body within the limits on size and time.
 async fn read_body<B>(head: &Parts, body: B, limits: Limits) -> Result<Bytes, Refusal>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
@@ -292,11 +292,10 @@ where
     match timeout(limits.body_time, Limited::new(body, limits.body_bytes).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::too_large()),
-        Ok(Err(_)) => {
-            Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the body could not be read to its end"))
-        }
+        Ok(Err(_)) => Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the body is incomplete")),
         Err(_elapsed) => {
-            let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, "the body came too slowly");
+            let refusal =
+                Refusal::new(ErrorCode::GENERIC_CLIENT, "the body did not arrive in time");
             Err(Refusal { status: StatusCode::REQUEST_TIMEOUT, ..refusal })
         }
     }

@@ -31,14 +31,14 @@ const NAME: Parameter<String> =
 
 routes! {
     "/settlementModels" {
-        read GET listSettlementModels = list, "All settlement models" {
+        read GET listSettlementModels = list, "List settlement models" {
             answers: [200: Vec<SettlementModelResponse> = "Models, oldest first."],
         }
         change POST createSettlementModel = create(NewSettlementModel), "Add a settlement model" {
             records: CreateSettlementModel,
             text: "\
                 Legal combinations: IMMEDIATE with GROSS and BILATERAL; DEFERRED with GROSS and \
-                BILATERAL; DEFERRED with NET and either. Others are refused with 3100.",
+                BILATERAL; DEFERRED with NET and either. Any other combination gets 3100.",
             example: {
                 "name": "DEFERREDNET",
                 "settlementGranularity": "NET",
@@ -54,15 +54,15 @@ routes! {
         }
     }
     "/settlementModels/{name}" [NAME] {
-        read GET showSettlementModel = show, "One settlement model" {
+        read GET showSettlementModel = show, "Show a settlement model" {
             answers: [200: SettlementModelResponse = "The model."],
             refusals: [400 ID_NOT_FOUND],
         }
-        change PUT switchSettlementModel = update(Activity), "Switch a settlement model on or off" {
+        change PUT switchSettlementModel = update(Activity), "Activate or deactivate a model" {
             records: SetSettlementModelActive,
-            text: "Decides whether participants created from now on get its accounts.",
+            text: "An active model creates its accounts for new participants.",
             example: {"isActive": true},
-            answers: [200: SettlementModelResponse = "As it is now."],
+            answers: [200: SettlementModelResponse = "The model after the change."],
         }
     }
 }
@@ -96,7 +96,7 @@ async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&call.ask(SettlementModelResponse::all).await?))
 }
 
-/// `POST /settlementModels`: 201 and nothing more.
+/// `POST /settlementModels`: 201 without a body.
 async fn create(call: &AdminRequest<'_>, body: NewSettlementModel) -> HandlerResult {
     let model = SettlementModel {
         name: body.name,
@@ -111,7 +111,7 @@ async fn create(call: &AdminRequest<'_>, body: NewSettlementModel) -> HandlerRes
         active: true,
     };
     if !is_legal(&model) {
-        let detail = "this combination of granularity, interchange and delay does not exist";
+        let detail = "invalid combination of granularity, interchange and delay";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     }
     call.change(CreateSettlementModel { model }).await?;
@@ -127,7 +127,7 @@ async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     }
 }
 
-/// `PUT /settlementModels/{name}`: whether participants created from now on get its accounts.
+/// `PUT /settlementModels/{name}`: activates or deactivates the model.
 async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerResult {
     let name = call.path(&NAME)?;
     if !is_name_length(&name) {

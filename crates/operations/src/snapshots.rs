@@ -1,4 +1,4 @@
-//! `/snapshots`: the states stored beside the log, and one more on demand. An addition to the
+//! `/snapshots`: lists the snapshots of the state, and takes one on demand. An addition to the
 //! reference's API.
 
 use http::StatusCode;
@@ -10,16 +10,16 @@ use crate::route::routes;
 
 routes! {
     "/snapshots" {
-        read GET listSnapshots = list, "States stored beside the log" {
-            text: "A start goes on from the newest good one, and needs no others.",
-            answers: [200: Snapshots = "As it stands."],
+        read GET listSnapshots = list, "List snapshots" {
+            text: "A start continues from the newest valid snapshot and does not need the others.",
+            answers: [200: Snapshots = "The snapshots and their status."],
         }
-        order POST takeSnapshot = take, "Store the state now" {
+        order POST takeSnapshot = take, "Take a snapshot" {
             text: "\
-                On a thread of its own, at the share of a core that is configured; it is there \
-                once `busy` is false. Nothing happens when nothing was recorded since the last \
-                one. Needs no body.",
-            answers: [202: Snapshots = "It will be taken."],
+                The snapshot is written by a separate thread, at the configured share of a core, \
+                and is complete when `busy` is false. No snapshot is taken if nothing was \
+                recorded since the last one. Needs no body.",
+            answers: [202: Snapshots = "Requested."],
         }
     }
 }
@@ -29,8 +29,8 @@ async fn list(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&call.hub.snapshots()))
 }
 
-/// `POST /snapshots`: 202 at once; it is taken on a thread of its own. Not recorded in the log: it
-/// changes nothing about money.
+/// `POST /snapshots`: 202 at once; a separate thread takes it. Not recorded in the log, because it
+/// does not affect money.
 async fn take(call: &AdminRequest<'_>) -> HandlerResult {
     call.hub.take_snapshot();
     Ok(AdminResponse::json(StatusCode::ACCEPTED, &call.hub.snapshots()))

@@ -1,4 +1,4 @@
-//! `GET /storage`: what log and store take, what is free, and until when it lasts.
+//! `GET /storage`: disk space used by log and store, free space, and the time until it is full.
 
 use crate::reports::{DiskStatus, STATUSES};
 use crate::request::AdminRequest;
@@ -8,14 +8,14 @@ use crate::schema::{self, shape};
 
 routes! {
     "/storage" {
-        read GET storage = show, "Room for the log: used, free, until when" {
+        read GET storage = show, "Show disk space: used, free, time until full" {
             text: "\
-                `status` is LOW below a tenth of the disk or three days at the growth of the \
-                last day, CRITICAL below a twentieth or one day, FULL while commands are refused \
-                with 503 for want of room, and FAILING while log or store cannot be written or \
-                read; `failing` gives the reason, here and for an archive or a copy. `/health` \
-                shows the same status.",
-            answers: [200: StorageResponse = "As of the last ten seconds."],
+                `status` is LOW if less than 10 % of the disk is free, or if it will be full \
+                within 3 days at the growth of the last day; CRITICAL below 5 % or within 1 day; \
+                FULL while commands are refused with 503 because the disk is full; FAILING while \
+                log or store cannot be written or read. `failing` gives the reason, here and for \
+                an archive or a backup. `/health` shows the same status.",
+            answers: [200: StorageResponse = "At most 10 s old."],
         }
     }
 }

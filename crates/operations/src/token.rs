@@ -1,11 +1,11 @@
 //! The bearer token that every change needs (DESIGN, contract 14).
 //!
-//! It lives in one file that only its owner may read, is made on first start, and is read again
-//! for every change, so that replacing the file's content replaces the token. Changes are rare
-//! and the file is one block; when it cannot be read or is open to others, changes are refused.
+//! It is stored in a file that only its owner may read, created on first start. The file is read
+//! for every change, so that replacing its content replaces the token. Changes are rare and the
+//! file is one block. If the file is unreadable or accessible to others, changes are refused.
 //!
-//! A file that somebody else keeps is only read, and its group may read it too: what hands out
-//! secrets to containers often owns them, and gives them to the container's group.
+//! An externally managed file is never written, and its group may read it, too: container
+//! platforms often own secret files and share them with the container's group.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -16,18 +16,18 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Random bytes of a token made here.
+/// Random bytes of a generated token.
 const RANDOM_BYTES: usize = 32;
-/// Fewest characters of a token.
+/// Minimum length of a token, in characters.
 const CHARACTERS_MIN: usize = 32;
-/// Most characters of a token.
+/// Maximum length of a token, in characters.
 const CHARACTERS_MAX: usize = 256;
-/// What nobody but the owner may do with a file of ours.
-const OURS: u32 = 0o077;
-/// What may not be done with a file that we are given: its group may read it.
-const GIVEN: u32 = 0o037;
+/// Forbidden permission bits of our own file: any for group and others.
+const OWN_FILE_DENIED: u32 = 0o077;
+/// Forbidden permission bits of an externally managed file: all but reading by the group.
+const EXTERNAL_FILE_DENIED: u32 = 0o037;
 
-/// Where the token is kept. The secret itself stays in the file.
+/// The token's file. The secret itself stays in the file.
 #[derive(Clone, Debug)]
 pub struct Token {
     path: PathBuf,
@@ -35,13 +35,13 @@ pub struct Token {
     denied: u32,
 }
 
-/// Reads the token's file, or makes one of mode 0600 with 32 random bytes in base64url.
+/// Reads the token's file, or creates it with mode 0600 and 32 random bytes in base64url.
 ///
 /// # Errors
-/// Whatever the file system says; `PermissionDenied` when others than the owner may use the
-/// file; `InvalidData` when its content is no token: 32 to 256 visible ASCII characters.
+/// Errors of the file system; `PermissionDenied` if others than the owner may access the file;
+/// `InvalidData` if its content is not a token: 32 to 256 visible ASCII characters.
 pub fn load_or_create_token(path: &Path) -> io::Result<Token> {
-    let token = Token { path: path.to_owned(), denied: OURS };
+    let token = Token { path: path.to_owned(), denied: OWN_FILE_DENIED };
     if let Err(error) = token.read() {
         if error.kind() != io::ErrorKind::NotFound {
             return Err(error);
@@ -52,22 +52,22 @@ pub fn load_or_create_token(path: &Path) -> io::Result<Token> {
     Ok(token)
 }
 
-/// Reads a token's file that somebody else keeps, and never makes one.
+/// Reads an externally managed token file; never creates one.
 ///
 /// # Errors
-/// Whatever the file system says; `PermissionDenied` when anybody may use the file, or its group
-/// may do more than read it; `InvalidData` as [`load_or_create_token`].
+/// Errors of the file system; `PermissionDenied` if others may access the file, or its group may do
+/// more than read it; `InvalidData` as for [`load_or_create_token`].
 pub fn load_token(path: &Path) -> io::Result<Token> {
-    let token = Token { path: path.to_owned(), denied: GIVEN };
+    let token = Token { path: path.to_owned(), denied: EXTERNAL_FILE_DENIED };
     token.read().map(|_| token)
 }
 
 impl Token {
-    /// Compares with what a client presented, in a time that does not depend on the content;
-    /// answers with the token's fingerprint when they are the same.
+    /// Compares the token with the one that a client presented, in constant time. Returns the
+    /// token's fingerprint if they are equal.
     pub(crate) fn verify(&self, presented: &[u8]) -> io::Result<Option<Fingerprint>> {
         let expected = blake3::hash(self.read()?.as_bytes());
-        // Equality of BLAKE3 hashes takes the same time wherever they differ.
+        // Equality of BLAKE3 hashes is constant-time.
         Ok((blake3::hash(presented) == expected).then(|| Fingerprint::of(&expected)))
     }
 
@@ -76,7 +76,10 @@ impl Token {
         if file.metadata()?.permissions().mode() & self.denied != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                format!("{} may be used by others than its owner", self.path.display()),
+                format!(
+                    "{}: accessible to others than its owner; restrict its permissions",
+                    self.path.display()
+                ),
             ));
         }
         let mut text = String::new();
@@ -86,14 +89,17 @@ impl Token {
         if !fits || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("{} holds no token", self.path.display()),
+                format!(
+                    "{}: invalid token: expected 32 to 256 visible ASCII characters",
+                    self.path.display()
+                ),
             ));
         }
         Ok(token.to_owned())
     }
 }
 
-/// The first four bytes of a token's hash: says which token was used, and nothing about it.
+/// The first four bytes of a token's hash: identifies the token without revealing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint([u8; 4]);
 
@@ -110,21 +116,21 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// Writes a fresh token beside its place and moves it there, so that no reader sees half of it.
+/// Writes a new token to a temporary file and renames it, so that no reader sees a partial token.
 fn create(path: &Path) -> io::Result<()> {
     let mut random = [0; RANDOM_BYTES];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    match fs::remove_file(&beside) {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = PathBuf::from(temporary);
+    match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     writeln!(file, "{}", URL_SAFE_NO_PAD.encode(random))?;
     file.sync_all()?;
-    fs::rename(&beside, path)
+    fs::rename(&temporary, path)
 }
 
 #[cfg(test)]
@@ -141,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_private_file_with_a_long_visible_token_is_taken() {
+    fn only_a_private_file_with_a_long_visible_token_is_accepted() {
         let token = "t".repeat(32);
         check(&token, 0o600, None);
         check(&format!("{token}\n"), 0o400, None);
@@ -154,12 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn the_group_may_read_a_file_that_is_given() {
+    fn the_group_may_read_an_external_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         let kind = || load_token(&path).err().map(|error| error.kind());
         assert_eq!(kind(), Some(io::ErrorKind::NotFound));
-        assert!(!path.exists(), "none is made");
+        assert!(!path.exists(), "none is created");
         fs::write(&path, "t".repeat(32)).unwrap();
         for (mode, expected) in [
             (0o400, None),
@@ -173,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_made_once_and_is_private() {
+    fn a_token_is_created_once_and_is_private() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("admin-token");
         load_or_create_token(&path).unwrap();
@@ -186,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_token_is_in_force_at_once() {
+    fn a_replaced_token_applies_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("admin-token");
         let token = load_or_create_token(&path).unwrap();

@@ -1,8 +1,8 @@
 //! `GET /transactions/{id}`: the transaction object that a transfer's ILP packet carries
 //! (hub-semantics 4.1, 7.4).
 //!
-//! The hub opens a packet here and nowhere else: no decision looks into one. The object names
-//! people, so that reading it needs the token. Costs: one record is read from the log.
+//! The hub reads ILP packets only here: no decision depends on one. The object contains personal
+//! data, so reading it requires the token. Costs: one record read from the log.
 
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
@@ -44,11 +44,12 @@ const ID: Parameter<TransferId> = Parameter::new(
 
 routes! {
     "/transactions/{id}" [ID] {
-        guarded GET showTransaction = show, "What a transfer's ILP packet holds" {
+        guarded GET showTransaction = show, "Show the transaction object of a transfer" {
             text: "\
-                The transaction object, digit for digit. It names people, so that reading it \
-                needs the token. A packet without an object is 500 with 2001.",
-            answers: [200: AnyObject = "The object."],
+                The transaction object in the transfer's ILP packet, digit for digit. Requires \
+                the token, because it contains personal data. A packet without a transaction \
+                object gets 400 with 3200.",
+            answers: [200: AnyObject = "The transaction object."],
             refusals: [400 ID_NOT_FOUND],
         }
     }
@@ -68,7 +69,7 @@ async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     match transaction_object(&body) {
         Some(transaction) => Ok(AdminResponse::ok(&transaction)),
         None => {
-            let detail = "the ILP packet holds no transaction object";
+            let detail = "the ILP packet does not contain a transaction object";
             Err(Refusal::new(ErrorCode::ID_NOT_FOUND, detail))
         }
     }
@@ -79,7 +80,7 @@ fn not_found() -> Refusal {
 }
 
 /// The transaction object within the ILP packet within the body of a prepare, digit for digit
-/// (hub-semantics 7.4); `None` when there is none to be found.
+/// (hub-semantics 7.4); `None` if there is no such object.
 #[must_use]
 pub fn transaction_object(body: &[u8]) -> Option<Box<RawValue>> {
     let body: PrepareBody = serde_json::from_slice(body).ok()?;
@@ -104,8 +105,8 @@ fn packet_data(packet: &[u8]) -> Option<&[u8]> {
     Some(counted(rest)?.0)
 }
 
-/// Bytes behind their length, and what follows them: the length is itself below 128, else the
-/// count of its own bytes and those.
+/// Splits length-prefixed bytes from the rest. The prefix is the length if it is below 128, else
+/// the number of length bytes, followed by these.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let (length, rest) = match *first {

@@ -1,5 +1,5 @@
-//! `/waterfall`: whether stages of transfers are noted, and those of one transfer. An addition to
-//! the reference's API, for finding out where a transfer's time went.
+//! `/waterfall`: the latency trace of a transfer, and the switch that turns tracing on. An addition
+//! to the reference's API.
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
@@ -13,23 +13,23 @@ use crate::schema::{self, shape};
 
 routes! {
     "/waterfall" {
-        read GET showWatching = show, "Whether stages of transfers are noted" {
-            answers: [200: Watching = "Whether they are."],
+        read GET showWatching = show, "Show whether transfers are traced" {
+            answers: [200: Watching = "The current setting."],
         }
-        order PUT switchWatching = switch(Watch), "Note stages of transfers, or no longer" {
-            text: "In memory, those of the last seconds; off again forgets them.",
+        order PUT switchWatching = switch(Watch), "Turn tracing of transfers on or off" {
+            text: "Keeps traces of the last seconds in memory. Turning it off deletes them.",
             example: {"enabled": true},
-            answers: [200: Watching = "As it is now."],
+            answers: [200: Watching = "The setting after the change."],
         }
     }
     "/waterfall/{transferId}" [TRANSFER] {
-        read GET showStages = of_transfer, "The stages of one transfer" {
+        read GET showStages = of_transfer, "Show the trace of a transfer" {
             text: "\
-                `events`: where somebody worked on it. `waits`: where it waited for a batch, or \
-                to be sent on. While it is `underWay`, what is open ends now. 404 unless all \
-                that was noted of it is still kept; the description then says how far back that \
-                reaches.",
-            answers: [200: Waterfall = "Stages by their start."],
+                `events` are stages of work on the transfer. In `waits` it waited for a batch or \
+                to be sent. While it is `underWay`, open stages end now. Gets 404 unless the \
+                complete trace is in memory; the error description reports how far back traces \
+                reach.",
+            answers: [200: Waterfall = "Stages in order of their start."],
             refusals: [400 MALFORMED_SYNTAX, 404 TRANSFER_NOT_FOUND],
         }
     }
@@ -50,13 +50,13 @@ shape! {
 shape! {
     struct Waterfall as "Waterfall" {
         transfer_id: String,
-        /// Of `start` and `end`, which count from an unnamed moment.
+        /// Unit of `start` and `end`, which count from an arbitrary moment.
         unit: &'static str = schema::one_of(&["ns"]),
-        /// Not all of it has come to its end: what is open ends now.
+        /// The transfer is not complete: open stages end now.
         under_way: bool,
-        /// Where somebody worked on it.
+        /// Stages of work on the transfer.
         events: Vec<Span>,
-        /// Where it waited for the batch, or to be sent on: no work, and not counted as such.
+        /// Stages in which it waited for a batch or to be sent.
         waits: Vec<Span>,
     }
 }
@@ -66,25 +66,27 @@ async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     Ok(AdminResponse::ok(&Watching { enabled: call.hub.is_watching() }))
 }
 
-/// `PUT /waterfall` with `{"enabled": true}`: the memory of some seconds of transfers; off again
-/// forgets them. Not recorded in the log: it changes nothing about money.
+/// `PUT /waterfall` with `{"enabled": true}`: keeps traces of the last seconds in memory; turning
+/// it off deletes them. Not recorded in the log, because it does not affect money.
 async fn switch(call: &AdminRequest<'_>, Watch { enabled }: Watch) -> HandlerResult {
     call.hub.watch(enabled);
     Ok(AdminResponse::json(StatusCode::OK, &Watching { enabled }))
 }
 
-/// `GET /waterfall/{transferId}`: 404 when not all that was noted of it is kept (any more).
+/// `GET /waterfall/{transferId}`: 404 unless the complete trace is in memory.
 async fn of_transfer(call: &AdminRequest<'_>) -> HandlerResult {
     let transfer = call.path(&TRANSFER)?;
     let TransferTrace { stages, waits, reach, under_way } = call.hub.stages(&transfer);
     if stages.is_empty() {
         let detail: String = match (call.hub.is_watching(), reach) {
-            (false, _) => "stages are noted only after PUT /waterfall {\"enabled\": true}".into(),
-            (true, None) => "no stage of this transfer has been noted: it is unknown, or began \
-                             before PUT /waterfall"
+            (false, _) => {
+                "tracing is off: turn it on with PUT /waterfall {\"enabled\": true}".into()
+            }
+            (true, None) => "no trace of this transfer: it is unknown, or began before PUT \
+                             /waterfall"
                 .into(),
             (true, Some(reach)) => format!(
-                "too long ago for what is kept, which reaches back {:.1} s, or unknown",
+                "no trace of this transfer: it is unknown, or older than {:.1} s",
                 reach.as_secs_f64()
             ),
         };

@@ -1,6 +1,6 @@
 //! A client's socket as hyper sees it.
 //!
-//! hyper's own answers to what is not HTTP are replaced by refusals ([`fspiop::bare`]). hyper
+//! hyper's own responses to invalid HTTP are replaced by error bodies ([`fspiop::bare`]). hyper
 //! accepts a line feed without a carriage return as a line end. A head with such a line is replaced
 //! by one that hyper refuses: hyper answers the earlier requests first and then closes the
 //! connection.
@@ -20,9 +20,9 @@ use tokio::net::TcpStream;
 
 use crate::response::BARE_HEADERS;
 
-/// Bytes that one read takes at most.
+/// Maximum bytes of one read.
 const READ_BYTES: usize = 8 * 1024;
-/// Ends any beginning of a head in a way that hyper refuses. hyper does not parse a head before its
+/// Completes any partial head in a way that hyper refuses. hyper does not parse a head before its
 /// empty line.
 const REFUSED_END: &[u8] = b"\0\r\n\r\n";
 
@@ -32,7 +32,7 @@ pub(crate) struct Wire {
     line_ends: LineEndCheck,
     /// The part of [`REFUSED_END`] that hyper has not read, once there was a bare line feed.
     refused: Option<&'static [u8]>,
-    /// The refusal that replaces an answer of hyper's, as far as it is not yet written.
+    /// The unwritten rest of the error that replaces a response of hyper.
     replacing: Option<Bytes>,
 }
 
@@ -42,7 +42,7 @@ impl Wire {
         Self { inner, line_ends, refused: None, replacing: None }
     }
 
-    /// Passes received bytes on, up to a head with a bare line feed.
+    /// Forwards received bytes, up to a head with a bare line feed.
     fn pass(&mut self, bytes: &[u8], buffer: &mut ReadBufCursor<'_>) {
         match self.line_ends.check(bytes) {
             Ok(()) => buffer.put_slice(bytes),
@@ -68,7 +68,7 @@ impl Wire {
     }
 }
 
-/// Passes on as much as there is room for, and returns the rest.
+/// Copies as much as fits, and returns the rest.
 fn pass_part<'a>(bytes: &'a [u8], buffer: &mut ReadBufCursor<'_>) -> &'a [u8] {
     let (part, rest) = bytes.split_at(bytes.len().min(buffer.remaining()));
     buffer.put_slice(part);

@@ -40,7 +40,7 @@ async fn changes_need_the_token_and_reading_does_not() {
         assert_eq!(answer.body.is_empty(), request.starts_with("HEAD"), "{request}");
     }
     let refused = server.send(CHANGE, "host: localhost\r\n", BODY).await;
-    expect![[r#"{"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - a change needs the admin API's bearer token"}}"#]].assert_eq(&refused.body);
+    expect![[r#"{"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - a change requires the admin API's bearer token"}}"#]].assert_eq(&refused.body);
     server.stop().await;
 }
 
@@ -154,7 +154,7 @@ async fn failed_tokens_are_counted_and_slowed_and_good_ones_are_not() {
     assert!(16 <= count(401) && 20 <= count(429), "{} held, {} not", count(401), count(429));
     let refused = guesses.iter().find(|answer| answer.status == 429).unwrap();
     assert_eq!(refused.header("retry-after"), Some("1"));
-    expect![[r#"{"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - too many requests without a good token; wait a second"}}"#]].assert_eq(&refused.body);
+    expect![[r#"{"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - too many requests without a valid token; retry after 1 s"}}"#]].assert_eq(&refused.body);
     let metrics = server.send("GET /metrics", "host: localhost\r\n", "").await.body;
     assert!(metrics.contains("\nupesi_admin_tokens_refused_total 50\n"), "{metrics}");
     server.stop().await;
@@ -210,7 +210,7 @@ async fn a_new_token_replaces_the_old_one_at_once() {
     assert_eq!(server.send(CHANGE, &new, BODY).await.status, 200);
     std::fs::remove_file(&server.token_path).unwrap();
     let answer = server.send(CHANGE, &new, BODY).await;
-    expect![[r#"500 {"errorInformation":{"errorCode":"2001","errorDescription":"Internal server error - the admin token cannot be read"}}"#]].assert_eq(&format!("{} {}", answer.status, answer.body));
+    expect![[r#"500 {"errorInformation":{"errorCode":"2001","errorDescription":"Internal server error - the file of the admin token cannot be read; see the server log"}}"#]].assert_eq(&format!("{} {}", answer.status, answer.body));
     server.stop().await;
 }
 
@@ -247,9 +247,9 @@ async fn only_known_hosts_and_origins_are_answered() {
     }
     let absolute = "GET http://evil.example/participants";
     let answer = server.send(absolute, "host: localhost\r\n", "").await;
-    expect![[r#"403 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - the Host header names no host of the admin API"}}"#]].assert_eq(&format!("{} {}", answer.status, answer.body));
+    expect![[r#"403 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - the Host header is not a configured host of the admin API"}}"#]].assert_eq(&format!("{} {}", answer.status, answer.body));
     let answer = server.send("GET /health", "host: localhost\r\norigin: null\r\n", "").await;
-    expect![[r#"403 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - the Origin is not one of the admin API's"}}"#]].assert_eq(&format!("{} {}", answer.status, answer.body));
+    expect![[r#"403 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - the Origin is not a configured origin of the admin API"}}"#]].assert_eq(&format!("{} {}", answer.status, answer.body));
     server.stop().await;
 }
 

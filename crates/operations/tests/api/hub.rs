@@ -106,13 +106,13 @@ impl AdminBackend for Kernel {
     fn change_parties(
         &self,
         change: ChangeParties,
-        told: ChangeAuthor,
+        author: ChangeAuthor,
     ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
         Box::pin(async move {
             if let Some(why) = self.inner().unavailable {
                 return Err(why);
             }
-            self.inner().parties.push((change.clone(), told));
+            self.inner().parties.push((change.clone(), author));
             Ok(self.apply(&Command::ChangeParties(Box::new(change))))
         })
     }
@@ -152,8 +152,8 @@ impl AdminBackend for Kernel {
 
     fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move {
-            let told = self.prepare_body(id).await?;
-            Ok(told.map(|_| Bytes::from_static(b"{\"events\":[]}")))
+            let body = self.prepare_body(id).await?;
+            Ok(body.map(|_| Bytes::from_static(b"{\"events\":[]}")))
         })
     }
 

@@ -74,7 +74,7 @@ async fn the_hub_shows_its_own_key_and_takes_no_other() {
     assert_eq!(shown[0]["publicKey"], pem("ec", "public"));
     assert_eq!(shown[0]["algorithms"], json!(["ES256"]));
     let body = json!({ "publicKey": pem("rsa", "public") }).to_string();
-    server.check("POST /participants/Hub/keys", &body, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - the hub's own key is the setting jws.signing_key of its configuration"}}"#]]).await;
+    server.check("POST /participants/Hub/keys", &body, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - the hub's own key is set by jws.signing_key in its configuration"}}"#]]).await;
     server.stop().await;
 }
 
@@ -105,7 +105,7 @@ async fn what_is_no_public_key_is_refused_and_recorded_nowhere() {
     assert_eq!(server.hub.inner().recorded.len(), recorded);
     server.check("POST /participants/nobody/keys", &unknown, expect![[r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - participant not found"}}"#]]).await;
     server.check("GET /participants/nobody/keys", "", expect![[r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - participant not found"}}"#]]).await;
-    server.check("POST /keyDirectory/reload", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - there is no directory of keys: set jws.keys and start again"}}"#]]).await;
+    server.check("POST /keyDirectory/reload", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - no key directory is configured: set jws.keys and restart the switch"}}"#]]).await;
     let answer = server.send("POST /participants/dfsp1/keys", "host: localhost\r\n", &unknown);
     assert_eq!(answer.await.status, 401);
     server.stop().await;

@@ -38,7 +38,7 @@ async fn bodies_are_bounded_in_size() {
 #[tokio::test]
 async fn bodies_are_bounded_in_time() {
     let adjust = |options: &mut AdminOptions| options.limits.body_time = SHORT;
-    check(adjust, "content-length: 20\r\n\r\n{\"isAct", expect![[r#"408 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - the body came too slowly"}}"#]]).await;
+    check(adjust, "content-length: 20\r\n\r\n{\"isAct", expect![[r#"408 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - the body did not arrive in time"}}"#]]).await;
 }
 
 #[tokio::test]

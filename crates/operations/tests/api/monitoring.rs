@@ -87,10 +87,10 @@ async fn later_rules_wait_for_everybody() {
     assert_eq!(server.hub.inner().recorded.len(), 1);
     let node = |name: &str, rules| ClusterNode { name: name.into(), rules, ..Default::default() };
     server.hub.inner().cluster.nodes = vec![node("a", 1), node("b", 0)];
-    server.check("PUT /rules", known, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node b has not said yet which rules it knows: ask again in a second"}}"#]]).await;
+    server.check("PUT /rules", known, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node b has not reported the rules it knows yet: retry after 1 s"}}"#]]).await;
     ledger::claim_rules(2);
     server.hub.inner().cluster.nodes[1].rules = 2;
-    server.check("PUT /rules", r#"{"rulesVersion":2}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node a knows rules up to 1: start a newer program there first"}}"#]]).await;
+    server.check("PUT /rules", r#"{"rulesVersion":2}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node a knows rules up to 1: upgrade it first"}}"#]]).await;
     for wrong in ["0", "65536", "-1", "1.5", "\"1\"", "null"] {
         let body = format!("{{\"rulesVersion\":{wrong}}}");
         server.check_status("PUT /rules", &body, 400).await;
@@ -248,12 +248,12 @@ async fn a_waterfall_is_shown_while_stages_are_noted() {
         .check("PUT /waterfall", r#"{"enabled":true}"#, expect![[r#"200 {"enabled":true}"#]])
         .await;
     let unknown = expect![[
-        r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - no stage of this transfer has been noted: it is unknown, or began before PUT /waterfall"}}"#
+        r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - no trace of this transfer: it is unknown, or began before PUT /waterfall"}}"#
     ]];
     server.check(&path, "", unknown).await;
     server.hub.inner().reach = Some(Duration::from_millis(2_449));
     let too_old = expect![[
-        r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - too long ago for what is kept, which reaches back 2.4 s, or unknown"}}"#
+        r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - no trace of this transfer: it is unknown, or older than 2.4 s"}}"#
     ]];
     server.check(&path, "", too_old).await;
     let span = |start_ns, end_ns, label: &str| Span { start_ns, end_ns, label: label.into() };
@@ -315,6 +315,6 @@ async fn a_transfer_is_explained_to_who_has_the_token_and_not_to_many_at_a_time(
     server.hub.inner().bodies.push((id, bytes::Bytes::new()));
     server.check(PATH, "", expect![[r#"200 {"events":[]}"#]]).await;
     server.hub.inner().unavailable = Some(Unavailable::Busy);
-    server.check(PATH, "", expect![[r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - others are being explained; ask again in a second"}}"#]]).await;
+    server.check(PATH, "", expect![[r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - too many concurrent explain requests; retry after 1 s"}}"#]]).await;
     server.stop().await;
 }

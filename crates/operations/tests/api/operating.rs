@@ -91,7 +91,7 @@ async fn a_hub_that_cannot_answer_is_unavailable() {
         (
             Unavailable::InboxFull,
             expect![[
-                r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - the inbox is full"}}"#
+                r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - the command queue is full; nothing was recorded; retry later"}}"#
             ]],
         ),
         (
@@ -186,7 +186,7 @@ async fn good_rows_of_parties_are_one_change_and_bad_ones_are_answered() {
         r#"{"partyIdType":"PHONE","partyIdentifier":"1","fspId":"dfsp1"}"#.to_owned(),
     ];
     let body = format!(r#"{{"parties":[{}]}}"#, rows.join(","));
-    server.check("POST /parties", &body, expect![[r#"200 {"registered":2,"refused":[{"row":1,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdentifier\" must be 1 to 30 digits, + before them or not"}},{"row":2,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" dfsp3 is no participant"}},{"row":3,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" Hub is no participant"}},{"row":4,"errorInformation":{"errorCode":"3102","errorDescription":"Missing mandatory element - \"fspId\" is required"}},{"row":5,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"currency\" must be a currency code of ISO 4217"}},{"row":6,"errorInformation":{"errorCode":"3103","errorDescription":"Too many elements - \"more\" is not allowed"}},{"row":8,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdType\" must be a type of identifier such as MSISDN; /openapi/admin.json has them"}}]}"#]]).await;
+    server.check("POST /parties", &body, expect![[r#"200 {"registered":2,"refused":[{"row":1,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdentifier\" must be 1 to 30 digits, + before them or not"}},{"row":2,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" dfsp3 is not a participant"}},{"row":3,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" Hub is not a participant"}},{"row":4,"errorInformation":{"errorCode":"3102","errorDescription":"Missing mandatory element - \"fspId\" is required"}},{"row":5,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"currency\" must be an ISO 4217 currency code"}},{"row":6,"errorInformation":{"errorCode":"3103","errorDescription":"Too many elements - \"more\" is not allowed"}},{"row":8,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdType\" must be an identifier type such as MSISDN; see /openapi/admin.json"}}]}"#]]).await;
     let (change, told) = server.hub.inner().parties.pop().expect("one change");
     let found: Vec<_> = change.parties.iter().map(|it| (&*it.id, it.fsp.to_string())).collect();
     assert_eq!(found, [("254", "dfsp1".to_owned()), ("255", "dfsp2".to_owned())]);
@@ -194,7 +194,7 @@ async fn good_rows_of_parties_are_one_change_and_bad_ones_are_answered() {
     server.hub.inner().parties.push((change, told));
     server.check("GET /parties/MSISDN/255?subId=a", "", expect![[r#"200 [{"partyIdType":"MSISDN","partyIdentifier":"255","partySubIdOrType":"a","fspId":"dfsp2"}]"#]]).await;
     server.check("GET /parties/MSISDN/255", "", expect!["200 []"]).await;
-    server.check("GET /parties/PHONE/255", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"Type\" must be a type of identifier such as MSISDN; /openapi/admin.json has them"}}"#]]).await;
+    server.check("GET /parties/PHONE/255", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"Type\" must be an identifier type such as MSISDN; see /openapi/admin.json"}}"#]]).await;
 
     let many = format!(r#"{{"parties":[{}]}}"#, vec![&*rows[0]; 1_001].join(","));
     server.check("POST /parties", &many, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"parties\" must have 1 to 1000 items"}}"#]]).await;

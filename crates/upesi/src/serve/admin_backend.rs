@@ -49,18 +49,18 @@ impl AdminBackend for NodeBackend {
         Box::pin(async move { self.record(Command::Administer(Box::new(change)), None).await })
     }
 
-    /// Who says so and why stands in the record as the headers of a message without a body do.
+    /// The record stores author and reason like the headers of a message without a body.
     fn change_parties(
         &self,
         change: ChangeParties,
-        told: ChangeAuthor,
+        author: ChangeAuthor,
     ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
         Box::pin(async move {
-            let said = [(ACTOR, told.actor), (REASON, told.reason)];
+            let author = [(ACTOR, author.actor), (REASON, author.reason)];
             let line = |(name, text): (HeaderName, String)| {
                 Some((name, HeaderValue::from_bytes(text.as_bytes()).ok()?))
             };
-            let headers: HeaderMap = said.into_iter().filter_map(line).collect();
+            let headers: HeaderMap = author.into_iter().filter_map(line).collect();
             let mut payload = Vec::new();
             fspiop::stored_message::encode(&headers, b"", &mut payload);
             self.record(Command::ChangeParties(Box::new(change)), Some(&payload)).await

@@ -242,7 +242,7 @@ fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
     for _ in 0..3 {
         let refused = ask();
         assert_eq!(refused.status, 503);
-        assert!(refused.text().contains("the log cannot be read there"), "{}", refused.text());
+        assert!(refused.text().contains("cannot be read from the log"), "{}", refused.text());
     }
     let why = failing();
     assert!(why.contains(".packed") && why.contains(&place), "{why}");

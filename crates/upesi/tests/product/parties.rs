@@ -77,7 +77,7 @@ fn good_lines_are_served_and_bad_ones_told() {
         (5, "column type: 'PHONE' is none of MSISDN, EMAIL"),
         (6, "column id: 'a,b' as EMAIL must be an e-mail address"),
         (7, "3 columns, where type,id,sub_id,fsp,currency are 5"),
-        (8, "\"fspId\" Hub is no participant"),
+        (8, "\"fspId\" Hub is not a participant"),
     ] {
         assert!(told.contains(&format!("parties.csv, line {line}: ")), "{line}: {told}");
         assert!(told.contains(fault), "{fault}: {told}");

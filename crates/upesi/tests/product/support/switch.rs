@@ -237,7 +237,7 @@ impl Switch {
         self.signal(signal);
         let (status, said) = self.end();
         assert!(status.success(), "{status}: {said}");
-        let refused = |line: &str| line.contains("requests without a good token, the last from");
+        let refused = |line: &str| line.contains("requests without a valid token, the last from");
         assert!(!said.is_empty() && said.lines().all(refused), "{said}");
     }
 

@@ -117,7 +117,7 @@ impl Node {
                         }
                         Ok(TopicMessage::Frame(frame)) => self.replica.restore(&frame).unwrap(),
                         Ok(TopicMessage::Whole(end)) => {
-                            assert!(self.replica.note_whole(&end));
+                            assert!(self.replica.complete_migration(&end));
                             continue;
                         }
                         Ok(TopicMessage::Left(_) | TopicMessage::State(_)) | Err(_) => {
@@ -125,7 +125,7 @@ impl Node {
                             continue;
                         }
                     };
-                    passed += usize::from(!matches!(delivered, AppliedMessage::Framed { .. }));
+                    passed += usize::from(!matches!(delivered, AppliedMessage::Applied { .. }));
                 }
                 other => panic!("{other:?}"),
             }

@@ -144,7 +144,7 @@ impl<M> EffectDispatcher<M> {
                 }
                 ReplyTo::Deliveries { mailbox } => {
                     if let Command::FinishDeliveries(ends) = submission.command {
-                        self.outgoing[mailbox].push(MailboxEvent::Unrecorded(ends));
+                        self.outgoing[mailbox].push(MailboxEvent::DeliveryRecordRefused(ends));
                     }
                 }
                 ReplyTo::Call(call) => call(Err(refused)),
@@ -170,7 +170,7 @@ impl<M> EffectDispatcher<M> {
         if waiting.iter().any(is_owed) {
             let (away, kept): (VecDeque<_>, VecDeque<_>) = waiting.drain(..).partition(is_owed);
             *waiting = kept;
-            self.refuse(away.into_iter(), SubmissionRefused::Owed);
+            self.refuse(away.into_iter(), SubmissionRefused::SenderBacklogFull);
         }
     }
 

@@ -30,13 +30,13 @@ pub enum MailboxEvent<M> {
     /// The register changed: there is a newer view.
     RegisterChanged,
     /// The record of these deliveries was refused for want of room: to be submitted again.
-    Unrecorded(Vec<FinishedDelivery>),
+    DeliveryRecordRefused(Vec<FinishedDelivery>),
     /// Another node has delivered these: what has not begun is dropped.
-    Elsewhere(Vec<NoticeId>),
+    DeliveredByOtherNode(Vec<NoticeId>),
     /// These lanes are another node's from now on: what has not begun is dropped.
-    Left(Vec<ParticipantIndex>),
+    LanesLost(Vec<ParticipantIndex>),
     /// These lanes are this node's from now on. What is owed there comes as notices.
-    Taken(Vec<ParticipantIndex>),
+    LanesGained(Vec<ParticipantIndex>),
     /// Attempts may begin until then, in microseconds of the node's monotonic clock.
     Lease(u64),
 }

@@ -183,10 +183,12 @@ impl<M, P: Clone> Outbox<M, P> {
                 self.delivery.recorded(&notices);
             }
             MailboxEvent::RegisterChanged => host.register_changed(),
-            MailboxEvent::Unrecorded(ends) => self.requeue_finished(ends, host),
-            MailboxEvent::Elsewhere(notices) => self.delivery.delivered_elsewhere(&notices),
-            MailboxEvent::Left(lanes) => self.delivery.leave(&lanes),
-            MailboxEvent::Taken(lanes) => self.delivery.take(&lanes),
+            MailboxEvent::DeliveryRecordRefused(ends) => self.requeue_finished(ends, host),
+            MailboxEvent::DeliveredByOtherNode(notices) => {
+                self.delivery.delivered_elsewhere(&notices)
+            }
+            MailboxEvent::LanesLost(lanes) => self.delivery.leave(&lanes),
+            MailboxEvent::LanesGained(lanes) => self.delivery.take(&lanes),
             MailboxEvent::Lease(until_us) => self.lease_us = until_us,
         }
     }

@@ -39,7 +39,7 @@ use record::bundle::{Bundle, BundleError};
 use record::frame::{LogIdentity, Payload, Record, Records};
 use record::topic_message::{self, TopicMessage};
 use sequencer::{
-    AppliedMessage, Committed, HEARTBEAT_US, LAST_WORD, LEASE_US, LaneAssignment, LiveNode,
+    AppliedMessage, Committed, HEARTBEAT_US, LEASE_US, LEAVE_SEQUENCE, LaneAssignment, LiveNode,
     RejectedMessage, Replica, SESSION_US, Sequencer,
 };
 
@@ -305,7 +305,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
             TopicMessage::Frame(frame) => {
                 let restored = self.kind.replica.restore(frame)?;
                 self.kind.delivered_us = self.clock.now().monotonic_us;
-                if let AppliedMessage::Framed { committed, members_changed } = restored {
+                if let AppliedMessage::Applied { committed, members_changed } = restored {
                     if members_changed {
                         self.note_members(&committed, None);
                     }
@@ -316,7 +316,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
             }
             TopicMessage::Whole(end) => {
                 // What is not the end of it is no part of the log either.
-                let _is_whole = self.kind.replica.note_whole(end);
+                let _is_whole = self.kind.replica.complete_migration(end);
                 Ok(())
             }
             TopicMessage::Left(identity) => self.part(*identity),
@@ -325,7 +325,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
                     self.pass_foreign(self.kind.next - 1, ANOTHER_LOG);
                     return Ok(());
                 }
-                Ok(self.kind.replica.hear_state(stated)?)
+                Ok(self.kind.replica.receive_attestation(stated)?)
             }
         }
     }
@@ -368,26 +368,26 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         let name = self.kind.replica.name();
         let header = &bundle.header;
         let is_ours = (header.node, header.instance) == (name.node, name.instance);
-        let is_namesake = header.node == name.node && !is_ours && header.sequence != LAST_WORD;
+        let is_namesake = header.node == name.node && !is_ours && header.sequence != LEAVE_SEQUENCE;
         let delivered = self.kind.replica.deliver(bundle, at)?;
         let now_us = self.clock.now().monotonic_us;
         self.kind.delivered_us = now_us;
         match delivered {
-            AppliedMessage::Framed { .. } if is_namesake && self.is_live() => stop(format!(
+            AppliedMessage::Applied { .. } if is_namesake && self.is_live() => stop(format!(
                 "another node of the name {} has joined, in its life {}: it goes on under that \
                  name, and this one must not",
                 header.name, header.epoch
             )),
-            AppliedMessage::Framed { .. } if is_namesake && self.sees_namesake(now_us) => {
+            AppliedMessage::Applied { .. } if is_namesake && self.sees_namesake(now_us) => {
                 stop(format!(
                     "another node of the name {} is there, in its life {}, with another data \
                  directory: stop that one first, or give this one a name of its own",
                     header.name, header.epoch
                 ))
             }
-            AppliedMessage::Framed { committed, members_changed } => {
+            AppliedMessage::Applied { committed, members_changed } => {
                 if members_changed {
-                    let is_last = header.sequence == LAST_WORD;
+                    let is_last = header.sequence == LEAVE_SEQUENCE;
                     self.note_members(&committed, is_last.then_some(header.node));
                 }
                 let own = is_ours.then(|| self.come_back(header.sequence)).flatten();
@@ -398,17 +398,17 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
                 self.set_state_aside();
                 Ok(())
             }
-            AppliedMessage::Passed(RejectedMessage::NoRoom) if is_ours => stop(
+            AppliedMessage::Rejected(RejectedMessage::NoRoom) if is_ours => stop(
                 "the log has had as many node names as it can take in its life: use one of them",
             ),
-            AppliedMessage::Passed(RejectedMessage::Repeat) if is_ours => {
+            AppliedMessage::Rejected(RejectedMessage::Repeat) if is_ours => {
                 self.overtaken(header.sequence)
             }
-            AppliedMessage::Passed(RejectedMessage::AnotherLog) => {
+            AppliedMessage::Rejected(RejectedMessage::AnotherLog) => {
                 self.pass_foreign(self.kind.next - 1, ANOTHER_LOG);
                 Ok(())
             }
-            AppliedMessage::Passed(_) => Ok(()),
+            AppliedMessage::Rejected(_) => Ok(()),
         }
     }
 
@@ -435,7 +435,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
     fn come_back(&mut self, sequence: u64) -> Option<InFlightBundle<M>> {
         while self.kind.under_way.front().is_some_and(|front| front.sequence < sequence) {
             let lost = self.kind.under_way.pop_front().expect("there is a front");
-            self.posting.refuse(lost.batch.into_iter(), SubmissionRefused::Unacknowledged);
+            self.posting.refuse(lost.batch.into_iter(), SubmissionRefused::BrokersTimedOut);
         }
         self.kind.under_way.pop_front_if(|front| front.sequence == sequence)
     }
@@ -455,7 +455,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         let Some(InFlightBundle { mut batch, proposed_us, taken_ns, .. }) = own else {
             for finished in replica.commands().iter().map(finished_notices) {
                 if !finished.is_empty() {
-                    posting.tell_all(|| MailboxEvent::Elsewhere(finished.clone()));
+                    posting.tell_all(|| MailboxEvent::DeliveredByOtherNode(finished.clone()));
                 }
             }
             let is_wanted = sequencer.effects().notices.iter().any(|one| serves(one.recipient));
@@ -525,10 +525,10 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         }
         let moves = self.kind.lanes.look(&self.kind.replica, count);
         if !moves.left.is_empty() {
-            self.posting.tell_all(|| MailboxEvent::Left(moves.left.clone()));
+            self.posting.tell_all(|| MailboxEvent::LanesLost(moves.left.clone()));
         }
         if !moves.taken.is_empty() {
-            self.posting.tell_all(|| MailboxEvent::Taken(moves.taken.clone()));
+            self.posting.tell_all(|| MailboxEvent::LanesGained(moves.taken.clone()));
             let taken: BTreeSet<_> = moves.taken.iter().copied().collect();
             self.posting.resume(state, &|recipient| taken.contains(&recipient));
         }
@@ -622,7 +622,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
     fn leave(&mut self) -> Result<(), NodeError> {
         self.kind.phase = Phase::Leaving;
         let now = self.clock.now();
-        let sequence = self.kind.replica.farewell(now.wall, &mut self.kind.bundle);
+        let sequence = self.kind.replica.propose_leave(now.wall, &mut self.kind.bundle);
         let (proposed_us, batch) = (now.monotonic_us, Vec::new());
         self.kind.under_way.push_back(InFlightBundle {
             sequence,
@@ -698,8 +698,8 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
             "{reason}: who waited for an answer was refused; the same message again hears what \
              became of it"
         ));
-        self.posting.refuse(lost.batch.into_iter(), SubmissionRefused::Unacknowledged);
-        self.refuse_waiting(SubmissionRefused::Unacknowledged);
+        self.posting.refuse(lost.batch.into_iter(), SubmissionRefused::BrokersTimedOut);
+        self.refuse_waiting(SubmissionRefused::BrokersTimedOut);
         Ok(())
     }
 

@@ -1,21 +1,20 @@
-//! What threads hand each other, in one order of steps after the other.
+//! Concurrency tests of the inbox, the mailboxes and the values shared between threads.
 //!
-//! Each test is a few threads over the production code, whose locks, signals and atomics are those
-//! of shuttle here ([`crate::sync`]): a scheduler of its own decides before each of their steps who
-//! goes on. A wait that nobody ends is found as a deadlock. Which deliberate break each test caught
-//! stands in docs/internals/handovers.md, and what they cannot see: they know no weaker order of
-//! memory than that of the program, and a wait with a limit of time never times out.
+//! Each test runs a few threads over the production code with the locks, condition variables and
+//! atomics of `shuttle` ([`crate::sync`]). Its scheduler chooses the next thread before each step.
+//! An endless wait is reported as a deadlock. docs/internals/handovers.md lists the deliberate bug
+//! that each test caught. Limits: the tests assume sequential consistency, and a wait with a
+//! timeout never times out.
 //!
 //! `cargo test -p node --features shuttle`
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use ledger::{
-    ChangeParties, Command, FspName, Outcome, PartyBinding, PartyChangeForm, Position, Stamp,
+    ChangeParties, Command, FspName, LogIndex, Outcome, PartyBinding, PartyChangeForm, Stamp,
     TransferId,
 };
-use ports::{Arrival, ColdStore, Mark, Portion};
+use ports::{Arrival, ColdStore, StoreMark, WriteBatch};
 use sequencer::Durability;
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::sync::{Condvar, Mutex};
@@ -23,18 +22,18 @@ use shuttle::thread;
 use store::Memory;
 
 use crate::directory::Directory;
-use crate::inbox::{ARRIVED_BYTES_MAX, About, Inbox, InboxLimits, Question, Taken};
-use crate::mailbox::{Event, Mailbox};
-use crate::published::Published;
-use crate::stages::{Inbound, Moment, Stages, What};
-use crate::submission::{Attached, Refused, Submission, Ticket};
+use crate::inbox::{ARRIVED_BYTES_MAX, Inbox, InboxLimits, Prefetch, ReadRequest, TakenWork};
+use crate::latency_trace::{Inbound, LatencyTrace, TracePoint, TraceSubject};
+use crate::mailbox::{Mailbox, MailboxEvent};
+use crate::shared_value::SharedValue;
+use crate::submission::{ReplyTo, Submission, SubmissionContext, SubmissionRefused};
 use crate::sync::Arc;
 
-/// Orders of each kind that a test tries.
+/// Schedules that each strategy tries.
 const ORDERS: usize = 1_000;
-/// Points at which a thread is passed over although it could go on, in the orders of one kind.
+/// Number of preemptions per schedule in the PCT strategy.
 const DEPTH: usize = 3;
-/// A wait with a limit of time never times out here.
+/// Timeout of waits; it never expires under `shuttle`.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Tries a test in random orders, and in those that differ from a plain one at a few points.
@@ -71,7 +70,7 @@ fn whatever_comes_wakes_the_taker() {
         explore(move || {
             let inbox = Arc::new(Inbox::new(InboxLimits::default()));
             let acting = spawn(&inbox, act);
-            let mut taken = Taken::default();
+            let mut taken = TakenWork::default();
             while inbox.take(&mut taken, true, None)
                 && taken.submissions.is_empty()
                 && taken.questions.is_empty()
@@ -92,7 +91,7 @@ fn a_question_comes_after_what_came_before_it() {
                 ask_nothing(inbox);
             }
         });
-        let (mut taken, mut submitted, mut asked) = (Taken::default(), 0, 0);
+        let (mut taken, mut submitted, mut asked) = (TakenWork::default(), 0, 0);
         while (submitted, asked) != (2, 2) {
             assert!(inbox.take(&mut taken, true, None), "it is open");
             submitted += taken.submissions.drain(..).count();
@@ -103,7 +102,7 @@ fn a_question_comes_after_what_came_before_it() {
     });
 }
 
-/// What a shared log says is taken in its order and wakes who sleeps, each of the client library's
+/// TraceSubject a shared log says is taken in its order and wakes who sleeps, each of the client library's
 /// threads in its own; no more of it waits than there is room for, but for the last message.
 #[test]
 fn what_a_shared_log_says_is_taken_in_its_order() {
@@ -114,7 +113,7 @@ fn what_a_shared_log_says_is_taken_in_its_order() {
         let submitting = spawn(&inbox, submit_one);
         let (mut offsets, mut lost, mut submitted) = (Vec::new(), 0, 0);
         while (offsets.len(), lost, submitted) != (3, 1, 1) {
-            let mut taken = Taken::default();
+            let mut taken = TakenWork::default();
             assert!(inbox.take(&mut taken, true, Some(PATIENCE)), "it is open");
             let before = offsets.len();
             submitted += taken.submissions.len();
@@ -159,7 +158,8 @@ fn an_owner_of_a_mailbox_hears_everything() {
         }));
         let poster = spawn(&mailbox, |mailbox| {
             for waiter in 0..3 {
-                mailbox.post(&mut vec![Event::Reply { waiter, result: Ok(Outcome::Accepted) }]);
+                mailbox
+                    .post(&mut vec![MailboxEvent::Reply { waiter, result: Ok(Outcome::Accepted) }]);
             }
         });
         let mut heard = Vec::new();
@@ -171,7 +171,7 @@ fn an_owner_of_a_mailbox_hears_everything() {
             let mut events = Vec::new();
             mailbox.take(&mut events);
             heard.extend(events.into_iter().map(|event| match event {
-                Event::Reply { waiter, .. } => waiter,
+                MailboxEvent::Reply { waiter, .. } => waiter,
                 other => panic!("{other:?} was not posted"),
             }));
         }
@@ -184,7 +184,7 @@ fn an_owner_of_a_mailbox_hears_everything() {
 #[test]
 fn a_published_value_is_seen_by_whoever_knows_its_number() {
     explore(|| {
-        let published = Arc::new(Published::new(1));
+        let published = Arc::new(SharedValue::new(1));
         let told = Arc::new(AtomicBool::new(false));
         let (publisher, tell) = (Arc::clone(&published), Arc::clone(&told));
         let publisher = thread::spawn(move || {
@@ -216,15 +216,15 @@ fn a_party_is_found_while_it_moves_into_the_store() {
         let told = Arc::new(AtomicBool::new(false));
         let (applying, tell) = (Arc::clone(&directory), Arc::clone(&told));
         let sequencer = thread::spawn(move || {
-            applying.apply(&registration(), Position(1));
+            applying.apply(&registration(), LogIndex(1));
             tell.store(true, Ordering::SeqCst);
             // The store is written on another thread, at any time after that.
             thread::yield_now();
-            let mark = Mark { position: Position(1), ..Mark::default() };
+            let mark = StoreMark { log_index: LogIndex(1), ..StoreMark::default() };
             let parties = sequencer::party_changes(&registration()).collect();
-            store.write(&Portion { parties, mark, ..Portion::default() }).expect("it writes");
+            store.write(&WriteBatch { parties, mark, ..WriteBatch::default() }).expect("it writes");
             thread::yield_now();
-            applying.forget(Position(1));
+            applying.forget(LogIndex(1));
         });
         for _ in 0..3 {
             let is_told = told.load(Ordering::SeqCst);
@@ -241,12 +241,12 @@ fn a_party_is_found_while_it_moves_into_the_store() {
 fn no_mark_outlives_the_watching() {
     explore(|| {
         let transfer = TransferId::parse("01ARZ3NDEKTSV4RRFFQ69G5FAV").expect("an id");
-        let stages = Arc::new(Stages::new(1));
+        let stages = Arc::new(LatencyTrace::new(1));
         stages.watch(true);
         let marking = [0, 1].map(|place| {
             spawn(&stages, move |stages| {
-                let moments = [(Moment::Parsed, 1), (Moment::Submitted, 2)];
-                stages.mark(place, transfer, What::Taking(Inbound::Prepare), moments);
+                let moments = [(TracePoint::Parsed, 1), (TracePoint::Submitted, 2)];
+                stages.mark(place, transfer, TraceSubject::Taking(Inbound::Prepare), moments);
             })
         });
         let watched = stages.of(&transfer).stages.len();
@@ -282,7 +282,7 @@ fn submit_one(inbox: &Inbox<()>) {
 
 fn ask_nothing(inbox: &Inbox<()>) {
     let ask = Box::new(|_: &_, _: &_| ());
-    assert_eq!(inbox.ask(Question { about: About::Anything, is_fresh: true, ask }), Ok(()));
+    assert_eq!(inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: true, ask }), Ok(()));
 }
 
 /// Submits two pairs; answers with the numbers of those that were taken in.
@@ -294,9 +294,9 @@ fn send(inbox: &Inbox<()>, first: u32) -> Vec<u32> {
         let result = inbox.submit(&mut submissions);
         let expected = match submissions.len() {
             0 => Ok(()),
-            // What is left of a closed inbox's is all of it.
-            2 if result == Err(Refused::Stopped) => result,
-            _ => Err(Refused::Full),
+            // TraceSubject is left of a closed inbox's is all of it.
+            2 if result == Err(SubmissionRefused::Stopped) => result,
+            _ => Err(SubmissionRefused::Full),
         };
         assert_eq!(result, expected);
         accepted.extend(&numbers[..2 - submissions.len()]);
@@ -306,7 +306,7 @@ fn send(inbox: &Inbox<()>, first: u32) -> Vec<u32> {
 
 /// Takes until the inbox is closed and empty.
 fn take_all(inbox: &Inbox<()>, most: usize) -> Vec<u32> {
-    let (mut taken, mut numbers, mut is_open) = (Taken::default(), Vec::new(), true);
+    let (mut taken, mut numbers, mut is_open) = (TakenWork::default(), Vec::new(), true);
     while is_open {
         is_open = inbox.take(&mut taken, true, None);
         assert!(taken.submissions.len() <= most, "more than there is room for");
@@ -316,14 +316,15 @@ fn take_all(inbox: &Inbox<()>, most: usize) -> Vec<u32> {
 }
 
 fn tick(waiter: u32) -> Submission<()> {
-    let attached = Attached { ticket: Ticket::Waiter { mailbox: 0, waiter }, message: None };
+    let attached =
+        SubmissionContext { ticket: ReplyTo::Waiter { mailbox: 0, waiter }, message: None };
     let tick = Submission::without_payload(Command::Tick, Durability::Synced, attached);
     tick.expect("a tick has no fields")
 }
 
 fn number_of(submission: &Submission<()>) -> u32 {
     match submission.attached.ticket {
-        Ticket::Waiter { waiter, .. } => waiter,
+        ReplyTo::Waiter { waiter, .. } => waiter,
         _ => panic!("nobody else submits"),
     }
 }

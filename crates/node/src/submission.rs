@@ -63,10 +63,10 @@ pub enum SubmissionRefused {
     /// The brokers of a shared log did not acknowledge it in time: it may be recorded or not, and
     /// the same message again hears which.
     #[error("the brokers of the log did not answer in time")]
-    Unacknowledged,
+    BrokersTimedOut,
     /// More callbacks are owed to the sender than two lanes take: its endpoint takes none.
     #[error("too many callbacks are owed to the sender")]
-    Owed,
+    SenderBacklogFull,
     /// The node has stopped.
     #[error("the node has stopped")]
     Stopped,

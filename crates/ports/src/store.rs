@@ -20,7 +20,7 @@ use record::decision::DecisionWriter;
 ///    [`ColdStore::read`] at a position gives the newest version that the record there, or one
 ///    before it, made: a replay never sees its own future. Versions are few (one, and a second
 ///    after an answer that came too late) and are not thrown away.
-/// 5. **What is told** of decisions is kept for whoever asks ([`ColdStore::tale`]), never for a
+/// 5. **What is told** of decisions is kept for whoever asks ([`ColdStore::decisions`]), never for a
 ///    decision. It is complete up to the mark.
 /// 6. **An id that is not there costs no disk access**, as far as the cache for filters reaches.
 /// 7. **No guesses.** What cannot be read, or is not what was written, is an error. After
@@ -54,13 +54,13 @@ pub trait ColdStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`].
-    fn tale(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError>;
+    fn decisions(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError>;
 
     /// The records that say how deliveries of a notice ended, in order.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError>;
+    fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError>;
 
     /// Takes a portion.
     ///
@@ -122,7 +122,7 @@ pub struct WriteBatch {
     /// Entries of the party directory.
     pub parties: Vec<PartyChange>,
     /// What is told of the decisions.
-    pub told: DecisionWriter,
+    pub decisions: DecisionWriter,
     /// With these the store is complete up to here.
     pub mark: StoreMark,
 }
@@ -131,20 +131,20 @@ impl WriteBatch {
     /// How many rows, entries and decisions it has.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.rows.len() + self.parties.len() + self.told.len()
+        self.rows.len() + self.parties.len() + self.decisions.len()
     }
 
     /// Whether it changes nothing but the mark.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && self.told.is_empty()
+        self.len() == 0 && self.decisions.is_empty()
     }
 
     /// Takes over what follows, with its mark; nothing is left there.
     pub fn append(&mut self, next: &mut Self) {
         self.rows.append(&mut next.rows);
         self.parties.append(&mut next.parties);
-        self.told.append(&mut next.told);
+        self.decisions.append(&mut next.decisions);
         self.mark = next.mark;
     }
 
@@ -152,7 +152,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.rows.clear();
         self.parties.clear();
-        self.told.clear();
+        self.decisions.clear();
     }
 }
 

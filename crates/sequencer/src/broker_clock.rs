@@ -5,20 +5,20 @@
 //! the log, so that a node that starts anywhere goes on as the others do:
 //! - `held` is how far the last stamp lies before the arrival of its message. It is 0 nearly
 //!   always.
-//! - A message that arrives more than [`JUMP_US`] after the one before adds that pause to `held`:
+//! - A message that arrives more than [`CLOCK_JUMP_US_MIN`] after the one before adds that pause to `held`:
 //!   for the log, no time has passed.
 //! - While something is held, time goes on from where it was. It is let go of, and the stamp is
 //!   the time of arrival again, with a later message whose own node's clock agrees with its arrival
-//!   within [`AGREEMENT_US`], when the message before agreed as well and came from another node;
+//!   within [`CLOCK_AGREEMENT_US_MAX`], when the message before agreed as well and came from another node;
 //!   or when its node is the only one.
 //! - Time that steps back holds the stamp where it is until it has caught up.
 
 use ledger::Stamp;
 
 /// An arrival this long after the one before is not believed at once, in microseconds.
-pub const JUMP_US: u64 = 5_000_000;
+pub const CLOCK_JUMP_US_MIN: u64 = 5_000_000;
 /// A node's clock agrees when it differs from the time of arrival by no more, in microseconds.
-pub const AGREEMENT_US: u64 = 1_000_000;
+pub const CLOCK_AGREEMENT_US_MAX: u64 = 1_000_000;
 
 /// What the next stamp needs to know of the last message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct LastMessage {
 
 impl LastMessage {
     fn agrees(&self) -> bool {
-        self.wall.0.abs_diff(self.at.0) <= AGREEMENT_US
+        self.wall.0.abs_diff(self.at.0) <= CLOCK_AGREEMENT_US_MAX
     }
 }
 
@@ -64,7 +64,7 @@ impl BrokerClock {
         let Some(last) = self.last.replace(message) else { return before.max(message.at) };
         let step = message.at.0.saturating_sub(last.at.0);
         let is_second = is_alone || (last.agrees() && last.node != message.node);
-        let held = if JUMP_US < step {
+        let held = if CLOCK_JUMP_US_MIN < step {
             held + step
         } else if 0 < held && message.agrees() && is_second {
             0

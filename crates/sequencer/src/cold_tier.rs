@@ -4,7 +4,7 @@
 //! 1. [`ColdTier::warm`]: what the batch asks for and the kernel does not hold is read from the
 //!    store, as it was before the batch, and given to the kernel. Then the batch is decided.
 //!    While it is, [`ColdTier::watch`] notes what can be told of the decisions.
-//! 2. [`ColdTier::gather`]: what ended in it joins what waits for the store.
+//! 2. [`ColdTier::collect_batch`]: what ended in it joins what waits for the store.
 //! 3. [`ColdTier::tend`], after replies have left: what waits is offered to the store, and the
 //!    kernel lets rows go that the store shows and that ended long enough ago. Where no batch
 //!    follows, this comes by itself, when [`ColdTier::rest_us`] says.
@@ -65,9 +65,9 @@ pub struct ColdTier {
     /// Rows that ended in the last batch.
     came: usize,
     /// Looks on for the store's sake.
-    teller: DecisionRecorder,
+    recorder: DecisionRecorder,
     /// Nobody will ask the store why something was decided.
-    silent: bool,
+    is_without_decisions: bool,
     /// Up to here the store was complete before the replay: nothing of it is offered again.
     complete: LogIndex,
     /// In a replay from the first record: what has left since. Nothing else can come back, and the
@@ -122,8 +122,8 @@ impl ColdTier {
             latest: StoreMark::default(),
             offered: complete,
             came: 0,
-            teller: DecisionRecorder::default(),
-            silent: false,
+            recorder: DecisionRecorder::default(),
+            is_without_decisions: false,
             complete,
             left: None,
             is_stalled: false,
@@ -134,8 +134,8 @@ impl ColdTier {
 
     /// The same for a store that holds rows and nothing of what can be told of decisions.
     #[must_use]
-    pub fn silent(self) -> Self {
-        Self { silent: true, ..self }
+    pub fn without_decisions(self) -> Self {
+        Self { is_without_decisions: true, ..self }
     }
 
     /// A replay begins at the first record.
@@ -192,16 +192,16 @@ impl ColdTier {
 
     /// Sees a moment of the batch that is being decided.
     pub(crate) fn watch(&mut self, moment: ApplyStep<'_>, state: &State, effects: &Effects) {
-        self.teller.watch(moment, state, effects, &mut self.pending.told);
+        self.recorder.watch(moment, state, effects, &mut self.pending.decisions);
     }
 
     /// Whether the store lacks what is told of records beyond this one.
-    pub(crate) fn listens(&self, log_index: LogIndex) -> bool {
-        !self.silent && self.complete <= log_index
+    pub(crate) fn records_decisions_after(&self, log_index: LogIndex) -> bool {
+        !self.is_without_decisions && self.complete <= log_index
     }
 
     /// Takes what a batch changed; with it the store is complete up to `mark`.
-    pub(crate) fn gather<'a>(
+    pub(crate) fn collect_batch<'a>(
         &mut self,
         commands: impl Iterator<Item = &'a Command>,
         effects: &Effects,
@@ -319,7 +319,7 @@ impl ColdTier {
     }
 
     /// Lets every row go that the store shows, however young it is.
-    pub(crate) fn let_go(&mut self, state: &mut State) {
+    pub(crate) fn evict_all(&mut self, state: &mut State) {
         let completed_before = Stamp(state.stamp().0 + 1);
         let visible = self.store.visible();
         let eviction = Eviction { visible, completed_before, rows_max: state.transfers_hot() };

@@ -39,12 +39,13 @@ use record::frame::{
     BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, Frame, FrameBuilder, NewRecord, RecordTooLarge,
 };
 
-pub use broker_clock::{AGREEMENT_US, BrokerClock, JUMP_US, LastMessage};
+pub use broker_clock::{BrokerClock, CLOCK_AGREEMENT_US_MAX, CLOCK_JUMP_US_MIN, LastMessage};
 pub use cold_tier::{ColdCounts, ColdTier, PENDING_MAX, is_of_log, party_changes};
 pub use genesis_message::GenesisMessage;
 pub use lane_assignment::{LaneAssignment, LaneTransfers};
 pub use membership::{
-    HEARTBEAT_US, LAST_WORD, LEASE_US, LiveNode, Membership, PASS_MAX_US, SESSION_US, owner,
+    HEARTBEAT_US, LEASE_US, LEAVE_SEQUENCE, LOG_PAUSE_US_MAX, LiveNode, Membership, SESSION_US,
+    owner,
 };
 pub use replay::{AppliedCommand, Quarantine, Replay, ReplayError, ReplayResult, replay};
 pub use replica::{AppliedMessage, NodeName, RejectedMessage, Replica, ReplicaError};
@@ -54,10 +55,10 @@ use cold_tier::{MaintenancePause, WriteThrottle};
 use replay::ApplyError;
 
 /// When so many deadlines are due, the next batch is stamped with the last one of them.
-pub const DUE_AT_ONCE: usize = 64;
+pub const EXPIRIES_PER_BATCH_MAX: usize = 64;
 
 /// By how much the stamp of a batch may be before the moment for their sake, in microseconds.
-pub const HELD_BACK_MAX: u64 = 1_000_000;
+pub const STAMP_LAG_US_MAX: u64 = 1_000_000;
 
 /// Whether a record must be durable before it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -396,8 +397,8 @@ impl<L: Log> Sequencer<L> {
         if self.state.next_deadline().is_none_or(|due| now < due) {
             return now;
         }
-        let held_back = self.state.nth_deadline(DUE_AT_ONCE).unwrap_or(now);
-        let earliest = self.state.stamp().max(Stamp(now.0.saturating_sub(HELD_BACK_MAX)));
+        let held_back = self.state.nth_deadline(EXPIRIES_PER_BATCH_MAX).unwrap_or(now);
+        let earliest = self.state.stamp().max(Stamp(now.0.saturating_sub(STAMP_LAG_US_MAX)));
         held_back.clamp(earliest, now)
     }
 
@@ -478,7 +479,7 @@ impl<L: Log> Sequencer<L> {
         assert_eq!(self.effects.outcomes.len(), commands.len(), "each command has an outcome");
         if let Some(cold) = &mut self.cold {
             let mark = StoreMark { log_index: self.state.log_index(), chain: self.log.chain() };
-            cold.gather(commands, &self.effects, mark);
+            cold.collect_batch(commands, &self.effects, mark);
         }
         Ok(Committed { first, stamp: origin.stamp, durable: self.log.tail().durable })
     }

@@ -2,13 +2,13 @@
 //! lane.
 //!
 //! Every frame is a heartbeat of the node that proposed it. The time in which silence is measured
-//! is the log's own, of which a pause of the whole log counts for little ([`PASS_MAX_US`]): where
+//! is the log's own, of which a pause of the whole log counts for little ([`LOG_PAUSE_US_MAX`]): where
 //! nobody could write, nobody is to blame. So members are a function of the frames alone; the last
 //! few seconds of them are enough to compute it ([`Membership::recall`]). Number 0 is that of a
 //! node that had its log alone, before it was moved to a topic: it is never one of several.
 //!
 //! A node that ends in order says so: its last record has the highest number that there is
-//! ([`LAST_WORD`]), so that nothing of that life can follow, and is gone with it.
+//! ([`LEAVE_SEQUENCE`]), so that nothing of that life can follow, and is gone with it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,14 +23,14 @@ pub const SESSION_US: u64 = 3_000_000;
 /// A node writes at least this often.
 pub const HEARTBEAT_US: u64 = 1_000_000;
 /// What a pause between two frames counts at most.
-pub const PASS_MAX_US: u64 = 1_000_000;
+pub const LOG_PAUSE_US_MAX: u64 = 1_000_000;
 /// For how long after it proposed its newest applied bundle a node may begin to send, by its own
 /// clock. It has ended before the others let the session end, though the brokers' time may have
-/// jumped by [`PASS_MAX_US`].
-pub const LEASE_US: u64 = SESSION_US - PASS_MAX_US;
+/// jumped by [`LOG_PAUSE_US_MAX`].
+pub const LEASE_US: u64 = SESSION_US - LOG_PAUSE_US_MAX;
 
 /// The number of the last record of a life that ends in order.
-pub const LAST_WORD: u64 = u64::MAX;
+pub const LEAVE_SEQUENCE: u64 = u64::MAX;
 
 const _: () = assert!(HEARTBEAT_US < LEASE_US, "a node that writes in time keeps its lease");
 
@@ -57,7 +57,7 @@ impl Membership {
     /// Takes the next frame of the log. Whether who is there has changed.
     pub fn see(&mut self, writer: Writer, sequence: u64, stamp: Stamp) -> bool {
         let Writer { node, epoch } = writer;
-        self.now_us += stamp.0.saturating_sub(self.stamp.0).min(PASS_MAX_US);
+        self.now_us += stamp.0.saturating_sub(self.stamp.0).min(LOG_PAUSE_US_MAX);
         self.stamp = stamp;
         let (now_us, before) = (self.now_us, self.nodes.len());
         self.nodes
@@ -66,7 +66,7 @@ impl Membership {
         if node == 0 {
             return has_changed;
         }
-        if sequence == LAST_WORD {
+        if sequence == LEAVE_SEQUENCE {
             return self.nodes.remove(&node).is_some() || has_changed;
         }
         match self.nodes.entry(node) {
@@ -111,7 +111,7 @@ impl Membership {
                     Ok(())
                 })?;
                 // The first frame counts as a pause of its own.
-                if from.0 == 1 || SESSION_US + PASS_MAX_US < members.now_us {
+                if from.0 == 1 || SESSION_US + LOG_PAUSE_US_MAX < members.now_us {
                     return Ok(members);
                 }
             }
@@ -205,12 +205,12 @@ mod tests {
     fn a_node_that_says_its_last_word_is_gone_at_once() {
         let (mut members, _) = after(&[(0, 1, 1), (0, 2, 1)]);
         let two = Writer { node: 2, epoch: 1 };
-        assert!(members.see(two, LAST_WORD, Stamp(100_000)));
+        assert!(members.see(two, LEAVE_SEQUENCE, Stamp(100_000)));
         assert!(members.get(2).is_none() && members.is_alone(1));
         // A later life begins as one that was never there.
         assert!(members.see(Writer { epoch: 2, ..two }, 1, Stamp(200_000)));
         assert_eq!(members.get(2).expect("it is there").replaced, None);
-        assert!(!members.see(Writer { node: 9, epoch: 1 }, LAST_WORD, Stamp(200_000)));
+        assert!(!members.see(Writer { node: 9, epoch: 1 }, LEAVE_SEQUENCE, Stamp(200_000)));
     }
 
     #[test]

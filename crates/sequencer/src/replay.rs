@@ -172,7 +172,7 @@ pub(crate) fn replay_from(
 
 /// What a frame has where it says nothing of what was decided before: no switch writes that, but
 /// tools that append to a log by hand may.
-const SAYS_NOTHING: (LogIndex, Digest) = (LogIndex(0), Digest([0; 32]));
+const NO_DIGEST: (LogIndex, Digest) = (LogIndex(0), Digest([0; 32]));
 
 /// A replay that is fed frame by frame, for whoever wants to look between two, or into one.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ pub struct Replay {
     /// Batches whose digest the next frame has confirmed.
     confirmed: u64,
     /// Whether the last frame said nothing of what was decided before it.
-    is_silent: bool,
+    lacks_digest: bool,
     commands: Vec<Command>,
     effects: Effects,
     quarantine: Quarantine,
@@ -216,7 +216,7 @@ impl Replay {
         }
         let replayed = ReplayResult { state, batches: 0, records: 0 };
         let (commands, effects) = (Vec::new(), Effects::default());
-        Self { replayed, confirmed: 0, is_silent: false, commands, effects, quarantine, cold }
+        Self { replayed, confirmed: 0, lacks_digest: false, commands, effects, quarantine, cold }
     }
 
     /// Decides the next frame again. `watch` looks on, as [`State::apply_watched`] says.
@@ -250,7 +250,7 @@ impl Replay {
         }
         let said = (header.batch.applied, header.batch.outcome_digest);
         let is_said = check_digest(state, said)?;
-        self.is_silent = !is_said;
+        self.lacks_digest = !is_said;
         self.confirmed += u64::from(is_said && 0 < state.log_index().0);
         self.commands.clear();
         let wanted = last.0.saturating_sub(header.first.0).saturating_add(1);
@@ -271,7 +271,7 @@ impl Replay {
         apply_watched(state, &batch, &self.commands, (&mut self.effects, &mut self.cold), watch)?;
         if let Some(cold) = &mut self.cold {
             let mark = StoreMark { log_index: header.last(), chain: frame.chain() };
-            cold.gather(self.commands.iter(), &self.effects, mark);
+            cold.collect_batch(self.commands.iter(), &self.effects, mark);
             let at =
                 cold_tier::MaintenancePause { durable: mark.log_index, stamp: header.batch.stamp };
             cold.run_maintenance(state, at, WriteThrottle::Replay)?;
@@ -292,9 +292,9 @@ impl Replay {
 
     /// Lets every row go that the store beside the kernel shows: what is left of the state is what
     /// no store has.
-    pub fn let_go(&mut self) {
+    pub fn evict_all(&mut self) {
         if let Some(cold) = &mut self.cold {
-            cold.let_go(&mut self.replayed.state);
+            cold.evict_all(&mut self.replayed.state);
         }
     }
 
@@ -342,8 +342,8 @@ impl Replay {
     /// Whether the last frame said nothing of what was decided before it: digests are chained, so
     /// that one that speaks speaks for all that were silent before.
     #[must_use]
-    pub fn ends_in_silence(&self) -> bool {
-        self.is_silent
+    pub fn last_frame_lacks_digest(&self) -> bool {
+        self.lacks_digest
     }
 }
 
@@ -353,7 +353,7 @@ fn check_digest(state: &State, said: (LogIndex, Digest)) -> Result<bool, ReplayE
     match said {
         (applied, digest) if (applied, digest) == (log_index, *state.digest()) => Ok(true),
         (applied, _) if applied == log_index => Err(ReplayError::Diverged { log_index }),
-        SAYS_NOTHING => Ok(false),
+        NO_DIGEST => Ok(false),
         (applied, _) => Err(ReplayError::Unconfirmed { log_index, applied }),
     }
 }
@@ -398,7 +398,8 @@ fn apply_watched<'a>(
         let ids = commands.clone().into_iter().flat_map(Command::rows);
         cold.prefetch(state, ids).map_err(ApplyError::Store)?;
     }
-    let mut listening = cold.as_mut().filter(|cold| cold.listens(state.log_index()));
+    let mut listening =
+        cold.as_mut().filter(|cold| cold.records_decisions_after(state.log_index()));
     let applied = catch_unwind(AssertUnwindSafe(|| {
         state.apply_watched(batch, commands, effects, &mut |moment, state, effects| {
             if let Some(cold) = &mut listening {

@@ -8,7 +8,7 @@
 //!   (by epoch, then sequence), or of one that would begin a log that has begun.
 //!
 //! A log that was moved to the topic stands there frame by frame, before every bundle
-//! ([`record::message`]): [`Replica::restore`] takes these as they are, [`Replica::note_whole`] the
+//! ([`record::message`]): [`Replica::restore`] takes these as they are, [`Replica::complete_migration`] the
 //! word that this was all.
 //!
 //! The frame goes into the log at hand, a copy of what the topic says, and is applied. Whose
@@ -27,7 +27,7 @@ use record::frame::{BatchHeader, Frame, FrameHeader, Records};
 use record::topic_message::{LogEnd, StateAttestation};
 
 use crate::broker_clock::{BrokerClock, LastMessage};
-use crate::membership::{LAST_WORD, Membership};
+use crate::membership::{LEAVE_SEQUENCE, Membership};
 use crate::replay::read_command;
 use crate::{
     BatchOrigin, CommitError, Committed, Quarantine, ReplayError, Sequencer, Submission, Writer,
@@ -98,14 +98,14 @@ struct LastClaim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppliedMessage {
     /// It is a frame of the log, applied.
-    Framed {
+    Applied {
         /// The batch.
         committed: Committed,
         /// Whether with it nodes have come, gone or begun a new life.
         members_changed: bool,
     },
     /// It is no part of the log.
-    Passed(RejectedMessage),
+    Rejected(RejectedMessage),
 }
 
 /// Why a message is no part of the log.
@@ -213,13 +213,13 @@ impl<L: Log> Replica<L> {
     ///
     /// # Panics
     /// When the time of day cannot be encoded, which is one byte.
-    pub fn farewell(&mut self, wall: Stamp, out: &mut Vec<u8>) -> u64 {
+    pub fn propose_leave(&mut self, wall: Stamp, out: &mut Vec<u8>) -> u64 {
         let record = crate::encode(&Command::Tick, None).expect("the time of day is short");
         self.sequencer.builder.clear();
         self.sequencer.builder.push(&record).expect("an empty frame has room for any record");
-        self.sequencer.sequence = LAST_WORD;
-        self.write(LAST_WORD, wall, out);
-        LAST_WORD
+        self.sequencer.sequence = LEAVE_SEQUENCE;
+        self.write(LEAVE_SEQUENCE, wall, out);
+        LEAVE_SEQUENCE
     }
 
     fn write(&self, sequence: u64, wall: Stamp, out: &mut Vec<u8>) {
@@ -251,7 +251,7 @@ impl<L: Log> Replica<L> {
         at: Stamp,
     ) -> Result<AppliedMessage, ReplicaError> {
         if let Some(passed) = self.passes(&bundle.header) {
-            return Ok(AppliedMessage::Passed(passed));
+            return Ok(AppliedMessage::Rejected(passed));
         }
         self.read(bundle.records_from(self.sequencer.log.tail().next()))?;
         let BundleHeader { node, epoch, sequence, wall, .. } = bundle.header;
@@ -266,8 +266,8 @@ impl<L: Log> Replica<L> {
         let members_changed =
             !bundle.header.founding && self.members.see(origin.writer, sequence, stamp);
         self.remember();
-        self.hear(&bundle.header)?;
-        Ok(AppliedMessage::Framed { committed, members_changed })
+        self.record_claim(&bundle.header)?;
+        Ok(AppliedMessage::Applied { committed, members_changed })
     }
 
     /// Takes the next frame of a log that was moved to the topic.
@@ -276,7 +276,7 @@ impl<L: Log> Replica<L> {
     /// As [`Replica::deliver`].
     pub fn restore(&mut self, frame: &Frame<'_>) -> Result<AppliedMessage, ReplicaError> {
         if let Some(passed) = self.passes_moved(frame) {
-            return Ok(AppliedMessage::Passed(passed));
+            return Ok(AppliedMessage::Rejected(passed));
         }
         let header = frame.header();
         self.check_decided(header)?;
@@ -290,11 +290,11 @@ impl<L: Log> Replica<L> {
         let is_later = LogIndex(1) < header.first;
         let members_changed = is_later && self.members.see(origin.writer, sequence, stamp);
         self.remember();
-        Ok(AppliedMessage::Framed { committed, members_changed })
+        Ok(AppliedMessage::Applied { committed, members_changed })
     }
 
     /// Takes the word that all of a log was moved to the topic. False when this is not all of it.
-    pub fn note_whole(&mut self, end: &LogEnd) -> bool {
+    pub fn complete_migration(&mut self, end: &LogEnd) -> bool {
         let tail = self.sequencer.log.tail();
         let here = LogEnd { identity: tail.identity, log_index: tail.end, chain: tail.chain };
         self.is_partial &= here != *end;
@@ -384,7 +384,7 @@ impl<L: Log> Replica<L> {
     }
 
     /// Takes note of a node's name and claim.
-    fn hear(&mut self, header: &BundleHeader<'_>) -> Result<(), ReplicaError> {
+    fn record_claim(&mut self, header: &BundleHeader<'_>) -> Result<(), ReplicaError> {
         let (node, claim) = (header.node, &header.claim);
         if self.names.get(&node).is_none_or(|name| name != header.name) {
             self.names.insert(node, header.name.to_owned());
@@ -403,11 +403,11 @@ impl<L: Log> Replica<L> {
             return Ok(());
         }
         self.contradicting.entry(node).or_insert(claim.log_index);
-        self.outvoted()
+        self.check_majority()
     }
 
     /// Stops this node when half of those who are there, itself included, are against it.
-    fn outvoted(&self) -> Result<(), ReplicaError> {
+    fn check_majority(&self) -> Result<(), ReplicaError> {
         let is_there = |node: u32| self.members.get(node).is_some();
         let against: Vec<_> = self.contradicting().filter(|(node, _)| is_there(*node)).collect();
         let Some(log_index) = against.iter().map(|(_, log_index)| *log_index).min() else {
@@ -456,7 +456,7 @@ impl<L: Log> Replica<L> {
     ///
     /// # Errors
     /// [`ReplicaError::Diverged`].
-    pub fn hear_state(&mut self, stated: &StateAttestation) -> Result<(), ReplicaError> {
+    pub fn receive_attestation(&mut self, stated: &StateAttestation) -> Result<(), ReplicaError> {
         let StateAttestation { node, epoch, .. } = *stated;
         let is_there = self.members.get(node).is_some_and(|member| member.epoch == epoch);
         if node == self.name.node || !is_there {
@@ -478,7 +478,7 @@ impl<L: Log> Replica<L> {
             }
             Some(_) => {
                 differing.entry(node).or_insert(stated.log_index);
-                self.outvoted()
+                self.check_majority()
             }
         }
     }

@@ -146,12 +146,12 @@ impl ColdStore for FaultyStore {
         self.lock().written.party(key)
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
-        self.lock().written.tale(id)
+    fn decisions(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
+        self.lock().written.decisions(id)
     }
 
-    fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
-        self.lock().written.ends(notice)
+    fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
+        self.lock().written.delivery_records(notice)
     }
 
     fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {

@@ -133,7 +133,7 @@ pub fn take<D: Disk>(
     if let Some(store) = store {
         replay.close()?;
         store.sync()?;
-        replay.let_go();
+        replay.evict_all();
     }
     let records = replay.records();
     let (file, summary) = files::store(disk, (&tail, replay.state().parts()), pace)?;

@@ -206,12 +206,12 @@ fn check_tales(subject: &mut impl Subject) {
     ]
     .map(|(rows, all, log_index)| {
         let mut portion = portion(rows, log_index);
-        all.iter().for_each(|decided| portion.told.decided(decided));
-        portion.told.delivered(NoticeId(255), LogIndex(log_index));
-        portion.told.delivered(NoticeId(256 + log_index), LogIndex(log_index));
+        all.iter().for_each(|decided| portion.decisions.decided(decided));
+        portion.decisions.delivered(NoticeId(255), LogIndex(log_index));
+        portion.decisions.delivered(NoticeId(256 + log_index), LogIndex(log_index));
         portion
     });
-    portions[1].told.delivered(NoticeId(255), LogIndex(3));
+    portions[1].decisions.delivered(NoticeId(255), LogIndex(3));
     for portion in portions.iter().chain(&portions[3..]) {
         store.write(portion).expect("it takes what is told");
     }
@@ -233,13 +233,13 @@ fn check_tales(subject: &mut impl Subject) {
         ] {
             let expected: Vec<_> =
                 expected.into_iter().map(|(at, outcome)| told(number, at, outcome)).collect();
-            assert_eq!(store.tale(&sample_id(number)), Ok(expected), "{number}");
+            assert_eq!(store.decisions(&sample_id(number)), Ok(expected), "{number}");
         }
         for (notice, expected) in
             [(255, vec![3, 12, 16, 18, 19, 20]), (256 + 16, vec![16]), (256, vec![])]
         {
             let expected = expected.into_iter().map(LogIndex).collect();
-            assert_eq!(store.ends(NoticeId(notice)), Ok(expected), "{notice}");
+            assert_eq!(store.delivery_records(NoticeId(notice)), Ok(expected), "{notice}");
         }
         store = subject.reopen(store);
     }

@@ -51,7 +51,7 @@ impl DecisionKeyspaces {
             portion.rows.iter().map(|row| (row.id, row)).collect();
         let mut block = Vec::with_capacity(2 * BLOCK_BYTES);
         let (mut begin, mut last) = (LogIndex(0), LogIndex(0));
-        for (transfer, log_index, bytes) in portion.told.decisions() {
+        for (transfer, log_index, bytes) in portion.decisions.decisions() {
             if BLOCK_BYTES <= block.len() && last < log_index {
                 batch.insert(&self.decisions, begin.0.to_be_bytes(), &*block);
                 block.clear();
@@ -69,7 +69,7 @@ impl DecisionKeyspaces {
         if !block.is_empty() {
             batch.insert(&self.decisions, begin.0.to_be_bytes(), &*block);
         }
-        self.write_ends(&portion.told.ends, batch);
+        self.write_ends(&portion.decisions.ends, batch);
     }
 
     fn write_ends(&self, ends: &[(NoticeId, LogIndex)], batch: &mut OwnedWriteBatch) {
@@ -116,7 +116,7 @@ impl DecisionKeyspaces {
         Ok(all)
     }
 
-    pub(crate) fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
+    pub(crate) fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
         let mut ends = Vec::new();
         for entry in self.deliveries.prefix(decision::group_of(notice).to_be_bytes()) {
             let (key, value) = entry.into_inner().map_err(|error| of_library(&error))?;

@@ -102,7 +102,7 @@ struct Opened {
     transfers: Keyspace,
     parties: Keyspace,
     about: Keyspace,
-    tales: DecisionKeyspaces,
+    decisions: DecisionKeyspaces,
     /// Whether something was written to it.
     written: AtomicBool,
     /// Whether that failed, for which there may be no more than no room.
@@ -265,12 +265,12 @@ impl ColdStore for Disk {
         self.ask(|opened| opened.party(key))
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
-        self.ask(|opened| opened.tale(id))
+    fn decisions(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
+        self.ask(|opened| opened.decisions(id))
     }
 
-    fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
-        self.ask(|opened| opened.ends(notice))
+    fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
+        self.ask(|opened| opened.delivery_records(notice))
     }
 
     fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
@@ -377,7 +377,7 @@ impl Opened {
     /// Every keyspace but `about`, with its name.
     fn named(&self) -> impl Iterator<Item = (&'static str, &Keyspace)> {
         let own = [("transfers", &self.transfers), ("parties", &self.parties)];
-        own.into_iter().chain(self.tales.named())
+        own.into_iter().chain(self.decisions.named())
     }
 
     /// Whether each keyspace is there, and is the one that it was.
@@ -420,7 +420,7 @@ impl Opened {
         let transfers = database.keyspace("transfers", absent)?;
         let parties = database.keyspace("parties", present)?;
         let about = database.keyspace("about", || buffering(OTHER_BUFFER))?;
-        let tales = DecisionKeyspaces::open(&database)?;
+        let decisions = DecisionKeyspaces::open(&database)?;
         Ok(Self {
             buffered: beside(&transfers),
             path: path.to_owned(),
@@ -429,7 +429,7 @@ impl Opened {
             transfers,
             parties,
             about,
-            tales,
+            decisions,
             written: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
@@ -521,15 +521,15 @@ impl Opened {
         row.map_err(|error| self.condemn(error))
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
+    fn decisions(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
         let row = self.get(&self.transfers, &id.to_bytes())?;
         let named = row.map_or(Ok(Vec::new()), |row| cold_rows::records_of(id, &row));
         let named = named.map_err(|error| self.condemn(damaged(error)))?;
-        self.tales.of(id, named).map_err(|error| self.condemn(error))
+        self.decisions.of(id, named).map_err(|error| self.condemn(error))
     }
 
-    fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
-        self.tales.ends(notice).map_err(|error| self.condemn(error))
+    fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
+        self.decisions.delivery_records(notice).map_err(|error| self.condemn(error))
     }
 
     fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
@@ -537,7 +537,7 @@ impl Opened {
         let mut batch = self.database.batch();
         let mut writing = self.buffered.begin(self.transfers.newest());
         self.insert_rows(&portion.rows, (&mut batch, &mut writing))?;
-        self.tales.write(portion, &mut batch);
+        self.decisions.write(portion, &mut batch);
         for (key, row) in entries_after(&portion.parties, |key| self.party(key))? {
             match party_value(row.as_ref()) {
                 Some(value) => batch.insert(&self.parties, key, value),

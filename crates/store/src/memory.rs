@@ -60,7 +60,7 @@ impl ColdStore for Memory {
         self.tables().parties.get(key).map(|stored| party_row(stored)).transpose()
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
+    fn decisions(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
         let mut tale = Vec::new();
         for telling in self.tables().told.values() {
             let own = telling.decisions().filter(|(transfer, _, _)| transfer == id);
@@ -74,7 +74,7 @@ impl ColdStore for Memory {
         Ok(tale)
     }
 
-    fn ends(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
+    fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
         let tables = self.tables();
         let all = tables.told.values().flat_map(|telling| &telling.ends);
         let own: BTreeSet<_> = all.filter(|(of, _)| *of == notice).map(|(_, at)| *at).collect();
@@ -96,9 +96,11 @@ impl ColdStore for Memory {
                 None => tables.parties.remove(key),
             };
         }
-        let first = portion.told.decisions().next().map(|(_, log_index, _)| log_index);
-        if let Some(first) = first.or(portion.told.ends.first().map(|(_, log_index)| *log_index)) {
-            tables.told.insert(first, Arc::new(portion.told.clone()));
+        let first = portion.decisions.decisions().next().map(|(_, log_index, _)| log_index);
+        if let Some(first) =
+            first.or(portion.decisions.ends.first().map(|(_, log_index)| *log_index))
+        {
+            tables.told.insert(first, Arc::new(portion.decisions.clone()));
         }
         tables.mark = portion.mark;
         Ok(())

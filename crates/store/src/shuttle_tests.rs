@@ -1,24 +1,24 @@
-//! The hand-over to the writing thread, in one order of steps after the other.
+//! Concurrency tests of the write-behind queue and the memtable filter.
 //!
-//! A few threads over the production code, whose locks, signals and threads are those of shuttle
-//! here ([`crate::sync`]): a scheduler of its own decides before each of their steps who goes on. A
-//! wait that nobody ends is found as a deadlock; a wait with a limit of time never times out. Which
-//! deliberate break each test caught stands in docs/internals/handovers.md.
+//! Each test runs a few threads over the production code with the locks, condition variables and
+//! threads of `shuttle` ([`crate::sync`]). Its scheduler chooses the next thread before each step.
+//! An endless wait is reported as a deadlock; a wait with a timeout never times out.
+//! docs/internals/handovers.md lists the deliberate bug that each test caught.
 //!
 //! `cargo test -p store --features shuttle --lib`
 
-use ledger::{Decided, Digest, Position};
-use ports::{Cold, ColdStore, Mark, Portion, StoreError, Until};
+use ledger::{Decision, Digest, LogIndex};
+use ports::{ColdReader, ColdStore, StoreError, StoreMark, WaitFor, WriteBatch};
 use shuttle::rand::Rng;
 
-use crate::buffered::{Buffered, Library};
+use crate::memtable_filter::{Library, MemtableFilter};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, PoisonError, thread};
-use crate::{Behind, Memory};
+use crate::{Memory, WriteBehind};
 
-/// Orders of each kind that a test tries.
+/// Schedules that each strategy tries.
 const ORDERS: usize = 1_000;
-/// Points at which a thread is passed over although it could go on, in the orders of one kind.
+/// Number of preemptions per schedule in the PCT strategy.
 const DEPTH: usize = 3;
 
 /// Tries a test in random orders, and in those that differ from a plain one at a few points.
@@ -33,20 +33,20 @@ fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
 fn what_is_visible_was_written_and_the_end_writes_the_rest() {
     explore(|| {
         let store = Arc::new(Memory::default());
-        let mut behind = Behind::start(Arc::clone(&store) as _).expect("a thread");
-        for position in 1..=4 {
-            assert!(behind.offer(&mut portion(position)), "there is room");
-            assert!(behind.visible() <= store.mark().position, "visible before it is written");
-            if position == 2 {
-                behind.wait(Until::Visible).expect("it is written");
-                assert_eq!(behind.visible(), Position(2));
+        let mut behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread");
+        for log_index in 1..=4 {
+            assert!(behind.offer(&mut portion(log_index)), "there is room");
+            assert!(behind.visible() <= store.mark().log_index, "visible before it is written");
+            if log_index == 2 {
+                behind.wait(WaitFor::Visible).expect("it is written");
+                assert_eq!(behind.visible(), LogIndex(2));
             }
-            if position == 3 {
-                behind.wait(Until::Room).expect("it is taken");
+            if log_index == 3 {
+                behind.wait(WaitFor::Room).expect("it is taken");
             }
         }
         drop(behind);
-        assert_eq!(store.mark().position, Position(4));
+        assert_eq!(store.mark().log_index, LogIndex(4));
     });
 }
 
@@ -54,12 +54,12 @@ fn what_is_visible_was_written_and_the_end_writes_the_rest() {
 #[test]
 fn a_store_that_is_damaged_is_told_to_whoever_waits() {
     explore(|| {
-        let mut behind = Behind::start(Arc::new(Failing)).expect("a thread");
+        let mut behind = WriteBehind::start(Arc::new(Failing)).expect("a thread");
         assert!(behind.offer(&mut portion(1)), "there is room");
         let failed = Err(StoreError::Damaged("no more".into()));
-        assert_eq!(behind.wait(Until::Visible), failed);
+        assert_eq!(behind.wait(WaitFor::Visible), failed);
         assert!(!behind.offer(&mut portion(2)), "it is taken, and nobody writes it");
-        assert_eq!(behind.visible(), Position(0));
+        assert_eq!(behind.visible(), LogIndex(0));
     });
 }
 
@@ -68,7 +68,7 @@ fn a_store_that_is_damaged_is_told_to_whoever_waits() {
 #[test]
 fn what_was_written_is_in_a_buffer_or_in_a_table() {
     explore(|| {
-        let filters = Arc::new(Buffered::beside(Vec::new(), None));
+        let filters = Arc::new(MemtableFilter::beside(Vec::new(), None));
         let (buffers, told) = (Arc::new(Buffers::default()), Arc::new(AtomicU64::new(0)));
         let (asked, heard) = (Arc::clone(&filters), Arc::clone(&told));
         let looking = thread::spawn(move || {
@@ -87,7 +87,7 @@ fn what_was_written_is_in_a_buffer_or_in_a_table() {
 }
 
 /// All of these ids are known.
-fn find(filters: &Buffered<Vec<u64>>, written: u64) {
+fn find(filters: &MemtableFilter<Vec<u64>>, written: u64) {
     let look = filters.look();
     for id in 0..written {
         let found = look.may_be_buffered(hash(id)) || look.tables().contains(&id);
@@ -154,12 +154,14 @@ impl Library<Vec<u64>> for Buffers {
     }
 }
 
-/// One party's registration, with which the store is complete up to a position.
-fn portion(position: u64) -> Portion {
-    let mark = Mark { position: Position(position), chain: Digest([position as u8; 32]) };
-    let parties =
-        vec![ports::PartyChange { key: vec![position as u8], effect: ports::PartyEffect::Release }];
-    Portion { parties, mark, ..Portion::default() }
+/// One party's registration, with which the store is complete up to a log_index.
+fn portion(log_index: u64) -> WriteBatch {
+    let mark = StoreMark { log_index: LogIndex(log_index), chain: Digest([log_index as u8; 32]) };
+    let parties = vec![ports::PartyChange {
+        key: vec![log_index as u8],
+        effect: ports::PartyEffect::Release,
+    }];
+    WriteBatch { parties, mark, ..WriteBatch::default() }
 }
 
 /// A store that takes nothing.
@@ -167,15 +169,15 @@ fn portion(position: u64) -> Portion {
 struct Failing;
 
 impl ColdStore for Failing {
-    fn mark(&self) -> Mark {
-        Mark::default()
+    fn mark(&self) -> StoreMark {
+        StoreMark::default()
     }
 
     fn read(
         &self,
         _: &ledger::TransferId,
-        _: Position,
-    ) -> Result<Option<ledger::Ended>, StoreError> {
+        _: LogIndex,
+    ) -> Result<Option<ledger::FinalTransfer>, StoreError> {
         Ok(None)
     }
 
@@ -183,15 +185,15 @@ impl ColdStore for Failing {
         Ok(None)
     }
 
-    fn tale(&self, _: &ledger::TransferId) -> Result<Vec<Decided>, StoreError> {
+    fn decisions(&self, _: &ledger::TransferId) -> Result<Vec<Decision>, StoreError> {
         Ok(Vec::new())
     }
 
-    fn ends(&self, _: ledger::NoticeId) -> Result<Vec<Position>, StoreError> {
+    fn delivery_records(&self, _: ledger::NoticeId) -> Result<Vec<LogIndex>, StoreError> {
         Ok(Vec::new())
     }
 
-    fn write(&self, _: &Portion) -> Result<(), StoreError> {
+    fn write(&self, _: &WriteBatch) -> Result<(), StoreError> {
         Err(StoreError::Damaged("no more".into()))
     }
 

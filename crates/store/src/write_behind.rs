@@ -376,12 +376,12 @@ mod tests {
             self.rows.party(key)
         }
 
-        fn tale(&self, id: &TransferId) -> Result<Vec<ledger::Decision>, StoreError> {
-            self.rows.tale(id)
+        fn decisions(&self, id: &TransferId) -> Result<Vec<ledger::Decision>, StoreError> {
+            self.rows.decisions(id)
         }
 
-        fn ends(&self, notice: ledger::NoticeId) -> Result<Vec<LogIndex>, StoreError> {
-            self.rows.ends(notice)
+        fn delivery_records(&self, notice: ledger::NoticeId) -> Result<Vec<LogIndex>, StoreError> {
+            self.rows.delivery_records(notice)
         }
 
         fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {

@@ -403,11 +403,11 @@ impl ColdStore for Failing {
         self.0.party(key)
     }
 
-    fn tale(&self, _: &TransferId) -> Result<Vec<Decision>, StoreError> {
+    fn decisions(&self, _: &TransferId) -> Result<Vec<Decision>, StoreError> {
         Ok(Vec::new())
     }
 
-    fn ends(&self, _: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
+    fn delivery_records(&self, _: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
         Ok(Vec::new())
     }
 

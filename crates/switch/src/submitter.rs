@@ -114,11 +114,11 @@ impl PendingDecision {
                 }
                 Ok(self.stages)
             }
-            Err(SubmissionRefused::Owed) => Err(Refusal::owed()),
+            Err(SubmissionRefused::SenderBacklogFull) => Err(Refusal::owed()),
             Err(
                 SubmissionRefused::Full
                 | SubmissionRefused::DiskFull
-                | SubmissionRefused::Unacknowledged
+                | SubmissionRefused::BrokersTimedOut
                 | SubmissionRefused::Stopped,
             ) => Err(Refusal::unavailable()),
         }

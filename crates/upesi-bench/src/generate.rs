@@ -344,15 +344,15 @@ impl Filler {
             match event {
                 MailboxEvent::Reply { waiter, result } => self.answered(waiter, result)?,
                 MailboxEvent::Notice { notice, .. } => self.owed.push(notice),
-                MailboxEvent::Unrecorded(_) => {
+                MailboxEvent::DeliveryRecordRefused(_) => {
                     return Err(self.stopped(SubmissionRefused::DiskFull));
                 }
                 MailboxEvent::Withdraw(_)
                 | MailboxEvent::Recorded(_)
                 | MailboxEvent::RegisterChanged
-                | MailboxEvent::Elsewhere(_)
-                | MailboxEvent::Left(_)
-                | MailboxEvent::Taken(_)
+                | MailboxEvent::DeliveredByOtherNode(_)
+                | MailboxEvent::LanesLost(_)
+                | MailboxEvent::LanesGained(_)
                 | MailboxEvent::Lease(_) => {}
             }
         }

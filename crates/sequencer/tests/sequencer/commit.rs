@@ -10,16 +10,16 @@ use ports::{ClockReading, Log};
 use record::frame::FRAME_RECORDS_MAX;
 use sequencer::{CommitError, Durability, Sequencer, Submission};
 
-use crate::scheme::{self, SECOND, genesis};
+use crate::fixture::{self, SECOND, genesis};
 
 type Subject = Sequencer<FileLog<MemoryDisk>>;
 
 fn open(disk: &MemoryDisk) -> Subject {
-    scheme::open(scheme::open_log(disk), scheme::at(SECOND))
+    fixture::open(fixture::open_log(disk), fixture::at(SECOND))
 }
 
 fn now() -> ClockReading {
-    scheme::at(SECOND + 1_000)
+    fixture::at(SECOND + 1_000)
 }
 
 fn submission(command: Command, durability: Durability) -> Submission<u32> {

@@ -3,9 +3,9 @@
 use journal::MemoryLog;
 use ledger::{Amount, Command, Outcome, Stamp};
 use ports::ClockReading;
-use sequencer::{DUE_AT_ONCE, HELD_BACK_MAX, Sequencer};
+use sequencer::{EXPIRIES_PER_BATCH_MAX, STAMP_LAG_US_MAX, Sequencer};
 
-use crate::scheme::{self, IDENTITY, beginning, prepare};
+use crate::fixture::{self, IDENTITY, beginning, prepare};
 
 const LOG_BYTES: usize = 1 << 20;
 const FIRST_MS: u64 = 10_000;
@@ -13,16 +13,16 @@ const FIRST_MS: u64 = 10_000;
 const TRANSFERS: u64 = 600;
 
 fn at(ms: u64) -> ClockReading {
-    scheme::at(ms * 1_000)
+    fixture::at(ms * 1_000)
 }
 
 fn commit(subject: &mut Sequencer<MemoryLog>, commands: Vec<Command>, now: ClockReading) -> Stamp {
-    scheme::commit(subject, commands, now).expect("there is room").stamp
+    fixture::commit(subject, commands, now).expect("there is room").stamp
 }
 
 /// Reserved transfers, two for each millisecond from [`FIRST_MS`] on.
 fn with_transfers() -> Sequencer<MemoryLog> {
-    let mut subject = scheme::open(MemoryLog::new(IDENTITY, LOG_BYTES), at(1));
+    let mut subject = fixture::open(MemoryLog::new(IDENTITY, LOG_BYTES), at(1));
     commit(&mut subject, beginning(), at(1));
     let one = |of: u64| prepare(1_000 + of as usize, Amount::from_units(1), FIRST_MS + of / 2);
     commit(&mut subject, (0..TRANSFERS).map(one).collect(), at(2));
@@ -39,7 +39,7 @@ fn a_batch_ends_few_and_the_next_ones_follow_at_once() {
     while subject.wait_us(now) == Some(0) {
         let stamp = commit(&mut subject, vec![Command::Tick], now);
         let expired = subject.effects().ended.len();
-        assert!((1..=DUE_AT_ONCE + 1).contains(&expired), "{expired} in a batch");
+        assert!((1..=EXPIRIES_PER_BATCH_MAX + 1).contains(&expired), "{expired} in a batch");
         assert!(last < stamp && stamp <= now.wall, "{last:?}, then {stamp:?}");
         (ended, last) = (ended + expired, stamp);
     }
@@ -50,8 +50,8 @@ fn a_batch_ends_few_and_the_next_ones_follow_at_once() {
 #[test]
 fn time_is_held_back_for_a_second_at_most() {
     let mut subject = with_transfers();
-    let late = Stamp::from_millis(FIRST_MS + 100).0 + HELD_BACK_MAX;
-    let stamp = commit(&mut subject, vec![Command::Tick], scheme::at(late));
+    let late = Stamp::from_millis(FIRST_MS + 100).0 + STAMP_LAG_US_MAX;
+    let stamp = commit(&mut subject, vec![Command::Tick], fixture::at(late));
     assert_eq!(stamp, Stamp::from_millis(FIRST_MS + 100));
     assert_eq!(subject.effects().ended.len(), 202);
 }

@@ -1,11 +1,11 @@
 //! Tests of the sequencer through its public interface.
 
-mod asked;
 mod commit;
 mod deadlines;
-mod moved;
-mod orders;
+mod fixture;
+mod frame_digest;
+mod message_orders;
+mod migrated_log;
+mod prefetch;
 mod replica;
-mod said;
-mod scheme;
-mod stalled;
+mod store_failure;

@@ -13,7 +13,7 @@ use sequencer::{
     AppliedMessage, GenesisMessage, LastMessage, RejectedMessage, Replica, ReplicaError,
 };
 
-use crate::scheme::{self, Copy, IDENTITY, SECOND, deactivate, name, open_log, submissions};
+use crate::fixture::{self, Copy, IDENTITY, SECOND, deactivate, name, open_log, submissions};
 
 const NODES: usize = 3;
 
@@ -85,7 +85,7 @@ fn replica(
         next = found + 1;
         last = Some(LastMessage { at: topic[found].at, node, wall });
     }
-    (scheme::replica(copy, (number, instance), last), next)
+    (fixture::replica(copy, (number, instance), last), next)
 }
 
 fn founding(node: u32) -> Vec<u8> {
@@ -207,7 +207,7 @@ impl World {
     fn leave(&mut self, at: usize) {
         let mut bytes = Vec::new();
         let wall = Stamp(self.now);
-        self.nodes[at].replica.farewell(wall, &mut bytes);
+        self.nodes[at].replica.propose_leave(wall, &mut bytes);
         self.sent.push(bytes.clone());
         self.arrive(bytes);
         self.restart(at);
@@ -272,7 +272,7 @@ fn a_last_word_is_the_last() {
     let late = world.proposed(0);
     let mut last = Vec::new();
     let wall = Stamp(world.now);
-    world.nodes[0].replica.farewell(wall, &mut last);
+    world.nodes[0].replica.propose_leave(wall, &mut last);
     world.arrive(last);
     world.take_all();
     for node in &mut world.nodes {
@@ -280,7 +280,7 @@ fn a_last_word_is_the_last() {
         assert_eq!(there, [2, 3]);
         let bundle = Bundle::parse(&late).expect("it is a bundle");
         let delivered = node.replica.deliver(&bundle, Stamp(world.now)).expect("it goes on");
-        assert_eq!(delivered, AppliedMessage::Passed(RejectedMessage::Repeat));
+        assert_eq!(delivered, AppliedMessage::Rejected(RejectedMessage::Repeat));
     }
     world.begin(0);
     let bytes = world.proposed(0);
@@ -299,21 +299,21 @@ fn what_is_no_part_of_the_log_is_passed_over() {
     for (bytes, name) in [(&bytes, "first"), (&bytes, "again"), (&founding(3), "founding")] {
         let bundle = Bundle::parse(bytes).expect("it is a bundle");
         let delivered = replica.deliver(&bundle, Stamp(200 * SECOND)).expect("it goes on");
-        said.push((name, matches!(delivered, AppliedMessage::Framed { .. }), delivered));
+        said.push((name, matches!(delivered, AppliedMessage::Applied { .. }), delivered));
     }
     assert!(said[0].1, "{said:?}");
-    assert_eq!(said[1].2, AppliedMessage::Passed(RejectedMessage::Repeat));
-    assert_eq!(said[2].2, AppliedMessage::Passed(RejectedMessage::OutOfPlace));
+    assert_eq!(said[1].2, AppliedMessage::Rejected(RejectedMessage::Repeat));
+    assert_eq!(said[2].2, AppliedMessage::Rejected(RejectedMessage::OutOfPlace));
     let mut strange = Bundle::parse(&bytes).expect("it is a bundle");
     strange.header.identity = LogIdentity([8; 16]);
     let delivered = replica.deliver(&strange, Stamp(200 * SECOND)).expect("it goes on");
-    assert_eq!(delivered, AppliedMessage::Passed(RejectedMessage::AnotherLog));
+    assert_eq!(delivered, AppliedMessage::Rejected(RejectedMessage::AnotherLog));
     // Another node meant to begin the log, and came too late: it is no stranger.
     let late = founding(3);
     let mut late = Bundle::parse(&late).expect("it is a bundle");
     late.header.identity = LogIdentity([8; 16]);
     let delivered = replica.deliver(&late, Stamp(200 * SECOND)).expect("it goes on");
-    assert_eq!(delivered, AppliedMessage::Passed(RejectedMessage::OutOfPlace));
+    assert_eq!(delivered, AppliedMessage::Rejected(RejectedMessage::OutOfPlace));
 }
 
 /// Of three nodes the one that has decided otherwise stops, and says where; the others go on.
@@ -384,7 +384,7 @@ fn a_node_with_another_state_stops() {
     let replica = &mut world.nodes[0].replica;
     assert_eq!(replica.agreed(), None);
     for stated in [&first, &second, &third] {
-        replica.hear_state(stated).expect("nobody differs");
+        replica.receive_attestation(stated).expect("nobody differs");
     }
     assert_eq!(replica.agreed(), Some(states[0].0));
 
@@ -396,7 +396,7 @@ fn a_node_with_another_state_stops() {
     };
     // To the second node the first one differs, once it knows its own state: it is one of three.
     let replica = &mut world.nodes[1].replica;
-    replica.hear_state(&lie(&first)).expect("there is nothing to hold it against");
+    replica.receive_attestation(&lie(&first)).expect("there is nothing to hold it against");
     assert_eq!(replica.contradicting().next(), None);
     own(&mut world, 1, (log_index, hash));
     let against =
@@ -405,8 +405,8 @@ fn a_node_with_another_state_stops() {
     // To the first one both others do: it is this one that differs.
     own(&mut world, 0, (log_index, hash));
     let replica = &mut world.nodes[0].replica;
-    replica.hear_state(&lie(&second)).expect("one of three does not stop it");
-    match replica.hear_state(&lie(&third)) {
+    replica.receive_attestation(&lie(&second)).expect("one of three does not stop it");
+    match replica.receive_attestation(&lie(&third)) {
         Err(ReplicaError::Diverged { log_index: at, others }) => {
             assert_eq!((at, &*others), (log_index, "node-2, node-3"));
         }
@@ -416,7 +416,9 @@ fn a_node_with_another_state_stops() {
     let (log_index, hash) = next_minute(&mut world)[0];
     own(&mut world, 1, (log_index, hash));
     let replica = &mut world.nodes[1].replica;
-    replica.hear_state(&StateAttestation { log_index, hash, ..first }).expect("nobody differs");
+    replica
+        .receive_attestation(&StateAttestation { log_index, hash, ..first })
+        .expect("nobody differs");
     assert_eq!(against(&world, 1), [], "it has the same again");
 }
 
@@ -437,8 +439,8 @@ fn of_two_lives_that_begin_at_once_one_is_passed_over() {
         let bundle = Bundle::parse(bytes).expect("it is a bundle");
         replica.deliver(&bundle, Stamp(200 * SECOND)).expect("it goes on")
     };
-    assert!(matches!(deliver(&first), AppliedMessage::Framed { .. }));
-    assert_eq!(deliver(&second), AppliedMessage::Passed(RejectedMessage::Repeat));
+    assert!(matches!(deliver(&first), AppliedMessage::Applied { .. }));
+    assert_eq!(deliver(&second), AppliedMessage::Rejected(RejectedMessage::Repeat));
     replica.begin_epoch();
     let third = world.proposed(1);
     let bundle = Bundle::parse(&third).expect("it is a bundle");

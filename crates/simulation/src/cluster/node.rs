@@ -168,8 +168,10 @@ impl RunningNode {
             mailbox.take(&mut events);
             for event in events {
                 match &event {
-                    MailboxEvent::Left(lanes) => unconfirmed.retain(|lane| !lanes.contains(lane)),
-                    MailboxEvent::Taken(lanes) => unconfirmed.extend(lanes),
+                    MailboxEvent::LanesLost(lanes) => {
+                        unconfirmed.retain(|lane| !lanes.contains(lane))
+                    }
+                    MailboxEvent::LanesGained(lanes) => unconfirmed.extend(lanes),
                     _ => {}
                 }
                 outbox.handle(event, host);

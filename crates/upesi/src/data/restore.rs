@@ -394,7 +394,7 @@ impl StagingDirectory {
         let Deciding { mut replay, store } = deciding;
         let (records, state_hash) = (replay.records(), replay.state().hash().to_string());
         replay.close().map_err(|error| self.failure(&error.to_string()))?;
-        replay.let_go();
+        replay.evict_all();
         store.sync().map_err(|error| self.failure(&error.to_string()))?;
         let disk = RealDisk::open(self.unfinished()).map_err(|it| self.failure(&it.to_string()))?;
         let tail = Tail { durable: tail.end, ..*tail };

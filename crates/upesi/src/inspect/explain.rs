@@ -150,10 +150,10 @@ impl Behind<'_> {
 }
 
 fn tale_of(store: &dyn ColdStore, id: TransferId) -> Result<TransferDecisions, ports::StoreError> {
-    let told = store.tale(&id)?;
+    let told = store.decisions(&id)?;
     let mut ends = BTreeMap::new();
     for owed in told.iter().flat_map(|told| &told.owed) {
-        ends.insert(owed.notice, store.ends(owed.notice)?);
+        ends.insert(owed.notice, store.delivery_records(owed.notice)?);
     }
     Ok(TransferDecisions { told, ends })
 }

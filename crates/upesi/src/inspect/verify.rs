@@ -303,7 +303,7 @@ impl<'a> Pass<'a> {
 
     /// That the log's last frame leaves what was decided before it to be believed.
     fn silence(&self) -> Option<Finding> {
-        self.replay.ends_in_silence().then(|| Finding {
+        self.replay.last_frame_lacks_digest().then(|| Finding {
             log_index: self.replay.state().log_index(),
             transfer: None,
             what: "its frame, the last one, does not say what was decided before it".into(),
@@ -389,7 +389,7 @@ impl Scratch {
         })?;
         let behind = WriteBehind::start_silent(Arc::new(store), QUEUE_MAX);
         let behind = behind.map_err(|error| Self::failure(&path, &error))?;
-        Ok(ColdTier::new(Box::new(behind), KEEP).silent())
+        Ok(ColdTier::new(Box::new(behind), KEEP).without_decisions())
     }
 
     /// Where the account's own list goes.

@@ -333,9 +333,9 @@ impl NodeBackend {
 fn unavailable(refused: SubmissionRefused) -> Unavailable {
     match refused {
         // Nothing that operators send comes from a participant.
-        SubmissionRefused::Full | SubmissionRefused::Owed => Unavailable::InboxFull,
+        SubmissionRefused::Full | SubmissionRefused::SenderBacklogFull => Unavailable::InboxFull,
         SubmissionRefused::DiskFull => Unavailable::DiskFull,
-        SubmissionRefused::Unacknowledged => Unavailable::Unacknowledged,
+        SubmissionRefused::BrokersTimedOut => Unavailable::Unacknowledged,
         SubmissionRefused::Stopped => Unavailable::Stopped,
     }
 }

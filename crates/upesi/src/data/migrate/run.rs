@@ -308,7 +308,7 @@ impl Arriving {
             TopicMessage::Bundle(bundle) => self.replica.deliver(&bundle, at),
             TopicMessage::Frame(frame) => self.replica.restore(&frame),
             TopicMessage::Whole(end) => {
-                let _is_whole = self.replica.note_whole(&end);
+                let _is_whole = self.replica.complete_migration(&end);
                 return Ok(ControlFlow::Continue(()));
             }
             TopicMessage::Left(left) if left == identity && !self.replica.is_partial() => {
@@ -317,7 +317,7 @@ impl Arriving {
             TopicMessage::Left(_) | TopicMessage::State(_) => return Ok(ControlFlow::Continue(())),
         };
         let delivered = delivered.map_err(told)?;
-        self.moved += u64::from(matches!(delivered, AppliedMessage::Framed { .. }));
+        self.moved += u64::from(matches!(delivered, AppliedMessage::Applied { .. }));
         let Self { replica, clock, progress, .. } = self;
         replica.sequencer_mut().run_maintenance(clock.now()).map_err(told)?;
         let log_index: LogIndex = replica.sequencer().state().log_index();

@@ -9,10 +9,10 @@ use record::frame::LogIdentity;
 use record::topic_message::{self, LogEnd, TopicMessage};
 use sequencer::{AppliedMessage, LastMessage, RejectedMessage, Replica};
 
-use crate::scheme::{self, Copy, IDENTITY, SECOND, deactivate, genesis, open_log, submissions};
+use crate::fixture::{self, Copy, IDENTITY, SECOND, deactivate, genesis, open_log, submissions};
 
 fn now(seconds: u64) -> ClockReading {
-    scheme::at(seconds * SECOND)
+    fixture::at(seconds * SECOND)
 }
 
 /// The frames of a log that a switch wrote alone, in two lives, and its end.
@@ -21,14 +21,14 @@ fn history() -> (Vec<Vec<u8>>, LogEnd) {
     for life in 0..2 {
         let (log, from) = (open_log(&disk), 100 + life * 50);
         let is_new = log.end() == LogIndex(0);
-        let mut alone = scheme::open(log, now(from));
+        let mut alone = fixture::open(log, now(from));
         for batch in 0..10 {
             let mut commands = vec![Command::Tick, deactivate(batch), Command::Tick];
             if is_new && batch == 0 {
                 commands.insert(0, genesis());
             }
             commands.truncate(1 + batch as usize % 4);
-            scheme::commit(&mut alone, commands, now(from + batch)).expect("it is recorded");
+            fixture::commit(&mut alone, commands, now(from + batch)).expect("it is recorded");
         }
     }
     let mut log = open_log(&disk);
@@ -51,7 +51,7 @@ fn whole(end: &LogEnd) -> Vec<u8> {
 }
 
 fn node(disk: &MemoryDisk, number: u32, last: Option<LastMessage>) -> Replica<Copy> {
-    scheme::replica(open_log(disk).into_copy(), (number, 1), last)
+    fixture::replica(open_log(disk).into_copy(), (number, 1), last)
 }
 
 fn bundle(replica: &mut Replica<Copy>, wall: u64) -> Vec<u8> {
@@ -68,7 +68,7 @@ fn hear(replica: &mut Replica<Copy>, bytes: &[u8], at: u64) -> Option<AppliedMes
         TopicMessage::Bundle(bundle) => Some(replica.deliver(&bundle, at).expect("nobody differs")),
         TopicMessage::Frame(frame) => Some(replica.restore(&frame).expect("nobody differs")),
         TopicMessage::Whole(end) => {
-            replica.note_whole(&end);
+            replica.complete_migration(&end);
             None
         }
         TopicMessage::Left(_) | TopicMessage::State(_) => None,
@@ -108,8 +108,8 @@ fn every_node_makes_the_same_of_it_and_goes_on() {
         let mut framed = 0;
         for message in &topic {
             match hear(replica, message, 1_000) {
-                Some(AppliedMessage::Framed { .. }) => framed += 1,
-                Some(AppliedMessage::Passed(
+                Some(AppliedMessage::Applied { .. }) => framed += 1,
+                Some(AppliedMessage::Rejected(
                     RejectedMessage::Repeat | RejectedMessage::OutOfPlace,
                 ))
                 | None => {}
@@ -118,7 +118,7 @@ fn every_node_makes_the_same_of_it_and_goes_on() {
             assert!(replica.is_partial());
         }
         assert_eq!(framed, frames.len());
-        assert!(replica.note_whole(&end) && !replica.is_partial());
+        assert!(replica.complete_migration(&end) && !replica.is_partial());
         assert_eq!(replica.members().iter().count(), 0, "who had it alone is none of several");
         replica.begin_epoch();
     }
@@ -127,13 +127,13 @@ fn every_node_makes_the_same_of_it_and_goes_on() {
     // Behind it frames count no more, and nodes are heard.
     assert!(matches!(
         hear(one, &moved(&frames[3]), 1_001),
-        Some(AppliedMessage::Passed(RejectedMessage::Repeat))
+        Some(AppliedMessage::Rejected(RejectedMessage::Repeat))
     ));
     for round in 0..4 {
         for message in [bundle(one, 1_001 + round), bundle(two, 1_001 + round)] {
             for replica in [&mut *one, &mut *two] {
                 let delivered = hear(replica, &message, 1_001 + round);
-                assert!(matches!(delivered, Some(AppliedMessage::Framed { .. })), "{delivered:?}");
+                assert!(matches!(delivered, Some(AppliedMessage::Applied { .. })), "{delivered:?}");
             }
         }
     }
@@ -163,7 +163,7 @@ fn a_node_may_begin_anew_anywhere() {
         let mut replica = node(&disk, 1, None);
         assert_eq!(replica.is_partial(), 0 < stop);
         hear_all(&mut replica, &frames);
-        assert!(replica.note_whole(&end));
+        assert!(replica.complete_migration(&end));
         replica.begin_epoch();
         let message = bundle(&mut replica, 901);
         hear(&mut replica, &message, 901);
@@ -179,7 +179,7 @@ fn what_does_not_follow_is_passed_over() {
     let disk = MemoryDisk::new(9);
     let mut replica = node(&disk, 1, None);
     let passed = |replica: &mut Replica<Copy>, bytes: &[u8]| match hear(replica, bytes, 900) {
-        Some(AppliedMessage::Passed(passed)) => passed,
+        Some(AppliedMessage::Rejected(passed)) => passed,
         other => panic!("{other:?}"),
     };
     assert_eq!(
@@ -194,8 +194,8 @@ fn what_does_not_follow_is_passed_over() {
         "one is missing"
     );
     assert_eq!(passed(&mut replica, &moved(&frames[0])), RejectedMessage::Repeat);
-    assert!(!replica.note_whole(&end), "it is not all of it");
-    assert!(!replica.note_whole(&LogEnd { identity: LogIdentity([8; 16]), ..end }));
+    assert!(!replica.complete_migration(&end), "it is not all of it");
+    assert!(!replica.complete_migration(&LogEnd { identity: LogIdentity([8; 16]), ..end }));
 
     // A log that began in the topic takes no frames.
     let mut begun = node(&MemoryDisk::new(10), 2, None);
@@ -209,7 +209,7 @@ fn what_does_not_follow_is_passed_over() {
     let bundle = Bundle::parse(&founding).expect("it is a bundle");
     let mut first = Vec::new();
     record::bundle::write(&header, bundle.count, bundle.records, &mut first);
-    assert!(matches!(hear(&mut begun, &first, 1), Some(AppliedMessage::Framed { .. })));
+    assert!(matches!(hear(&mut begun, &first, 1), Some(AppliedMessage::Applied { .. })));
     assert!(!begun.is_partial());
     for frame in &frames {
         assert!(matches!(

@@ -10,7 +10,7 @@ use ledger::{Command, FinalTransfer, LogIndex, Outcome, TransferId};
 use ports::{ColdReader, StoreError, WaitFor, WriteBatch};
 use sequencer::Sequencer;
 
-use crate::scheme::{self, SECOND, id, units};
+use crate::fixture::{self, SECOND, id, units};
 
 /// A store that shows at once what it is given, and notes what it is asked.
 #[derive(Clone, Debug, Default)]
@@ -75,15 +75,15 @@ struct Subject {
 impl Subject {
     fn new(shelf: &Shelf) -> Self {
         let hot = Duration::from_secs(10);
-        let sequencer = scheme::with_store(shelf.clone(), hot, scheme::at(SECOND));
+        let sequencer = fixture::with_store(shelf.clone(), hot, fixture::at(SECOND));
         Self { sequencer, seconds: 1 }
     }
 
     /// What comes of a batch, seconds after the one before.
     fn commit(&mut self, commands: Vec<Command>, seconds: u64) -> Vec<Outcome> {
         self.seconds += seconds;
-        let now = scheme::at(self.seconds * SECOND);
-        scheme::commit(&mut self.sequencer, commands, now).expect("it is decided");
+        let now = fixture::at(self.seconds * SECOND);
+        fixture::commit(&mut self.sequencer, commands, now).expect("it is decided");
         self.sequencer.run_maintenance(now).expect("it is kept");
         self.sequencer.outcomes().to_vec()
     }
@@ -91,14 +91,14 @@ impl Subject {
 
 /// Refused because the payer has less, and kept.
 fn prepare(number: usize) -> Command {
-    scheme::prepare(number, units(1_000), 1_000_000)
+    fixture::prepare(number, units(1_000), 1_000_000)
 }
 
 #[test]
 fn only_what_is_not_in_memory_is_asked_for_and_only_what_may_be_there_is_read() {
     let shelf = Shelf::default();
     let mut subject = Subject::new(&shelf);
-    subject.commit(scheme::beginning(), 0);
+    subject.commit(fixture::beginning(), 0);
     let funds = vec![id(100), id(101)];
     assert_eq!(shelf.asked(), [funds, vec![]], "the ids of the first funds are new");
 

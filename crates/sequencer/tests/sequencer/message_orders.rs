@@ -14,7 +14,7 @@ use ledger::{
 use ports::ClockReading;
 use sequencer::Sequencer;
 
-use crate::scheme::{self, IDENTITY, beginning, hash, id, name, prepare, units};
+use crate::fixture::{self, IDENTITY, beginning, hash, id, name, prepare, units};
 
 /// Messages in one order; the nightly run goes to six by the variable of this name.
 const DEPTH: usize = 4;
@@ -100,15 +100,15 @@ struct Node {
 type Subject = Sequencer<MemoryLog>;
 
 fn open(log: MemoryLog, late: bool) -> Subject {
-    scheme::open(log, now(late))
+    fixture::open(log, now(late))
 }
 
 fn now(late: bool) -> ClockReading {
-    scheme::at(if late { 2 * EXPIRATION_MS * 1_000 } else { 1_000 })
+    fixture::at(if late { 2 * EXPIRATION_MS * 1_000 } else { 1_000 })
 }
 
 fn commit(subject: &mut Subject, commands: Vec<Command>, late: bool) {
-    scheme::commit(subject, commands, now(late)).expect("there is room");
+    fixture::commit(subject, commands, now(late)).expect("there is room");
 }
 
 fn command(message: Message) -> Command {

@@ -12,7 +12,7 @@ use ledger::{
 use ports::{ClockReading, ColdReader, Log as _, StoreError, WaitFor, WriteBatch};
 use sequencer::{CommitError, PENDING_MAX, Sequencer};
 
-use crate::scheme::{self, SECOND, genesis, name};
+use crate::fixture::{self, SECOND, genesis, name};
 
 /// Parties of one command.
 const PARTIES: usize = 2_000;
@@ -52,7 +52,7 @@ impl ColdReader for Behind {
 }
 
 fn now() -> ClockReading {
-    scheme::at(SECOND)
+    fixture::at(SECOND)
 }
 
 fn change(number: usize) -> Command {
@@ -75,14 +75,14 @@ type Subject = Sequencer<FileLog<MemoryDisk>>;
 
 /// One batch of one command, and the pause behind it.
 fn commit(subject: &mut Subject, command: Command) -> Result<(), CommitError> {
-    let committed = scheme::commit(subject, vec![command], now());
+    let committed = fixture::commit(subject, vec![command], now());
     subject.run_maintenance(now())?;
     committed.map(|_| ())
 }
 
 fn begun() -> (Behind, Subject) {
     let behind = Behind::default();
-    let subject = scheme::with_store(behind.clone(), Duration::ZERO, now());
+    let subject = fixture::with_store(behind.clone(), Duration::ZERO, now());
     (behind, subject)
 }
 

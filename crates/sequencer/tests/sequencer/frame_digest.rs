@@ -4,7 +4,7 @@ use ledger::{Digest, LogIndex, Stamp};
 use record::frame::{BatchHeader, Frame, FrameBuilder, Tail};
 use sequencer::{Replay, ReplayError};
 
-use crate::scheme::{self, IDENTITY};
+use crate::fixture::{self, IDENTITY};
 
 /// A replay of a log that a test writes frame by frame.
 struct Told {
@@ -17,7 +17,7 @@ impl Told {
     fn begun() -> Self {
         let tail = Tail::genesis(IDENTITY);
         let mut told = Self { replay: Replay::new(), tail };
-        told.hear(scheme::beginning(), told.decided()).expect("it is sound");
+        told.hear(fixture::beginning(), told.decided()).expect("it is sound");
         told
     }
 
@@ -30,7 +30,7 @@ impl Told {
     /// Another transfer, in a frame that says this of what was before.
     fn next(&mut self, said: (LogIndex, Digest)) -> Result<(), ReplayError> {
         let of = self.tail.end.0 as usize;
-        self.hear(vec![scheme::prepare(of, scheme::units(1), 1_000_000)], said)
+        self.hear(vec![fixture::prepare(of, fixture::units(1), 1_000_000)], said)
     }
 
     fn hear(
@@ -39,7 +39,7 @@ impl Told {
         (applied, outcome_digest): (LogIndex, Digest),
     ) -> Result<(), ReplayError> {
         let mut builder = FrameBuilder::new();
-        for one in scheme::submissions(commands) {
+        for one in fixture::submissions(commands) {
             builder.push(&one.record).expect("it fits");
         }
         let header = BatchHeader {
@@ -58,7 +58,7 @@ impl Told {
 
     /// How many batches were confirmed, and whether the last frame said nothing.
     fn seen(&self) -> (u64, bool) {
-        (self.replay.confirmed(), self.replay.ends_in_silence())
+        (self.replay.confirmed(), self.replay.last_frame_lacks_digest())
     }
 }
 

@@ -572,7 +572,7 @@ impl ports::contract::Subject for Members<'_> {
         self.members[member].0.ask_end(number);
     }
 
-    fn hear(&mut self, member: usize) -> Arrival {
+    fn receive(&mut self, member: usize) -> Arrival {
         self.members[member].1.recv_timeout(PATIENCE).unwrap()
     }
 

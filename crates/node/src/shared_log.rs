@@ -523,7 +523,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         if !is_there || !is_due {
             return;
         }
-        let moves = self.kind.lanes.look(&self.kind.replica, count);
+        let moves = self.kind.lanes.update(&self.kind.replica, count);
         if !moves.left.is_empty() {
             self.posting.tell_all(|| MailboxEvent::LanesLost(moves.left.clone()));
         }

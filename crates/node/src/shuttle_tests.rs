@@ -102,10 +102,10 @@ fn a_question_comes_after_what_came_before_it() {
     });
 }
 
-/// TraceSubject a shared log says is taken in its order and wakes who sleeps, each of the client library's
-/// threads in its own; no more of it waits than there is room for, but for the last message.
+/// Arrivals of a shared log are taken in order and wake the sequencer's thread. The queue stays
+/// within its bound, except for the last message.
 #[test]
-fn what_a_shared_log_says_is_taken_in_its_order() {
+fn arrivals_of_a_shared_log_are_taken_in_order() {
     explore(|| {
         let inbox = Arc::new(Inbox::<()>::new(InboxLimits::default()));
         let reading = spawn(&inbox, |inbox| (0..3).all(|offset| inbox.arrive(message(offset))));
@@ -294,7 +294,7 @@ fn send(inbox: &Inbox<()>, first: u32) -> Vec<u32> {
         let result = inbox.submit(&mut submissions);
         let expected = match submissions.len() {
             0 => Ok(()),
-            // TraceSubject is left of a closed inbox's is all of it.
+            // The rest of a closed inbox's is complete.
             2 if result == Err(SubmissionRefused::Stopped) => result,
             _ => Err(SubmissionRefused::Full),
         };

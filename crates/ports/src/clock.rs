@@ -1,14 +1,14 @@
-//! Time, read in one place and handed on as an argument.
+//! Time, read in one place and passed on as an argument.
 
 use ledger::Stamp;
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockReading {
-    /// Microseconds of a clock that never goes back and runs while the process does; its origin
-    /// means nothing, so only differences within one process do.
+    /// Microseconds of a monotonic clock. Its origin is arbitrary: only differences within one
+    /// process have a meaning.
     pub monotonic_us: u64,
-    /// The machine's idea of the time of day; it can jump in either direction.
+    /// The machine's wall clock; it can jump in either direction.
     pub wall: Stamp,
 }
 

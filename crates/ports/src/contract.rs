@@ -1,7 +1,7 @@
 //! The tests that every [`Topic`](crate::Topic) must pass.
 //!
-//! A topic joins with a [`Subject`]: how members come to it, what they do, and how the broker that
-//! leads it is lost.
+//! A topic implements [`Subject`]: how members join and send, and how the leading broker is
+//! killed.
 
 use std::collections::BTreeSet;
 
@@ -9,34 +9,34 @@ use ledger::Stamp;
 
 use crate::Arrival;
 
-/// Messages that each member sends between two looks at what came.
+/// Messages that each member sends between two reads.
 const MESSAGES: u64 = 20;
-/// Questions where the topic ends while a message has no end yet. A leader that died is noticed
-/// after seconds, and others answer thousands of questions meanwhile.
+/// Maximum number of requests for the end offset while a message is unconfirmed. A dead leader is
+/// detected after seconds, in which the other brokers answer thousands of requests.
 const QUESTIONS_MAX: u64 = 1_000_000;
 
-/// A topic under test: empty, or with what its maker put there.
+/// A topic under test: empty, or with messages that the test added.
 pub trait Subject {
-    /// Joins the topic and reads from this offset on. Answers with the member's number.
+    /// Joins the topic and reads from this offset. Returns the member's number.
     fn join(&mut self, next: i64) -> usize;
 
     /// A member sends a message.
     fn send(&mut self, member: usize, message: &[u8], tag: u64);
 
-    /// A member asks where the topic ends.
+    /// A member requests the end offset.
     fn ask_end(&mut self, member: usize, number: u64);
 
-    /// What a member is told next; waits for it.
-    fn hear(&mut self, member: usize) -> Arrival;
+    /// The next event of a member; blocks until there is one.
+    fn receive(&mut self, member: usize) -> Arrival;
 
-    /// The broker that leads dies; another one will lead.
+    /// Kills the leading broker; another broker takes over.
     fn lose_leader(&mut self);
 }
 
 /// Runs the whole contract.
 ///
 /// # Panics
-/// Where the topic breaks it.
+/// When the topic violates the contract.
 pub fn check(subject: &mut impl Subject) {
     let mut members: Vec<Member> = (0..3).map(|_| Member::join(subject, 0)).collect();
     members.iter_mut().for_each(|member| member.catch_up(subject));
@@ -52,10 +52,10 @@ pub fn check(subject: &mut impl Subject) {
     subject.lose_leader();
     check_order(subject, &mut members);
     let late = check_late(subject, &members[0]);
-    assert!(late.starts_with(&before), "what was given to a reader is never taken back");
+    assert!(late.starts_with(&before), "a message given to a reader is never withdrawn");
 }
 
-/// Everybody sends; everybody is given the same, in the order of each sender, at most once.
+/// All members send. All read the same messages, in each sender's order, at most once.
 fn check_order(subject: &mut impl Subject, members: &mut [Member]) {
     for _ in 0..MESSAGES {
         members.iter_mut().for_each(|member| member.send(subject, 1));
@@ -63,15 +63,15 @@ fn check_order(subject: &mut impl Subject, members: &mut [Member]) {
     members.iter_mut().for_each(|member| member.wait_for_own(subject));
     members.iter_mut().for_each(|member| member.catch_up(subject));
     for member in &*members {
-        assert_eq!(member.seen, members[0].seen, "everybody reads the same");
-        let of_it: Vec<_> = member.own(&members[0].seen).collect();
-        assert!(of_it.is_sorted_by(|one, next| one < next), "in order and once: {of_it:?}");
-        let all: BTreeSet<_> = of_it.into_iter().chain(member.lost.iter().copied()).collect();
+        assert_eq!(member.seen, members[0].seen, "all members read the same");
+        let own: Vec<_> = member.own(&members[0].seen).collect();
+        assert!(own.is_sorted_by(|one, next| one < next), "in order and once: {own:?}");
+        let all: BTreeSet<_> = own.into_iter().chain(member.lost.iter().copied()).collect();
         assert_eq!(all, (0..member.sent).collect(), "every message has an end");
     }
 }
 
-/// Whoever comes late is given the same from any offset on. Answers with all of it.
+/// A late member reads the same messages from any offset. Returns all of them.
 fn check_late(subject: &mut impl Subject, member: &Member) -> Vec<Seen> {
     let (from, _, _) = member.seen[member.seen.len() / 2];
     for next in [0, from] {
@@ -83,7 +83,7 @@ fn check_late(subject: &mut impl Subject, member: &Member) -> Vec<Seen> {
     member.seen.clone()
 }
 
-/// Where the topic ends is behind whatever has arrived anywhere.
+/// The end offset is past every message that has arrived at any member.
 fn check_ends(subject: &mut impl Subject, members: &mut [Member]) {
     for at in 0..members.len() {
         members[at].send(subject, 1);
@@ -98,12 +98,12 @@ fn check_ends(subject: &mut impl Subject, members: &mut [Member]) {
 /// A message as it was read.
 type Seen = (i64, Stamp, Vec<u8>);
 
-/// A member, and what it was told.
+/// A member and the messages it has read.
 struct Member {
     number: usize,
     next: i64,
     seen: Vec<Seen>,
-    /// Its own messages, which are numbered from 0 on.
+    /// The number of its own messages, numbered from 0.
     sent: u64,
     lost: BTreeSet<u64>,
     asked: u64,
@@ -130,12 +130,12 @@ impl Member {
         texts.filter_map(move |text| text.strip_prefix(&prefix)?.parse().ok())
     }
 
-    /// Reads up to where the topic ends when it is asked for.
+    /// Reads up to the end offset at the time of the call.
     fn catch_up(&mut self, subject: &mut impl Subject) {
         let mut until = None;
         self.ask(subject);
         while until.is_none_or(|until| self.next < until) {
-            match subject.hear(self.number) {
+            match subject.receive(self.number) {
                 Arrival::Message { offset, at, bytes } => {
                     assert!(self.next <= offset, "offsets rise: {offset} after {}", self.next);
                     self.next = offset + 1;
@@ -147,7 +147,7 @@ impl Member {
                 Arrival::End { number, offset: Some(offset) } if number == self.asked => {
                     until = Some(offset);
                 }
-                // While a leader is looked for nobody may know.
+                // No broker may know the end during an election.
                 Arrival::End { number, offset: None } if number == self.asked => self.ask(subject),
                 Arrival::End { .. } => {}
                 Arrival::Broken { reason } => panic!("the topic broke: {reason}"),
@@ -160,7 +160,7 @@ impl Member {
         subject.ask_end(self.number, self.asked);
     }
 
-    /// Reads until each message of its own has arrived or is lost.
+    /// Reads until each of its own messages has arrived or is lost.
     fn wait_for_own(&mut self, subject: &mut impl Subject) {
         for _ in 0..QUESTIONS_MAX {
             self.catch_up(subject);

@@ -1,7 +1,8 @@
-//! What the state machines need of the world, as traits with their whole contract.
+//! The traits through which the state machines use the outside world, with their contracts.
 //!
 //! Each port has a production implementation in a driver crate and a deterministic one for the
-//! simulator; both pass the same tests. Nothing here does any input or output, but [`tell`].
+//! simulator; both pass the same tests. Nothing here does I/O except [`log_line`] and
+//! [`print_line`].
 #![warn(missing_docs)]
 
 mod clock;

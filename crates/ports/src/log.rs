@@ -1,4 +1,4 @@
-//! The log: the one total order of everything that was ever decided on.
+//! The log: the total order of all commands.
 
 use std::sync::Arc;
 
@@ -27,15 +27,15 @@ use record::frame::{Frame, FrameError, Payload, Record, SequenceGap, Tail};
 ///    against the chain. A [`RecordReader`] shows durable records only, also after poisoning.
 /// 7. **Opening** a log makes durable everything that it then shows: `durable == end`.
 pub trait Log {
-    /// Where the log ends.
+    /// The end of the log.
     fn tail(&self) -> Tail;
 
-    /// Position of the last record appended; 0 when there is none.
+    /// Index of the last record appended; 0 in an empty log.
     fn end(&self) -> LogIndex {
         self.tail().end
     }
 
-    /// Position of the last record known durable.
+    /// Index of the last record known to be durable.
     fn durable_end(&self) -> LogIndex {
         self.tail().durable
     }
@@ -58,8 +58,8 @@ pub trait Log {
     /// [`LogError::Poisoned`], or [`LogError::Storage`] (the log is poisoned now).
     fn sync(&mut self) -> Result<(), LogError>;
 
-    /// Makes everything durable and gives back what was made ready for more: called when nothing
-    /// will be appended for long. What is appended all the same is welcome.
+    /// Makes everything durable and releases preallocated space. Called when no append is expected
+    /// for a long time; a later append is still accepted.
     ///
     /// # Errors
     /// As [`Log::sync`].
@@ -67,31 +67,31 @@ pub trait Log {
         self.sync()
     }
 
-    /// Visits the frames in order to the end, beginning with the one that holds `from` (which may
-    /// begin before it) or, when `from` is past the end, none. `Err(Stop)` from the visitor ends
-    /// the replay early, which is no error.
+    /// Visits the frames in order, from the one that contains `from` to the end; none when `from`
+    /// is past the end. A visitor ends the replay early with [`StopReading`], which is not
+    /// reported as an error.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] where a frame is not as it was written, before it is visited.
+    /// [`LogError::Damaged`] before a frame that is not as it was written is visited.
     fn replay(&mut self, from: LogIndex, visit: &mut Visitor<'_>) -> Result<(), LogError>;
 
-    /// A reader for other threads, good for as long as it is kept.
+    /// A reader for other threads. It stays valid as long as it is kept.
     fn reader(&self) -> Arc<dyn RecordReader>;
 }
 
-/// Sees the frames of a replay.
+/// A callback for each frame of a replay.
 pub type Visitor<'a> = dyn FnMut(&Frame<'_>) -> Result<(), StopReading> + 'a;
 
 /// Ends a replay early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopReading;
 
-/// Reads single records beside the writer, for redelivery and for questions about the past.
+/// Reads single records while the log is being written, for redelivery and queries.
 pub trait RecordReader: Send + Sync {
-    /// The record at `position`; `None` if no durable record has it. May read the disk.
+    /// The record at `log_index`; `None` if there is no such durable record. May read the disk.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] when what is stored there is not as it was written;
+    /// [`LogError::Damaged`] when the stored record is not as it was written;
     /// [`LogError::Storage`] when it cannot be read.
     fn read(&self, log_index: LogIndex) -> Result<Option<OwnedRecord>, LogError>;
 }
@@ -99,19 +99,19 @@ pub trait RecordReader: Send + Sync {
 /// A record read from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRecord {
-    /// Its position in the log.
+    /// Its index in the log.
     pub log_index: LogIndex,
     /// The stamp of its batch.
     pub stamp: Stamp,
-    /// What the record is.
+    /// The kind of the record.
     pub kind: u16,
     /// Version of the form of `fields`.
     pub version: u16,
-    /// What the kernel reads.
+    /// The encoded command.
     pub fields: Vec<u8>,
     /// BLAKE3 of the original payload; zero if there never was one.
     pub payload_digest: Digest,
-    /// The original headers and body.
+    /// The original headers and body of the message.
     pub payload: OwnedPayload,
 }
 
@@ -135,57 +135,61 @@ impl OwnedRecord {
     }
 }
 
-/// What is left of a record's payload.
+/// The payload of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedPayload {
     /// The record never had one.
     None,
     /// The bytes as they came.
     Stored(Vec<u8>),
-    /// There was one.
+    /// The payload was erased.
     Erased,
 }
 
-/// Why a log did not do as asked.
+/// An error of the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
     /// There is no room for the frame; nothing was appended.
-    #[error("there is no room for the frame; nothing was appended")]
+    #[error("log: no room for the frame; nothing was appended")]
     Full,
-    /// The frame is not the one that comes next; nothing was appended.
+    /// The frame does not continue the log; nothing was appended.
     #[error("the frame does not continue the log: {0}")]
     Rejected(#[from] Rejection),
-    /// The storage failed; what it holds is unknown.
-    #[error("the log's storage failed: {0}")]
+    /// The storage failed; its content is unknown.
+    #[error("log storage failed: {0}")]
     Storage(String),
     /// An earlier failure left the end of the log unknown.
-    #[error("the log takes no more after a failure of its storage; restart to recover it")]
+    #[error("log: writing is disabled after a storage failure; restart to recover the log")]
     Poisoned,
-    /// What is stored is not as it was written.
+    /// The stored bytes are not those that were written.
     #[error("the log is damaged in {place}: {reason}")]
     Damaged {
-        /// Where: a file and offset, or a position.
+        /// The file and offset, or the log index.
         place: String,
-        /// What is wrong there.
+        /// The kind of damage.
         reason: String,
     },
 }
 
-/// Why a frame is not the one that comes next.
+/// The reason why a frame does not continue the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// It is no frame.
+    /// Not a valid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// It belongs elsewhere.
+    /// The frame does not follow the last one.
     #[error(transparent)]
     Order(#[from] SequenceGap),
-    /// It claims as durable what is not known to be.
-    #[error("the frame takes position {} for durable, the log only {}", .claimed.0, .known.0)]
+    /// The frame claims more durable records than the log has.
+    #[error(
+    "frame claims durable index {}, but the log is durable only up to {}",
+    .claimed.0,
+    .known.0
+    )]
     Durable {
-        /// What the frame says.
+        /// The index that the frame claims.
         claimed: LogIndex,
-        /// What the log knows.
+        /// The last durable index of the log.
         known: LogIndex,
     },
 }

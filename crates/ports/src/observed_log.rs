@@ -7,7 +7,7 @@ use record::frame::Tail;
 
 use crate::{Log, LogError, RecordReader, Visitor};
 
-/// Acts before and after the writes of an [`ObservedLog`]; each method calls its argument once.
+/// Runs code around the writes of an [`ObservedLog`]; each method calls its argument once.
 pub trait LogObserver {
     /// Around [`Log::append`].
     ///
@@ -26,7 +26,7 @@ pub trait LogObserver {
     }
 }
 
-/// The log inside it, with an observer around appends and syncs.
+/// Wraps a log and calls an observer around appends and syncs.
 #[derive(Debug)]
 pub struct ObservedLog<L, O> {
     log: L,

@@ -1,80 +1,80 @@
-//! The cold store: rows of ended transfers and the party directory, beside the kernel.
+//! The cold store: rows of final transfers, their decisions and the party directory.
 
 use std::fmt::Debug;
 
 use ledger::{Currency, Decision, Digest, FinalTransfer, FspName, LogIndex, NoticeId, TransferId};
 use record::decision::DecisionWriter;
 
-/// What a switch keeps for years and looks at seldom, by key.
+/// A key-value store for data that is kept for years and read rarely.
 ///
 /// # Contract
-/// 1. **Never the truth.** The store holds what a log adds up to, up to a [`StoreMark`]. In doubt,
-///    it is emptied and filled again from the log.
-/// 2. **A portion is taken whole or not at all**, its mark included, also by a crash. Nothing is
-///    synced but by [`ColdStore::sync`]: a crash may take newer portions away, and only those.
-///    They are given again after that, all of them and in order; giving them twice is giving them
-///    once.
+/// 1. **Derived data.** The store holds the result of a log up to a [`StoreMark`]. In doubt it is
+///    emptied and refilled from the log.
+/// 2. **Batches are atomic**, with their mark, also across a crash. Only [`ColdStore::sync`] makes
+///    them durable: a crash may lose the newest batches, and only those. They are then written
+///    again, all of them and in order. Writing a batch twice has the effect of writing it once.
 /// 3. **Visible when written.** Once [`ColdStore::write`] has returned, every thread reads what it
 ///    wrote.
 /// 4. **Versions.** A row of a transfer is kept under its id and the record that changed it last.
-///    [`ColdStore::read`] at a position gives the newest version that the record there, or one
-///    before it, made: a replay never sees its own future. Versions are few (one, and a second
-///    after an answer that came too late) and are not thrown away.
-/// 5. **What is told** of decisions is kept for whoever asks ([`ColdStore::decisions`]), never for a
-///    decision. It is complete up to the mark.
-/// 6. **An id that is not there costs no disk access**, as far as the cache for filters reaches.
-/// 7. **No guesses.** What cannot be read, or is not what was written, is an error. After
-///    [`StoreError::Damaged`] the store is empty when it is opened next.
+///    [`ColdStore::read`] at a log index gives the newest version made by that record or an
+///    earlier one: a replay never sees its own future. Versions are few (one, and a second after a
+///    late response) and are never deleted.
+/// 5. **Recorded decisions** are kept for queries ([`ColdStore::decisions`]) and never used to
+///    decide. They are complete up to the mark.
+/// 6. **An absent id costs no disk access**, as far as the cache for filters reaches.
+/// 7. **No guesses.** Data that cannot be read, or is not what was written, is an error. After
+///    [`StoreError::Damaged`] the store is empty when it is reopened.
 pub trait ColdStore: Debug + Send + Sync {
-    /// Up to where the store is complete.
+    /// The record up to which the store is complete.
     fn mark(&self) -> StoreMark;
 
     /// The row of a transfer, as of a record.
     ///
     /// # Errors
-    /// [`StoreError`]; whoever decides by it must stop.
+    /// [`StoreError`]: the sequencer must stop.
     fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError>;
 
-    /// Takes out of `ids` those that certainly have no row, many at once; in what order the others
-    /// are is left open. A row that was shown before stays.
+    /// Removes from `ids` those that certainly have no row. The order of the remaining ids is
+    /// unspecified. An id whose row was visible before the call is kept.
     ///
     /// # Errors
-    /// [`StoreError`]; whoever decides by it must stop.
+    /// [`StoreError`]: the sequencer must stop.
     fn drop_absent(&self, _ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Who serves a party, by the key of its identifier ([`record::cold::party_key`]).
+    /// The FSP that serves a party, by the key of its identifier
+    /// ([`record::cold_rows::party_key`]).
     ///
     /// # Errors
     /// [`StoreError`].
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError>;
 
-    /// Everything told of a transfer up to the mark, in order.
+    /// The recorded decisions about a transfer up to the mark, in order.
     ///
     /// # Errors
     /// [`StoreError`].
     fn decisions(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError>;
 
-    /// The records that say how deliveries of a notice ended, in order.
+    /// The records with the results of a notice's deliveries, in order.
     ///
     /// # Errors
     /// [`StoreError`].
     fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError>;
 
-    /// Takes a portion.
+    /// Writes a batch.
     ///
     /// # Errors
-    /// [`StoreError`]: nothing of the portion is visible, and the store takes no more, before
-    /// [`ColdStore::mend`] has gone well.
+    /// [`StoreError`]: nothing of the batch is visible, and the store refuses further batches until
+    /// [`ColdStore::mend`] succeeds.
     fn write(&self, portion: &WriteBatch) -> Result<(), StoreError>;
 
-    /// After [`ColdStore::write`] or [`ColdStore::sync`] failed: makes the store take portions
-    /// again, if the cause has passed. All that was visible still is.
+    /// Makes the store accept batches again after [`ColdStore::write`] or [`ColdStore::sync`]
+    /// failed, if the cause is gone. Everything that was visible stays visible.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] when the cause is still there; [`StoreError::Damaged`] when the store
-    /// cannot come back.
+    /// [`StoreError::Failed`] when the cause persists; [`StoreError::Damaged`] when the store
+    /// cannot be recovered.
     fn mend(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -84,63 +84,63 @@ pub trait ColdStore: Debug + Send + Sync {
         false
     }
 
-    /// Whether it was found damaged: it takes no more, and is empty when it is opened next.
+    /// Whether the store was found damaged. It refuses batches and is empty when it is reopened.
     fn is_damaged(&self) -> bool {
         false
     }
 
-    /// When nothing is to be written: lets go of what is not needed any more. Whether there will be
-    /// more of that soon.
+    /// Releases memory that is no longer needed; called while there is nothing to write. Returns
+    /// whether another call will soon release more.
     fn release_memory(&self) -> bool {
         false
     }
 
-    /// Makes durable what is visible now.
+    /// Makes everything visible durable.
     ///
     /// # Errors
     /// [`StoreError::Failed`].
     fn sync(&self) -> Result<(), StoreError>;
 
-    /// Bytes on disk, about; 0 where there is none.
+    /// Approximate size on disk in bytes; 0 for a store in memory.
     fn bytes(&self) -> u64;
 }
 
-/// Up to where a store is complete, and in which log.
+/// The record up to which a store is complete, and the log it was made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreMark {
-    /// Everything that the records up to here changed is in the store; 0 for an empty one.
+    /// The store has the changes of all records up to this one; 0 for an empty store.
     pub log_index: LogIndex,
-    /// The log's chain head after that record, by which another log is recognised.
+    /// The log's chain head after that record. It identifies the log.
     pub chain: Digest,
 }
 
-/// What some batches changed, in order.
+/// The changes of one or more batches of the log, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteBatch {
-    /// Rows of transfers that ended, or changed after that.
+    /// Rows of final transfers, new or changed.
     pub rows: Vec<FinalTransfer>,
     /// Entries of the party directory.
     pub parties: Vec<PartyChange>,
-    /// What is told of the decisions.
+    /// The recorded decisions.
     pub decisions: DecisionWriter,
-    /// With these the store is complete up to here.
+    /// The store is complete up to this record once the batch is written.
     pub mark: StoreMark,
 }
 
 impl WriteBatch {
-    /// How many rows, entries and decisions it has.
+    /// The number of rows, directory entries and decisions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len() + self.parties.len() + self.decisions.len()
     }
 
-    /// Whether it changes nothing but the mark.
+    /// Whether the batch changes only the mark.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.decisions.is_empty()
     }
 
-    /// Takes over what follows, with its mark; nothing is left there.
+    /// Moves all of `next` to the end of this batch, with its mark.
     pub fn append(&mut self, next: &mut Self) {
         self.rows.append(&mut next.rows);
         self.parties.append(&mut next.parties);
@@ -148,7 +148,7 @@ impl WriteBatch {
         self.mark = next.mark;
     }
 
-    /// Forgets all but the mark.
+    /// Clears everything except the mark.
     pub fn clear(&mut self) {
         self.rows.clear();
         self.parties.clear();
@@ -159,21 +159,21 @@ impl WriteBatch {
 /// A change of one entry of the party directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartyChange {
-    /// The identifier ([`record::cold::party_key`]).
+    /// The key of the identifier ([`record::cold_rows::party_key`]).
     pub key: Vec<u8>,
-    /// What becomes of its entry.
+    /// The change to its entry.
     pub effect: PartyEffect,
 }
 
-/// The effect of a change on the entry that stands before it. Applying a series of effects again
-/// to the entry that it left, from any effect on, leaves the same entry.
+/// The effect of a change on the existing entry. Effects are idempotent as a series: applying a
+/// suffix of the series again to its result gives the same entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartyEffect {
-    /// The entry is this one.
+    /// Replaces the entry.
     Bind(PartyRow),
-    /// There is no entry.
+    /// Removes the entry.
     Release,
-    /// There is no entry if it was in this currency or in none; any other stays.
+    /// Removes the entry if it is in this currency or has no currency.
     ReleaseIn(Currency),
 }
 
@@ -192,72 +192,72 @@ impl PartyEffect {
 /// The FSP that serves an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartyRow {
-    /// Currency, when the binding names one.
+    /// The currency, if the registration names one.
     pub currency: Option<Currency>,
     /// The FSP.
     pub fsp: FspName,
 }
 
 impl PartyRow {
-    /// Whether the entry is one in `currency`: an entry without a currency is, in any.
+    /// Whether the entry serves `currency`. An entry without a currency serves every currency.
     #[must_use]
     pub fn serves(&self, currency: Option<Currency>) -> bool {
         self.currency.is_none() || currency.is_none() || self.currency == currency
     }
 }
 
-/// Why a store did not do as asked.
+/// An error of the cold store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// What is stored is not what was written.
-    #[error("the cold store is damaged: {0}; start again, and it is built anew from the log")]
+    /// The stored bytes are not those that were written.
+    #[error("cold store: damaged: {0}; restart to rebuild it from the log")]
     Damaged(String),
-    /// It cannot be read or written.
+    /// The store cannot be read or written.
     #[error(
-        "the cold store failed: {0}. Mend what hinders it, such as a full disk; if that is not it, \
-         delete the store while the switch is stopped, and it is built anew from the log"
+        "cold store: {0}; fix the cause, such as a full disk, or stop the switch and delete the \
+    store to rebuild it from the log"
     )]
     Failed(String),
 }
 
-/// The cold side as the sequencer sees it: reads at once, writes behind its back.
+/// The cold store as the sequencer sees it: synchronous reads, asynchronous writes.
 pub trait ColdReader: Debug + Send {
     /// [`ColdStore::read`].
     ///
     /// # Errors
-    /// [`StoreError`]: whoever decides by it must stop.
+    /// [`StoreError`]: the sequencer must stop.
     fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError>;
 
     /// [`ColdStore::drop_absent`].
     ///
     /// # Errors
-    /// [`StoreError`]: whoever decides by it must stop.
+    /// [`StoreError`]: the sequencer must stop.
     fn drop_absent(&self, _ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Everything that the records up to here changed is readable. Never goes back.
+    /// The changes of all records up to this one are readable. Never decreases.
     fn visible(&self) -> LogIndex;
 
-    /// Takes what is in the portion, which follows those before it, to be written soon. False when
-    /// too much waits already, or nothing can be written: then the portion is as it was.
+    /// Queues the batch to be written after those before it, and empties it. Returns false and
+    /// leaves the batch unchanged when the queue is full or the store cannot be written.
     fn offer(&mut self, portion: &mut WriteBatch) -> bool;
 
-    /// Waits for what `until` says.
+    /// Blocks until the condition holds.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] while nothing can be written: that is tried again until it goes well.
-    /// [`StoreError::Damaged`] when no portion will be taken any more.
+    /// [`StoreError::Failed`] while writes fail; they are retried until they succeed.
+    /// [`StoreError::Damaged`] when no further batch will be accepted.
     fn wait(&mut self, until: WaitFor) -> Result<(), StoreError>;
 }
 
-/// What to wait for.
+/// A condition to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
-    /// Room for another portion.
+    /// The queue has room for another batch.
     Room,
-    /// Everything offered is readable.
+    /// Everything queued is readable.
     Visible,
-    /// What is written can be written: the one wait that a failure does not end.
+    /// Writes succeed again. A failed write does not end this wait.
     Mended,
 }

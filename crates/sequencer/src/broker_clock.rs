@@ -1,26 +1,26 @@
-//! The stamp of a batch that came by a topic: the brokers' time of its arrival, unless that has
-//! jumped ahead and nobody else says that it is right.
+//! The stamp of a batch from a topic: the brokers' time of its arrival, unless that has jumped
+//! ahead and no other node confirms it.
 //!
-//! All of it follows from the log's last stamp and the topic's last message that became part of
-//! the log, so that a node that starts anywhere goes on as the others do:
-//! - `held` is how far the last stamp lies before the arrival of its message. It is 0 nearly
-//!   always.
-//! - A message that arrives more than [`CLOCK_JUMP_US_MIN`] after the one before adds that pause to `held`:
-//!   for the log, no time has passed.
-//! - While something is held, time goes on from where it was. It is let go of, and the stamp is
-//!   the time of arrival again, with a later message whose own node's clock agrees with its arrival
-//!   within [`CLOCK_AGREEMENT_US_MAX`], when the message before agreed as well and came from another node;
-//!   or when its node is the only one.
-//! - Time that steps back holds the stamp where it is until it has caught up.
+//! The stamp depends only on the log's last stamp and on the topic's last message that became part
+//! of the log, so that a node that starts anywhere continues like the others:
+//! - `held` is the distance from the last stamp to the arrival of its message; usually 0.
+//! - A message that arrives more than [`CLOCK_JUMP_US_MIN`] after the previous one adds that pause
+//!   to `held`: for the log, no time has passed.
+//! - While `held` is above 0, time continues from the last stamp. `held` returns to 0, and the
+//!   stamp to the time of arrival, with a later message whose node's clock agrees with its arrival
+//!   within [`CLOCK_AGREEMENT_US_MAX`], if the previous message agreed as well and came from
+//!   another node, or if its node is the only one.
+//! - When the brokers' time steps back, the stamp stays the same until that time has caught up.
 
 use ledger::Stamp;
 
-/// An arrival this long after the one before is not believed at once, in microseconds.
+/// An arrival this much later than the previous one is not trusted at first, in microseconds.
 pub const CLOCK_JUMP_US_MIN: u64 = 5_000_000;
-/// A node's clock agrees when it differs from the time of arrival by no more, in microseconds.
+/// Maximum difference between a node's clock and the arrival time to count as agreement, in
+/// microseconds.
 pub const CLOCK_AGREEMENT_US_MAX: u64 = 1_000_000;
 
-/// What the next stamp needs to know of the last message.
+/// The data of the last message that the next stamp depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastMessage {
     /// When the brokers appended it.
@@ -37,28 +37,28 @@ impl LastMessage {
     }
 }
 
-/// Makes stamps of arrivals.
+/// Makes stamps from arrival times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BrokerClock {
     last: Option<LastMessage>,
 }
 
 impl BrokerClock {
-    /// Goes on behind a message; `None` before the first.
+    /// Continues after a message; `None` before the first.
     #[must_use]
     pub const fn after(last: Option<LastMessage>) -> Self {
         Self { last }
     }
 
-    /// How much of the brokers' time is not believed, in microseconds, where `before` is the
-    /// log's last stamp.
+    /// The part of the brokers' time that is not trusted, in microseconds; `before` is the log's
+    /// last stamp.
     #[must_use]
     pub fn held_us(&self, before: Stamp) -> u64 {
         self.last.map_or(0, |last| last.at.0.saturating_sub(before.0))
     }
 
-    /// The stamp of a message behind a log that ends with the stamp `before`. `is_alone`: nobody
-    /// else is there who could confirm the time.
+    /// The stamp of a message after a log that ends with the stamp `before`. `is_alone`: no other
+    /// live node could confirm the time.
     pub fn stamp(&mut self, before: Stamp, message: LastMessage, is_alone: bool) -> Stamp {
         let held = self.held_us(before);
         let Some(last) = self.last.replace(message) else { return before.max(message.at) };
@@ -87,7 +87,7 @@ mod tests {
         let mut keeper = BrokerClock::default();
         let mut before = Stamp(0);
         let stamp = |&(at, wall, node): &(u64, u64, u32)| {
-            // Wherever a node begins, it goes on in the same way.
+            // A node that starts at any message continues in the same way.
             keeper = BrokerClock::after(keeper.last);
             let (at, wall) = (Stamp(at * tenth), Stamp(wall * tenth));
             before = keeper.stamp(before, LastMessage { at, node, wall }, is_alone);
@@ -131,7 +131,7 @@ mod tests {
     fn a_clock_of_the_brokers_that_is_wrong_stays_held() {
         let messages = [(100, 100, 1), (6_100, 110, 2), (6_120, 130, 1), (6_150, 160, 2)];
         assert_eq!(stamps(&messages, false), [100, 100, 120, 150]);
-        // And when it is set right again, time stands until it is as late as the log.
+        // After the clock is corrected, the stamp waits until it has caught up with the log.
         let back = [(100, 100, 1), (6_100, 110, 2), (6_120, 130, 1), (140, 140, 2), (150, 150, 1)];
         assert_eq!(stamps(&back, false), [100, 100, 120, 120, 150]);
     }

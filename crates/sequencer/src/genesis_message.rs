@@ -1,4 +1,4 @@
-//! The message with which a log that several nodes share begins.
+//! The first message of a shared log.
 
 use ledger::{Command, Genesis, Stamp, rules_known};
 use record::bundle::{self, BundleHeader, StateClaim};
@@ -6,21 +6,21 @@ use record::frame::{FrameBuilder, LogIdentity};
 
 use crate::encode;
 
-/// With what a log begins.
+/// The content of the first message of a shared log.
 #[derive(Clone, Debug)]
 pub struct GenesisMessage {
     /// The log's identity. It must be random: no participant may guess it.
     pub identity: LogIdentity,
     /// Its first record.
     pub genesis: Genesis,
-    /// The number of the node that begins it.
+    /// The number of the node that creates it.
     pub node: u32,
     /// That node's wall clock.
     pub wall: Stamp,
 }
 
 impl GenesisMessage {
-    /// The bundle of the node of this name. It counts only as the first of its topic.
+    /// The bundle of the node with this name. It is valid only as the first of its topic.
     ///
     /// # Panics
     /// With a name longer than [`bundle::NODE_NAME_MAX`].

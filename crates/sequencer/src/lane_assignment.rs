@@ -1,8 +1,9 @@
-//! Which lanes this node serves. A lane that it has lost is left at once; one that it has gained
-//! is taken only when everybody else who is there has said that he knows of the change, and a
-//! former life of this node, which cannot say so, has had its time. So no two nodes that run serve
-//! one lane; that a node which stood still does not either is the lease's work
-//! ([`crate::LEASE_US`]).
+//! The assignment of lanes to this node.
+//!
+//! A node stops serving a lost lane immediately. It starts serving a gained lane only after every
+//! other live node has acknowledged the change and the session of this node's previous epoch has
+//! expired. So no two running nodes serve the same lane. The lease ([`crate::LEASE_US`]) ensures it
+//! for a node that was suspended.
 
 use ledger::{LogIndex, ParticipantIndex};
 use ports::Log;
@@ -14,16 +15,16 @@ use crate::membership::{Membership, SESSION_US};
 #[derive(Clone, Debug, Default)]
 pub struct LaneAssignment {
     served: Vec<bool>,
-    /// The last change that not everybody is known to have heard of.
-    unheard: Option<LogIndex>,
+    /// The last membership change that not every node has acknowledged.
+    unacknowledged: Option<LogIndex>,
 }
 
 /// Lanes that a node has gained and lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneTransfers {
-    /// To be served from now on.
+    /// Lanes that this node serves from now on.
     pub taken: Vec<ParticipantIndex>,
-    /// Not any more.
+    /// Lanes that this node no longer serves.
     pub left: Vec<ParticipantIndex>,
 }
 
@@ -34,32 +35,32 @@ impl LaneAssignment {
         self.served.get(lane.at()).copied().unwrap_or(false)
     }
 
-    /// How many lanes were looked at.
+    /// The number of lanes examined so far.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.served.len()
     }
 
-    /// Who is there has changed with the record at `position`.
+    /// The record at `log_index` has changed the membership.
     pub fn note_change(&mut self, log_index: LogIndex) {
-        self.unheard = Some(log_index);
+        self.unacknowledged = Some(log_index);
     }
 
-    /// Whether a change is not known to everybody.
+    /// Whether a membership change is not yet acknowledged by every node.
     #[must_use]
     pub const fn is_waiting(&self) -> bool {
-        self.unheard.is_some()
+        self.unacknowledged.is_some()
     }
 
-    /// Looks again: after a change, a claim, or a new participant. `count`: how many lanes there
-    /// are.
-    pub fn look<L: Log>(&mut self, replica: &Replica<L>, count: usize) -> LaneTransfers {
+    /// Updates the assignment after a membership change, a claim or a new participant. `count` is
+    /// the number of lanes.
+    pub fn update<L: Log>(&mut self, replica: &Replica<L>, count: usize) -> LaneTransfers {
         let me = replica.name().node;
         let claimed = |node| replica.claimed(node);
-        self.look_among(me, replica.members(), (count, replica.former_us()), claimed)
+        self.update_among(me, replica.members(), (count, replica.former_us()), claimed)
     }
 
-    fn look_among(
+    fn update_among(
         &mut self,
         me: u32,
         members: &Membership,
@@ -67,13 +68,13 @@ impl LaneAssignment {
         claimed: impl Fn(u32) -> Option<LogIndex>,
     ) -> LaneTransfers {
         self.served.resize(self.served.len().max(count), false);
-        if let Some(log_index) = self.unheard {
+        if let Some(log_index) = self.unacknowledged {
             let others = members.iter().filter(|(node, _)| *node != me);
-            let mut heard = others.map(|(node, _)| claimed(node));
-            let all_heard = heard.all(|claimed| claimed.is_some_and(|at| log_index <= at));
+            let mut claims = others.map(|(node, _)| claimed(node));
+            let all_acknowledged = claims.all(|claimed| claimed.is_some_and(|at| log_index <= at));
             let former_is_gone = former_us.is_none_or(|at| at + SESSION_US < members.now_us());
-            if all_heard && former_is_gone {
-                self.unheard = None;
+            if all_acknowledged && former_is_gone {
+                self.unacknowledged = None;
             }
         }
         let mut moves = LaneTransfers::default();
@@ -83,7 +84,7 @@ impl LaneAssignment {
             if *served && !is_mine {
                 *served = false;
                 moves.left.push(lane);
-            } else if is_mine && !*served && self.unheard.is_none() {
+            } else if is_mine && !*served && self.unacknowledged.is_none() {
                 *served = true;
                 moves.taken.push(lane);
             }
@@ -108,39 +109,42 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_left_at_once_and_taken_when_all_have_heard() {
+    fn a_lane_is_lost_at_once_and_gained_when_all_have_acknowledged() {
         let (one, both) = (members(&[1]), members(&[1, 2]));
         let mut first = LaneAssignment::default();
         first.note_change(LogIndex(1));
         assert_eq!(
-            first.look_among(1, &one, (20, None), |_| None).taken.len(),
+            first.update_among(1, &one, (20, None), |_| None).taken.len(),
             20,
-            "there is nobody else"
+            "it is the only node"
         );
 
         let mut second = LaneAssignment::default();
         second.note_change(LogIndex(5));
         first.note_change(LogIndex(5));
         assert_eq!(
-            second.look_among(2, &both, (20, None), |_| Some(LogIndex(4))),
+            second.update_among(2, &both, (20, None), |_| Some(LogIndex(4))),
             LaneTransfers::default()
         );
-        let left = first.look_among(1, &both, (20, None), |_| None).left;
+        let left = first.update_among(1, &both, (20, None), |_| None).left;
         assert!(!left.is_empty() && left.len() < 20, "{left:?}");
-        assert_eq!(second.look_among(2, &both, (20, None), |_| Some(LogIndex(5))).taken, left);
+        assert_eq!(second.update_among(2, &both, (20, None), |_| Some(LogIndex(5))).taken, left);
     }
 
     #[test]
-    fn a_former_life_has_its_time() {
+    fn lanes_are_gained_after_the_session_of_the_previous_epoch() {
         let mut members = members(&[1]);
         let later = Writer { node: 1, epoch: 2 };
         members.see(later, 1, Stamp(500_000));
         let mut lanes = LaneAssignment::default();
         lanes.note_change(LogIndex(2));
-        assert_eq!(lanes.look_among(1, &members, (3, Some(1)), |_| None), LaneTransfers::default());
+        assert_eq!(
+            lanes.update_among(1, &members, (3, Some(1)), |_| None),
+            LaneTransfers::default()
+        );
         for tenth in 6..=37 {
             members.see(later, 1, Stamp(tenth * 100_000));
         }
-        assert_eq!(lanes.look_among(1, &members, (3, Some(1)), |_| None).taken.len(), 3);
+        assert_eq!(lanes.update_among(1, &members, (3, Some(1)), |_| None).taken.len(), 3);
     }
 }

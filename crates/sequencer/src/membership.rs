@@ -1,14 +1,13 @@
-//! Which nodes are there, by what the log says: a node that wrote lately is. And who serves which
-//! lane.
+//! Membership of a shared log, derived from its frames, and the owner of each lane.
 //!
-//! Every frame is a heartbeat of the node that proposed it. The time in which silence is measured
-//! is the log's own, of which a pause of the whole log counts for little ([`LOG_PAUSE_US_MAX`]): where
-//! nobody could write, nobody is to blame. So members are a function of the frames alone; the last
-//! few seconds of them are enough to compute it ([`Membership::recall`]). Number 0 is that of a
-//! node that had its log alone, before it was moved to a topic: it is never one of several.
+//! Every frame is a heartbeat of the node that proposed it. Silence is measured in the log's own
+//! time, in which a pause of the whole log counts for at most [`LOG_PAUSE_US_MAX`]: time in which
+//! no node could write does not count as silence. Membership is a function of the frames alone, and
+//! the last few seconds of them are enough to compute it ([`Membership::recall`]). Number 0 belongs
+//! to a standalone node whose log was later moved to a topic; it is never a member.
 //!
-//! A node that ends in order says so: its last record has the highest number that there is
-//! ([`LEAVE_SEQUENCE`]), so that nothing of that life can follow, and is gone with it.
+//! A node that stops in order writes a last bundle with the highest sequence number
+//! ([`LEAVE_SEQUENCE`]). It leaves with that bundle, and nothing of its epoch can follow.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,34 +17,34 @@ use ports::{Log, LogError};
 
 use crate::Writer;
 
-/// A node that has not written for so long is gone, in microseconds of the members' own time.
+/// Time without a frame after which a node is gone, in microseconds of membership time.
 pub const SESSION_US: u64 = 3_000_000;
-/// A node writes at least this often.
+/// Maximum interval between two frames of a live node, in microseconds.
 pub const HEARTBEAT_US: u64 = 1_000_000;
-/// What a pause between two frames counts at most.
+/// Maximum membership time that a pause between two frames counts for, in microseconds.
 pub const LOG_PAUSE_US_MAX: u64 = 1_000_000;
-/// For how long after it proposed its newest applied bundle a node may begin to send, by its own
-/// clock. It has ended before the others let the session end, though the brokers' time may have
+/// How long a node may begin attempts after it proposed its newest applied bundle, in microseconds
+/// of its own clock. The lease ends before the session does, even if the brokers' time has
 /// jumped by [`LOG_PAUSE_US_MAX`].
 pub const LEASE_US: u64 = SESSION_US - LOG_PAUSE_US_MAX;
 
-/// The number of the last record of a life that ends in order.
+/// The sequence number of the last bundle of an epoch that ends in order.
 pub const LEAVE_SEQUENCE: u64 = u64::MAX;
 
 const _: () = assert!(HEARTBEAT_US < LEASE_US, "a node that writes in time keeps its lease");
 
-/// A node that is there.
+/// A live node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveNode {
-    /// Its life.
+    /// Its epoch.
     pub epoch: u32,
-    /// When it wrote last, in the members' own time.
+    /// When it last wrote, in membership time.
     pub seen_us: u64,
-    /// A former life of it that had not been given up, and when that wrote last.
+    /// Its previous epoch, if that did not end in order, and when that last wrote.
     pub replaced: Option<(u32, u64)>,
 }
 
-/// The nodes that are there after a frame.
+/// The live nodes after a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
     now_us: u64,
@@ -54,7 +53,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Takes the next frame of the log. Whether who is there has changed.
+    /// Applies the next frame of the log. Returns whether the set of live nodes or epochs changed.
     pub fn see(&mut self, writer: Writer, sequence: u64, stamp: Stamp) -> bool {
         let Writer { node, epoch } = writer;
         self.now_us += stamp.0.saturating_sub(self.stamp.0).min(LOG_PAUSE_US_MAX);
@@ -103,14 +102,14 @@ impl Membership {
                 let mut members = Self::default();
                 log.replay(from, &mut |frame| {
                     let batch = frame.header().batch;
-                    // Whoever began the log did so before he was there.
+                    // The node that created the log was not live at that time.
                     if LogIndex(1) < frame.header().first {
                         let writer = Writer { node: batch.node, epoch: batch.epoch };
                         members.see(writer, batch.sequence, batch.stamp);
                     }
                     Ok(())
                 })?;
-                // The first frame counts as a pause of its own.
+                // The first frame counts as one pause.
                 if from.0 == 1 || SESSION_US + LOG_PAUSE_US_MAX < members.now_us {
                     return Ok(members);
                 }
@@ -119,43 +118,43 @@ impl Membership {
         }
     }
 
-    /// The members' own time.
+    /// Membership time in microseconds.
     #[must_use]
     pub const fn now_us(&self) -> u64 {
         self.now_us
     }
 
-    /// A node that is there.
+    /// A live node.
     #[must_use]
     pub fn get(&self, node: u32) -> Option<&LiveNode> {
         self.nodes.get(&node)
     }
 
-    /// Everybody, in order of their numbers.
+    /// All live nodes, in order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &LiveNode)> {
         self.nodes.iter().map(|(node, member)| (*node, member))
     }
 
-    /// Whether nobody is there but `node`.
+    /// Whether no other node than `node` is live.
     #[must_use]
     pub fn is_alone(&self, node: u32) -> bool {
         self.nodes.keys().all(|other| *other == node)
     }
 
-    /// How many of the others come before `node`.
+    /// The number of live nodes with a lower number than `node`.
     #[must_use]
     pub fn rank(&self, node: u32) -> u64 {
         self.nodes.range(..node).count() as u64
     }
 
-    /// Who serves the lane with this number; nobody when nobody is there.
+    /// The node that serves the lane with this number; `None` when no node is live.
     #[must_use]
     pub fn owner(&self, lane: u32) -> Option<u32> {
         owner(lane, self.nodes.keys().copied())
     }
 }
 
-/// Of these nodes the one that draws the highest number for a lane: when one goes, only its own
+/// The node with the highest hash for a lane (rendezvous hashing): when a node leaves, only its own
 /// lanes move.
 pub fn owner(lane: u32, nodes: impl Iterator<Item = u32>) -> Option<u32> {
     nodes.max_by_key(|node| (mix(u64::from(*node) << 32 | u64::from(lane)), *node))
@@ -172,7 +171,7 @@ pub(crate) const fn mix(mut word: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The nodes that are there after frames (tenths of a second, node, epoch).
+    /// The live nodes after frames (tenths of a second, node, epoch).
     fn after(frames: &[(u64, u32, u32)]) -> (Membership, Vec<u32>) {
         let mut members = Membership::default();
         for (tenths, node, epoch) in frames {
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_there_until_its_session_has_passed() {
+    fn a_node_is_live_until_its_session_expires() {
         let mut frames = vec![(0, 1, 1), (0, 2, 1)];
         frames.extend((1..=30).map(|tenth| (tenth, 1, 1)));
         assert_eq!(after(&frames).1, [1, 2]);
@@ -202,19 +201,19 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_says_its_last_word_is_gone_at_once() {
+    fn a_node_that_leaves_in_order_is_gone_at_once() {
         let (mut members, _) = after(&[(0, 1, 1), (0, 2, 1)]);
         let two = Writer { node: 2, epoch: 1 };
         assert!(members.see(two, LEAVE_SEQUENCE, Stamp(100_000)));
         assert!(members.get(2).is_none() && members.is_alone(1));
-        // A later life begins as one that was never there.
+        // A later epoch starts without a previous one.
         assert!(members.see(Writer { epoch: 2, ..two }, 1, Stamp(200_000)));
         assert_eq!(members.get(2).expect("it is there").replaced, None);
         assert!(!members.see(Writer { node: 9, epoch: 1 }, LEAVE_SEQUENCE, Stamp(200_000)));
     }
 
     #[test]
-    fn a_new_life_knows_of_the_one_before() {
+    fn a_new_epoch_names_the_previous_one() {
         let (members, _) = after(&[(0, 1, 1), (5, 1, 1), (9, 1, 2)]);
         let member = members.get(1).expect("it is there");
         assert_eq!((member.epoch, member.replaced), (2, Some((1, 500_000))));

@@ -1,5 +1,5 @@
-//! Replay: the log's commands, decided again. The same log gives the same state; where it does
-//! not, the position is named and nothing goes on.
+//! Replay: decides the log's commands again. The same log gives the same state; otherwise replay
+//! stops and names the record.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,30 +19,30 @@ use crate::cold_tier::{self, ColdTier, WriteThrottle};
 pub struct AppliedCommand<'a> {
     /// The stored record.
     pub record: &'a Record<'a>,
-    /// What it asked.
+    /// Its command.
     pub command: &'a Command,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// The stamp of its batch.
     pub stamp: Stamp,
 }
 
-/// Records that operators have set aside: each broke an invariant, and stands in the log for
-/// nothing but the passing of time (DESIGN contract 7).
+/// Records that operators have quarantined: each broke an invariant. A quarantined record only
+/// advances time (DESIGN contract 7).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quarantine(BTreeMap<LogIndex, Digest>);
 
 impl Quarantine {
-    /// The records at these positions, which have these digests ([`Record::digest`]).
+    /// The records at these log indexes, with their digests ([`Record::digest`]).
     #[must_use]
     pub fn of(records: impl IntoIterator<Item = (LogIndex, Digest)>) -> Self {
         Self(records.into_iter().collect())
     }
 
-    /// Whether the record is set aside.
+    /// Whether the record is quarantined.
     ///
     /// # Errors
-    /// [`ReplayError::NotTheQuarantined`] when another one stands at its position.
+    /// [`ReplayError::NotTheQuarantined`] when the record at its index has another digest.
     pub(crate) fn holds(&self, record: &Record<'_>) -> Result<bool, ReplayError> {
         match self.0.get(&record.log_index) {
             None => Ok(false),
@@ -52,7 +52,7 @@ impl Quarantine {
     }
 }
 
-/// What a replay arrived at.
+/// The result of a replay.
 #[derive(Debug)]
 pub struct ReplayResult {
     /// The state after the last record.
@@ -63,31 +63,31 @@ pub struct ReplayResult {
     pub records: u64,
 }
 
-/// Why a log could not be replayed.
+/// An error of a replay.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The log itself is not readable.
+    /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// A record is not what this version can read.
+    /// This version cannot read a record.
     #[error("record {}: {error}; was it written by a newer version?", .log_index.0)]
     Unreadable {
         /// The record.
         log_index: LogIndex,
-        /// What is wrong with it.
+        /// The decoding error.
         error: FieldError,
     },
-    /// The log goes on by rules that this program does not know.
+    /// The log continues with a rules version that this program does not know.
     #[error(
-        "record {} needs rules version {version}, and this program knows up to {}: start the newer \
-         program that the log was written with, which cannot be taken back",
+        "record {}: needs rules version {version}, but this program knows versions up to {}; start \
+        the newer program that wrote the log (an activated version cannot be reverted)",
         .log_index.0,
         rules_known()
     )]
     UnknownRules {
         /// First record of the batch.
         log_index: LogIndex,
-        /// The rules it names.
+        /// The rules version.
         version: u32,
     },
     /// A record breaks an invariant of the kernel, as it did when it was written.
@@ -96,40 +96,40 @@ pub enum ReplayError {
         /// The record.
         log_index: LogIndex,
     },
-    /// The quarantine names a record, and another stands in its place.
+    /// The quarantine names another record with this index.
     #[error(
-        "record {} is not the one that was quarantined: quarantine.json was changed, or is of \
-         another log; put back the one that belongs here",
+        "record {}: digest does not match quarantine.json, which was changed or belongs to another \
+        log; restore the original file",
         .log_index.0
     )]
     NotTheQuarantined {
         /// The record.
         log_index: LogIndex,
     },
-    /// What lives beside the kernel cannot be read or written.
+    /// The cold store cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A batch was decided differently when it was written.
     #[error(
-        "replay differs from what was decided live: the batch that ends at record {} had another \
-         outcome",
+        "replay differs from the live decisions: the batch that ends at record {} had another \
+        outcome",
         .log_index.0
     )]
     Diverged {
         /// Last record of the batch that differs.
         log_index: LogIndex,
     },
-    /// A frame does not say what was decided before it.
+    /// A frame has the outcome digest of an earlier record than the last one before it.
     #[error(
-        "the frame behind record {} gives the outcomes up to record {}, and not those up to where \
-         it stands: nothing confirms what was decided live",
+        "the frame after record {} confirms the outcomes only up to record {}, not those of the \
+        batches in between",
         .log_index.0,
         .applied.0
     )]
     Unconfirmed {
         /// Last record before the frame.
         log_index: LogIndex,
-        /// The record that it speaks of.
+        /// The record that its digest covers.
         applied: LogIndex,
     },
 }
@@ -170,17 +170,16 @@ pub(crate) fn replay_from(
     Ok((replay.replayed, replay.cold))
 }
 
-/// What a frame has where it says nothing of what was decided before: no switch writes that, but
-/// tools that append to a log by hand may.
+/// Digest of a frame that carries none. The switch always writes one; hand-made logs may not.
 const NO_DIGEST: (LogIndex, Digest) = (LogIndex(0), Digest([0; 32]));
 
-/// A replay that is fed frame by frame, for whoever wants to look between two, or into one.
+/// A replay that is fed frame by frame, so that the caller can inspect the state in between.
 #[derive(Debug)]
 pub struct Replay {
     replayed: ReplayResult,
     /// Batches whose digest the next frame has confirmed.
     confirmed: u64,
-    /// Whether the last frame said nothing of what was decided before it.
+    /// Whether the last frame carried no digest.
     lacks_digest: bool,
     commands: Vec<Command>,
     effects: Effects,
@@ -207,7 +206,7 @@ impl Replay {
         Self::from(ReplayStart { state: State::new(), quarantine, cold: None })
     }
 
-    /// A replay that goes on from somewhere.
+    /// A replay that continues from a state.
     #[must_use]
     pub fn from(start: ReplayStart) -> Self {
         let ReplayStart { state, quarantine, mut cold } = start;
@@ -219,7 +218,7 @@ impl Replay {
         Self { replayed, confirmed: 0, lacks_digest: false, commands, effects, quarantine, cold }
     }
 
-    /// Decides the next frame again. `watch` looks on, as [`State::apply_watched`] says.
+    /// Decides the next frame again. `watch` is called as in [`State::apply_watched`].
     ///
     /// # Errors
     /// [`ReplayError`], but for [`ReplayError::Log`]; after any of them the replay is over.
@@ -248,10 +247,10 @@ impl Replay {
             let version = header.batch.rules_version;
             return Err(ReplayError::UnknownRules { log_index: header.first, version });
         }
-        let said = (header.batch.applied, header.batch.outcome_digest);
-        let is_said = check_digest(state, said)?;
-        self.lacks_digest = !is_said;
-        self.confirmed += u64::from(is_said && 0 < state.log_index().0);
+        let recorded = (header.batch.applied, header.batch.outcome_digest);
+        let has_digest = check_digest(state, recorded)?;
+        self.lacks_digest = !has_digest;
+        self.confirmed += u64::from(has_digest && 0 < state.log_index().0);
         self.commands.clear();
         let wanted = last.0.saturating_sub(header.first.0).saturating_add(1);
         for record in frame.records().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
@@ -281,8 +280,8 @@ impl Replay {
         Ok(())
     }
 
-    /// The end of the log: everything that left is given to the store beside the kernel, and shown
-    /// by it, which is then complete up to the last frame applied.
+    /// Ends the replay: flushes everything to the cold store and waits until it is visible. The
+    /// store is then complete up to the last frame applied.
     ///
     /// # Errors
     /// [`ReplayError::Store`].
@@ -290,16 +289,15 @@ impl Replay {
         Ok(self.cold.iter_mut().try_for_each(ColdTier::end_replay)?)
     }
 
-    /// Lets every row go that the store beside the kernel shows: what is left of the state is what
-    /// no store has.
+    /// Evicts every row that the cold store has: the state keeps only the rows that no store has.
     pub fn evict_all(&mut self) {
         if let Some(cold) = &mut self.cold {
             cold.evict_all(&mut self.replayed.state);
         }
     }
 
-    /// Shows the commands of the last frame applied, which is given once more, with what came of
-    /// each.
+    /// Calls `observe` for each command of the last applied frame, which is passed again, with its
+    /// outcome.
     pub fn observe(&self, frame: &Frame<'_>, observe: &mut dyn FnMut(&AppliedCommand<'_>)) {
         let stamp = frame.header().batch.stamp;
         let decided = self.commands.iter().zip(&self.effects.outcomes);
@@ -314,7 +312,7 @@ impl Replay {
         &self.replayed.state
     }
 
-    /// What the last frame brought about.
+    /// The effects of the last frame.
     #[must_use]
     pub fn effects(&self) -> &Effects {
         &self.effects
@@ -332,25 +330,24 @@ impl Replay {
         self.replayed.records
     }
 
-    /// Batches whose outcomes were found to be those that the next frame recorded. The last batch
-    /// of a log has nothing behind it that could.
+    /// Batches whose outcomes the next frame confirmed. No frame confirms the last batch of a log.
     #[must_use]
     pub fn confirmed(&self) -> u64 {
         self.confirmed
     }
 
-    /// Whether the last frame said nothing of what was decided before it: digests are chained, so
-    /// that one that speaks speaks for all that were silent before.
+    /// Whether the last frame carried no digest. Digests are chained, so that one digest also
+    /// confirms all earlier frames without one.
     #[must_use]
     pub fn last_frame_lacks_digest(&self) -> bool {
         self.lacks_digest
     }
 }
 
-/// Whether a frame says what was decided before it, rather than nothing.
-fn check_digest(state: &State, said: (LogIndex, Digest)) -> Result<bool, ReplayError> {
+/// Compares a frame's digest with the state. Returns whether the frame carries one.
+fn check_digest(state: &State, recorded: (LogIndex, Digest)) -> Result<bool, ReplayError> {
     let log_index = state.log_index();
-    match said {
+    match recorded {
         (applied, digest) if (applied, digest) == (log_index, *state.digest()) => Ok(true),
         (applied, _) if applied == log_index => Err(ReplayError::Diverged { log_index }),
         NO_DIGEST => Ok(false),
@@ -358,12 +355,12 @@ fn check_digest(state: &State, said: (LogIndex, Digest)) -> Result<bool, ReplayE
     }
 }
 
-/// Why a batch was not applied; the state must not be used again.
+/// The reason why a batch was not applied; the state must not be used again.
 #[derive(Debug)]
 pub(crate) enum ApplyError {
     /// This record broke an invariant.
     Poison(LogIndex),
-    /// What the batch asks for cannot be read.
+    /// A row that the batch needs cannot be read.
     Store(StoreError),
 }
 
@@ -376,8 +373,8 @@ impl From<ApplyError> for ReplayError {
     }
 }
 
-/// Applies a batch: first what it asks for and the kernel does not hold is read, then all of it is
-/// decided. Live and in a replay, this is the one place where that happens.
+/// Applies a batch: prefetches the evicted rows that it needs, then decides it. Live operation and
+/// replay both use this function.
 pub(crate) fn apply<'a>(
     state: &mut State,
     batch: &Batch,

@@ -1,20 +1,20 @@
 //! One of several equal nodes over a shared log.
 //!
-//! [`Replica::propose`] makes a bundle of who waits; whoever drives it sends that to a topic.
-//! [`Replica::deliver`] takes the messages of the topic in their order and makes of each, as every
-//! other node does, the same frame or nothing:
-//! - position and chain follow from the frame before, the stamp from [`BrokerClock`];
-//! - nothing comes of a bundle of another log, of one that a later one of its node has overtaken
-//!   (by epoch, then sequence), or of one that would begin a log that has begun.
+//! [`Replica::propose`] makes a bundle of the waiting submissions; the driver sends it to a topic.
+//! [`Replica::deliver`] takes the messages of the topic in order and makes of each the same frame,
+//! or none, as every other node does:
+//! - log index and chain follow from the previous frame, the stamp from [`BrokerClock`];
+//! - a bundle is rejected if it belongs to another log, if a later bundle of its node (by epoch,
+//!   then sequence) has arrived before it, or if it would begin a log that exists.
 //!
-//! A log that was moved to the topic stands there frame by frame, before every bundle
-//! ([`record::message`]): [`Replica::restore`] takes these as they are, [`Replica::complete_migration`] the
-//! word that this was all.
+//! A log that was migrated to the topic precedes all bundles there, frame by frame
+//! ([`record::topic_message`]): [`Replica::restore`] takes its frames as they are, and
+//! [`Replica::complete_migration`] takes the marker of its end.
 //!
-//! The frame goes into the log at hand, a copy of what the topic says, and is applied. Whose
-//! bundle it was decides nothing. What nodes claim to have applied is held against what this one
-//! has: when half of those who are there contradict it, or more, it says where and stops. So it is
-//! with their whole states, which they compare once a minute of the log's time
+//! The frame is appended to the local copy of the log and applied. The decision does not depend on
+//! the proposing node. A node compares the claims of other nodes about their applied batches with
+//! its own. When at least half of the live nodes contradict it, it stops and names the record. The
+//! nodes also compare hashes of whole states once a minute of the log's time
 //! ([`Replica::state_to_compare`]).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -33,23 +33,23 @@ use crate::{
     BatchOrigin, CommitError, Committed, Quarantine, ReplayError, Sequencer, Submission, Writer,
 };
 
-/// Ends of batches that claims can be held against.
+/// Number of batch ends kept to check claims.
 const HISTORY_MAX: usize = 16_384;
-/// Whole states are compared this often, in microseconds of the log's time.
+/// Interval between comparisons of whole states, in microseconds of the log's time.
 const COMPARE_US: u64 = 60_000_000;
-/// Hashes of states that others can be held against.
+/// Number of own state hashes kept to check attestations.
 const STATES_MAX: usize = 8;
 
-/// Who a node is.
+/// The identity of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeName {
-    /// For people.
+    /// Its configured name.
     pub name: String,
-    /// In the log; never 0.
+    /// Its number in the log; never 0.
     pub node: u32,
-    /// Drawn anew with each start: tells two programs of one name from each other.
+    /// Random for each start: distinguishes two processes with the same name.
     pub instance: u64,
-    /// An earlier life that is known to have ended; 0 for none.
+    /// An earlier epoch that is known to have ended; 0 for none.
     pub ended: u32,
 }
 
@@ -60,7 +60,7 @@ pub struct Replica<L> {
     name: NodeName,
     quarantine: Quarantine,
     keeper: BrokerClock,
-    /// What was moved here is not known to be whole.
+    /// The end of a migrated log has not been seen yet.
     is_partial: bool,
     members: Membership,
     names: BTreeMap<u32, String>,
@@ -71,22 +71,22 @@ pub struct Replica<L> {
     commands: Vec<Command>,
 }
 
-/// What is known of whole states.
+/// Own and other nodes' state hashes.
 #[derive(Debug, Default)]
 struct StateComparison {
-    /// The state as it is now is one to be compared.
+    /// The current state is one to compare.
     is_due: bool,
-    /// Hashes of this node.
+    /// The hashes of this node.
     own: BTreeMap<LogIndex, Digest>,
-    /// What each other node said last.
+    /// The last attestation of each other node.
     stated: BTreeMap<u32, StateAttestation>,
-    /// The nodes that said something else, and where.
+    /// The nodes with a different hash, and the record at which it was first seen.
     differing: BTreeMap<u32, LogIndex>,
-    /// The last record after which another node had the same.
+    /// The last record after which another node had the same hash.
     agreed: Option<LogIndex>,
 }
 
-/// What a node said of itself last.
+/// The last claim of a node.
 #[derive(Clone, Copy, Debug)]
 struct LastClaim {
     epoch: u32,
@@ -94,60 +94,60 @@ struct LastClaim {
     rules: u32,
 }
 
-/// What came of a message.
+/// The result of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppliedMessage {
-    /// It is a frame of the log, applied.
+    /// The message became a frame and was applied.
     Applied {
         /// The batch.
         committed: Committed,
-        /// Whether with it nodes have come, gone or begun a new life.
+        /// Whether nodes have joined, left or begun a new epoch with it.
         members_changed: bool,
     },
-    /// It is no part of the log.
+    /// The message is not part of the log.
     Rejected(RejectedMessage),
 }
 
-/// Why a message is no part of the log.
+/// The reason why a message is not part of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectedMessage {
     /// It belongs to another log.
     AnotherLog,
-    /// It would begin a log that has begun, or continue one that has not, or that is not whole.
+    /// It would begin a log that exists, or continue one that does not exist or is incomplete.
     OutOfPlace,
-    /// Its node has written later ones, or has begun a new life.
+    /// Its node has written a later message or begun a new epoch.
     Repeat,
     /// The log has as many writers as it can take.
     NoRoom,
 }
 
-/// Why a node of a shared log must stop.
+/// The reason why a node of a shared log must stop.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicaError {
-    /// As for a single one.
+    /// The batch could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
     /// A record cannot be read.
     #[error(transparent)]
     Record(#[from] ReplayError),
-    /// Another node came to something else.
+    /// Other nodes have decided differently or have another state.
     #[error(
-        "this node has decided otherwise than {others}, or holds another state, by record {}, or \
-         before: it must not go on. Compare its data directory with that of another node (`upesi \
-         verify --data DIR`), and start it with an empty one",
+        "replica: state differs from {others} at or before record {}; compare the data directory \
+        with that of another node (`upesi verify --data DIR`), then start this node with an \
+        empty one",
         .log_index.0
     )]
     Diverged {
-        /// Where that was seen first.
+        /// The record at which it was first seen.
         log_index: LogIndex,
-        /// Who has decided otherwise.
+        /// The names of the other nodes.
         others: String,
     },
 }
 
 impl<L: Log> Replica<L> {
-    /// Goes on behind the last bundle that became part of the log; `None` before the first, though
-    /// there may be a log that was moved here.
+    /// Continues after the last bundle that became part of the log; `None` before the first bundle,
+    /// even if there is a migrated log.
     ///
     /// # Errors
     /// [`LogError`] when the log's end cannot be read.
@@ -182,7 +182,7 @@ impl<L: Log> Replica<L> {
         Ok(replica)
     }
 
-    /// Begins a new life, above every one that the log and this program know.
+    /// Begins a new epoch, above every one that the log and this process know.
     pub fn begin_epoch(&mut self) {
         let Sequencer { writer, state, .. } = &mut self.sequencer;
         let epoch = state.epoch_of(self.name.node).max(writer.epoch) + 1;
@@ -208,8 +208,8 @@ impl<L: Log> Replica<L> {
         sequence
     }
 
-    /// Makes the bundle with which this life ends: whoever reads it knows that nothing of it
-    /// follows, and that this node sends to nobody any more. Gives its sequence number.
+    /// Makes the last bundle of this epoch. Other nodes learn from it that no further bundle of the
+    /// epoch follows and that this node sends no more callbacks. Returns its sequence number.
     ///
     /// # Panics
     /// When the time of day cannot be encoded, which is one byte.
@@ -240,7 +240,7 @@ impl<L: Log> Replica<L> {
         bundle::write(&header, builder.count(), builder.records(), out);
     }
 
-    /// Takes the next message of the topic, which the brokers appended at `at`.
+    /// Applies the next message of the topic, which the brokers appended at `at`.
     ///
     /// # Errors
     /// [`ReplicaError`]: this node must stop. Only a record that cannot be read has left the log
@@ -270,7 +270,7 @@ impl<L: Log> Replica<L> {
         Ok(AppliedMessage::Applied { committed, members_changed })
     }
 
-    /// Takes the next frame of a log that was moved to the topic.
+    /// Applies the next frame of a log that was migrated to the topic.
     ///
     /// # Errors
     /// As [`Replica::deliver`].
@@ -286,14 +286,15 @@ impl<L: Log> Replica<L> {
         self.sequencer.take(frame)?;
         let committed = self.sequencer.decide(header.first, &origin, self.commands.iter())?;
         self.is_partial = true;
-        // As they are recalled: whoever began the log did so before he was there.
+        // As in `Membership::recall`: the node that created the log was not live at that time.
         let is_later = LogIndex(1) < header.first;
         let members_changed = is_later && self.members.see(origin.writer, sequence, stamp);
         self.remember();
         Ok(AppliedMessage::Applied { committed, members_changed })
     }
 
-    /// Takes the word that all of a log was moved to the topic. False when this is not all of it.
+    /// Takes the marker at the end of a migrated log. Returns false when the local copy does not
+    /// end there.
     pub fn complete_migration(&mut self, end: &LogEnd) -> bool {
         let tail = self.sequencer.log.tail();
         let here = LogEnd { identity: tail.identity, log_index: tail.end, chain: tail.chain };
@@ -301,12 +302,12 @@ impl<L: Log> Replica<L> {
         here == *end
     }
 
-    /// Whether more is to come of a log that was moved to the topic: nothing else counts before.
+    /// Whether a migrated log is still incomplete. Bundles are rejected until it is complete.
     pub const fn is_partial(&self) -> bool {
         self.is_partial
     }
 
-    /// Why nothing comes of a frame that was moved here, if so.
+    /// The reason to reject a migrated frame, if any.
     fn passes_moved(&self, frame: &Frame<'_>) -> Option<RejectedMessage> {
         let tail = self.sequencer.log.tail();
         let header = frame.header();
@@ -320,8 +321,7 @@ impl<L: Log> Replica<L> {
         (!may_follow || frame.follows(&tail).is_err()).then_some(RejectedMessage::OutOfPlace)
     }
 
-    /// Holds what a frame says of its rules, and of what came of the records before it, against
-    /// what this node knows and has decided.
+    /// Checks a frame's rules version and outcome digest against this node's.
     fn check_decided(&self, header: &FrameHeader) -> Result<(), ReplayError> {
         let (batch, state) = (&header.batch, &self.sequencer.state);
         if rules_known() < batch.rules_version {
@@ -334,11 +334,11 @@ impl<L: Log> Replica<L> {
         Ok(())
     }
 
-    /// Why nothing comes of a bundle, if so.
+    /// The reason to reject a bundle, if any.
     fn passes(&self, header: &BundleHeader<'_>) -> Option<RejectedMessage> {
         let state = &self.sequencer.state;
         if header.identity != self.sequencer.log.tail().identity {
-            // Nodes that find no log at the same moment all begin one: the first did.
+            // Several nodes may create the log at the same time: the first message wins.
             let is_late = header.founding && state.log_index() != LogIndex(0);
             return Some(if is_late {
                 RejectedMessage::OutOfPlace
@@ -370,7 +370,7 @@ impl<L: Log> Replica<L> {
         Ok(())
     }
 
-    /// Notes what this node has at its end.
+    /// Adds the current end of the log to the history.
     fn remember(&mut self) {
         if self.history.len() == HISTORY_MAX {
             self.history.pop_front();
@@ -383,7 +383,7 @@ impl<L: Log> Replica<L> {
         });
     }
 
-    /// Takes note of a node's name and claim.
+    /// Records a node's name and claim, and checks the claim.
     fn record_claim(&mut self, header: &BundleHeader<'_>) -> Result<(), ReplicaError> {
         let (node, claim) = (header.node, &header.claim);
         if self.names.get(&node).is_none_or(|name| name != header.name) {
@@ -406,7 +406,7 @@ impl<L: Log> Replica<L> {
         self.check_majority()
     }
 
-    /// Stops this node when half of those who are there, itself included, are against it.
+    /// Returns an error when at least half of the live nodes, this one included, contradict it.
     fn check_majority(&self) -> Result<(), ReplicaError> {
         let is_there = |node: u32| self.members.get(node).is_some();
         let against: Vec<_> = self.contradicting().filter(|(node, _)| is_there(*node)).collect();
@@ -420,13 +420,13 @@ impl<L: Log> Replica<L> {
         Err(ReplicaError::Diverged { log_index, others: names.join(", ") })
     }
 
-    /// The state after the frame that was delivered last, if it is one that all nodes compare: the
-    /// first of a minute. Every node that hashes it says so ([`Replica::note_state`]).
+    /// The state after the last delivered frame, if all nodes compare it: the first of a minute.
+    /// Its hash goes to [`Replica::note_state`].
     pub fn state_to_compare(&mut self) -> Option<StateSnapshot> {
         std::mem::take(&mut self.comparison.is_due).then(|| self.sequencer.state.freeze())
     }
 
-    /// Takes the hash of a state of this node; gives what to tell the others.
+    /// Records the hash of a state of this node; returns the attestation for the other nodes.
     ///
     /// # Errors
     /// [`ReplicaError::Diverged`].
@@ -451,8 +451,8 @@ impl<L: Log> Replica<L> {
         })
     }
 
-    /// Takes what a node says of its state, and holds it against this one's, now or when that is
-    /// known.
+    /// Records another node's attestation and compares it with this node's hash, now or as soon as
+    /// that is known.
     ///
     /// # Errors
     /// [`ReplicaError::Diverged`].
@@ -483,32 +483,32 @@ impl<L: Log> Replica<L> {
         }
     }
 
-    /// The last record after which another node said to have the same state.
+    /// The last record after which another node attested the same state.
     pub const fn agreed(&self) -> Option<LogIndex> {
         self.comparison.agreed
     }
 
-    /// The sequencer behind it.
+    /// The sequencer.
     pub const fn sequencer(&self) -> &Sequencer<L> {
         &self.sequencer
     }
 
-    /// The sequencer behind it, to be tended and warmed.
+    /// The sequencer, for maintenance and prefetch.
     pub const fn sequencer_mut(&mut self) -> &mut Sequencer<L> {
         &mut self.sequencer
     }
 
-    /// Who this node is.
+    /// The identity of this node.
     pub const fn name(&self) -> &NodeName {
         &self.name
     }
 
-    /// Who is there.
+    /// The live nodes.
     pub const fn members(&self) -> &Membership {
         &self.members
     }
 
-    /// When a former life of this node wrote last that may still run, in the members' own time.
+    /// When a previous epoch of this node that may still run last wrote, in membership time.
     pub fn former_us(&self) -> Option<u64> {
         let (epoch, seen_us) = self.members.get(self.name.node)?.replaced?;
         (epoch != self.name.ended).then_some(seen_us)
@@ -519,23 +519,23 @@ impl<L: Log> Replica<L> {
         &self.commands
     }
 
-    /// Up to where a node that is there says that it has applied the log.
+    /// The last record that a live node claims to have applied.
     pub fn claimed(&self, node: u32) -> Option<LogIndex> {
         Some(self.said(node)?.log_index)
     }
 
-    /// The newest rules that a node that is there knows, as it says.
+    /// The newest rules version that a live node claims to know.
     pub fn rules_of(&self, node: u32) -> Option<u32> {
         Some(self.said(node)?.rules)
     }
 
-    /// What a node that is there said of itself last.
+    /// The last claim of a live node in its current epoch.
     fn said(&self, node: u32) -> Option<&LastClaim> {
         let said = self.claims.get(&node)?;
         (self.members.get(node)?.epoch == said.epoch).then_some(said)
     }
 
-    /// The nodes that have decided otherwise than this one, or have another state.
+    /// The nodes that have decided differently or have another state.
     pub fn contradicting(&self) -> impl Iterator<Item = (u32, LogIndex)> {
         let mut all = self.contradicting.clone();
         let StateComparison { differing, stated, .. } = &self.comparison;
@@ -549,23 +549,23 @@ impl<L: Log> Replica<L> {
         all.into_iter()
     }
 
-    /// How much of the brokers' time is not believed, in microseconds.
+    /// The part of the brokers' time that is not trusted, in microseconds.
     pub fn held_us(&self) -> u64 {
         self.keeper.held_us(self.sequencer.state.stamp())
     }
 
-    /// A node's name, as far as it was heard; its number otherwise.
+    /// A node's name, or its number if the name is unknown.
     pub fn name_of(&self, node: u32) -> String {
         match self.names.get(&node) {
             Some(name) => name.clone(),
             None if node == self.name.node => self.name.name.clone(),
-            None => format!("a node whose name was not heard (number {node})"),
+            None => format!("node number {node} (name unknown)"),
         }
     }
 }
 
-/// Rules that others may decide by from here on must be known here: what this program would make of
-/// the command is not what they do.
+/// Checks that this program knows a rules version before a record activates it: nodes with the new
+/// version decide differently from then on.
 fn must_be_known(log_index: LogIndex, command: &Command) -> Result<(), ReplayError> {
     let Some(Change::Activate(Activate { rules_version: version })) = command.change() else {
         return Ok(());

@@ -1,18 +1,18 @@
-//! The one place that stamps (DESIGN contract 3): time that never runs backwards, anchored to
-//! the monotonic clock and drawn towards wall time by a bounded slew, so that a jump of the wall
-//! clock neither expires transfers at once nor keeps them for ever.
+//! The clock for batch timestamps (DESIGN contract 3). It never runs backwards. It follows the
+//! monotonic clock and is corrected towards wall time by a bounded slew, so that a jump of the wall
+//! clock neither expires transfers early nor keeps them from expiring.
 
 use ledger::Stamp;
 use ports::ClockReading;
 
-/// The stamp gains or loses at most one part in this many against the monotonic clock.
+/// The stamp gains or loses at most 1/20 of the elapsed time against the monotonic clock.
 pub const SLEW_DIVISOR: u64 = 20;
 
 /// Makes stamps from two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct StampClock {
     last: Stamp,
-    /// Monotonic microseconds at which `last` was given.
+    /// Monotonic microseconds at which `last` was made.
     at: u64,
 }
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_as_told_reaches_the_deadline_whatever_the_wall_clock_does() {
+    fn wait_us_reaches_the_deadline_for_any_wall_clock() {
         for wall in [0, 1_000_000, 9_000_000] {
             let mut clock = StampClock::new(now(0, 1_000_000), Stamp(0));
             let due = Stamp(1_250_000);

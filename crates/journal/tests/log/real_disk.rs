@@ -27,7 +27,7 @@ fn the_directory_is_made_private_and_held_by_one() {
     let second = RealDisk::open(&path).expect_err("refused");
     let shown = path.display();
     let expected = format!(
-        "data directory {shown} is in use by another process: stop that, or wait until it ends"
+        "data directory {shown} is in use by another process; stop that process or wait for it"
     );
     assert_eq!(second.to_string(), expected);
     let clone = disk.clone();

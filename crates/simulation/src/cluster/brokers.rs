@@ -244,7 +244,7 @@ mod tests {
             self.members[member].asked.push_back(number);
         }
 
-        fn hear(&mut self, member: usize) -> Arrival {
+        fn receive(&mut self, member: usize) -> Arrival {
             self.deliver();
             self.replicate();
             let member = &mut self.members[member];

@@ -258,7 +258,7 @@ fn a_node_that_decides_otherwise() {
     wait_until(|| cluster_of(&admin, 2)["nodes"].as_array().unwrap().iter().all(has_said));
 
     let said = c.home.serve_in_vain(Ports::free()).fails();
-    assert!(said.contains("this node has decided otherwise than "), "{said}");
+    assert!(said.contains("replica: state differs from "), "{said}");
     assert!(said.contains("start it with an empty one"), "{said}");
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
     fs::remove_dir_all(c.home.data()).unwrap();

@@ -21,7 +21,7 @@ use crate::support::switch::{Home, Ports, Printed, Switch};
 
 const NEWER: [&str; 2] = ["--inject-rules", "2"];
 const LATER_RULES: &str = "{\"rulesVersion\":2}";
-const REFUSED: &str = "needs rules version 2, and this program knows up to 1";
+const REFUSED: &str = "needs rules version 2, but this program knows versions up to 1";
 /// Between two messages of one sender.
 const PAUSE: Duration = Duration::from_millis(10);
 

@@ -874,7 +874,7 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
         (
             &*format!("\"position\": {poison}"),
             "\"position\": 5",
-            "not the one that was quarantined",
+            "digest does not match quarantine.json",
         ),
     ] {
         assert!(sheet.contains(from), "{sheet}");

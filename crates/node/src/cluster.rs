@@ -1,48 +1,46 @@
-//! The nodes of a shared log, as one of them sees them.
+//! The status of a shared log's nodes, as one of them sees it.
 
 use ledger::{FspName, LogIndex, Stamp};
 
-/// What a node knows of all nodes.
+/// One node's view of all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The node that was asked.
+    /// The node that reports.
     pub me: String,
     /// The last record that it has applied.
     pub log_index: LogIndex,
-    /// Messages of the topic that it has not applied, as of its last look at the end.
+    /// Messages of the topic that it had not applied when it last read the end offset.
     pub behind: u64,
-    /// How long ago the brokers handed out a message, in milliseconds: each node writes once a
-    /// second.
+    /// Milliseconds since the last message from the brokers; each node writes once a second.
     pub unheard_ms: u64,
-    /// How much of the brokers' time is not believed, in microseconds.
+    /// The part of the brokers' time that is not trusted, in microseconds.
     pub held_us: u64,
-    /// Messages of the topic that are no part of any log of this program, as far as it has met
-    /// them since it started.
+    /// Number of foreign messages in the topic since the start.
     pub foreign: u64,
-    /// The last record after which another node said to have the same state.
+    /// The last record after which another node attested the same state.
     pub agreed: Option<LogIndex>,
-    /// The nodes that are there.
+    /// The live nodes.
     pub nodes: Vec<ClusterNode>,
     /// The lanes.
     pub lanes: Vec<ClusterLane>,
-    /// When nodes were last found to be gone.
+    /// The last time that nodes were found to be gone.
     pub last_takeover: Option<Takeover>,
 }
 
-/// A node that is there.
+/// A live node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterNode {
     /// Its name.
     pub name: String,
-    /// Its life.
+    /// Its epoch.
     pub epoch: u32,
-    /// Up to where it has applied the log, as it said last.
+    /// The last record that it claims to have applied.
     pub log_index: LogIndex,
-    /// How long ago it wrote last, in milliseconds of the log's time.
+    /// Milliseconds of the log's time since it last wrote.
     pub silent_ms: u64,
-    /// The newest rules that it knows, as it said last; 0 until it has said so.
+    /// The newest rules version that it claims to know; 0 before its first claim.
     pub rules: u32,
-    /// Where it was found to have decided otherwise.
+    /// The record at which its decisions were found to differ.
     pub contradicts: Option<LogIndex>,
 }
 
@@ -58,7 +56,7 @@ pub struct ClusterLane {
 /// Nodes were found to be gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Takeover {
-    /// The record by which they were.
+    /// The record with which they were found to be gone.
     pub log_index: LogIndex,
     /// Its stamp.
     pub stamp: Stamp,

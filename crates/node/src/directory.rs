@@ -1,13 +1,12 @@
-//! The party directory: which FSP serves a party identifier. A read model beside the kernel,
-//! made of the accepted [`ChangeParties`] commands in the log's order, hence rebuilt by replay.
+//! The party directory: the FSP that serves each party identifier. A read model, built from the
+//! accepted [`ChangeParties`] commands in the log's order and rebuilt by replay.
 //!
-//! It lives in the cold store, where the sequencer writes it behind everybody's back. What is not
-//! written yet stands here, so that a look-up after a registration's answer finds it. I/O threads
-//! read without a lock while nothing waits to be written, which is nearly always.
+//! Entries are in the cold store, which the sequencer writes asynchronously. Changes that are not
+//! written yet are kept here, so that a look-up sees every acknowledged registration. I/O threads
+//! read without a lock while no change is pending, which is nearly always.
 //!
-//! Costs: a look-up is one read of the store by key, some microseconds, or a read of the disk for
-//! a party that nobody asked for lately. Bound: what waits is what the sequencer may still hold
-//! back from the store.
+//! Costs: a look-up is one read of the store by key: some microseconds, or a disk access for an
+//! entry that is not cached. Bound: pending changes are bounded by the store's queue.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,5 +1,4 @@
-//! What follows from a batch, on its way to the mailboxes: the same whether a node has its log
-//! alone or shares it.
+//! Dispatches the effects of a batch to the mailboxes, for both kinds of log.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

@@ -1,16 +1,20 @@
-//! The sequencer at work.
+//! The sequencer's thread and its interface to other threads.
 //!
-//! One thread owns the [`sequencer::Sequencer`] and with it the state and the log. Everybody else
-//! hands it work through a bounded inbox and hears back through a mailbox:
+//! One thread owns the [`sequencer::Sequencer`] and with it the state and the log. Other threads
+//! submit work through a bounded inbox and receive results through a mailbox:
 //!
-//! 1. An I/O thread gathers what its ready sockets brought and calls [`Handle::submit`] once.
-//! 2. The sequencer's thread takes all that waits, commits it in as few batches as possible, and
-//! 3. posts replies, notices and withdrawals to the mailboxes, one lock and one wake-up each.
-//! 4. Questions ([`Handle::ask`]) are answered after everything that was in the inbox before
-//!    them, so that whoever was told "done" finds it done.
+//! 1. An I/O thread collects the messages of its ready sockets and calls [`Handle::submit`] once.
+//! 2. The sequencer's thread takes all waiting commands and commits them in as few batches as
+//!    possible.
+//! 3. It posts replies, notices and withdrawals to the mailboxes, one lock and one wake-up each.
+//! 4. Read requests ([`Handle::ask`]) run after everything that was in the inbox before them, so
+//!    that a client sees the effects of every command that was acknowledged before its request.
 //!
-//! The thread sleeps when there is nothing to do, until the earliest deadline. It ends when the
-//! log stops or the node is shut down; everything that waits then is refused.
+//! [`Runner`] is the loop of that thread. [`Standalone`] is a runner over a log of its own
+//! (`own_log.rs`), [`ReplicatedNode`] one over a log shared by several nodes (`shared_log.rs`).
+//!
+//! The idle thread sleeps until the earliest deadline. It ends when the log stops or the node is
+//! shut down; waiting work is then refused.
 #![warn(missing_docs)]
 
 mod clock;

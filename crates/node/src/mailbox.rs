@@ -1,49 +1,50 @@
-//! What the sequencer's thread posts to an I/O thread.
+//! Mailboxes: events from the sequencer's thread to an I/O thread.
 
 use ledger::{FinishedDelivery, Notice, NoticeId, Outcome, ParticipantIndex};
 
 use crate::submission::SubmissionRefused;
 use crate::sync::{Arc, Mutex, PoisonError};
 
-/// One thing an I/O thread is told.
+/// An event for an I/O thread.
 #[derive(Debug)]
 pub enum MailboxEvent<M> {
-    /// A waiter's command is durable and applied, or was refused.
+    /// The command of a pending request is durable and applied, or was refused.
     Reply {
-        /// The waiter's number.
+        /// The number of the pending request.
         waiter: u32,
         /// The outcome.
         result: Result<Outcome, SubmissionRefused>,
     },
-    /// A notice is owed. The message it is made from comes along when it was part of the batch;
-    /// otherwise it is in the log, at the notice's source.
+    /// A notice is owed. Its source message is attached if it was part of the batch; otherwise it
+    /// is in the log, at the notice's source.
     Notice {
         /// The notice.
         notice: Notice,
-        /// The message it is made from.
+        /// The source message.
         message: Option<Arc<M>>,
     },
-    /// A prepare is no longer wanted, unless it was attempted already.
+    /// A prepare is withdrawn, unless it was already attempted.
     Withdraw(NoticeId),
-    /// The record that these deliveries ended is durable.
+    /// The record of these finished deliveries is durable.
     Recorded(Vec<NoticeId>),
-    /// The register changed: there is a newer view.
+    /// The participants changed: there is a newer view.
     RegisterChanged,
-    /// The record of these deliveries was refused for want of room: to be submitted again.
+    /// The record of these finished deliveries was refused because the disk or the inbox is full.
+    /// The owner submits it again.
     DeliveryRecordRefused(Vec<FinishedDelivery>),
-    /// Another node has delivered these: what has not begun is dropped.
+    /// Another node has delivered these notices: attempts that have not begun are dropped.
     DeliveredByOtherNode(Vec<NoticeId>),
-    /// These lanes are another node's from now on: what has not begun is dropped.
+    /// Another node serves these lanes from now on: attempts that have not begun are dropped.
     LanesLost(Vec<ParticipantIndex>),
-    /// These lanes are this node's from now on. What is owed there comes as notices.
+    /// This node serves these lanes from now on. Their owed notices follow as events.
     LanesGained(Vec<ParticipantIndex>),
-    /// Attempts may begin until then, in microseconds of the node's monotonic clock.
+    /// Attempts may begin until this time, in microseconds of the node's monotonic clock.
     Lease(u64),
 }
 
-/// The way from the sequencer's thread to one I/O thread: a batch of events and one wake-up.
+/// A queue from the sequencer's thread to one I/O thread: a batch of events and one wake-up.
 ///
-/// Bound: what is posted answers work that the bounded inbox let in.
+/// Bound: every event results from work that the bounded inbox accepted.
 pub struct Mailbox<M> {
     events: Mutex<Vec<MailboxEvent<M>>>,
     wake: Box<dyn Fn() + Send + Sync>,

@@ -1,4 +1,4 @@
-//! The node with a log of its own: a batch is decided in the turn that takes it.
+//! The standalone node, with a log of its own. It decides a batch in the turn that takes it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,14 +14,14 @@ use crate::mailbox::Mailbox;
 use crate::runner::{LogKind, Node, NodeError, Runner, SequencerOf, Turn, share};
 use crate::submission::{Submission, SubmissionRefused};
 
-/// Longest sleep towards a deadline: a bound on how late a clock that was set is noticed.
+/// Maximum sleep before a deadline. It bounds the delay until a clock adjustment is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// How long a full disk is left alone by deadlines, which would otherwise try it at once again.
+/// Pause of deadline ticks after the disk was full. Without it they would retry at once.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long notes of deliveries wait for a batch that makes them durable, before it is done for
-/// their own sake: on a busy node one always comes.
+/// How long records of finished deliveries wait for a batch that syncs them. Then they are synced
+/// on their own. On a busy node a batch always comes first.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// A log of one node.
@@ -34,7 +34,7 @@ pub struct OwnLog<L, M> {
     last_batch_us: u64,
 }
 
-/// A node that has its log alone. [`start`] gives it a thread.
+/// A node with a log of its own. [`start`] runs it on a thread.
 pub type Standalone<L, C, M> = Runner<OwnLog<L, M>, C, M>;
 
 /// Starts the sequencer's thread over a log of its own: see [`Standalone::new`].
@@ -59,7 +59,7 @@ where
 impl<L: Log, C: Clock, M> Standalone<L, C, M> {
     /// A node that continues the log of `sequencer`.
     ///
-    /// Notices still owed from before are posted at once: delivery begins where it was interrupted.
+    /// Notices owed from earlier runs are posted at once: delivery resumes.
     /// A participant's notices go to mailbox number (participant modulo number of mailboxes).
     pub fn new(
         sequencer: Sequencer<TracedLog<L>>,
@@ -75,7 +75,7 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
         node
     }
 
-    /// While there is something in the log that is not durable.
+    /// Time until an idle sync, if the log has records that are not durable.
     fn until_idle_sync(&self) -> Option<Duration> {
         let tail = self.kind.sequencer.log().tail();
         (tail.durable < tail.end).then(|| {
@@ -84,7 +84,7 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
         })
     }
 
-    /// No batch came that would have synced the notes of deliveries.
+    /// Syncs records of finished deliveries if no batch has synced them in time.
     fn sync_when_idle(&mut self) -> Result<(), CommitError> {
         if self.until_idle_sync() == Some(Duration::ZERO) {
             let durable = self.kind.sequencer.sync()?;
@@ -116,7 +116,7 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
         self.shared.tally.no_ticks.load(Ordering::Relaxed)
     }
 
-    /// Everything that follows from a batch.
+    /// Releases the effects of a batch.
     fn release(&mut self, committed: &Committed, taken_ns: Option<u64>, now: ClockReading) {
         let OwnLog { sequencer, batch, .. } = &mut self.kind;
         self.posting.release(sequencer, committed, (batch, taken_ns), &|_| true);
@@ -136,7 +136,7 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
         &mut self.sequencer
     }
 
-    /// Takes nothing while submissions wait that were taken before.
+    /// Takes nothing while submissions of an earlier turn wait.
     fn take(node: &mut Runner<Self, C, M>, patience: Option<Duration>) -> Result<bool, NodeError> {
         if !node.taken.submissions.is_empty() {
             return Ok(true);
@@ -180,7 +180,7 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
         }
     }
 
-    /// Also syncs what has waited for a batch for too long.
+    /// Also syncs records that have waited too long for a batch.
     fn rest(node: &mut Runner<Self, C, M>) -> Result<(), NodeError> {
         let now = node.clock.now();
         for question in node.taken.questions.drain(..) {
@@ -192,8 +192,7 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
         Ok(())
     }
 
-    /// Until a deadline, until what has ended can leave memory, or until notes that wait are made
-    /// durable.
+    /// Until the next deadline, eviction or idle sync.
     fn patience(node: &Runner<Self, C, M>) -> Option<Duration> {
         let rest =
             node.kind.sequencer.next_maintenance_us(node.clock.now()).map(Duration::from_micros);

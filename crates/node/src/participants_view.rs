@@ -1,6 +1,7 @@
-//! What the edge needs to know of the register, as an immutable copy that is replaced whenever a
-//! command changes it, before that command is answered: a change is in force with the next
-//! message, and reading it takes no lock.
+//! An immutable view of the participants for the edge.
+//!
+//! The view is replaced before a command that changes it is answered: a change is in force with the
+//! next message. Reading takes no lock.
 
 use std::collections::HashMap;
 

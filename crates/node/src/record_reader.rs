@@ -1,7 +1,7 @@
-//! Records of the past, and what of them cannot be read.
+//! A record reader that tracks read failures.
 //!
-//! A record that cannot be read is said once, with the reason, and stands for whoever asks until
-//! somebody has read it. Costs: nothing while all goes well but a relaxed load.
+//! The first record that cannot be read is logged once, with the reason, and reported until a later
+//! read of it succeeds. Costs: one relaxed load per read without failures.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ledger::LogIndex;
 use ports::{LogError, OwnedRecord, RecordReader};
 
-/// A reader that remembers what it could not read.
+/// A reader that remembers the first record that it could not read.
 pub(crate) struct TrackedReader {
     reader: Arc<dyn RecordReader>,
     is_failing: AtomicBool,
@@ -21,7 +21,7 @@ pub(crate) struct TrackedReader {
 pub struct ReadFailure {
     /// The record.
     pub log_index: LogIndex,
-    /// Why, with segment and place.
+    /// The reason, with segment and offset.
     pub why: String,
 }
 
@@ -30,7 +30,7 @@ impl TrackedReader {
         Self { reader, is_failing: AtomicBool::new(false), fault: Mutex::default() }
     }
 
-    /// The first record that could not be read, and has not been since.
+    /// The first record that could not be read, until a later read of it succeeds.
     pub(crate) fn unread(&self) -> Option<ReadFailure> {
         self.is_failing.load(Ordering::Relaxed).then(|| self.lock().clone())?
     }

@@ -1,11 +1,12 @@
-//! The loop of the sequencer's thread: the same for a node with a log of its own and for one that
-//! shares its log. [`LogKind`] names the steps that differ; calls are static.
+//! The loop of the sequencer's thread, for a standalone node ([`OwnLog`](crate::own_log::OwnLog))
+//! and for a node of a shared log ([`SharedLog`](crate::shared_log::SharedLog)). [`LogKind`] has
+//! the steps that differ; calls are static.
 //!
 //! # Order of a turn
-//! 1. Take submissions and questions from the inbox; on a shared log also apply its new messages.
+//! 1. Take submissions and read requests from the inbox; on a shared log also apply new messages.
 //! 2. Refuse overdue senders. Add a tick if a deadline is due and no command waits.
 //! 3. Commit a batch, or propose it to the shared log.
-//! 4. If no command waits, answer questions, evict final rows, and do what an idle node owes.
+//! 4. If no command waits, answer read requests, evict final rows, and do the kind's idle work.
 //!
 //! A turn that fails refuses everything, publishes the reason, and is the last one.
 
@@ -55,7 +56,7 @@ pub enum Turn {
     Ended,
 }
 
-/// Why a node must stop.
+/// The reason why a node must stop.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// The log or the store failed.
@@ -64,7 +65,7 @@ pub enum NodeError {
     /// The shared log cannot be continued here.
     #[error(transparent)]
     Replica(#[from] ReplicaError),
-    /// The topic or the other nodes.
+    /// The topic failed, or another node prevents this one from running.
     #[error("{0}")]
     Topic(String),
 }
@@ -86,7 +87,7 @@ pub trait LogKind<C, M>: Sized {
     /// The state and the log, between two turns.
     fn sequencer_mut(&mut self) -> &mut SequencerOf<Self, C, M>;
 
-    /// Takes new work. False once the inbox is closed.
+    /// Takes new work. Returns false once the inbox is closed.
     fn take(node: &mut Runner<Self, C, M>, patience: Option<Duration>) -> Result<bool, NodeError>;
 
     /// Whether this node must append a tick if no command waits.
@@ -98,16 +99,16 @@ pub trait LogKind<C, M>: Sized {
         observe: &mut impl FnMut(&SequencerOf<Self, C, M>, &Committed, &[Submission<M>]),
     ) -> Result<Turn, NodeError>;
 
-    /// Answers questions, evicts final rows, does what an idle node owes.
+    /// Answers read requests, evicts final rows and does idle work.
     fn rest(node: &mut Runner<Self, C, M>) -> Result<(), NodeError>;
 
     /// The longest sleep before the next turn.
     fn patience(node: &Runner<Self, C, M>) -> Option<Duration>;
 
-    /// Ends a closed node. False if it still waits for something.
+    /// Ends a closed node. Returns false while work is still pending.
     fn end(node: &mut Runner<Self, C, M>) -> Result<bool, NodeError>;
 
-    /// Submissions in batches that were begun and are not decided.
+    /// Submissions of started batches that are not decided.
     fn undecided(&mut self) -> Vec<Submission<M>>;
 }
 
@@ -137,7 +138,7 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
         K::patience(self)
     }
 
-    /// Tells the node to leave: it ends within some turns.
+    /// Asks the node to stop; it ends within a few turns.
     pub fn close(&self) {
         self.shared.inbox.close();
     }
@@ -202,7 +203,7 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
         self.posting.publish_status(self.kind.sequencer());
     }
 
-    /// Refuses the submissions of which no batch was made.
+    /// Refuses the submissions that are not part of a batch yet.
     pub(crate) fn refuse_waiting(&mut self, refused: SubmissionRefused) {
         self.shared.inbox.take(&mut self.taken, true, Some(Duration::ZERO));
         self.posting.refuse(self.taken.submissions.drain(..), refused);
@@ -238,7 +239,7 @@ pub(crate) fn share<L: Log, M>(
     mailboxes: Vec<Arc<Mailbox<M>>>,
     (limits, first_lease_us): (InboxLimits, u64),
 ) -> Arc<Shared<M>> {
-    assert!(!mailboxes.is_empty(), "somebody delivers notices");
+    assert!(!mailboxes.is_empty(), "a node needs at least one mailbox");
     Arc::new(Shared {
         inbox: Inbox::new(limits),
         status: Mutex::new(NodeStatus::default()),
@@ -273,10 +274,10 @@ impl<M: Send + Sync + 'static> Node<M> {
         self.thread.is_finished()
     }
 
-    /// Commits what is in the inbox, makes it durable, and ends the thread.
+    /// Commits the waiting submissions, makes them durable, and ends the thread.
     ///
     /// # Errors
-    /// Why the log stopped, when it did before this call.
+    /// The reason why the log stopped, if it did before this call.
     pub fn stop(self) -> Result<(), String> {
         self.handle.shared.inbox.close();
         if self.thread.join().is_err() {
@@ -291,7 +292,7 @@ impl<M: Send + Sync + 'static> Node<M> {
     }
 }
 
-/// Closes the inbox when the thread ends, however it ends.
+/// Closes the inbox when the thread ends, also on a panic.
 struct Closing<M>(Arc<Shared<M>>);
 
 impl<M> Drop for Closing<M> {

@@ -17,7 +17,8 @@ impl<T> SharedValue<T> {
         Self { value: RwLock::new(Arc::new(value)), generation: AtomicU64::new(1) }
     }
 
-    /// Replaces the value. The number rises afterwards: who sees it finds at least this value.
+    /// Replaces the value. The generation rises afterwards: a reader that sees the new generation
+    /// reads at least this value.
     pub(crate) fn publish(&self, value: T) {
         *self.value.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
         self.generation.fetch_add(1, Ordering::Release);

@@ -1,13 +1,12 @@
-//! Whether each stage that has work gets on with it.
+//! Detects stages that have work but make no progress.
 //!
-//! A process that answers is not a process that works: a thread can wait for ever in a call, a
-//! wake-up can be lost. So [`StallDetector`] is shown samples of counters that the stages keep
-//! anyway, a few a second, and names each stage that had work and did nothing about it for as long
-//! as the operator's patience lasts. A stage without work is never stuck.
+//! A process can answer health checks while a thread blocks for ever or a wake-up was lost.
+//! [`StallDetector`] receives samples of the stages' counters a few times a second. It reports each
+//! stage that had work and made no progress for the configured time. A stage without work is never
+//! stalled.
 //!
-//! It is a state machine over samples: no clock and no thread of its own. Time in which no sample
-//! was taken counts for at most [`GAP_MAX`], because then the whole process stood still, as a
-//! machine that is suspended does, and no stage had its chance.
+//! It is a state machine over samples, without clock or thread. Time without samples counts for at
+//! most [`GAP_MAX`], because then the whole process was suspended.
 
 use std::time::Duration;
 

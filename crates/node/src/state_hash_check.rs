@@ -1,7 +1,7 @@
-//! Hashes of states that were set aside, to be compared with those of other nodes.
+//! Hashes of frozen states, to be compared with those of other nodes.
 //!
-//! A hash takes about a microsecond for each transfer in memory: a thread of its own makes it, and
-//! what comes while it is at work is left out. Where a node is driven turn by turn there is no
+//! A hash takes about 1 µs per transfer in memory. It is computed on a separate thread; a state
+//! that arrives while the thread is busy is skipped. A node that is driven turn by turn has no such
 //! thread.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,11 +12,11 @@ use ledger::{Digest, LogIndex};
 /// A state after a record, and its hash.
 pub(crate) type StateAtIndex = (LogIndex, Digest);
 
-/// Who hashes.
+/// Computes state hashes.
 pub(crate) enum StateHashCheck {
-    /// Whoever sets a state aside.
+    /// On the calling thread.
     Here(Option<StateAtIndex>),
-    /// A thread, which ends when this is dropped.
+    /// On a separate thread, which ends when this is dropped.
     Beside { states: SyncSender<StateSnapshot>, hashes: Receiver<StateAtIndex> },
 }
 
@@ -36,16 +36,16 @@ impl StateHashCheck {
         Ok(Self::Beside { states, hashes })
     }
 
-    /// Takes a state to be hashed, unless one is being hashed.
+    /// Accepts a state for hashing, unless another one is being hashed.
     pub(crate) fn take(&mut self, state: StateSnapshot) {
         match self {
             Self::Here(hashed) => *hashed = Some((state.log_index(), state.hash())),
-            // One that is left out is not compared.
+            // A skipped state is not compared.
             Self::Beside { states, .. } => _ = states.try_send(state),
         }
     }
 
-    /// The next one that was hashed.
+    /// The next finished hash.
     pub(crate) fn hashed(&mut self) -> Option<StateAtIndex> {
         match self {
             Self::Here(hashed) => hashed.take(),

@@ -1,23 +1,23 @@
-//! Commands on their way to the sequencer, and who is told their outcome.
+//! Commands submitted to the sequencer, and the recipients of their outcomes.
 
 use std::sync::Arc;
 
 use ledger::{Command, Outcome};
 use sequencer::Durability;
 
-/// A command on its way to the sequencer. `M` is what the edge keeps of the message, handed back
-/// with every notice that is made from it.
+/// A command submitted to the sequencer. `M` is the edge's form of the message. It is returned with
+/// every notice that is made from it.
 pub type Submission<M> = sequencer::Submission<SubmissionContext<M>>;
 
 /// Data that is returned with a command's outcome.
 pub struct SubmissionContext<M> {
-    /// Who is told the outcome.
+    /// The recipient of the outcome.
     pub ticket: ReplyTo,
     /// The message, for notices made from it.
     pub message: Option<Arc<M>>,
 }
 
-/// A command of the node's own: no one waits for its outcome.
+/// A command of the node itself, without a recipient of its outcome.
 ///
 /// # Panics
 /// When it does not fit a record.
@@ -33,16 +33,17 @@ pub type Callback = Box<dyn FnOnce(Result<Outcome, SubmissionRefused>) + Send>;
 
 /// The recipient of a command's outcome.
 pub enum ReplyTo {
-    /// Nobody.
+    /// No recipient.
     None,
-    /// A waiter of a mailbox.
+    /// A pending request of a mailbox's owner.
     Waiter {
         /// Number of the mailbox.
         mailbox: usize,
-        /// The waiter's own number.
+        /// The number of the pending request.
         waiter: u32,
     },
-    /// The mailbox whose finished deliveries the record holds: told when they are durable.
+    /// The mailbox whose finished deliveries the record contains. It is notified when they are
+    /// durable.
     Deliveries {
         /// Number of the mailbox.
         mailbox: usize,
@@ -51,20 +52,21 @@ pub enum ReplyTo {
     Call(Callback),
 }
 
-/// Why work was not taken; nothing of it has happened or will happen.
+/// The reason why work was refused. Except for [`SubmissionRefused::BrokersTimedOut`], it has no
+/// effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmissionRefused {
-    /// Too much waits already.
+    /// The queue is full.
     #[error("too much work is waiting; try again")]
     Full,
     /// The log's disk is full.
     #[error("the disk of the log is full")]
     DiskFull,
-    /// The brokers of a shared log did not acknowledge it in time: it may be recorded or not, and
-    /// the same message again hears which.
+    /// The brokers of a shared log did not acknowledge it in time. It may be recorded or not; a
+    /// resend of the same message gets the result.
     #[error("the brokers of the log did not answer in time")]
     BrokersTimedOut,
-    /// More callbacks are owed to the sender than two lanes take: its endpoint takes none.
+    /// More callbacks are owed to the sender than fit two lanes: its endpoint accepts none.
     #[error("too many callbacks are owed to the sender")]
     SenderBacklogFull,
     /// The node has stopped.

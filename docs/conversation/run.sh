@@ -42,8 +42,8 @@ start() {
 # What may differ from run to run.
 alike() {
     sed -E -e 's/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{12}Z/MOMENT/g' -e 's/[0-9a-f]{64}/DIGEST/g' \
-        -e 's/in [0-9.]+ s, [0-9]+ records.s:/in SECONDS:/' -e 's/[0-9]+ records in [0-9]+ batches/RECORDS/' \
-        -e 's/for [0-9]+ of them/for SOME of them/' -e 's/before record [0-9]+/before RECORD/'
+        -e 's/in [0-9.]+ s, [0-9,]+ records.s/in SECONDS/' -e 's/[0-9]+ records in [0-9]+ batches/RECORDS/' \
+        -e 's/outcomes of [0-9]+ batches/outcomes of BATCHES/' -e 's/reaches record [0-9]+/reaches RECORD/'
 }
 
 # Performs the command at hand and compares, or writes, what came.

@@ -380,7 +380,7 @@ impl Filler {
     fn stopped(&self, refused: SubmissionRefused) -> CliError {
         let why = self.handle.status().stopped;
         CliError::new(format!(
-            "{}; what was added so far is good, and the same command goes on",
+            "{}; the transfers added so far are valid; run the same command again to continue",
             why.unwrap_or_else(|| refused.to_string())
         ))
     }

@@ -7,3 +7,4 @@ pub(crate) mod failure;
 pub(crate) mod help;
 pub(crate) mod shell_files;
 pub(crate) mod stdout;
+pub(crate) mod units;

@@ -497,8 +497,8 @@ pub(crate) fn open(
 
 fn say_unread(log_index: LogIndex, error: &LogError) {
     stdout::print_message(format_args!(
-        "record {} is in quarantine; what the log says of that was not held against \
-         quarantine.json: {error}",
+        "record {} is quarantined; its note in the log was not compared with quarantine.json: \
+         {error}",
         log_index.0
     ));
 }
@@ -519,7 +519,7 @@ fn say_replayed(from: LogIndex, records: u64, took: Duration) {
         LogIndex(0) => stdout::print_message(format_args!("{replayed}")),
         LogIndex(from) => {
             stdout::print_message(format_args!(
-                "went on from the snapshot of record {from} and {replayed}"
+                "continued from the snapshot of record {from} and {replayed}"
             ));
         }
     }

@@ -1,5 +1,5 @@
-//! `upesi check-config`: every setting with its value and meaning, combinations that are dangerous
-//! with what to set instead, and how long a message can take by the timeouts alone.
+//! `upesi check-config`: explains every setting with its value, warns about dangerous combinations,
+//! and computes the longest time that a message can take by the timeouts.
 
 mod warnings;
 
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use self::warnings::{Warning, warnings};
 use crate::CliError;
+use crate::cli::units::{Bytes, Count, Milliseconds};
 use crate::config::{self, Auth, Change, Config};
 use crate::serve;
 use crate::serve::signatures;
@@ -39,7 +40,7 @@ struct Checked {
 struct Setting {
     name: &'static str,
     value: String,
-    /// Whether the file says so.
+    /// Whether the file sets it.
     given: bool,
     meaning: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +51,7 @@ struct Setting {
     note: Option<&'static str>,
 }
 
-/// How long something takes at most, by the settings.
+/// The longest duration of something with these settings.
 #[derive(Serialize)]
 struct Bound {
     what: &'static str,
@@ -58,14 +59,15 @@ struct Bound {
     made_of: String,
 }
 
-/// Prints what a file means; fails when the switch would not start with it.
+/// Explains a configuration file; fails if the switch would not start with it.
 pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), CliError> {
     let config = Config::read(arguments.file.as_deref())?;
     check_start(&config)?;
     let text = match &arguments.file {
         None => String::new(),
-        Some(file) => fs::read_to_string(file)
-            .map_err(|error| CliError::new(format!("cannot read {}: {error}", file.display())))?,
+        Some(file) => fs::read_to_string(file).map_err(|error| {
+            CliError::new(format!("{}: cannot be read: {error}", file.display()))
+        })?,
     };
     let checked = Checked {
         settings: noted(settings(&given(&text)), &config),
@@ -79,7 +81,7 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), CliEr
     Ok(())
 }
 
-/// Fails as `serve` would at its start, for what can be seen without starting anything.
+/// Makes the checks of `serve` at its start that need no running part.
 fn check_start(config: &Config) -> Result<(), CliError> {
     let own = [("fspiop.listen", config.fspiop.listen), ("admin.listen", config.admin.listen)];
     let own: Vec<_> =
@@ -88,8 +90,8 @@ fn check_start(config: &Config) -> Result<(), CliError> {
         let clash = own[at + 1..].iter().find(|(_, second)| is_same_port(*first, *second));
         if let Some((other, second)) = clash {
             return Err(CliError::new(format!(
-                "{name} = \"{first}\" and {other} = \"{second}\" are the same port: give them two, \
-                 such as 4000, 3001 and 3002"
+                "{name} = \"{first}\" and {other} = \"{second}\" are the same port; use \
+                 different ports such as 4000, 3001 and 3002"
             )));
         }
     }
@@ -106,43 +108,42 @@ fn is_same_port(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 fn print(checked: &Checked) {
-    println!("Settings (* from the file)");
+    println!("Settings (* set in the file)\n");
+    println!("   {:<40} {:<26} {:<22} takes effect", "setting", "value", "allowed");
     for Setting { name, value, given, meaning, bounds, change, note } in &checked.settings {
         let mark = if *given { "*" } else { " " };
-        println!(" {mark} {name:<40} {value}\n     {meaning}");
-        if let Some(bounds) = bounds {
-            println!("     bounds: {bounds}");
-        }
-        if *change != Change::Start {
-            println!("     change: {}", change.name());
-        }
+        let bounds = bounds.as_deref().unwrap_or("-");
+        let value = with_unit(name, value);
+        println!(" {mark} {name:<40} {value:<26} {bounds:<22} {}\n       {meaning}", change.name());
         if let Some(note) = note {
-            println!("     here: {note}");
+            println!("       note: {note}");
         }
     }
-    println!("\nWarnings");
+    println!("\nWarnings\n");
     for Warning { what, instead } in &checked.warnings {
-        println!("   {what}\n     instead: {instead}");
+        println!("   {what}\n       instead: {instead}");
     }
     if checked.warnings.is_empty() {
         println!("   none");
     }
-    println!("\nHow long at most, by these settings");
+    println!("\nLongest times with these settings\n");
     for Bound { what, milliseconds, made_of } in &checked.bounds {
-        println!("   {:<58} {:>9}   {made_of}", what, duration(*milliseconds));
+        println!("   {:<60} {:>9}   {made_of}", what, Milliseconds(*milliseconds).to_string());
     }
 }
 
-/// A duration in the largest unit of which there are at least two; seconds with one decimal.
-fn duration(milliseconds: u64) -> String {
-    const MINUTE: u64 = 60_000;
-    let whole = [(24 * 60 * MINUTE, "days"), (60 * MINUTE, "h"), (MINUTE, "min")];
-    let unit = whole.into_iter().find(|(unit, _)| 2 * unit <= milliseconds);
-    match unit {
-        Some((unit, name)) => {
-            format!("{}.{} {name}", milliseconds / unit, milliseconds % unit * 10 / unit)
+/// A value of the file, with a human unit if the setting's name ends in one.
+fn with_unit(name: &str, value: &str) -> String {
+    let Ok(number) = value.parse::<u64>() else { return value.to_owned() };
+    let milliseconds = [("_ms", 1), ("_seconds", 1_000), ("_hours", 3_600_000)];
+    let milliseconds = milliseconds.into_iter().find(|(end, _)| name.ends_with(end));
+    match milliseconds.and_then(|(_, factor)| number.checked_mul(factor)) {
+        Some(0) => "0".to_owned(),
+        Some(milliseconds) => format!("{number} ({})", Milliseconds(milliseconds)),
+        None if name.ends_with("_mib") && number < 1 << 43 => {
+            format!("{number} ({})", Bytes(number << 20))
         }
-        None => format!("{}.{} s", milliseconds / 1_000, milliseconds % 1_000 / 100),
+        None => Count(number).to_string(),
     }
 }
 
@@ -162,8 +163,8 @@ fn given(text: &str) -> BTreeMap<String, String> {
 fn settings(given: &BTreeMap<String, String>) -> Vec<Setting> {
     let setting = |declared: config::Setting| {
         let config::Setting { name, default, bounds, change, meaning } = declared;
-        let said = given.get(name).cloned();
-        let (is_given, value) = (said.is_some(), said.unwrap_or(default));
+        let in_file = given.get(name).cloned();
+        let (is_given, value) = (in_file.is_some(), in_file.unwrap_or(default));
         Setting { name, value, given: is_given, meaning, bounds, change, note: None }
     };
     config::settings().into_iter().map(setting).collect()
@@ -186,8 +187,7 @@ fn noted(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
     settings
 }
 
-/// What the timeouts add up to. Nothing on the way of a transfer waits for a timer, so a scheme
-/// whose participants answer is bound by work alone.
+/// Sums of the timeouts. A transfer whose participants answer never waits for a timer.
 fn bounds(config: &Config) -> Vec<Bound> {
     let policy = config.policy();
     let attempt = config.delivery.connect_timeout_ms + config.delivery.answer_timeout_ms;
@@ -198,37 +198,36 @@ fn bounds(config: &Config) -> Vec<Bound> {
     let bound = |what, milliseconds, made_of| Bound { what, milliseconds, made_of };
     vec![
         bound(
-            "a message that comes in slowly, until it is here or refused",
+            "a slow request, until it is complete or rejected",
             config.fspiop.header_timeout_ms + config.fspiop.body_timeout_ms,
             "header_timeout_ms + body_timeout_ms, from its first byte".into(),
         ),
         bound(
-            "waiting for a timer, when participants answer",
+            "waiting for a timer, if participants answer",
             0,
-            "batches leave when they can; a busy node of several lets 10 ms pass between two"
-                .into(),
+            "batches are written at once; a busy node of a cluster waits 10 ms between two".into(),
         ),
         bound(
             "one attempt to a silent participant",
             attempt + sweep,
-            "connect_timeout_ms + answer_timeout_ms, noticed within 0.25 s".into(),
+            "connect_timeout_ms + answer_timeout_ms, detected within 0.25 s".into(),
         ),
         bound(
-            "a participant that is well again, until it gets callbacks",
+            "a recovered participant, until it gets callbacks again",
             probe,
-            "the longest pause while every callback to it fails".into(),
+            "longest pause while every callback to it fails".into(),
         ),
         bound(
-            "one callback that failed alone, until it is tried again",
+            "a single failed callback, until it is retried",
             pause,
-            "backoff_max_ms; Retry-After of 429 and 503 is kept up to that".into(),
+            "backoff_max_ms; limits Retry-After of 429 and 503".into(),
         ),
         bound(
-            "a callback that nobody takes, until it is a dead letter",
+            "a callback that is never accepted, until it is a dead letter",
             horizon + attempt + sweep,
             format!(
-                "horizon_seconds ({}) from when it became owed, restarts included, and one attempt",
-                duration(horizon)
+                "horizon_seconds ({}) from its creation, restarts included, and one attempt",
+                Milliseconds(horizon)
             ),
         ),
     ]
@@ -258,15 +257,15 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_switch_at_its_start_is_refused() {
+    fn settings_that_prevent_a_start_are_refused() {
         let place = tempfile::tempdir().expect("a directory");
         let gone = place.path().join("gone");
         let gone = gone.to_str().expect("its name is text");
-        let said = |text: &str| {
+        let problem_of = |text: &str| {
             let config: Config = toml::from_str(text).expect("a good file");
             check_start(&config).err().map_or_else(String::new, |error| error.to_string())
         };
-        assert_eq!(said(""), "");
+        assert_eq!(problem_of(""), "");
         for text in [
             "[fspiop]\nlisten = \"127.0.0.1:3001\"",
             "[fspiop]\nlisten = \"0.0.0.0:3001\"",
@@ -275,14 +274,14 @@ mod tests {
             "[health]\nlisten = \"127.0.0.1:3001\"",
             "[health]\nlisten = \"0.0.0.0:4000\"",
         ] {
-            assert!(said(text).contains("are the same port"), "{text}: {}", said(text));
+            assert!(problem_of(text).contains("are the same port"), "{text}: {}", problem_of(text));
         }
         let free = "[fspiop]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"";
-        assert_eq!(said(free), "", "each takes a free one");
+        assert_eq!(problem_of(free), "", "each takes a free one");
         let off = "[fspiop]\nlisten = \"0.0.0.0:3002\"\n[health]\nlisten = \"none\"";
-        assert_eq!(said(off), "", "no listener for probes");
+        assert_eq!(problem_of(off), "", "no listener for probes");
         for (section, name) in [("jws", "keys"), ("jws", "signing_key"), ("admin", "token_file")] {
-            let problem = said(&format!("[{section}]\n{name} = \"{gone}\""));
+            let problem = problem_of(&format!("[{section}]\n{name} = \"{gone}\""));
             let named = problem.contains(&format!("{section}.{name}")) && problem.contains(gone);
             assert!(named, "{section}.{name}: {problem}");
         }
@@ -304,21 +303,5 @@ mod tests {
         config.check().expect("these are the bounds");
         let longest = bounds(&config).iter().map(|bound| bound.milliseconds).max();
         assert_eq!(longest, Some(2_592_000_000 + 7_200_250));
-    }
-
-    #[test]
-    fn durations_are_told_in_units_of_people() {
-        for (milliseconds, expected) in [
-            (0, "0.0 s"),
-            (250, "0.2 s"),
-            (119_900, "119.9 s"),
-            (300_000, "5.0 min"),
-            (5_400_000, "90.0 min"),
-            (86_400_000, "24.0 h"),
-            (86_425_250, "24.0 h"),
-            (604_800_000, "7.0 days"),
-        ] {
-            assert_eq!(duration(milliseconds), expected);
-        }
     }
 }

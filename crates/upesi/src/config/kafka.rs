@@ -29,7 +29,7 @@ impl Kafka {
             ),
             (
                 self.is_read_by_others() && self.mechanism == Mechanism::Plain,
-                "kafka.mechanism = \"PLAIN\" says the password as it is: it needs kafka.tls = true",
+                "kafka.mechanism = \"PLAIN\" sends the password in clear text; set kafka.tls",
             ),
         ];
         faults.iter().find(|(fault, _)| *fault).map(|(_, text)| *text)
@@ -100,8 +100,8 @@ mod secrets {
         let mode = found.permissions().mode() & 0o777;
         if mode & 0o007 != 0 {
             return Err(failed(format!(
-                "a secret that everybody may use (mode {mode:03o}): chmod 600 it, and change it if \
-                 others could read it"
+                "readable by all users (mode {mode:03o}); chmod 600 it, and replace the secret if \
+                 others could have read it"
             )));
         }
         Ok(file)
@@ -144,7 +144,7 @@ mod tests {
             ("tls = true\nkey = \"c\"", "kafka.certificate and kafka.key belong together"),
             ("user = \"u\"", "kafka.user and kafka.password_file belong together"),
             ("password_file = \"p\"", "kafka.user and kafka.password_file belong together"),
-            ("user = \"u\"\npassword_file = \"p\"\nmechanism = \"PLAIN\"", "says the password"),
+            ("user = \"u\"\npassword_file = \"p\"\nmechanism = \"PLAIN\"", "sends the password"),
         ] {
             let found = read(text).fault().unwrap_or_default();
             assert!(

@@ -2,11 +2,12 @@
 //! value takes effect. The file's structure, the checks of bounds, `check-config` and the table of
 //! `docs/configuration.md` follow from the declaration.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::{Bound, RangeBounds};
 
 use serde::Serialize;
+
+use crate::cli::units::Count;
 
 /// When a new value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -79,10 +80,10 @@ impl Bounds {
         let units = [("_ms", " ms"), ("_seconds", " s"), ("_hours", " h"), ("_mib", " MiB")];
         let unit = units.into_iter().find(|(end, _)| name.ends_with(end));
         let unit = unit.map_or("", |(_, unit)| unit);
-        match (self.least.map(Grouped), self.most.map(Grouped)) {
+        match (self.least.map(Count), self.most.map(Count)) {
             (Some(least), Some(most)) => format!("{least} to {most}{unit}"),
             (Some(least), None) => format!("at least {least}{unit}"),
-            (None, most) => format!("at most {}{unit}", most.unwrap_or(Grouped(u64::MAX))),
+            (None, most) => format!("at most {}{unit}", most.unwrap_or(Count(u64::MAX))),
         }
     }
 }
@@ -91,18 +92,6 @@ fn start_of(range: &impl RangeBounds<u64>) -> Option<u64> {
     match range.start_bound() {
         Bound::Included(start) | Bound::Excluded(start) => Some(*start),
         Bound::Unbounded => None,
-    }
-}
-
-/// A number whose thousands are apart: 3,600,000.
-struct Grouped(u64);
-
-impl fmt::Display for Grouped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 < 1_000 {
-            return write!(f, "{}", self.0);
-        }
-        write!(f, "{},{:03}", Self(self.0 / 1_000), self.0 % 1_000)
     }
 }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::CliError;
 use crate::cli::stdout::print_json;
+use crate::cli::units::{Bytes, Count};
 use crate::data::layout::refuse_without_log;
 
 const EXAMPLES: &str = "\
@@ -170,8 +171,10 @@ pub(crate) fn before_now(age: Duration) -> Stamp {
 
 fn print(report: &Report) {
     for Line { first, last, plain_bytes, packed_bytes } in &report.segments {
-        let packed = packed_bytes.map_or(String::new(), |bytes| format!(" as {bytes}"));
-        println!("records {first} to {last}: {plain_bytes} bytes{packed}");
+        let packed = packed_bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
+        let (first, last) = (Count(*first).to_string(), Count(*last).to_string());
+        let plain = Bytes(*plain_bytes).to_string();
+        println!("records {first:>15} to {last:>15}  {plain:>10}  compressed {packed:>10}");
     }
     let (segments, are) = match report.segments.len() {
         0 => return println!("no closed segment is due"),

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::CliError;
 use crate::cli::stdout::print_json;
+use crate::cli::units::Bytes;
 
 /// Attempts to open a segment, because a running switch may archive it in between.
 const ATTEMPTS: usize = 3;
@@ -145,7 +146,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     }
     let Report { to, end, chain_head, segments, files, bytes, .. } = &report;
     println!("{to} holds the log up to record {end}, chain head {chain_head}");
-    println!("copied now: {bytes} bytes, {segments} closed segments, {files} other files");
+    println!("copied now: {}, {segments} closed segments, {files} other files", Bytes(*bytes));
     for object in &report.mended {
         println!("{object}: was missing or damaged; rewritten");
     }

@@ -1,5 +1,5 @@
-//! What is in a data directory, by its names: whether there is a log, a copy of a topic, or a
-//! restore that was interrupted.
+//! File names in a data directory, and checks for a log, a copy of a topic or an interrupted
+//! restore.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,14 +11,15 @@ use crate::CliError;
 
 /// Name of the cold store's directory within the data directory.
 pub(crate) const STORE: &str = "store";
-/// Beside the files of a log that is the copy of a topic: the topic's name.
+/// Marker file in a copy of a topic: holds the topic's name.
 pub(crate) const MARKER: &str = "kafka-topic";
-/// Where a restore brings everything, until all of it is there.
+/// Staging directory of a restore that is incomplete.
 pub(crate) const UNFINISHED: &str = ".restoring";
-/// There is a lock in it until nothing else is: without one it is nothing of ours.
+/// Staging directory of a complete restore. It contains a lock file until everything else has
+/// moved.
 pub(crate) const WHOLE: &str = ".restored";
 
-/// Whether there is a log in a directory, wherever its segments are.
+/// Whether a directory has a log, in local segments or in an archive.
 pub(crate) fn has_segments(data: &Path) -> bool {
     let names = fs::read_dir(data).into_iter().flatten().flatten();
     let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -26,20 +27,21 @@ pub(crate) fn has_segments(data: &Path) -> bool {
     names.any(|name| is_segment(&name) || name == journal::CATALOGUE)
 }
 
-/// Before a directory is owned, which makes a file in it: whether a log is there.
+/// Refuses a directory without a log, before a lock file is created in it.
 pub(crate) fn refuse_without_log(data: &Path) -> Result<(), CliError> {
     let what = match (data.is_dir(), has_segments(data)) {
-        (false, _) => "there is no such directory",
-        (true, false) => "there is no log here",
+        (false, _) => "directory not found",
+        (true, false) => "no log found",
         (true, true) => return Ok(()),
     };
     Err(CliError::new(format!("{}: {what}", data.display())))
 }
 
-/// Finishes a restore that was interrupted when it was whole already; whether there was one.
+/// Finishes a complete restore that was interrupted while moving its files. Returns whether there
+/// was one.
 ///
 /// # Errors
-/// The directory cannot be changed, or somebody owns it.
+/// The directory cannot be changed, or another process uses it.
 pub(crate) fn put_in_place(data: &Path) -> Result<bool, CliError> {
     if !is_half_moved(data) {
         return Ok(false);
@@ -50,27 +52,27 @@ pub(crate) fn put_in_place(data: &Path) -> Result<bool, CliError> {
     Ok(true)
 }
 
-/// Refuses a directory in which a restore was begun: a log that is begun beside it would be taken
-/// for the one that was to come.
+/// Refuses a directory with an incomplete restore: a new log in it would be mistaken for the
+/// restored one.
 pub(crate) fn refuse_unfinished(data: &Path) -> Result<(), CliError> {
     let unfinished = data.join(UNFINISHED);
     match unfinished.exists() {
         false => Ok(()),
         true => Err(CliError::new(format!(
-            "{} is of a restore that was interrupted: repeat it, or remove that directory to begin \
-             without it",
+            "{}: left by an interrupted restore; repeat the restore, or remove this directory to \
+             start without it",
             unfinished.display()
         ))),
     }
 }
 
-/// Refuses a directory that such a restore has half moved up: to a reader it would be damaged.
+/// Refuses a directory whose restored files have moved only in part: it would read as damaged.
 pub(crate) fn refuse_half(data: &Path) -> Result<(), CliError> {
     match is_half_moved(data) {
         false => Ok(()),
         true => Err(CliError::new(format!(
-            "{}: a restore into it was interrupted when it had everything: repeat it, or start the \
-             switch, and it is finished",
+            "{}: a restore was interrupted in its last step; repeat it or start the switch to \
+             finish it",
             data.display()
         ))),
     }
@@ -80,7 +82,7 @@ fn is_half_moved(data: &Path) -> bool {
     data.join(WHOLE).join(LOCK_FILE).is_file()
 }
 
-/// Moves up what is whole, the lock excepted. If that is interrupted, the next one goes on.
+/// Moves the files of a complete restore to their place, except the lock. Can be resumed.
 pub(crate) fn move_up(data: &Path) -> io::Result<()> {
     let whole = data.join(WHOLE);
     for entry in fs::read_dir(&whole)? {

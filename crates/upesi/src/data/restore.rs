@@ -1,16 +1,15 @@
-//! `upesi restore`: a new data directory from a copy in another place, or from a plain copy of a
-//! data directory, proved before it has its name.
+//! `upesi restore`: creates a data directory from a backup or from a plain copy of a data
+//! directory, and verifies it before it gets its final name.
 //!
 //! # Phases
-//! What a place holds is brought under another name first, and there read and decided from its
-//! first record on; whatever was interrupted goes on. A plain copy is read and decided where it is,
-//! then copied, read back and compared. Both ways the snapshots are held against the decisions, and
-//! only then does everything move to its place ([`staging`]). So a directory holds the whole log or
-//! none, and nothing is ever overwritten.
+//! A backup is fetched into a staging directory and replayed there from its first record. An
+//! interrupted fetch is resumed. A plain copy is replayed in place, then copied, read back and
+//! compared. In both cases the snapshots are compared with the replayed state before the files move
+//! to their final place ([`staging`]). The target directory therefore holds the whole log or
+//! nothing, and no file is overwritten.
 //!
-//! What ends goes to a cold store while the log is decided, and the state at the end is stored as a
-//! snapshot: the first start goes on from there, and decides nothing a second time. Both stand
-//! beside the log as those of a switch do, and are held against its chain as ever.
+//! The replay writes final rows to a cold store and the last state to a snapshot, so the first
+//! start needs no replay. Both are bound to the hash chain of the log, as those of a switch are.
 
 mod staging;
 
@@ -30,6 +29,7 @@ use serde::Serialize;
 
 use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
+use crate::cli::units::{Bytes, Count};
 use crate::config::Config;
 #[cfg(feature = "kafka")]
 use crate::data::layout;
@@ -82,7 +82,7 @@ fn hash(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// What was made and proved.
+/// The restored and verified log.
 #[derive(Debug, Serialize)]
 struct Proof {
     ok: bool,
@@ -96,14 +96,14 @@ struct Proof {
     last_stamp: String,
     snapshots: u64,
     quarantined: usize,
-    /// Bytes at the end that are a part of a write which a crash cut short.
+    /// Bytes at the end that belong to a write interrupted by a crash.
     torn_bytes: u64,
     chain_head: String,
     state_hash: String,
     seconds: f64,
 }
 
-/// Makes a directory that is not there or empty from a copy, for a node that goes on from it.
+/// Creates a node's directory from a copy. The directory must be empty or not exist.
 #[cfg(feature = "kafka")]
 pub(crate) fn begin(from: &str, data: &Path) -> Result<(), CliError> {
     if let Copy::Directory(path) = Copy::of(from)?
@@ -119,23 +119,23 @@ pub(crate) fn begin(from: &str, data: &Path) -> Result<(), CliError> {
     };
     let proof = make(&arguments, StagingDirectory::of_node(data)?)?;
     println!(
-        "upesi: began with the copy in {from}: {} records decided again, up to record {}, in \
+        "upesi: started from the copy in {from}: {} records replayed, up to record {}, in \
          {:.1} s",
         proof.records, proof.last_record, proof.seconds
     );
     Ok(())
 }
 
-/// Whether a directory has a store and a snapshot: what a start needs beside the log.
+/// Whether a directory has a store and a snapshot, so that a start needs no replay.
 #[cfg(feature = "kafka")]
 fn has_state(path: &Path) -> bool {
     let snapshots = RealDisk::open_to_read(path).map(|disk| snapshots::list(&disk));
     path.join(layout::STORE).is_dir() && matches!(snapshots, Ok(Ok(files)) if !files.is_empty())
 }
 
-/// Takes log, snapshots and store of a node that has ended as they are. Nothing is decided again:
-/// the log's chain is proved, the start goes on from the newest snapshot, and from then on this
-/// node's state is held against that of the others, as every node's is.
+/// Copies log, snapshots and store of a stopped node without a replay. The hash chain of the log is
+/// verified. The start continues from the newest snapshot, and the state is compared with that of
+/// the other nodes from then on, as for every node.
 #[cfg(feature = "kafka")]
 fn adopt(from: &Path, data: &Path) -> Result<(), CliError> {
     let started = Instant::now();
@@ -157,18 +157,17 @@ fn adopt(from: &Path, data: &Path) -> Result<(), CliError> {
     drop(copied);
     target.finish()?;
     println!(
-        "upesi: began with the directory of a node, {}: log up to record {}, snapshots and store, \
-         {} MB, in {:.1} s",
+        "upesi: started from the directory of a node, {}: log up to record {}, snapshots and \
+         store, {}, in {:.1} s",
         from.display(),
         walked.tail.end.0,
-        (bytes + stored) / 1_000_000,
+        Bytes(bytes + stored),
         started.elapsed().as_secs_f64()
     );
     Ok(())
 }
 
-/// Copies a directory with all that is in it, durably; gives the bytes, and tells of them on the
-/// way.
+/// Copies a directory tree durably, reports the progress, and returns the number of bytes.
 #[cfg(feature = "kafka")]
 fn copy_tree(from: &Path, to: &Path, tell: &mut dyn FnMut(u64)) -> std::io::Result<u64> {
     fs::create_dir_all(to)?;
@@ -201,9 +200,9 @@ fn make(arguments: &RestoreArguments, target: StagingDirectory) -> Result<Proof,
         Copy::Place(location) => target.bring(&location, arguments)?,
         Copy::Directory(path) => target.copy(&path, arguments)?,
     };
-    let Made { files, bytes, proved } = made;
-    let Proved { beside, walked, snapshots, quarantined } = proved;
-    let Beside { records, state_hash } = target.put_beside(beside, &walked.tail)?;
+    let StagedLog { files, bytes, proved } = made;
+    let ReplayedLog { state, walked, snapshots, quarantined } = proved;
+    let CreatedFiles { records, state_hash } = target.put_next_to_log(state, &walked.tail)?;
     target.finish()?;
     Ok(Proof {
         ok: true,
@@ -223,8 +222,8 @@ fn make(arguments: &RestoreArguments, target: StagingDirectory) -> Result<Proof,
     })
 }
 
-/// Where the log stands behind a frame.
-pub(crate) fn tail_behind(placed: &LocatedFrame<'_>) -> Tail {
+/// The tail of the log after a frame.
+pub(crate) fn tail_after(placed: &LocatedFrame<'_>) -> Tail {
     let header = placed.frame.header();
     Tail {
         identity: header.identity,
@@ -257,37 +256,37 @@ impl Copy {
     }
 }
 
-/// What was put under the name of what is not finished.
-struct Made {
-    /// Names of the files beside the segments.
+/// The content of the staging directory.
+struct StagedLog {
+    /// Names of the files other than segments.
     files: Vec<String>,
     bytes: u64,
-    proved: Proved,
+    proved: ReplayedLog,
 }
 
-/// A log that was decided again.
-struct Proved {
-    beside: Deciding,
+/// A replayed log.
+struct ReplayedLog {
+    state: ReplayedState,
     walked: LogWalk,
     snapshots: u64,
     quarantined: usize,
 }
 
-/// The state at the end of the log, and the store that rows have left it for.
-struct Deciding {
+/// The state at the end of the log, and the store with the evicted rows.
+struct ReplayedState {
     replay: Replay,
     store: Arc<store::Disk>,
 }
 
-/// What was put beside the log.
-struct Beside {
+/// The files created next to the log.
+struct CreatedFiles {
     records: u64,
     state_hash: String,
 }
 
-/// Decides the whole log again, and holds the snapshots and the hash that is wanted against it.
-/// What ends goes to a new store in the directory `target`.
-fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved, CliError> {
+/// Replays the whole log and compares it with the snapshots and the expected hash. Final rows go to
+/// a new store in the directory `target`.
+fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<ReplayedLog, CliError> {
     let mut claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
     let segments = log.disk().segments().map_err(|error| log.failure(error))?;
     let first = segments.first().ok_or_else(|| log.failure("there is no log here"))?;
@@ -296,7 +295,7 @@ fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved
     let side = Some(place.side(&store)?);
     let (replay, walked) = log.replay_beside(side, &mut |replay, placed| {
         replay.apply(placed.frame, &mut |_, _, _| {})?;
-        claims.check(&tail_behind(placed), replay.state());
+        claims.check(&tail_after(placed), replay.state());
         Ok(Continue::On)
     })?;
     let snapshots = claims.close(&walked.tail).map_err(|untrue| log.failure(untrue.line))?;
@@ -307,12 +306,12 @@ fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved
         )));
     }
     let quarantined = log.quarantined.len();
-    Ok(Proved { beside: Deciding { replay, store }, walked, snapshots, quarantined })
+    Ok(ReplayedLog { state: ReplayedState { replay, store }, walked, snapshots, quarantined })
 }
 
 impl StagingDirectory {
     /// Brings back what a place holds, or the rest of it, and proves it.
-    fn bring(&self, from: &Location, arguments: &RestoreArguments) -> Result<Made, CliError> {
+    fn bring(&self, from: &Location, arguments: &RestoreArguments) -> Result<StagedLog, CliError> {
         let place = from.open().map_err(|error| CliError::new(error.to_string()))?;
         let failed = |error: DiskError| self.failure(&error.to_string());
         let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
@@ -327,7 +326,7 @@ impl StagingDirectory {
         let unfinished = self.unfinished().display();
         let not_whole = |error: ArchiveError| match self.discard_if_empty() {
             true => CliError::new(error.to_string()),
-            false => CliError::new(format!("{error}. What was brought back is in {unfinished}")),
+            false => CliError::new(format!("{error}; the fetched part is kept in {unfinished}")),
         };
         let brought = brought.map_err(not_whole)?;
         let mut files = brought.files.clone();
@@ -338,11 +337,11 @@ impl StagingDirectory {
         let log = OfflineLog::open(self.unfinished())?;
         let proved = prove(&log, self.unfinished(), arguments.state_hash.as_deref())?;
         brought.check(&proved.walked).map_err(not_whole)?;
-        Ok(Made { files, bytes: proved.walked.bytes, proved })
+        Ok(StagedLog { files, bytes: proved.walked.bytes, proved })
     }
 
     /// Proves a directory, copies what belongs to the log, and compares.
-    fn copy(&self, from: &Path, arguments: &RestoreArguments) -> Result<Made, CliError> {
+    fn copy(&self, from: &Path, arguments: &RestoreArguments) -> Result<StagedLog, CliError> {
         self.begin_anew()?;
         let source = OfflineLog::open(from)?;
         let proved = prove(&source, self.unfinished(), arguments.state_hash.as_deref());
@@ -353,11 +352,11 @@ impl StagingDirectory {
         let proved = proved?;
         let (files, bytes) = self.fill(&source)?;
         self.check(&proved.walked.tail)?;
-        Ok(Made { files, bytes, proved })
+        Ok(StagedLog { files, bytes, proved })
     }
 
-    /// Copies the segments, wherever they are, and what stands beside them; gives the names of the
-    /// latter, and the number of bytes of all.
+    /// Copies the segments and the other files of the log. Returns the names of the other files and
+    /// the number of all bytes.
     fn fill(&self, source: &OfflineLog) -> Result<(Vec<String>, u64), CliError> {
         let failed = |error: DiskError| self.failure(&error.to_string());
         let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
@@ -385,13 +384,17 @@ impl StagingDirectory {
         let walked = copied.walk(&mut |_| Ok(())).map_err(|error| copied.failure(error))?;
         match walked.tail == *expected {
             true => Ok(()),
-            false => Err(copied.failure("what was copied is not what was read")),
+            false => Err(copied.failure("the copied log differs from the source")),
         }
     }
 
-    /// Completes the store, and stores the state, so that a start goes on from here.
-    fn put_beside(&self, deciding: Deciding, tail: &Tail) -> Result<Beside, CliError> {
-        let Deciding { mut replay, store } = deciding;
+    /// Completes the store and takes a snapshot, so that a start needs no replay.
+    fn put_next_to_log(
+        &self,
+        deciding: ReplayedState,
+        tail: &Tail,
+    ) -> Result<CreatedFiles, CliError> {
+        let ReplayedState { mut replay, store } = deciding;
         let (records, state_hash) = (replay.records(), replay.state().hash().to_string());
         replay.close().map_err(|error| self.failure(&error.to_string()))?;
         replay.evict_all();
@@ -400,12 +403,12 @@ impl StagingDirectory {
         let tail = Tail { durable: tail.end, ..*tail };
         snapshots::put(&disk, (&tail, replay.state().parts()), &mut snapshots::unpaced)
             .map_err(|error| self.failure(&error.to_string()))?;
-        Ok(Beside { records, state_hash })
+        Ok(CreatedFiles { records, state_hash })
     }
 }
 
-/// Removes snapshots of records that the copy does not have: files are copied behind the log, and
-/// one may have been taken meanwhile. Gives their names.
+/// Removes snapshots of records that the copy does not have, and returns their names. Files are
+/// copied after the log, and a snapshot may have been taken meanwhile.
 fn remove_later(disk: &RealDisk, end: LogIndex) -> Result<Vec<String>, DiskError> {
     let later = snapshots::list(disk)?.into_iter().filter(|file| end < file.log_index);
     let names: Vec<String> = later.map(|file| file.name).collect();
@@ -436,34 +439,39 @@ fn print(proof: &Proof, arguments: &RestoreArguments) -> Result<(), CliError> {
         return print_json(proof);
     }
     let data = arguments.data.display();
-    println!("restored {data} from {} in {:.1} s, and proved:", arguments.from, proof.seconds);
+    println!("restored {data} from {} and verified it in {:.1} s", arguments.from, proof.seconds);
     println!(
-        "  {} records in {} batches decided again, the outcomes as recorded, up to record {}, \
-         stamped {}",
-        proof.records, proof.batches, proof.last_record, proof.last_stamp
+        "  decisions     {} records in {} batches replayed with the recorded outcomes, up to \
+         record {}, stamped {}",
+        Count(proof.records),
+        Count(proof.batches),
+        proof.last_record,
+        proof.last_stamp
     );
     println!(
-        "  every checksum, and the chain over {} segments, {} bytes, head {}",
-        proof.segments, proof.bytes, proof.chain_head
+        "  chain         {} segments, {}, head {}",
+        proof.segments,
+        Bytes(proof.bytes),
+        proof.chain_head
     );
-    println!("  {} snapshots are the states that the log came to", proof.snapshots);
+    println!("  snapshots     {} equal the replayed states", proof.snapshots);
     if 0 < proof.quarantined {
-        println!("  {} records decide nothing, as quarantine.json says", proof.quarantined);
+        println!("  quarantine    {} records are skipped", proof.quarantined);
     }
     if 0 < proof.torn_bytes {
         println!(
-            "  the last {} bytes are a part of a write that was cut short; the first start cuts \
-             them off",
+            "  end           the last {} bytes are an incomplete write, which the first start \
+             removes",
             proof.torn_bytes
         );
     }
-    println!("  state hash {}", proof.state_hash);
+    println!("  state hash    {}", proof.state_hash);
     for file in &proof.files {
-        println!("  with {file}");
+        println!("  file          {file}");
     }
-    println!("The first start goes on from here: its store and a snapshot were made with it.");
-    println!("The admin token is not restored: the first start makes a new one.");
-    println!("`upesi verify` proves the rest; the old switch must not run any more.");
+    println!("The first start needs no replay: the cold store and a snapshot were created too.");
+    println!("The admin token is not restored: the first start creates a new one.");
+    println!("Run `upesi verify` for the full check. Never start the old switch again.");
     Ok(())
 }
 

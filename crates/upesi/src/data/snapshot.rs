@@ -16,6 +16,7 @@ use snapshots::{InvalidFile, ReplayStore, SnapshotFile, Source, list, load, take
 
 use crate::CliError;
 use crate::cli::stdout::print_json;
+use crate::cli::units::{Bytes, Count};
 use crate::config::Config;
 use crate::data::layout::refuse_without_log;
 use crate::operate::quarantine;
@@ -107,14 +108,21 @@ fn print(shown: &Shown, json: bool) -> Result<(), CliError> {
         return print_json(shown);
     }
     for why in &shown.removed {
-        println!("removed a snapshot that nothing could go on from: {why}");
+        println!("removed an unusable snapshot: {why}");
     }
     match shown.bytes {
         Some(bytes) => println!(
-            "{}: the state after record {}, {} bytes; {} records decided again in {:.1} s",
-            shown.file, shown.log_index, bytes, shown.records, shown.seconds
+            "{}: state after record {}, {}; {} records replayed in {:.1} s",
+            shown.file,
+            shown.log_index,
+            Bytes(bytes),
+            Count(shown.records),
+            shown.seconds
         ),
-        None => println!("{} is of the last record, {}, already", shown.file, shown.log_index),
+        None => println!(
+            "{}: already has the state after the last record, {}",
+            shown.file, shown.log_index
+        ),
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ impl OfflineLog {
     ) -> Result<Self, OpenFailure> {
         let place = data.display().to_string();
         if !data.is_dir() {
-            return Err(CliError::new(format!("{place}: there is no such directory")).into());
+            return Err(CliError::new(format!("{place}: directory not found")).into());
         }
         refuse_half(data)?;
         if !has_segments(data) {
@@ -79,8 +79,8 @@ impl OfflineLog {
         let disk = open(data).map_err(|error| OpenFailure {
             failure: match &error {
                 DiskError::InUse(_) => failed(format!(
-                    "{error}. A running switch tells by its admin API: GET /state, and GET \
-                     /transfers/ID/explanation; and a copy of the directory can be read meanwhile"
+                    "{error}; use the admin API of the running switch (GET /state, GET \
+                     /transfers/ID/explanation), or read a copy of the directory"
                 )),
                 error => failed(OpenError::from(error.clone()).to_string()),
             },

@@ -23,7 +23,8 @@ use store::{Disk, Options, WriteBehind};
 
 use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
-use crate::data::restore::tail_behind;
+use crate::cli::units::Count;
+use crate::data::restore::tail_after;
 use crate::data::snapshot::{Claims, FalseClaim};
 use crate::inspect::offline::{OfflineLog, OpenFailure};
 use crate::inspect::verify::accounting::{Audit, Figures, Finding, first_untrue};
@@ -36,8 +37,8 @@ const RECORDS_IN_MEMORY: u64 = 4_000_000;
 /// which `/tmp` need not be.
 const TEMPORARY: &str = "/var/tmp";
 /// What to do about a log that is whole, and says what is not so.
-const UNTRUE: &str = "Nothing was changed: keep this directory as it is, hold it against a copy of \
-                      the log, and go on with one that is proved";
+const UNTRUE: &str = "Nothing was changed; keep this directory, compare it with a copy of the log, \
+                      and continue with a copy that verifies";
 /// How long a transfer that ended stays in memory, by the log's own time, where there is a scratch
 /// directory: most resends come within it.
 const KEEP: Duration = Duration::from_secs(1);
@@ -262,7 +263,7 @@ impl<'a> Pass<'a> {
             (Some(finding), _) => Err(Box::new(Fault::of_finding(finding).seen_at(placed))),
             (None, Some(error)) => Err(Box::new(Fault::of_list(error))),
             (None, None) => {
-                claims.check(&tail_behind(placed), replay.state());
+                claims.check(&tail_after(placed), replay.state());
                 Ok(())
             }
         }
@@ -306,7 +307,7 @@ impl<'a> Pass<'a> {
         self.replay.last_frame_lacks_digest().then(|| Finding {
             log_index: self.replay.state().log_index(),
             transfer: None,
-            what: "its frame, the last one, does not say what was decided before it".into(),
+            what: "its frame, the last one, has no digest of the decisions before it".into(),
         })
     }
 
@@ -457,11 +458,11 @@ impl Fault {
     /// Verifying repairs nothing and proves nothing about bytes it cannot read.
     fn of_torn(torn: &TruncatedTail, next: LogIndex) -> Self {
         let TruncatedTail { segment, offset, bytes, reason } = torn;
-        let what = format!("the last {bytes} bytes are a part of a frame: {reason}");
+        let what = format!("the last {bytes} bytes are an incomplete frame: {reason}");
         let line = format!(
-            "{segment} at byte {offset}, where record {} should start: {what}. After a crash that \
-             is a write nobody was told of, and the next start of the switch cuts it off; else \
-             restore the file from a copy",
+            "{segment} at byte {offset}, where record {} should start: {what}. After a crash this \
+             is an unacknowledged write, which the next start removes; otherwise restore the file \
+             from a copy",
             next.0
         );
         Self {
@@ -475,12 +476,11 @@ impl Fault {
     }
 
     fn of_mark() -> Self {
-        let what =
-            "it is not what was written, and does not say how far the log was durable".into();
+        let what = "its checksum is wrong, so the durable end of the log is unknown".into();
         let line = format!(
-            "{MARK}: {what}. The log is sound; whether its end is missing is told by the snapshots \
-             and the cold store beside it when a switch starts, or by the last record and chain \
-             head as they were noted elsewhere. The next start writes the file anew"
+            "{MARK}: {what}. The log is valid. To check whether its end is missing, compare the \
+             last record and chain head with noted ones; a start compares them with the snapshots \
+             and the cold store. The next start rewrites the file"
         );
         Self { segment: Some(MARK.into()), what, line, ..Self::default() }
     }
@@ -614,53 +614,61 @@ fn print(proof: &Proof, json: bool) -> Result<(), CliError> {
     }
     let Figures { postings, reserved, committed, aborted, expired, .. } = proof.figures;
     let figures = &proof.figures;
-    println!("proved in {:.1} s, {} records/s:", proof.seconds, proof.records_per_second);
-    println!("  chain unbroken over {} segments, head {}", proof.segments, proof.chain_head);
+    println!("verified in {:.1} s, {} records/s", proof.seconds, Count(proof.records_per_second));
+    println!("  chain            unbroken, {} segments, head {}", proof.segments, proof.chain_head);
     println!(
-        "  {} records in {} batches decided again, the outcomes as recorded for {} of them, digest \
-         {}",
-        proof.records, proof.batches, proof.batches_confirmed, proof.outcome_digest
+        "  decisions        {} records in {} batches replayed; recorded outcomes of {} batches \
+         confirmed, digest {}",
+        Count(proof.records),
+        Count(proof.batches),
+        Count(proof.batches_confirmed),
+        proof.outcome_digest
     );
     println!(
-        "  {} stored messages match their digests ({} erased); {} bodies say what was decided on \
-         ({} not readable today)",
-        figures.messages,
-        figures.messages_erased,
-        figures.bodies_compared,
-        figures.bodies_unreadable
+        "  messages         {} match their digests ({} erased); {} bodies match their records ({} \
+         unreadable)",
+        Count(figures.messages),
+        Count(figures.messages_erased),
+        Count(figures.bodies_compared),
+        Count(figures.bodies_unreadable)
     );
     println!(
-        "  {} accounts are the sums of their {postings} postings, and each currency sums to zero, \
+        "  accounts         {} equal the sums of their {} postings; each currency sums to zero \
          after every batch",
-        proof.accounts
+        proof.accounts,
+        Count(postings)
     );
     println!(
-        "  {reserved} transfers reserved within cover and cap; {committed} committed, {aborted} \
-         aborted, {expired} expired, each once; {} in flight",
-        proof.transfers_in_flight
+        "  transfers        {} reserved within cover and cap: {} committed, {} aborted, {} \
+         expired, {} in flight",
+        Count(reserved),
+        Count(committed),
+        Count(aborted),
+        Count(expired),
+        Count(proof.transfers_in_flight as u64)
     );
-    println!("  {} fulfilments hash to their conditions", figures.fulfilments_hashed);
+    println!("  fulfilments      {} hash to their conditions", Count(figures.fulfilments_hashed));
     println!(
-        "  {} notices came to be owed: {} delivered, {} withdrawn, {} given up, {} dead letters, \
-         {} pending",
-        figures.notices,
-        figures.notices_delivered,
-        figures.notices_withdrawn,
-        figures.notices_given_up,
-        figures.notices_dead,
-        figures.notices_pending
+        "  notices          {}: {} delivered, {} withdrawn, {} given up, {} dead letters, {} \
+         pending",
+        Count(figures.notices),
+        Count(figures.notices_delivered),
+        Count(figures.notices_withdrawn),
+        Count(figures.notices_given_up),
+        Count(figures.notices_dead),
+        Count(figures.notices_pending)
     );
     for noted in &proof.quarantined {
-        println!("  {noted}");
+        println!("  quarantine       {noted}");
     }
     match proof.durable_mark {
-        Some(record) => println!("  its end is not before record {record}, as {MARK} has it"),
-        None => println!("  no {MARK} of it is there to tell whether its end is missing"),
+        Some(record) => println!("  end              reaches record {record} of {MARK}"),
+        None => println!("  end              not checked: {MARK} is missing"),
     }
     if 0 < proof.snapshots {
-        println!("  {} snapshots are the states that the log came to", proof.snapshots);
+        println!("  snapshots        {} equal the replayed states", proof.snapshots);
     }
-    println!("  state hash {}", proof.state_hash);
+    println!("  state hash       {}", proof.state_hash);
     Ok(())
 }
 

@@ -38,16 +38,16 @@ but that a column refuses is listed: its amount still covers transfers in that c
 /// Movements of funds that are named without `--list`.
 const FUNDS_SHOWN: usize = 20;
 
-/// What a refused withdrawal means for the rest of its column.
+/// Explanation of a withdrawal that a column refuses.
 const KEPT: &str = "\
-Where a withdrawal of the log is refused, its amount stays in the cover from that record on (until
-the log called it off, if it did). There, refusals of transfers are fewer for that reason too, not
-by the change alone: \"transfers so covered\" were reserved above the cover that it would have left.
+If a column refuses a withdrawal that the log accepted, its amount stays in the cover from that
+record on, or until the log cancels it. This also lowers the refusals in that column. \"Transfers so
+covered\" were reserved above the cover that the withdrawal would have left.
 ";
-/// What one means that only the column takes.
+/// Explanation of a withdrawal that only a column accepts.
 const GONE: &str = "\
-Where one is taken that the log refused, the cover is lower by its amount from that record on, and
-refusals of transfers are more for that reason too. It stays reserved unless the log has its end.
+If a column accepts a withdrawal that the log refused, the cover is lower by its amount from that
+record on. This also raises the refusals in that column. The withdrawal stays reserved.
 ";
 
 /// Arguments of `what-if`.
@@ -141,11 +141,11 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), CliError> {
     if period.first.is_none() || period.last.is_none() {
         let state = replay.state();
         let (log_index, at) = (state.log_index().0, moment(state.stamp()));
-        let beside = match period.is_over() {
-            true => format!("the first ones behind it are of {at}"),
+        let detail = match period.is_over() {
+            true => format!("the next records after it are of {at}"),
             false => format!("the log ends with record {log_index}, at {at}"),
         };
-        return Err(log.failure(format!("no record is within the period; {beside}")));
+        return Err(log.failure(format!("no record is within the period; {detail}")));
     }
     if let Some(Edge::Record(LogIndex(to))) = period.unreached() {
         let end = replay.state().log_index().0;

@@ -154,7 +154,7 @@ struct Row {
     currency: Option<String>,
 }
 
-/// What the switch answers to a batch.
+/// The answer of the switch to a batch.
 #[derive(Deserialize)]
 struct Registered {
     registered: u64,
@@ -201,8 +201,8 @@ fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     match import.refused {
         0 => Ok(()),
         refused => Err(CliError::new(format!(
-            "{refused} lines were refused, see above; the others are {}",
-            if arguments.dry_run { "good" } else { "registered" }
+            "{refused} lines were rejected, see above; the others are {}",
+            if arguments.dry_run { "valid" } else { "registered" }
         ))),
     }
 }
@@ -215,7 +215,7 @@ struct Import<'a> {
     rejects: Option<Rejects>,
     progress: Progress,
     batch: Vec<(Line, Row)>,
-    /// Lines refused since the last batch was done, no more than fit into one beside it.
+    /// Lines rejected since the last batch; at most one batch together with it.
     left_out: Vec<Line>,
     /// Lines read, and of these the good ones that were answered for or, in a check, found so.
     lines: u64,
@@ -310,8 +310,7 @@ impl<'a> Import<'a> {
         self.arguments.errors_max < self.refused
     }
 
-    /// Adds what was refused to the file of such lines, once an import that goes on begins behind
-    /// them.
+    /// Appends the rejected lines to their file, once a resumed import would start after them.
     fn keep_refused(&mut self) -> Result<(), CliError> {
         let refused = std::mem::take(&mut self.left_out);
         let Some(rejects) = &mut self.rejects else { return Ok(()) };
@@ -325,7 +324,7 @@ impl<'a> Import<'a> {
         let answered = answered.map_err(|problem| self.unfinished(&problem))?;
         match answered.status {
             200 => serde_json::from_slice(&answered.body)
-                .map_err(|error| self.unfinished(&format!("the answer: {error}"))),
+                .map_err(|error| self.unfinished(&format!("/parties: invalid answer: {error}"))),
             _ => Err(self.unfinished(&problem(&answered))),
         }
     }
@@ -339,8 +338,8 @@ impl<'a> Import<'a> {
 
     fn unfinished(&self, why: &str) -> CliError {
         CliError::new(format!(
-            "{why}. Everything before line {} is done; go on with --from-line {}, or run the \
-             whole again, which is harmless",
+            "{why}. All lines before {} are imported; continue with --from-line {}, or repeat the \
+             whole import, which is safe",
             self.next_line, self.next_line
         ))
     }
@@ -366,7 +365,7 @@ impl<'a> Import<'a> {
     }
 }
 
-/// Asks until the switch answers anything but that it has no room, for so many seconds at most.
+/// Repeats a request while the switch is unreachable or overloaded, up to a time limit.
 fn ask_patiently(
     admin: &mut Admin,
     wait: u64,
@@ -386,12 +385,12 @@ fn ask_patiently(
     }
 }
 
-/// What the switch says about a request that it refused.
+/// The error text of a refused request.
 fn problem(answered: &AdminResponse) -> String {
-    let told = serde_json::from_slice::<Refused>(&answered.body);
-    let told = told.map(|told| told.error_information.error_description);
+    let error = serde_json::from_slice::<Refused>(&answered.body);
+    let error = error.map(|error| error.error_information.error_description);
     let hint = if answered.status == 401 { ": name the file that holds it, --token" } else { "" };
-    format!("the switch answered {} {}{hint}", answered.status, told.unwrap_or_default())
+    format!("the switch answered {} {}{hint}", answered.status, error.unwrap_or_default())
 }
 
 /// The lines of the file that were refused.
@@ -401,7 +400,7 @@ struct Rejects {
 }
 
 impl Rejects {
-    /// Begins the file anew, or goes on with it when the import goes on.
+    /// Creates the file, or appends to it if the import is resumed.
     fn begin(path: &Path, from_line: u64) -> Result<Self, CliError> {
         let goes_on = 2 < from_line;
         let opened = File::options()
@@ -545,7 +544,7 @@ fn row(line: &[u8], fsps: &BTreeSet<String>) -> Result<Row, String> {
     let [kind, id, sub_id, fsp, currency] = [0, 1, 2, 3, 4].map(|at| &record[at]);
     let Some(known) = PartyIdType::parse(kind) else {
         let names = PartyIdType::NAMES.join(", ");
-        return wrong("type", &format!("'{}' is none of {names}", shown(kind)));
+        return wrong("type", &format!("'{}' is not one of {names}", shown(kind)));
     };
     let form = "must have no blanks, controls or any of {}<>`\\, and 1 to 128 characters";
     let fits = |text: &str| is_identifier(text) && text.chars().count() <= IDENTIFIER_CHARS_MAX;
@@ -575,20 +574,20 @@ fn row(line: &[u8], fsps: &BTreeSet<String>) -> Result<Row, String> {
     })
 }
 
-/// Where in a line a byte is.
+/// The context of a byte in a line.
 #[derive(Clone, Copy)]
 enum Within {
-    /// At the begin of a value.
+    /// At the start of a value.
     Begin,
     /// In a value without quotes.
     Bare,
     /// Within quotes.
     Quoted,
-    /// Behind a quote in quotes: it ends the value, or is the first of two that stand for one.
+    /// After a quote in a quoted value: the closing quote, or the first of a doubled one.
     Closed,
 }
 
-/// Refuses what the reader of CSV would take for an end, and go on behind: a line is one row.
+/// Rejects characters that the CSV reader would take as the end of a row: a line is one row.
 fn check_ends(line: &[u8]) -> Result<(), String> {
     if let Some(at) = line.iter().position(|byte| *byte == b'\r') {
         return Err(format!(
@@ -607,8 +606,8 @@ fn check_ends(line: &[u8]) -> Result<(), String> {
                 Within::Begin
             }
             (Within::Closed, _) => {
-                let name = HEADER.split(',').nth(column).unwrap_or("behind the last");
-                return Err(format!("column {name}: text behind the quote that ends the value"));
+                let name = HEADER.split(',').nth(column).unwrap_or("after the last");
+                return Err(format!("column {name}: text after the closing quote"));
             }
             (Within::Begin | Within::Bare, _) => Within::Bare,
         };
@@ -642,7 +641,7 @@ fn find(arguments: &FindArguments) -> Result<(), CliError> {
     let found: Vec<serde_json::Value> = serde_json::from_str(&text)
         .map_err(|error| CliError::new(format!("the answer: {error}")))?;
     let Some(found) = found.first() else {
-        return Err(CliError::new(format!("nobody serves {kind} {id}")));
+        return Err(CliError::new(format!("{kind} {id}: no FSP serves this party")));
     };
     let member = |name: &str| found[name].as_str().unwrap_or("-").to_owned();
     println!("fsp       {}", member("fspId"));
@@ -662,7 +661,7 @@ mod tests {
             ("MSISDN,254700000001,,payerfsp,", Ok("MSISDN 254700000001 - payerfsp -")),
             ("MSISDN,+254700000001,,payerfsp,XOF", Ok("MSISDN +254700000001 - payerfsp XOF")),
             ("ALIAS,\"a,\"\"b\"\"\",x,payerfsp,", Ok("ALIAS a,\"b\" x payerfsp -")),
-            ("PHONE,1,,payerfsp,", Err("column type: 'PHONE' is none of MSISDN, EMAIL")),
+            ("PHONE,1,,payerfsp,", Err("column type: 'PHONE' is not one of MSISDN, EMAIL")),
             ("MSISDN,12a,,payerfsp,", Err("column id: '12a' as MSISDN must be 1 to 30 digits")),
             ("ALIAS,a b,,payerfsp,", Err("column id: 'a b' must have no blanks")),
             ("ALIAS,,,payerfsp,", Err("column id: '' must have no blanks")),
@@ -674,8 +673,8 @@ mod tests {
             ("ALIAS,a,,payerfsp,\rALIAS,b,,payerfsp,", Err("a carriage return at byte 19: ")),
             ("ALIAS,a,,payerfsp,\r", Err("a carriage return at byte 19: ")),
             ("ALIAS,\"a\rb\",,payerfsp,", Err("a carriage return at byte 9: ")),
-            ("ALIAS,\"ab\"cd,,payerfsp,", Err("column id: text behind the quote that ends")),
-            ("ALIAS,a,,payerfsp,\"\" ", Err("column currency: text behind the quote")),
+            ("ALIAS,\"ab\"cd,,payerfsp,", Err("column id: text after the closing quote")),
+            ("ALIAS,a,,payerfsp,\"\" ", Err("column currency: text after the closing quote")),
             ("\"ALIAS\",\"a\"\"\",,\"payerfsp\",\"\"", Ok("ALIAS a\" - payerfsp -")),
             ("", Err("empty")),
             (&long, Err("longer than 4096 bytes")),

@@ -25,18 +25,18 @@ const FILE: &str = "quarantine.json";
 const NEW_FILE: &str = "quarantine.json.new";
 /// Longest file, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Records that can be set aside: more than one is already a sad story.
+/// Maximum number of quarantined records. More than one indicates a serious defect.
 const ENTRIES_MAX: usize = 1_000;
 const NAME_BYTES_MAX: usize = 200;
 const REASON_BYTES_MAX: usize = 2_000;
-/// Batches behind a record in quarantine within which the log says so.
+/// Batches after a quarantined record within which the log has its note.
 const BATCHES_TO_NOTE: u32 = 16;
 const VERSION: u32 = 1;
-/// Between which record and when and why.
+/// Separates the subject of a note from its time and reason. Part of stored records.
 const WAS_QUARANTINED: &str = " was quarantined at ";
-/// What to do where the file is not what it was.
-const ADVICE: &str = ". The file was changed, or is of another log: put back the one that `upesi \
-                      quarantine` wrote, from a copy";
+/// Advice for a file that was changed.
+const ADVICE: &str = "; the file was changed or belongs to another log: restore the one that \
+                      `upesi quarantine` wrote from a backup";
 
 /// The file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -60,28 +60,28 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Which record is set aside.
+    /// The log index of the quarantined record.
     pub(crate) fn log_index(&self) -> LogIndex {
         LogIndex(self.log_index)
     }
 
-    /// Who did it, when and why, in words.
+    /// Operator, time and reason as text.
     pub(crate) fn by_whom(&self) -> String {
         let Self { by, reason, time, .. } = self;
         format!("quarantined by {by} at {time}: {reason}")
     }
 
-    /// Which record it is, as the log is to say.
+    /// The subject of the note in the log.
     fn subject(&self) -> String {
         format!("record {} with digest {}", self.log_index, self.digest)
     }
 
-    /// The words that the log is to hold.
+    /// The text of the note in the log.
     fn words(&self) -> String {
         format!("{}{WAS_QUARANTINED}{}: {}", self.subject(), self.time, self.reason)
     }
 
-    /// The record that says so: a change that changes nothing, for the sake of who and why.
+    /// The note as a command: a change without effect that records the operator and the reason.
     pub(crate) fn note(&self, settings: Settings) -> Command {
         let (actor, reason) = (self.by.clone(), self.words());
         let change = Change::Configure(Configure { settings });
@@ -91,18 +91,18 @@ impl Entry {
 
 impl Display for Entry {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "record {} decides nothing: {}", self.log_index, self.by_whom())
+        write!(f, "record {} is skipped: {}", self.log_index, self.by_whom())
     }
 }
 
-/// A record that is set aside, and where the log says so.
+/// A quarantined record and its note in the log.
 #[derive(Debug, Serialize)]
 pub(crate) struct Noted {
     #[serde(flatten)]
     entry: Entry,
-    /// The record that says so; none while the switch was not started since.
+    /// Log index of the note; `None` until the next start of the switch.
     noted: Option<u64>,
-    /// What another record said of it before that, as where each node of a shared log was told.
+    /// An earlier note with another text, such as the note of another node.
     #[serde(skip_serializing_if = "Option::is_none")]
     said_before: Option<String>,
 }
@@ -111,14 +111,14 @@ impl Display for Noted {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}; ", self.entry)?;
         match self.noted {
-            Some(noted) => write!(f, "so says record {noted}")?,
-            None => write!(f, "the next start will put that on record")?,
+            Some(noted) => write!(f, "noted in record {noted}")?,
+            None => write!(f, "the next start will write a note to the log")?,
         }
-        self.said_before.iter().try_for_each(|said| write!(f, ". Before that, {said}"))
+        self.said_before.iter().try_for_each(|said| write!(f, "; earlier note: {said}"))
     }
 }
 
-/// One record that says of another that it is set aside.
+/// A note in the log about a quarantined record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word {
     at: LogIndex,
@@ -134,17 +134,17 @@ impl Word {
 
 impl Display for Word {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "record {} says, by {}: {}", self.at.0, self.actor, self.words)
+        write!(f, "record {} by {}: {}", self.at.0, self.actor, self.words)
     }
 }
 
-/// What a log says about its quarantine.
+/// The notes of a log about its quarantine.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Of each record, as [`Entry::subject`] names it; no words twice.
+    /// By subject ([`Entry::subject`]); without duplicates.
     noted: HashMap<String, Vec<Word>>,
-    /// Records of which what the log says cannot be read, and why. A snapshot is later than they
-    /// are, so that a start has said it.
+    /// Records whose notes cannot be read, with the error. A start reported them before the
+    /// snapshot was taken.
     pub(crate) unread: Vec<(LogIndex, LogError)>,
     /// The last record of each of the last two batches.
     last: LogIndex,
@@ -170,9 +170,9 @@ impl Notes {
         }
     }
 
-    /// What the records up to `until`, which a start does not replay, say about the entries: it
-    /// stands in one of the first batches behind each, for a start writes it before anything else.
-    /// Where an archive is away, or a segment damaged, it is not known.
+    /// Reads the notes in the records up to `until`, which a start does not replay. A note is in
+    /// one of the first batches after its record, because a start writes it before anything else.
+    /// It stays unknown if the archive is unreachable or a segment is damaged.
     pub(crate) fn recall(
         &mut self,
         frames: &DurableFrames<TieredDisk<RealDisk>>,
@@ -197,7 +197,7 @@ impl Notes {
         }
     }
 
-    /// What the log says of the record of an entry, the first words first.
+    /// The notes about the record of an entry, oldest first.
     fn all(&self, entry: &Entry) -> &[Word] {
         self.noted.get(&entry.subject()).map_or(&[], Vec::as_slice)
     }
@@ -206,33 +206,33 @@ impl Notes {
         self.all(entry).iter().find(|word| word.is_of(entry)).map(|word| word.at)
     }
 
-    /// Holds the file against what the log says already, where nobody else writes to the log: no
-    /// other words are added to those.
+    /// Compares the file with the notes in the log, if no other node writes to the log. A second
+    /// note with another text is not added.
     pub(crate) fn check_words(&self, entries: &[Entry]) -> Result<(), String> {
         let is_said = |entry: &Entry| self.of(entry).is_some();
         let other = |entry: &Entry| self.all(entry).first().filter(|_| !is_said(entry));
         match entries.iter().find_map(|entry| Some((entry, other(entry)?))) {
             Some((entry, word)) => Err(format!(
-                "{FILE}: of record {} it says other words than the log, where {word}{ADVICE}",
+                "{FILE}: the entry of record {} differs from its note in the log, {word}{ADVICE}",
                 entry.log_index
             )),
             None => Ok(()),
         }
     }
 
-    /// What the log does not say yet.
+    /// The entries without a note in the log.
     pub(crate) fn missing<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
         let is_read = |entry: &Entry| self.unread.iter().all(|(at, _)| *at != entry.log_index());
         entries.iter().filter(|entry| self.of(entry).is_none() && is_read(entry)).collect()
     }
 
-    /// Holds the file against the log, which ends with `end`: every entry is of the log, and on
-    /// record unless nothing was written since.
+    /// Compares the file with the log, which ends with `end`: the record of every entry exists, and
+    /// its note too unless nothing was written since.
     pub(crate) fn check(&self, entries: &[Entry], end: LogIndex) -> Result<Vec<Noted>, Finding> {
         let find = |entry: &Entry, what: &str| Finding {
             log_index: LogIndex(entry.log_index),
             transfer: None,
-            what: format!("it stands in {FILE}, but {what}"),
+            what: format!("listed in {FILE}, but {what}"),
         };
         let mut noted = Vec::new();
         for entry in entries {
@@ -241,7 +241,7 @@ impl Notes {
                 return Err(find(entry, "the log ends before it"));
             }
             if at.is_none() && entry.log_index <= self.before_last.0 {
-                let what = "the log went on without a word of it: the file was changed";
+                let what = "later records of the log have no note about it: the file was changed";
                 let said = self.all(entry).first().map(|word| format!("; {word}"));
                 return Err(find(entry, &format!("{what}{}", said.unwrap_or_default())));
             }
@@ -253,7 +253,7 @@ impl Notes {
     }
 }
 
-/// What is set aside in a data directory.
+/// Loads the quarantined records of a data directory.
 pub(crate) fn load(disk: &impl Disk) -> Result<Vec<Entry>, String> {
     let file = match disk.open(FILE) {
         Err(DiskError::NotFound(_)) => return Ok(Vec::new()),
@@ -261,21 +261,17 @@ pub(crate) fn load(disk: &impl Disk) -> Result<Vec<Entry>, String> {
     };
     let length = file.length().map_err(|error| error.to_string())?;
     if FILE_BYTES_MAX < length {
-        return Err(format!("{FILE} is longer than {FILE_BYTES_MAX} bytes"));
+        return Err(format!("{FILE}: longer than {} MiB{ADVICE}", FILE_BYTES_MAX >> 20));
     }
     let mut bytes = vec![0; length as usize];
     let read = file.read_at(0, &mut bytes).map_err(|error| error.to_string())?;
     let sheet: Sheet = serde_json::from_slice(&bytes[..read])
         .map_err(|error| format!("{FILE}: {error}{ADVICE}"))?;
     if sheet.version != VERSION || ENTRIES_MAX < sheet.records.len() {
-        return Err(format!(
-            "{FILE} is of another version, or has more than {ENTRIES_MAX} records"
-        ));
+        return Err(format!("{FILE}: unknown version, or more than {ENTRIES_MAX} records"));
     }
     match sheet.records.iter().find(|entry| digest_of(entry).is_none()) {
-        Some(entry) => {
-            Err(format!("{FILE}: the digest of record {} is none{ADVICE}", entry.log_index))
-        }
+        Some(entry) => Err(format!("{FILE}: invalid digest of record {}{ADVICE}", entry.log_index)),
         None => Ok(sheet.records),
     }
 }
@@ -323,7 +319,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
     {
         let plain = !text.trim().is_empty() && !text.chars().any(char::is_control);
         if !plain || bytes_max < text.len() {
-            let what = format!("{name} is one line of at most {bytes_max} bytes, and not empty");
+            let what = format!("{name}: expected one line of 1 to {bytes_max} bytes");
             return Err(CliError::new(what));
         }
     }
@@ -334,10 +330,10 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
     let mut entries = load(&disk).map_err(failed)?;
     let wanted = LogIndex(arguments.log_index);
     let poison = match find_poison(&disk, of(&entries)).map_err(failed)? {
-        None => return Err(failed("the log replays to its end; nothing is set aside".into())),
+        None => return Err(failed("the log replays to its end; nothing to quarantine".into())),
         Some(poison) if poison.log_index != wanted => {
             let what = format!(
-                "the log stops at record {}, not at record {}; nothing is set aside",
+                "the replay stops at record {}, not at record {}; nothing was quarantined",
                 poison.log_index.0, wanted.0
             );
             return Err(failed(what));
@@ -345,7 +341,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
         Some(poison) => poison,
     };
     if entries.len() == ENTRIES_MAX {
-        return Err(failed(format!("{FILE} is full: {ENTRIES_MAX} records")));
+        return Err(failed(format!("{FILE}: full with {ENTRIES_MAX} records")));
     }
     entries.push(Entry {
         log_index: wanted.0,
@@ -361,7 +357,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
         return Err(failed(what.into()));
     }
     store(&disk, entries).map_err(|error| failed(error.to_string()))?;
-    println!("record {} ({}) decides nothing from now on", wanted.0, poison.what);
+    println!("record {} ({}) is quarantined: it is skipped from now on", wanted.0, poison.what);
     match next {
         Some(next) => {
             println!("record {} ({}) breaks an invariant too", next.log_index.0, next.what)

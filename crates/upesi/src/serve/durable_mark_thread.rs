@@ -56,9 +56,8 @@ fn note_until_told<D: Disk>(mut marker: DurableMarkWriter<D>, waiting: &Receiver
             Err(error) if !is_failing => {
                 is_failing = true;
                 ports::log_line(format_args!(
-                    "{MARK} was not written: {error}. The log is not touched by that; \
-                     until it is written again, a log cut short by somebody looks like one that \
-                     ends there"
+                    "{MARK}: cannot be written: {error}. The log is not affected; until the file \
+                     is written, a truncated log cannot be detected"
                 ));
             }
             Err(_) => {}

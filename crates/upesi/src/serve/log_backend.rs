@@ -362,8 +362,8 @@ fn refusal(
         return CliError::new(error.to_string());
     }
     CliError::new(format!(
-        "{error}. If {data} holds a scheme that shall go on over Kafka, `upesi export-log --data \
-         {data} --log {address}` moves it to a topic that is not there yet"
+        "{error}. To move the log in {data} to a new topic: `upesi export-log --data {data} --log \
+         {address}`"
     ))
 }
 
@@ -397,10 +397,12 @@ fn tell(address: &kafka::Address, report: &kafka::ConnectReport) {
         address.topic
     ));
     if *replicas == 1 {
-        print_message("ONE REPLICA: what is acknowledged is lost with its broker");
+        print_message("ONE REPLICA: acknowledged records are lost if its broker is lost");
     }
     if 0 < *behind {
-        print_message(format_args!("fetches {behind} messages that the copy does not have"));
+        print_message(format_args!(
+            "fetching {behind} messages that are missing in the local copy"
+        ));
     }
 }
 

@@ -129,7 +129,7 @@ impl EarlySignals {
         let (runtime, mut signals) = start_runtime(None)?;
         let watch = move || {
             if runtime.block_on(signals.unless(waited)).is_none() {
-                ports::log_line("told to end before it was ready");
+                ports::log_line("stopped by a signal before it was ready");
                 exit(0);
             }
         };

@@ -89,8 +89,8 @@ fn read_signing_key(path: &Path) -> Result<(SigningKey, VerificationKey), CliErr
     let mode = file.metadata().map_err(|error| failed(error.to_string()))?.permissions().mode();
     if mode & 0o007 != 0 {
         return Err(failed(format!(
-            "a private key that everybody may use (mode {:03o}): chmod 600 it, and change the key \
-             if others could read it",
+            "private key readable by all users (mode {:03o}); chmod 600 it, and replace the key if \
+             others could have read it",
             mode & 0o777
         )));
     }

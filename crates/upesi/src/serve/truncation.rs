@@ -32,8 +32,8 @@ pub(crate) fn check_begins(disk: &impl Disk, data: &Path, has_log: bool) -> Resu
         None => return Ok(()),
     };
     Err(format!(
-        "there is no log here, but {beside}, which was made of one. Nothing was changed. Restore \
-         the log from its backup; to begin a new one, take an empty directory"
+        "the log is missing, but {beside}, which was made from a log, exists; restore the log from \
+         its backup, or use an empty directory for a new log"
     ))
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn check_store(
 ) -> Result<(), String> {
     let reached = store.mark().log_index;
     match end < reached && tail_policy == TailPolicy::Refuse {
-        true => Err(missing("the cold store beside it was", reached, end)),
+        true => Err(missing("the cold store next to it was", reached, end)),
         false => Ok(()),
     }
 }

@@ -231,7 +231,7 @@ fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
     fs::create_dir(&kept).unwrap();
 
     let switch = home.serve();
-    assert!(switch.greeting.contains("went on from the snapshot"), "{}", switch.greeting);
+    assert!(switch.greeting.contains("continued from the snapshot"), "{}", switch.greeting);
     let admin = Admin::new(&home, &switch);
     let ask = || admin.call("GET", &format!("/transactions/{}", transfer.id), "");
     let failing = || {
@@ -292,7 +292,7 @@ fn a_callback_waits_for_an_archive_that_is_away() {
     let configuration = fs::read_to_string(home.configuration()).unwrap();
     fs::write(home.configuration(), configuration + more).unwrap();
     let switch = home.serve();
-    assert!(switch.greeting.contains("went on from the snapshot"), "{}", switch.greeting);
+    assert!(switch.greeting.contains("continued from the snapshot"), "{}", switch.greeting);
     let admin = Admin::new(&home, &switch);
     let explanation = format!("/transfers/{}/explanation", owed.id);
     let told = || admin.call("GET", &explanation, "");
@@ -346,8 +346,7 @@ fn a_record_in_quarantine_and_in_an_archive_that_is_away_stops_nothing() {
     fs::rename(&kept, &away).unwrap();
 
     let switch = home.serve();
-    let said =
-        format!("record {log_index} is in quarantine; what the log says of that was not held");
+    let said = format!("record {log_index} is quarantined; its note in the log was not compared");
     assert!(switch.greeting.contains(&said), "{}", switch.greeting);
     let here = pay(&switch);
     let admin = Admin::new(&home, &switch);
@@ -360,11 +359,11 @@ fn a_record_in_quarantine_and_in_an_archive_that_is_away_stops_nothing() {
     for told in [serde_json::from_str(&live).unwrap(), offline] {
         assert_eq!((&told["source"], &told["state"]), (&json!("store"), &json!("RESERVED")));
         let unread = told["unread"][0].as_str().unwrap();
-        assert!(unread.contains(&format!("record {log_index} decides nothing")), "{unread}");
+        assert!(unread.contains(&format!("record {log_index} is skipped")), "{unread}");
     }
     fs::rename(&away, &kept).unwrap();
     let proof = answer(&["verify", "--json", "--data", text(&data)]);
-    assert_eq!(proof["quarantined"][0]["log_index"], log_index, "{proof:#}");
+    assert_eq!(proof["quarantined"][0]["position"], log_index, "{proof:#}");
     let told = answer(&["explain", &aside.id, "--json", "--data", text(&data)]);
     assert_eq!(told["events"][0]["event"], "set_aside");
 }
@@ -391,7 +390,7 @@ fn a_segment_that_is_gone_is_noticed_by_a_start_from_a_snapshot() {
     }
     fs::write(closed, good).unwrap();
     let switch = home.serve();
-    assert!(switch.greeting.contains("went on from the snapshot"), "{}", switch.greeting);
+    assert!(switch.greeting.contains("continued from the snapshot"), "{}", switch.greeting);
     switch.stop(Signal::TERM);
 }
 
@@ -414,7 +413,7 @@ fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
     let mut damaged = fs::read(&mark).unwrap();
     damaged[100] ^= 1;
     fs::write(&mark, &damaged).unwrap();
-    refused(&["verify", "--data", text(&data)], "durable.mark: it is not what was written");
+    refused(&["verify", "--data", text(&data)], "durable.mark: its checksum is wrong");
     let kept = fs::read(last).unwrap();
     fs::remove_file(last).unwrap();
     missing("a damaged mark");
@@ -429,7 +428,7 @@ fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
     let to = |file: &PathBuf| aside.join(file.file_name().unwrap());
     all.iter().for_each(|file| fs::rename(file, to(file)).unwrap());
     let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("there is no log here, but 0000"), "{said}");
+    assert!(said.contains("the log is missing, but 0000"), "{said}");
     assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
     all.iter().for_each(|file| fs::rename(to(file), file).unwrap());
 
@@ -449,7 +448,7 @@ fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
 
     names(&data, ".segment").iter().for_each(|file| fs::remove_file(file).unwrap());
     let said = home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("there is no log here, but store"), "nor by a flag: {said}");
+    assert!(said.contains("the log is missing, but store"), "nor by a flag: {said}");
     assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
 }
 
@@ -639,7 +638,7 @@ fn what_holds_no_log_has_nothing_to_archive() {
     let place = beside.place("empty");
     let empty = place.strip_prefix("file://").unwrap();
     for dry_run in [&[][..], &["--dry-run"]] {
-        refused(&[&["archive", "--data", empty], dry_run].concat(), "there is no log here");
+        refused(&[&["archive", "--data", empty], dry_run].concat(), "no log found");
     }
 }
 

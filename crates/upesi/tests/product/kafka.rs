@@ -171,7 +171,7 @@ fn three_nodes_and_one_that_is_killed() {
     assert_eq!(said["node"], "a");
     let status = finish(status_command(&c.switch));
     let text = status.out();
-    assert!(status.status.success() && text.contains("as c sees it"), "{text}");
+    assert!(status.status.success() && text.contains("seen by c at record"), "{text}");
 
     // The node that sends to the payee, by the names of the nodes, is killed.
     assert_eq!(owner(&scheme.admin, "payeefsp", 3), "b");
@@ -384,7 +384,7 @@ fn names_directories_and_brokers() {
     scheme.home = home(&cluster, "a");
     scheme.switch = scheme.home.serve();
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
-    assert!(scheme.switch.greeting.contains("messages that the copy does not have"));
+    assert!(scheme.switch.greeting.contains("messages that are missing in the local copy"));
     scheme.positions("30", "-30");
 
     cluster.restart_all().unwrap();
@@ -398,7 +398,7 @@ fn names_directories_and_brokers() {
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(answer.text().contains("did not answer in time"), "{}", answer.text());
     let status = finish(status_command(&scheme.switch)).out();
-    assert!(status.contains("NOTHING HAS COME FROM THE BROKERS for "), "{status}");
+    assert!(status.contains("NO MESSAGE FROM THE BROKERS for "), "{status}");
     let fresh = Home::new();
     let with_topic = |topic: &str| {
         let mut command = fresh.command(Ports::free());

@@ -297,7 +297,7 @@ fn an_old_disk_and_foreign_messages() {
     fs::rename(old.path(), b.home.data()).unwrap();
     let b = Node { switch: b.home.serve(), home: b.home };
     assert!(
-        b.switch.greeting.contains("messages that the copy does not have"),
+        b.switch.greeting.contains("messages that are missing in the local copy"),
         "{}",
         b.switch.greeting
     );

@@ -88,7 +88,7 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
         assert!(IN_FLIGHT_MIN <= waiting, "only {waiting} in flight at kill {kills}");
         kills += 1;
         switch = home.serve_on(ports);
-        from_snapshots += u64::from(switch.greeting.contains("went on from the snapshot"));
+        from_snapshots += u64::from(switch.greeting.contains("continued from the snapshot"));
     }
     assert!(kills / 4 <= from_snapshots, "{from_snapshots} starts of {kills} from snapshots");
     let killed = started.elapsed();

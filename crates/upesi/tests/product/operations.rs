@@ -89,7 +89,7 @@ fn a_data_directory_that_cannot_be_used() {
     assert_refuses(&home.serve_in_vain(Ports::free()), &[&place]);
     assert_refuses(&home.verify(), &[&place]);
     fs::remove_file(home.data()).unwrap();
-    assert_refuses(&home.verify(), &[&place, "no such directory"]);
+    assert_refuses(&home.verify(), &[&place, "directory not found"]);
     fs::create_dir(home.data()).unwrap();
     assert_refuses(&home.verify(), &[&place, "no log"]);
 
@@ -336,6 +336,6 @@ fn a_signal_ends_the_first_process_before_it_is_ready_too() {
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(child.wait().unwrap().success(), "{said}");
-        assert!(said.contains("told to end before it was ready"), "{said}");
+        assert!(said.contains("stopped by a signal before it was ready"), "{said}");
     });
 }

@@ -74,7 +74,7 @@ fn good_lines_are_served_and_bad_ones_told() {
     let told = imported.err();
     for (line, fault) in [
         (3, "column fsp: 'nobody' is no participant of this switch"),
-        (5, "column type: 'PHONE' is none of MSISDN, EMAIL"),
+        (5, "column type: 'PHONE' is not one of MSISDN, EMAIL"),
         (6, "column id: 'a,b' as EMAIL must be an e-mail address"),
         (7, "3 columns, where type,id,sub_id,fsp,currency are 5"),
         (8, "\"fspId\" Hub is not a participant"),
@@ -140,7 +140,7 @@ fn what_cannot_be_imported_is_said_at_once() {
     let stranger = finish(command(&home, &switch, &["find", "PHONE", "1"]));
     assert!(stranger.err().contains("possible values: MSISDN"), "{}", stranger.err());
     let nobody = finish(command(&home, &switch, &["find", "MSISDN", "1"]));
-    assert!(nobody.err().contains("nobody serves MSISDN 1"), "{}", nobody.err());
+    assert!(nobody.err().contains("MSISDN 1: no FSP serves"), "{}", nobody.err());
     switch.stop(Signal::TERM);
 }
 
@@ -213,7 +213,7 @@ fn an_import_that_fills_the_disk_goes_on_when_there_is_room() {
     let full = import(&home, &switch, &path, &["--wait", "0"]);
     let next_line = full.json()["next_line"].as_u64().unwrap();
     assert!((1_000..20_000).contains(&next_line), "{}", full.err());
-    let from = format!("go on with --from-line {next_line}");
+    let from = format!("continue with --from-line {next_line}");
     for said in ["the switch answered 503", "disk", &from] {
         assert!(full.err().contains(said), "{said}: {}", full.err());
     }

@@ -87,7 +87,7 @@ fn a_start_goes_on_from_a_snapshot_and_knows_everything() {
     switch.kill();
 
     let switch = home.serve_on(ports);
-    let expected = format!("went on from the snapshot of record {}", position_of(&files[0]));
+    let expected = format!("continued from the snapshot of record {}", position_of(&files[0]));
     assert!(switch.greeting.contains(&expected), "{}", switch.greeting);
     let admin = Admin::new(&home, &switch);
     assert_eq!(state(&admin)["contentHash"], before["contentHash"]);
@@ -116,7 +116,7 @@ fn what_is_wrong_with_a_snapshot_only_costs_time() {
     let [newer, older] = [&files[0], &files[1]];
     let output = home.offline(&["verify"]);
     assert!(output.status.success(), "{}", said(&output));
-    assert!(said(&output).contains("2 snapshots are the states"), "{}", said(&output));
+    assert!(said(&output).contains("2 equal the replayed states"), "{}", said(&output));
 
     let start = |expected: &[&str]| {
         let switch = home.serve();
@@ -128,7 +128,7 @@ fn what_is_wrong_with_a_snapshot_only_costs_time() {
         switch.stop(Signal::TERM);
         hash
     };
-    let of = |path| format!("went on from the snapshot of record {}", position_of(path));
+    let of = |path| format!("continued from the snapshot of record {}", position_of(path));
     let hash = start(&[&of(newer)]);
     damage(newer);
     assert_eq!(start(&["passed over a snapshot: ", "checksum", &of(older)]), hash);
@@ -177,11 +177,11 @@ fn one_taken_offline_goes_on_from_one_that_needs_the_store() {
     let decided = position_of(&after[0]) - position_of(&before[0]);
     assert_eq!(shown["records"], decided, "{shown}");
     let switch = home.serve();
-    let expected = format!("went on from the snapshot of record {}", position_of(&after[0]));
+    let expected = format!("continued from the snapshot of record {}", position_of(&after[0]));
     assert!(switch.greeting.contains(&expected), "{}", switch.greeting);
     switch.stop(Signal::TERM);
     let output = home.offline(&["verify"]);
-    assert!(said(&output).contains("2 snapshots are the states"), "{}", said(&output));
+    assert!(said(&output).contains("2 equal the replayed states"), "{}", said(&output));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_restore_is_made_within_its_directory() {
     fs::create_dir_all(data.join(".restoring")).unwrap();
     fs::write(data.join(".restoring/00000000000000000001.segment"), "half of it").unwrap();
     let refused = restored.serve_in_vain(Ports::free());
-    let hint = "restore that was interrupted: repeat it";
+    let hint = "left by an interrupted restore; repeat";
     assert!(said(&refused).contains(hint), "{refused:?}");
     for command in [&["preload", "--transfers", "1"][..], &["verify"]] {
         let refused = restored.offline(command);
@@ -236,7 +236,7 @@ fn a_restore_is_made_within_its_directory() {
     };
     half_moved();
     let output = restored.verify();
-    assert!(said(&output).contains("start the switch, and it is finished"), "{}", said(&output));
+    assert!(said(&output).contains("start the switch to finish it"), "{}", said(&output));
     let output = restore();
     assert!(said(&output).contains("which is in its place now"), "{}", said(&output));
     assert_eq!(names(), whole);
@@ -283,7 +283,7 @@ fn a_backup_becomes_a_data_directory_once_it_is_proved() {
     command.args(["restore", "--from", &url, "--data"]).arg(&none);
     let output = finish(command);
     assert!(said(&output).contains("holds other files"), "{}", said(&output));
-    assert!(!said(&output).contains("What was brought back"), "{}", said(&output));
+    assert!(!said(&output).contains("the fetched part is kept"), "{}", said(&output));
     // Another hash than the one that comes out; a place that is taken; a good one.
     let output = restore(&none, &["--state-hash", &"0".repeat(64)]);
     assert!(said(&output).contains("nothing was restored"), "{}", said(&output));
@@ -304,7 +304,7 @@ fn a_backup_becomes_a_data_directory_once_it_is_proved() {
     let switch = restored.serve();
     // Store and snapshot were made with the copy: nothing is decided a second time.
     let end = shown["last_record"].as_u64().unwrap();
-    let expected = format!("went on from the snapshot of record {end} and replayed 0 records");
+    let expected = format!("continued from the snapshot of record {end} and replayed 0 records");
     assert!(switch.greeting.contains(&expected), "{}", switch.greeting);
     assert!(!switch.greeting.contains("passed over"), "{}", switch.greeting);
     assert!(!switch.greeting.contains("built anew"), "{}", switch.greeting);

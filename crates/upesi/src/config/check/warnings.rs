@@ -48,14 +48,14 @@ type Rule = (fn(&Config) -> bool, Warning);
 static WARNINGS: &[Rule] = warnings! { config;
     // Who could do what they must not.
     is_open(config.admin.listen) && config.admin.auth == Auth::None =>
-        "admin.auth = \"none\" on an address other machines reach: whoever reaches it can create \
+        "admin.auth = \"none\" on an address that other machines reach: any client can create \
          participants and move funds",
-        "admin.auth = \"token\", or admin.listen on 127.0.0.1 behind a gateway that authenticates \
+        "admin.auth = \"token\", or admin.listen on 127.0.0.1 with a gateway that authenticates \
          operators";
     is_open(config.admin.listen) && config.admin.auth == Auth::Token =>
         "admin.listen is reached by other machines in plain HTTP: the bearer token can be read on \
          the way",
-        "admin.listen = \"127.0.0.1:3001\" behind a gateway that ends TLS";
+        "admin.listen = \"127.0.0.1:3001\" and a gateway that terminates TLS";
     is_open(config.fspiop.listen) =>
         "fspiop.listen is reached by other machines: FSPIOP-Source is believed unless a gateway \
          sets X-Client-Id",
@@ -70,8 +70,8 @@ static WARNINGS: &[Rule] = warnings! { config;
          jws.validate asks of everything else",
         "jws.unsigned_delete = false, unless an SDK cannot sign a DELETE";
     config.kafka.is_read_by_others() =>
-        "kafka.user without kafka.tls: whoever reads the network between node and brokers reads \
-         every transfer, and may take over the connection",
+        "kafka.user without kafka.tls: anyone who can read the network between node and brokers \
+         can read every transfer and may take over the connection",
         "kafka.tls = true, and a listener of the brokers with SASL_SSL";
 
     // What makes the switch refuse, wait or lose more than it must.

@@ -1,4 +1,4 @@
-//! The work of both, where there is Kafka.
+//! Implementation of both commands, with Kafka.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -22,16 +22,17 @@ use super::arguments::{ExportArguments, ImportArguments};
 use crate::CliError;
 use crate::cli::stdout;
 use crate::cli::stdout::print_json;
+use crate::cli::units::{Bytes, Count};
 use crate::config::Config;
 use crate::data::layout::{MARKER, has_segments};
 use crate::inspect::offline::records_about;
 use crate::serve::log_backend::{LIFE, Log, PATIENCE, Place, Topic};
 use crate::serve::{self, Opened, Opening, Sharing};
 
-/// By which name brokers know these commands.
+/// Client name of these commands at the brokers.
 const NAME: &str = "import-log";
 
-/// What was moved.
+/// The moved log.
 #[derive(Serialize)]
 struct Report {
     topic: String,
@@ -51,7 +52,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
     let address = address_of(&arguments.log)?;
     let security = Config::read(arguments.config.as_deref())?.kafka.security()?;
     if !data.is_dir() {
-        return Err(failed("there is no such directory".into()));
+        return Err(failed("directory not found".into()));
     }
     let disk = RealDisk::open(data).and_then(TieredDisk::open);
     let disk = disk.map_err(|error| failed(error.to_string()))?;
@@ -70,13 +71,13 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
         let is_left = data.join(MARKER).exists();
         failed(match is_left {
             true => format!(
-                "{error}. All of the log is in the topic, and nobody can go on there or here until \
-                 the same command has finished"
+                "{error}. The whole log is in the topic; no node can use either copy until the \
+                 same command has finished"
             ),
             false if is_passing(&error) => {
-                format!("{error}. The log goes on here; the same command tries again")
+                format!("{error}. The directory is still in use; run the same command again")
             }
-            false => format!("{error}. The log goes on here"),
+            false => format!("{error}. The directory is still in use"),
         })
     })?;
     let Exported { end, frames, sent, bytes, created } = exported;
@@ -91,21 +92,23 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
     if arguments.json {
         return print_json(&report);
     }
-    let made = if created { ", made just now," } else { "" };
+    let made = if created { ", just created," } else { "" };
     println!(
         "topic {}{made} holds the log up to record {}, chain head {}",
         address.topic, report.end, report.chain_head
     );
     println!(
-        "  {frames} batches, {bytes} bytes, {sent} of them sent now; all read back and compared, \
-         in {:.1} s",
+        "  {} batches, {}, {} of them sent now; all read back and compared in {:.1} s",
+        Count(frames),
+        Bytes(bytes),
+        Count(sent),
         report.seconds
     );
-    println!("The log has left {shown}, which is now a copy of the topic. It goes on with:");
+    println!("The log has moved. {shown} is now a copy of the topic. Continue with:");
     println!("  upesi serve --data {shown} --log {address} --node NAME");
     if data.join("quarantine.json").exists() {
         println!(
-            "Put {shown}/quarantine.json into the directory of each other node before it starts."
+            "Copy {shown}/quarantine.json to the directory of each other node before it starts."
         );
     }
     Ok(())
@@ -127,7 +130,7 @@ fn check_marker(data: &Path, address: &Address) -> Result<(), CliError> {
     }
 }
 
-/// The directory that a log leaves.
+/// The directory from which a log is exported.
 struct Leaving<'a> {
     data: &'a Path,
     topic: &'a str,
@@ -160,8 +163,8 @@ fn note(data: &Path, name: &str, topic: &str) -> Result<(), String> {
     noted.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Notes that this directory takes the log, before the topic is told that it leaves. It stays, so
-/// that the same command again finds its work done.
+/// Marks the directory that imports the log, before the final message is written to the topic. The
+/// file is kept, so that a repeated command finds its work done.
 const TAKING: &str = "kafka-taken";
 
 pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
@@ -186,12 +189,12 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     let name = NodeName { name: NAME.into(), node: opening.place.node(), instance: 0, ended: 0 };
     let replica = Replica::new(sequencer, name, quarantine, last)
         .map_err(|error| CliError::new(error.to_string()))?;
-    let reader = Reader::open(&address, &options).map_err(told)?;
+    let reader = Reader::open(&address, &options).map_err(failure)?;
     let mut arriving =
         Arriving { replica, clock, progress: Progress::new("records decided", None), moved: 0 };
     let had_left = arriving.read(&reader, next, &|identity| {
         note(data, TAKING, &address.topic).map_err(CliError::new)?;
-        kafka::say_left(&address, &options, identity).map_err(told)
+        kafka::say_left(&address, &options, identity).map_err(failure)
     })?;
     arriving.progress.end();
     let is_ours = fs::read_to_string(data.join(TAKING)).is_ok_and(|it| it == address.topic);
@@ -200,9 +203,9 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
             remove(data, MARKER)?;
         }
         return Err(CliError::new(format!(
-            "the log has left topic {} before, for another directory than {}: find that one, for \
-             the scheme may have gone on there. If it is lost, or was never served, `--again` \
-             makes this one go on instead, from record {} on",
+            "topic {}: already imported into a directory other than {}, which may have been \
+             served since; use that directory. If it is lost or was never served, `--again` \
+             continues here after record {}",
             address.topic,
             data.display(),
             arriving.replica.sequencer().log().tail().end.0
@@ -210,7 +213,6 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     }
     let Arriving { replica, moved, .. } = arriving;
     let tail = replica.sequencer().log().tail();
-    // Its files and its store are let go of.
     drop(replica);
     let bytes = make_own_log(data, (&reader, &address), &tail)?;
     let report = Report {
@@ -224,13 +226,12 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     if arguments.json {
         return print_json(&report);
     }
-    let Report { topic, end, chain_head, seconds, .. } = &report;
+    let Report { topic, end, chain_head, seconds, moved, bytes } = &report;
     let shown = data.display();
     println!("{shown} holds the log of topic {topic} up to record {end}, chain head {chain_head}");
-    println!(
-        "  {moved} batches decided now, {bytes} bytes compared with the topic, in {seconds:.1} s"
-    );
-    println!("The log has left the topic: no node goes on there. It goes on with:");
+    let (moved, bytes) = (Count(*moved), Bytes(*bytes));
+    println!("  {moved} batches replayed, {bytes} compared with the topic in {seconds:.1} s");
+    println!("No node can use the topic any more. Continue with:");
     println!("  upesi serve --data {shown}");
     Ok(())
 }
@@ -245,43 +246,42 @@ struct Arriving {
 }
 
 impl Arriving {
-    /// Takes everything up to the word that the log has left, which is said once all that was there
-    /// before has been taken. Whether it had been said already.
+    /// Applies all messages up to the final one, and writes the final message once the topic is
+    /// read. Returns whether the final message existed already.
     fn read(
         &mut self,
         reader: &Reader,
         mut next: i64,
-        say_left: &dyn Fn(LogIdentity) -> Result<(), CliError>,
+        write_final: &dyn Fn(LogIdentity) -> Result<(), CliError>,
     ) -> Result<bool, CliError> {
-        let mut is_said = false;
+        let mut is_final_written = false;
         loop {
-            let end = reader.range().map_err(told)?.end;
+            let end = reader.range().map_err(failure)?.end;
             if self.take(reader, next..end)? {
-                return Ok(!is_said);
+                return Ok(!is_final_written);
             }
             next = next.max(end);
             if self.replica.is_partial() {
                 return Err(CliError::new(
-                    "the topic holds a part of a log that is being moved there: finish with \
-                     `upesi export-log` first",
+                    "the topic holds an incomplete export; finish it with `upesi export-log` first",
                 ));
             }
-            if is_said {
+            if is_final_written {
                 return Err(CliError::new(
-                    "the word that the log leaves the topic was acknowledged and is not there; try \
-                     again",
+                    "the final message was acknowledged but is missing in the topic; run the \
+                     command again",
                 ));
             }
-            say_left(self.replica.sequencer().log().tail().identity)?;
-            is_said = true;
+            write_final(self.replica.sequencer().log().tail().identity)?;
+            is_final_written = true;
         }
     }
 
-    /// Takes messages; whether the word that the log has left was among them.
+    /// Applies messages; returns whether the final message was among them.
     fn take(&mut self, reader: &Reader, offsets: std::ops::Range<i64>) -> Result<bool, CliError> {
         let (mut has_left, mut failed) = (false, None);
         reader
-            .read(offsets, &mut |at, bytes| match self.hear(at, bytes) {
+            .read(offsets, &mut |at, bytes| match self.apply(at, bytes) {
                 Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
                 Ok(ControlFlow::Break(())) => {
                     has_left = true;
@@ -292,16 +292,16 @@ impl Arriving {
                     ControlFlow::Break(())
                 }
             })
-            .map_err(told)?;
+            .map_err(failure)?;
         failed.map_or(Ok(has_left), Err)
     }
 
-    /// Takes a message; breaks with the word that the log has left.
-    fn hear(&mut self, at: ledger::Stamp, bytes: &[u8]) -> Result<ControlFlow<()>, CliError> {
+    /// Applies a message; breaks at the final message.
+    fn apply(&mut self, at: ledger::Stamp, bytes: &[u8]) -> Result<ControlFlow<()>, CliError> {
         let message = match TopicMessage::parse(bytes) {
             Ok(message) => message,
             Err(BundleError::Foreign(_)) => return Ok(ControlFlow::Continue(())),
-            Err(error @ BundleError::Version(_)) => return Err(told(error)),
+            Err(error @ BundleError::Version(_)) => return Err(failure(error)),
         };
         let identity = self.replica.sequencer().log().tail().identity;
         let delivered = match message {
@@ -316,18 +316,18 @@ impl Arriving {
             }
             TopicMessage::Left(_) | TopicMessage::State(_) => return Ok(ControlFlow::Continue(())),
         };
-        let delivered = delivered.map_err(told)?;
+        let delivered = delivered.map_err(failure)?;
         self.moved += u64::from(matches!(delivered, AppliedMessage::Applied { .. }));
         let Self { replica, clock, progress, .. } = self;
-        replica.sequencer_mut().run_maintenance(clock.now()).map_err(told)?;
+        replica.sequencer_mut().run_maintenance(clock.now()).map_err(failure)?;
         let log_index: LogIndex = replica.sequencer().state().log_index();
         progress.show(log_index.0);
         Ok(ControlFlow::Continue(()))
     }
 }
 
-/// Makes a copy that is whole a log of its own: synced, compared, and no copy any more. Gives the
-/// number of its bytes.
+/// Turns a complete copy into an independent log: syncs it, compares it with the topic and removes
+/// its markers. Returns the number of bytes.
 fn make_own_log(
     data: &Path,
     (reader, address): (&Reader, &Address),
@@ -344,7 +344,7 @@ fn make_own_log(
     progress.end();
     let walked = walked.map_err(|error| failed(error.to_string()))?;
     if (walked.tail.end, walked.tail.chain) != (tail.end, tail.chain) {
-        return Err(failed("what stands in the files is not what was read".into()));
+        return Err(failed("the files differ from the topic".into()));
     }
     remove(data, LIFE)?;
     remove(data, MARKER)?;
@@ -379,6 +379,6 @@ pub(crate) fn address_of(text: &str) -> Result<Address, CliError> {
     text.parse().map_err(|error| CliError::new(format!("--log: {error}")))
 }
 
-fn told(error: impl std::fmt::Display) -> CliError {
+fn failure(error: impl std::fmt::Display) -> CliError {
     CliError::new(error.to_string())
 }

@@ -112,7 +112,7 @@ pub(crate) fn tell(
 
 fn unread_of(entry: &Entry, error: &LogError) -> String {
     format!(
-        "record {} decides nothing, and whether it is about the transfer is not known: {error}",
+        "record {} is skipped and cannot be read, so it may be about the transfer: {error}",
         entry.log_index().0
     )
 }
@@ -158,7 +158,7 @@ impl Reading<'_> {
         self.records.set(self.records.get() + 1);
         self.reader.read(log_index)?.ok_or_else(|| LogError::Damaged {
             place: format!("record {}", log_index.0),
-            reason: "it is told of, and it is not there".into(),
+            reason: "it is referenced but missing".into(),
         })
     }
 }
@@ -330,7 +330,7 @@ fn damaged(owned: &OwnedRecord, reason: &dyn std::fmt::Display) -> LogError {
 fn tried_of(owned: &OwnedRecord, notice: NoticeId) -> Result<Vec<Attempt>, LogError> {
     let OwnedPayload::Stored(bytes) = &owned.payload else { return Ok(Vec::new()) };
     if payload_digest(bytes) != owned.payload_digest {
-        return Err(damaged(owned, &"what it says of attempts is not what was written"));
+        return Err(damaged(owned, &"its delivery attempts do not match their digest"));
     }
     let all = record::attempts::read(bytes).map_err(|error| damaged(owned, &error))?;
     let own = all.iter().filter(|(other, _)| *other == notice);

@@ -329,8 +329,8 @@ impl Display for Explanation {
             )?;
         }
         match &*self.notices_pending {
-            [] => writeln!(f, "nothing is owed about it at the end of the log"),
-            pending => writeln!(f, "still owed at the end of the log: notices {pending:?}"),
+            [] => writeln!(f, "no pending notices at the end of the log"),
+            pending => writeln!(f, "pending notices at the end of the log: {pending:?}"),
         }?;
         if !self.dead_letters.is_empty() {
             writeln!(
@@ -425,7 +425,7 @@ impl Display for Message {
             Some(destination) => writeln!(f, " to {destination}")?,
             None => writeln!(f)?,
         }
-        writeln!(f, "  says     {}", self.says)?;
+        writeln!(f, "  content  {}", self.says)?;
         if let (Some(expiration), Some(left)) = (&self.expiration, self.expires_in_ms) {
             writeln!(f, "  expires  {expiration}, {}", distance(left))?;
         }
@@ -563,7 +563,7 @@ const fn why(outcome: ExplainedOutcome) -> &'static str {
         FulfilVersionIgnored => "passed over: version 1.0 knows no RESERVED; left to time out",
         ResponseTransferNotFound => "refused: there is no such transfer",
         ResponseNotFromPayee => "refused: the sender is not the payee; the transfer is untouched",
-        ResponseNotToPayer => "aborted: the payee addressed somebody else than the payer",
+        ResponseNotToPayer => "aborted: the payee addressed an FSP other than the payer",
         ResponseModified => "refused: it differs from the answer already taken",
         ResponseResent => "sent again: answered with the stored end",
         ResponseAfterExpiry => "refused: the transfer had expired",

@@ -531,7 +531,7 @@ impl Audit {
         };
         let owner = state.register().get(account.owner).name;
         let what = format!(
-            "account {} ({:?} of {} in {}) stands at {}, but its postings add up to {own}",
+            "account {} ({:?} of {} in {}) has the value {}, but its postings add up to {own}",
             id.0,
             account.kind,
             owner.as_str(),
@@ -597,7 +597,7 @@ impl Audit {
             None => self.figures.bodies_unreadable += 1,
             Some(true) => self.figures.bodies_compared += 1,
             Some(false) => {
-                let what = "the stored body says something else than what was decided on";
+                let what = "the stored body differs from the decoded fields of the record";
                 self.find(transfer, what.into());
             }
         }

@@ -202,19 +202,19 @@ mod work {
         let Report { topic, first_record, deleted_messages: deleted, kept_messages: kept, .. } =
             report;
         match (first_record, arguments.dry_run) {
-            (Some(_), _) if *deleted == 0 => println!("topic {topic} begins there already"),
+            (Some(_), _) if *deleted == 0 => println!("topic {topic}: already trimmed"),
             (Some(first), true) => println!(
-                "topic {topic}: {deleted} messages would go and {kept} stay, the first of them \
-                 with record {first}"
+                "topic {topic}: {deleted} messages would be deleted and {kept} kept; the first \
+                 kept record would be {first}"
             ),
             (Some(first), false) => println!(
-                "topic {topic}: {deleted} messages were deleted; it begins with record {first}. \
-                 Who has less than what stood before begins with --from {}",
+                "topic {topic}: {deleted} messages deleted; it begins with record {first}. Nodes \
+                 without the earlier records start with --from {}",
                 arguments.copy
             ),
             (None, _) => println!(
-                "topic {topic}: nothing to delete. What is packed in the copy, but for the last {} \
-                 records (--keep), is not in the topic any more, or nothing is",
+                "topic {topic}: nothing to delete; the topic has no backed-up records except the \
+                 last {} (--keep)",
                 arguments.keep
             ),
         }

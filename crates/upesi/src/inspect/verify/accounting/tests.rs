@@ -377,7 +377,7 @@ fn a_message_that_is_not_the_one_decided_on_is_found() {
 }
 
 #[test]
-fn a_body_that_says_something_else_is_found() {
+fn body_that_differs_from_its_record_is_found() {
     const ABORTED: &[u8] = br#"{"transferState":"ABORTED"}"#;
     const UNKNOWN_CODE: &[u8] =
         br#"{"errorInformation":{"errorCode":"9999","errorDescription":"none"}}"#;
@@ -393,6 +393,6 @@ fn a_body_that_says_something_else_is_found() {
     };
     for (told, body) in [(states, ABORTED), (codes, UNKNOWN_CODE)] {
         let message = stored(&[("fspiop-source", "payee")], body);
-        check(told, Some((FULFIL, Some(&message))), Some("says something else"));
+        check(told, Some((FULFIL, Some(&message))), Some("differs from the decoded"));
     }
 }

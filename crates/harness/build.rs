@@ -1,12 +1,12 @@
 //! Compiles in the commit and the build profile, so that every result names both.
 //!
-//! `-dirty` stands behind it when sources differ from that commit. It is looked at anew whenever
+//! `-dirty` is appended when sources differ from that commit. It is computed anew whenever
 //! one of them, the index or the head changes.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What the program is made of, seen from here.
+/// The sources of the program, relative to this crate.
 const SOURCES: [&str; 3] = ["../../crates", "../../Cargo.toml", "../../Cargo.lock"];
 
 fn main() {

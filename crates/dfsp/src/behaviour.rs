@@ -17,13 +17,13 @@ pub enum Leg {
     Transfer,
 }
 
-/// What the FSP does with what the hub sends it.
+/// The FSP's reaction to the hub's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behaviour {
     /// Answers everything at once.
     #[default]
     Normal,
-    /// Takes this long to answer every HTTP request, then goes on as usual.
+    /// Takes this long to answer every HTTP request, then continues as usual.
     Slow(Duration),
     /// Accepts messages of this leg and never sends the callback.
     Silent(Leg),
@@ -31,7 +31,7 @@ pub enum Behaviour {
     Erroring(Leg, u16),
     /// Fulfils transfers with 32 bytes that do not meet the condition.
     WrongFulfilment,
-    /// Refuses connections: nobody listens.
+    /// Refuses connections: no socket listens.
     Dead,
     /// Answers this many further HTTP requests with status 500, then is normal.
     Refusing(u32),

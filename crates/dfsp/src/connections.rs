@@ -3,12 +3,12 @@
 //! A message is one buffer. When a connection is free it is written at once, inside the caller, by
 //! one system call; else it waits in a bounded queue and is written by the connection that becomes
 //! free first. Connections are opened as they are needed, up to a limit, and the most recently
-//! used one is taken first, so that few stay busy. A message that got no answer, or one that says
-//! "later" (408, 425, 429, 5xx), is sent again unchanged after a pause, as FSPIOP allows. Nothing
+//! used one is taken first, so that few stay busy. A message that got no answer, or a retryable
+//! status (408, 425, 429, 5xx), is sent again unchanged after a pause, as FSPIOP allows. Nothing
 //! has a timer of its own: the owner calls [`HubConnections::maintain`] every [`TICK`].
 //!
 //! A hub may have several addresses, one of each of its nodes. The first is home; when a node
-//! cannot be reached, leaves a message unanswered or says 503, all goes to the next one, as behind
+//! cannot be reached, leaves a message unanswered or says 503, all goes to the next one, as with
 //! a load balancer, and home again after a while, which grows while home is no better.
 
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ pub const TICK: Duration = Duration::from_millis(20);
 const SPARE_BUFFERS_MAX: usize = 256;
 const SPARE_BUFFER_BYTES_MAX: usize = 16 * 1024;
 const READ_BYTES: usize = 4 * 1024;
-/// Bytes of an answer that are kept when it tells of trouble.
+/// Bytes of an error answer that are kept.
 const TROUBLE_BYTES: usize = 200;
 /// How long a node that could not be reached is left alone, in ticks; twice as long each time.
 const AWAY: u64 = 50;
@@ -78,7 +78,7 @@ pub enum SendResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoCapacity;
 
-/// What the links did so far.
+/// Counts of all connections so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounts {
     /// Messages that were answered, whatever the status.
@@ -99,18 +99,18 @@ pub struct ConnectionCounts {
     pub unavailable: u64,
 }
 
-/// What the hub or the system said when something went wrong for the first time.
+/// The first error of each kind, as the hub or the system reported it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirstErrors {
     /// Why a connection could not be opened.
     pub unreachable: String,
     /// An answer of 500 or more: its status, and the begin of its body.
     pub unavailable: String,
-    /// What came instead of an answer.
+    /// Data received instead of a valid answer.
     pub broken: String,
 }
 
-/// Connections to one hub; `T` tells the owner which message an answer belongs to.
+/// Connections to one hub; `T` identifies the message that an answer belongs to.
 pub struct HubConnections<T>(Rc<Inner<T>>);
 
 struct Inner<T> {
@@ -166,8 +166,8 @@ struct Message<T> {
 }
 
 impl<T: Copy + 'static> HubConnections<T> {
-    /// Links to a hub with these addresses; `answered` is told the end of every message that was
-    /// taken.
+    /// Links to a hub with these addresses; `answered` is called with the result of every accepted
+    /// message.
     ///
     /// # Panics
     /// There is no address.
@@ -222,13 +222,13 @@ impl<T: Copy + 'static> HubConnections<T> {
         self.0.maintain();
     }
 
-    /// What was done so far.
+    /// Counts so far.
     #[must_use]
     pub fn counts(&self) -> ConnectionCounts {
         self.0.state.borrow().counts
     }
 
-    /// What was said when something went wrong for the first time.
+    /// The first error of each kind.
     #[must_use]
     pub fn troubles(&self) -> FirstErrors {
         self.0.state.borrow().troubles.clone()
@@ -284,7 +284,7 @@ impl<T: Copy + 'static> Inner<T> {
         Ok(())
     }
 
-    /// Opens another connection if somebody waits for one.
+    /// Opens another connection if a message waits for one.
     fn open_more(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         let open = state.links.len() - state.vacant.len() + state.opening;
@@ -324,7 +324,7 @@ impl<T: Copy + 'static> Inner<T> {
     fn gone(self: &Rc<Self>, index: usize, trouble: Trouble) {
         let mut state = self.state.borrow_mut();
         let link = &mut state.links[index];
-        // One that was retired may still hear of its own end.
+        // A retired connection may still report its end.
         if link.write.take().is_none() {
             return;
         }
@@ -598,7 +598,7 @@ async fn read_answers<T: Copy + 'static>(
                 continue;
             }
             Ok(None) => {}
-            Err(error) => break format!("what came is no answer: {error}"),
+            Err(error) => break format!("invalid HTTP answer: {error}"),
         }
         buffer.reserve(READ_BYTES);
         match read_half.read_buf(&mut buffer).await {

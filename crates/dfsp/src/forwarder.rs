@@ -68,7 +68,7 @@ impl Forwarder {
         Ok(Self(inner))
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.address
@@ -125,7 +125,7 @@ impl Inner {
         }
     }
 
-    /// Tells both sides of a transfer that it is committed (hub-semantics 3.7).
+    /// Notifies both sides of a transfer that it is committed (hub-semantics 3.7).
     fn fulfil(&self, onward: Forward<'_>, request: &Request<'_>, payer: Option<Rc<Fsp>>) {
         let reserved = br#""transferState":"RESERVED""#;
         let at = request.body.windows(reserved.len()).position(|text| text == reserved);
@@ -160,7 +160,7 @@ impl Fsp {
         let mut digits = itoa::Buffer::new();
         push(&mut out, &["\r\ncontent-length: ", digits.format(forward.body.len()), "\r\n\r\n"]);
         out.extend_from_slice(forward.body);
-        // Full links lose the message; whoever waits for it sees that by its own deadline.
+        // Full queues drop the message; its receiver runs into its own deadline.
         let _ = self.links.send(out, ());
     }
 }

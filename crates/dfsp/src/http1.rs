@@ -1,7 +1,7 @@
 //! HTTP/1.1 as far as FSPIOP needs it: heads parsed in place, bodies borrowed from the buffer.
 //!
-//! Both parsers take all bytes received so far and either see a whole message (and say how many
-//! bytes it took) or ask for more. A head is at most 64 KB, a body 5 MB (DESIGN, contract 10).
+//! Both parsers take all bytes received so far and either return a whole message with its
+//! length in bytes, or ask for more. A head is at most 64 KB, a body 5 MB (DESIGN, contract 10).
 //! Framing is by `Content-Length` or chunked; a response that ends with its connection is refused.
 
 use std::borrow::Cow;
@@ -27,7 +27,7 @@ pub enum WireError {
     /// The body is longer than [`BODY_BYTES_MAX`].
     #[error("the body is too long")]
     BodyTooLong,
-    /// The length of the body cannot be told from the head, or its chunks are broken.
+    /// The head does not give the length of the body, or its chunks are broken.
     #[error("the body's framing cannot be read")]
     Framing,
 }

@@ -1,7 +1,7 @@
 //! Identifiers of transactions: rising, unique per simulator, and able to find their table row.
 //!
 //! An id is a UUID of version 4 in form, so that hubs of every version take it: 48 bits of
-//! creation time, 33 bits that are the simulator's own, one bit that tells the quote from the
+//! creation time, 33 bits that are the simulator's own, one bit that distinguishes quote and
 //! transfer, and 40 bits of running number. The transfer's 128 bits are also its W3C trace id.
 
 use ledger::TransferId;

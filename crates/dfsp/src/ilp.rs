@@ -39,7 +39,7 @@ pub(crate) fn condition(fulfilment: &[u8; 32]) -> [u8; 32] {
     Sha256::digest(fulfilment).into()
 }
 
-/// What a packet carries.
+/// The content of a packet.
 pub(crate) struct Payment<'a> {
     pub(crate) amount: Amount,
     pub(crate) currency: Currency,
@@ -97,7 +97,7 @@ fn minor_units(amount: Amount, currency: Currency) -> u64 {
     u64::try_from(units).unwrap_or(0)
 }
 
-/// Length of so many bytes as base64url without padding.
+/// Length of `bytes` bytes as base64url without padding.
 pub(crate) const fn base64_length(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }

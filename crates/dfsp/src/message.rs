@@ -57,7 +57,7 @@ struct Head {
     rest: Vec<u8>,
 }
 
-/// Where a message goes and which conversation it belongs to.
+/// The destination of a message and its conversation.
 #[derive(Clone, Copy)]
 pub(crate) struct Envelope<'a> {
     pub(crate) destination: Option<&'a str>,
@@ -381,7 +381,7 @@ pub(crate) fn push_transaction(
     push(out, &[TRANSACTION_TYPE, "}"]);
 }
 
-/// Both parties as they stand in the quote request, JSON text and all.
+/// Both parties as JSON text of the quote request.
 pub(crate) struct PartiesText<'a> {
     pub(crate) payer: &'a str,
     pub(crate) payee: &'a str,

@@ -1,4 +1,4 @@
-//! What two FSPs say to each other in a transfer, written without a hub: `POST /transfers` of the
+//! The messages of two FSPs in a transfer, written without a hub: `POST /transfers` of the
 //! payer and `PUT /transfers/{id}` of the payee, as [`crate::Simulator`]s write them.
 //!
 //! Everything is drawn from a seed: ids, names of the parties, numbers, amounts. The packet, its
@@ -12,11 +12,11 @@ use crate::ilp::{Payment, Secret, base64_length, condition, push_base64, push_pa
 use crate::message::{Envelope, PartiesText, TransferRequest, Writer, push, push_transaction};
 use crate::simulator::SimulatorOptions;
 
-/// Texts of a transaction have at most so many characters.
+/// Maximum length of texts of a transaction, in characters.
 const TEXT_MAX: usize = 128;
-/// Amounts are drawn from a hundredth of the currency's unit up to so many of them.
+/// Maximum amount, in hundredths of the currency's unit; the minimum is 1.
 const CENTS_MAX: u64 = 10_000;
-/// What a body of `POST /transfers` has beside the transaction, about.
+/// Approximate bytes of a `POST /transfers` body without the transaction.
 const REST_BYTES: usize = 325;
 
 /// Writes the messages of transfers between any of its FSPs.
@@ -140,7 +140,7 @@ impl PairWriter {
         text(packet)
     }
 
-    /// A party as it stands in a transaction.
+    /// A party as a member of a transaction.
     fn party(&mut self, fsp: usize) -> String {
         let (number, fsp) = (self.number(), self.fsps[fsp].name.clone());
         format!(
@@ -187,7 +187,7 @@ impl PairWriter {
         (payer as usize, payee as usize)
     }
 
-    /// A name that nobody has to be offended by: three syllables.
+    /// A neutral made-up name of three syllables.
     fn name(&mut self) -> String {
         const SYLLABLES: [&str; 32] = [
             "a", "ba", "chi", "da", "e", "fa", "ga", "ha", "i", "ja", "ka", "li", "ma", "ni", "o",

@@ -1,6 +1,6 @@
-//! What an FSP saw, each notice counted once, and the position that follows from it.
+//! The observations of an FSP, each notice counted once, and its expected position.
 //!
-//! The hub delivers at least once, so every notice is held against the record of its transfer.
+//! The hub delivers at least once, so every notice is compared with the record of its transfer.
 //! Records are kept in 64 small maps of unequal sizes: one that grows moves only its own, and no
 //! two grow together, so that it never shows as a pause. The oldest are dropped beyond
 //! [`REMEMBERED_MAX`]; a notice repeated later than that counts as unknown.
@@ -64,7 +64,7 @@ pub struct Counts {
     pub payer_errors: u64,
     /// Notices that had been seen before.
     pub repeated: u64,
-    /// Notices that say the opposite of an earlier one. A correct hub leaves this at 0.
+    /// Notices that contradict an earlier one. A correct hub leaves this at 0.
     pub contradictions: u64,
     /// Error callbacks about answers as payee that the hub could not deliver to the payer.
     pub undelivered: u64,
@@ -87,11 +87,11 @@ pub struct Counts {
 pub struct Contradictions {
     /// How many there were.
     pub count: u64,
-    /// What was wrong with the first.
+    /// The problem of the first.
     pub first: String,
 }
 
-/// What one FSP saw.
+/// The observations of one FSP.
 #[derive(Default)]
 pub struct Observations {
     /// Messages by kind.
@@ -101,7 +101,7 @@ pub struct Observations {
     remembered: Remembered,
 }
 
-/// On which side of a transfer this FSP stands.
+/// The side of this FSP in a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Payer,

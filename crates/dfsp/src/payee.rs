@@ -132,7 +132,7 @@ impl TransferPosted<'_> {
 }
 
 impl TransferAnswered<'_> {
-    /// Whether it says that the transfer has not ended.
+    /// Whether the state is not final.
     pub(crate) fn is_reserved(&self) -> bool {
         self.transfer_state == "RESERVED"
     }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::behaviour::Leg;
 use crate::ids::{Ids, TransactionId, sequence_of};
 
-/// Which part of a transaction a payment runs; what it leaves out costs nobody anything.
+/// Which part of a transaction a payment runs; the other parts cost nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PaymentFlow {
     /// Look-up, quote and transfer, each out of the answer before.
@@ -41,7 +41,7 @@ pub struct Payment {
     pub payer_msisdn: u64,
     /// The number to look up and pay to.
     pub payee_msisdn: u64,
-    /// What is sent.
+    /// The amount sent.
     pub amount: Amount,
     /// When it should have started: the whole time counts from here.
     pub intended: Instant,
@@ -52,7 +52,7 @@ pub struct Payment {
 pub struct Outcome {
     /// The transfer's id, also the trace id.
     pub transfer: TransferId,
-    /// What was asked for.
+    /// The requested payment.
     pub payment: Payment,
     /// When it really started.
     pub started: Instant,
@@ -92,7 +92,7 @@ pub enum Cause {
     Unreachable,
     /// An error callback with this FSPIOP code (0 when unreadable).
     Error(u16),
-    /// The hub said ABORTED.
+    /// The hub reported ABORTED.
     Aborted,
     /// No callback in time.
     TimedOut,
@@ -105,7 +105,7 @@ pub enum Cause {
     WrongFulfilment,
 }
 
-/// Who is told the outcome.
+/// The receiver of the outcome.
 pub(crate) enum Completion {
     Observer,
     Caller(oneshot::Sender<Outcome>),
@@ -122,7 +122,7 @@ pub(crate) struct Transaction {
     pub(crate) wrong: Option<Leg>,
     started: Instant,
     leg_started: Instant,
-    /// `None` while the payee holds the transfer and nobody waits.
+    /// `None` while the payee holds the transfer and no deadline applies.
     deadline: Option<Instant>,
     accepted: Option<Duration>,
     lookup: Option<Duration>,
@@ -192,7 +192,7 @@ impl Payer {
         }
     }
 
-    /// Goes on to the quote of a transaction, to the FSP that the look-up named.
+    /// Continues with the quote of a transaction, to the FSP that the look-up named.
     pub(crate) fn found(&mut self, sequence: u64, payee: FspName) {
         self.numbered(sequence).into_iter().for_each(|transaction| transaction.found(payee));
         self.note_asked(sequence, Leg::Quote);
@@ -353,7 +353,7 @@ impl Transaction {
         self.lookup = Some(self.lap());
     }
 
-    /// Goes on to the transfer under the quote's condition.
+    /// Continues with the transfer under the quote's condition.
     pub(crate) fn quoted(&mut self, condition: [u8; 32]) {
         self.condition = condition;
         self.leg = Leg::Transfer;

@@ -86,7 +86,7 @@ impl Expiry {
     }
 }
 
-/// What one simulated FSP is like.
+/// Options of one simulated FSP.
 #[derive(Clone, Debug)]
 pub struct SimulatorOptions {
     /// Name in the scheme: 2 to 30 letters, digits, `-` or `_`.
@@ -97,7 +97,7 @@ pub struct SimulatorOptions {
     pub hub: SocketAddr,
     /// Further nodes of the same hub, to which it turns when that one does not answer.
     pub other_nodes: Vec<SocketAddr>,
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Protocol version of its messages.
     pub version: Version,
@@ -150,11 +150,11 @@ pub const ACKNOWLEDGED_MAX: usize = 4_000_000;
 pub struct Acknowledged {
     /// The transfer.
     pub transfer: TransferId,
-    /// What was said of it.
+    /// The message about it.
     pub said: PaymentMessage,
 }
 
-/// What an FSP says of a transfer.
+/// The kind of message that an FSP sends about a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PaymentMessage {
     /// `POST /transfers`.
@@ -245,20 +245,20 @@ struct Registration {
     refused: u64,
 }
 
-/// What the answer to a sent message means.
+/// The meaning of the answer to a sent message.
 #[derive(Clone, Copy)]
 enum Token {
     /// A leg of this FSP's own transaction.
     Leg(Leg, TransactionId),
     /// The answer to a look-up or a quote as payee.
     Callback,
-    /// What this payee says of a transfer.
+    /// A message of this payee about a transfer.
     Says(PaymentMessage, TransferId),
     /// The registration of a subscriber.
     Registration(u64),
 }
 
-/// What a request leads to.
+/// The reaction to a request.
 struct Reaction {
     status: Status,
     message: Option<(Vec<u8>, Token)>,
@@ -323,7 +323,7 @@ impl Simulator {
         self.0.options.subscribers.clone()
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.address
@@ -335,12 +335,12 @@ impl Simulator {
         endpoints(&format!("http://{}", self.0.address))
     }
 
-    /// Who is told the end of transactions that [`Simulator::start`] began.
+    /// Sets the observer of the outcomes of transactions that [`Simulator::start`] began.
     pub fn observe(&self, observer: impl Fn(Outcome) + 'static) {
         *self.0.observer.borrow_mut() = Some(Rc::new(observer));
     }
 
-    /// Who is told of transfers that this payee holds: the transfer and its payer.
+    /// Sets the observer of transfers that this payee holds: the transfer and its payer.
     pub fn observe_receipts(&self, receipts: impl Fn(TransferId, FspName) + 'static) {
         *self.0.receipts.borrow_mut() = Some(Rc::new(receipts));
     }
@@ -368,10 +368,10 @@ impl Simulator {
         self.0.state.borrow().writer.bodies()
     }
 
-    /// Starts a transaction, or the part of one that is its course; the observer hears of its end.
+    /// Starts a transaction, or the part that its flow names; the observer is called at its end.
     ///
     /// # Errors
-    /// A bound is reached; nothing was sent and the observer hears nothing.
+    /// A bound is reached; nothing was sent and the observer is not called.
     pub fn start(&self, payment: Payment) -> Result<(), StartError> {
         self.0.start(payment, Completion::Observer)
     }
@@ -463,7 +463,7 @@ impl Simulator {
         self.0.links.unanswered()
     }
 
-    /// What it saw so far.
+    /// Its observations so far.
     #[must_use]
     pub fn tally(&self) -> Ref<'_, Observations> {
         Ref::map(self.0.state.borrow(), |state| &state.tally)
@@ -487,13 +487,13 @@ impl Simulator {
         self.tally().position()
     }
 
-    /// What its links to the hub did.
+    /// Counts of its connections to the hub.
     #[must_use]
     pub fn link_counts(&self) -> ConnectionCounts {
         self.0.links.counts()
     }
 
-    /// What went wrong first with its links to the hub.
+    /// The first errors of its connections to the hub.
     #[must_use]
     pub fn troubles(&self) -> FirstErrors {
         self.0.links.troubles()
@@ -729,7 +729,7 @@ impl State {
             SendResult::Status(status) => Cause::Refused(status),
             SendResult::Lost => Cause::Unsent,
         };
-        // A refusal comes before the hub writes anything down; silence tells nothing.
+        // The hub refuses before it stores anything; a missing answer proves nothing.
         if leg == Leg::Transfer && matches!(answer, SendResult::Status(400..=499)) {
             self.tally.conclude(transaction.id.transfer(), Verdict::Aborted);
             self.tally.counts.rejected += 1;
@@ -951,7 +951,7 @@ impl<'a> Context<'a> {
         let Some(id) = TransferId::parse(rest) else { return self.unknown(Status::Ok) };
         let answer = serde_json::from_slice::<TransferAnswered<'_>>(&self.request.body).ok();
         if answer.as_ref().is_some_and(TransferAnswered::is_reserved) && 0 < self.resent {
-            // The answer to one that was sent again, because nobody had answered it: it waits on.
+            // The answer to a resent message that had no answer: it keeps waiting.
             return Reaction::only(Status::Ok);
         }
         let Some((answer, verdict)) = answer.and_then(|it| it.verdict().map(|end| (it, end)))
@@ -1019,8 +1019,9 @@ impl<'a> Context<'a> {
         self.request.fields.traceparent.and_then(traced_id)
     }
 
-    /// An error nobody waits for: of an old transaction of this FSP, or else about an answer it
-    /// gave as payee, since the hub tells errors to the sender of what failed (hub-semantics 2.4).
+    /// An unexpected error: of an old transaction of this FSP, or else about an answer it
+    /// gave as payee, since the hub reports an error to the sender of
+    /// the failed message (hub-semantics 2.4).
     fn stray_error(&mut self, id: Option<TransferId>) -> Reaction {
         if id.is_some_and(|id| self.state.payer.knew(id)) {
             return self.stray(id);
@@ -1029,7 +1030,7 @@ impl<'a> Context<'a> {
         Reaction::only(Status::Ok)
     }
 
-    /// A callback nobody waits for.
+    /// An unexpected callback.
     fn stray(&mut self, id: Option<TransferId>) -> Reaction {
         if !id.is_some_and(|id| self.state.payer.knew(id)) {
             return self.unknown(Status::Ok);
@@ -1307,7 +1308,7 @@ async fn serve_connection(inner: Rc<Inner>, mut stream: TcpStream) {
                     tokio::time::sleep(delay).await;
                 }
                 if answer(&mut stream, reaction.status).await.is_err() {
-                    // The hub sees no answer and repeats the message; what it said is still true.
+                    // The hub sees no answer and repeats the message; its content is still true.
                     inner.react(reaction);
                     return;
                 }

@@ -266,7 +266,7 @@ fn what_came_instead_of_an_answer_is_told() {
             let strange = node(async move |listener| {
                 while let Ok((mut stream, _)) = listener.accept().await {
                     let mut request = [0; 4_096];
-                    // Who closes before it has read resets the connection.
+                    // Closing before reading resets the connection.
                     let _asked = stream.read(&mut request).await;
                     let _heard = stream.write_all(answer).await;
                 }
@@ -430,7 +430,7 @@ fn five(course: PaymentFlow) -> Payment {
 }
 
 /// A payer asks a hub for the number 77, which is the payee's, or for a quote of 5 USD; the hub
-/// takes that with `status` and says `body`. What is wrong with it, if anything.
+/// accepts that with `status` and sends `body`. Returns the detected problem, if any.
 async fn answered(course: PaymentFlow, status: u16, body: String) -> Option<String> {
     let (hub, payer) = alone(|options| {
         // Of a payee that is known a payer expects real terms.
@@ -499,7 +499,7 @@ fn an_answer_that_was_not_asked_for_ends_its_unit_and_is_noted() {
     });
 }
 
-/// Who sends a transfer again is told that it is reserved, once or twice, and waits on.
+/// A payer that resends a transfer is notified of the reservation once or twice, and keeps waiting.
 #[test]
 fn a_transfer_that_was_sent_again_may_be_reserved() {
     run(async {

@@ -16,7 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::switch_process::read_token;
 
 const WITHIN: Duration = Duration::from_secs(20);
-/// How soon whoever waits for an answer hears of an interrupt.
+/// Interval at which a wait for an answer checks for an interrupt.
 const GLANCE: Duration = Duration::from_millis(250);
 /// The same from an interrupt on.
 const INTERRUPTED: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ pub struct Admin {
 pub struct AdminResponse {
     /// The status.
     pub status: u16,
-    /// The body, empty when there is none.
+    /// The body; may be empty.
     pub body: Vec<u8>,
 }
 
@@ -83,7 +83,7 @@ impl Admin {
     /// The one at `url`, such as `http://127.0.0.1:3001`, with the token in a file.
     ///
     /// # Errors
-    /// The address is none, or the file cannot be read.
+    /// The address is invalid, or the file cannot be read.
     pub fn at(url: &str, token: Option<&Path>) -> Result<Self, HarnessError> {
         let token = token.map(read_token).transpose()?;
         let host = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
@@ -147,13 +147,12 @@ impl Admin {
         })
     }
 
-    /// Whether the hub says that it is well.
+    /// Whether the hub reports that it is healthy.
     pub fn healthy(&mut self) -> bool {
         self.call("GET", "/health", None).is_ok_and(|answered| answered.status == 200)
     }
 
-    /// What the hub says is not well with it, when it says so: parts that are down, a disk that is
-    /// full.
+    /// The problems that the hub's health answer lists: parts that are down, a full disk.
     pub fn complaint(&mut self) -> Option<String> {
         let health = serde_json::from_slice(&self.call("GET", "/health", None).ok()?.body).ok()?;
         let storage = self.call("GET", "/storage", None).ok();
@@ -276,7 +275,7 @@ impl Timeout {
         Self { end: Instant::now() + within, interrupted: false }
     }
 
-    /// What is left; little once somebody wants the run to end.
+    /// The remaining time; short after an interrupt.
     fn left(&mut self) -> io::Result<Duration> {
         if !self.interrupted && Interrupt::seen_by_anybody() {
             self.interrupted = true;
@@ -302,15 +301,14 @@ impl Timeout {
     }
 }
 
-/// Whether a read only ended because it took long, or for a signal. A wait that ends is told by the
-/// system as a resource that is not available.
+/// Whether a read ended by its timeout or by a signal. The system reports a timeout as an
+/// unavailable resource.
 fn is_wait(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut, io::ErrorKind::Interrupted];
     kinds.contains(&error.kind())
 }
 
-/// What went wrong with a request. A wait that ends is told by the system as a resource that is
-/// not available.
+/// Describes a failed request. The system reports a timeout as an unavailable resource.
 fn problem_of(error: &io::Error, within: Duration) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -325,12 +323,12 @@ fn complaint_of(health: &Value, storage: &Value) -> Option<String> {
     let services = health["services"].as_array().map_or(&[][..], Vec::as_slice);
     let down = services.iter().filter(|service| service["status"] == "DOWN");
     let mut down: Vec<&str> = down.filter_map(|service| service["name"].as_str()).collect();
-    // Where the log is on files there is no broker; where it is not, the log says more.
+    // A log in files has no broker; otherwise the log's own entry has more detail.
     if down.contains(&"log") {
         down.retain(|name| *name != "broker");
     }
     let mut said: Vec<String> = down.iter().map(|name| format!("{name} is down")).collect();
-    // What it says of storage is also of its growth, which is never larger than now.
+    // The storage object also lists its growth, which never exceeds the current size.
     let bytes = |name: &str| storage[name].as_u64();
     if let (Some(free), Some(all)) = (bytes("freeBytes"), bytes("diskBytes"))
         && free < all / 20

@@ -21,7 +21,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Runs a demonstration and prints its results.
 ///
-/// Whether it went well is told by [`DemoReport::passed`].
+/// [`DemoReport::passed`] is the verdict.
 ///
 /// # Errors
 /// The run could not be carried out; the switch has been ended.
@@ -68,7 +68,7 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
     Ok(report)
 }
 
-/// The members that reports of all kinds have; of what was asked for the caller says the rest.
+/// The members that all reports share; the caller adds the requested settings.
 pub fn summary(measured: &Measured, fsps: &FspOptions, nodes: Option<&NodesPlan>) -> DemoReport {
     let result = &measured.result;
     let units = measured.good.max(1) as f64;

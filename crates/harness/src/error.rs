@@ -17,13 +17,13 @@ pub enum HarnessError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The switch could not be started, or it ended, or it is not healthy in time.
     #[error("the switch {0}")]
     Switch(String),
-    /// Brokers could not be started, or do not do what they are told.
+    /// Brokers could not be started or do not follow a request.
     #[error("brokers: {0}")]
     Brokers(#[from] kafka_testkit::BrokersError),
     /// A network for one node cannot be made or changed.
@@ -37,7 +37,7 @@ pub enum HarnessError {
     Admin {
         /// Method and path.
         request: String,
-        /// What went wrong.
+        /// The problem.
         problem: String,
     },
     /// A simulated FSP could not be set up.
@@ -45,10 +45,10 @@ pub enum HarnessError {
     Simulator {
         /// Its name.
         fsp: String,
-        /// What went wrong.
+        /// The problem.
         problem: String,
     },
-    /// A thread of simulators ended before it was told to.
+    /// A thread of simulators ended before its time.
     #[error("the simulators ended early")]
     Fleet,
     /// Interrupted from the keyboard.

@@ -28,12 +28,12 @@ impl Progress {
         Self { what, all, started: Instant::now(), shown: None, again }
     }
 
-    /// As far as can be told now, there are so many altogether.
+    /// Updates the estimated total.
     pub fn expect(&mut self, all: u64) {
         self.all = Some(all);
     }
 
-    /// So many are done; shows it if that is due.
+    /// Sets the number of finished items, and shows the line if it is due.
     pub fn show(&mut self, done: u64) {
         let now = Instant::now();
         let due = self.shown.map_or(self.started + QUIET, |shown| shown + self.again);
@@ -43,7 +43,7 @@ impl Progress {
         self.shown = Some(now);
         let line = self.line(done, now - self.started);
         let (begin, end) = if self.again == OFTEN { ("\r\x1b[K", "") } else { ("", "\n") };
-        // Whoever closed the error output does not want to know.
+        // The error output may be closed.
         let _ = write!(std::io::stderr(), "{begin}{line}{end}");
     }
 

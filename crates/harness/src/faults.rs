@@ -1,16 +1,16 @@
-//! What is done on purpose to nodes and brokers while a run goes on, and when.
+//! Faults that are injected into nodes and brokers during a run, and their times.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Something that goes wrong and is mended a while later, or a step of an upgrade.
+/// A fault that is repaired later, or a step of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A node is killed as by `kill -9`, and started again on its directory.
     Node,
     /// The broker that leads the topic is killed, and started again.
     Broker,
-    /// A node is stopped in its tracks for longer than its lease, and goes on.
+    /// A node is suspended (SIGSTOP) for longer than its lease, then resumed.
     Pause,
     /// The network between a node and all brokers is gone; participants still reach it.
     Cut,
@@ -20,7 +20,7 @@ pub enum Fault {
     Rules,
 }
 
-/// Something that is done to nodes or brokers at a moment of the measured part.
+/// A fault, or its repair, at a time of the measured part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act {
     pub at: Duration,
@@ -68,8 +68,8 @@ impl FromStr for Fault {
     }
 }
 
-/// Faults in this order, evenly over a measured part of this length, each mended within it. Where
-/// there are many, one begins before another is mended.
+/// Faults in this order, evenly over a measured part of this length, each mended within it. If
+/// there are many, one begins before another is repaired.
 pub fn spread(faults: &[Fault], length: Duration) -> Vec<Act> {
     let between = (LAST - FIRST) / faults.len().saturating_sub(1).max(1) as f64;
     let mut acts = Vec::new();

@@ -1,10 +1,10 @@
-//! What a data directory takes on disk, by what it is for.
+//! Disk usage of a data directory by purpose.
 
 use std::path::Path;
 
 use serde::Serialize;
 
-/// Bytes of the files of a data directory. What vanishes while it is looked at does not count.
+/// Bytes of the files of a data directory. Files that vanish meanwhile do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Footprint {
     /// Segments of the log.
@@ -46,7 +46,7 @@ impl Footprint {
         }
     }
 
-    /// What a file counts to, by the names of its directory and its own.
+    /// The total that a file counts towards, by the names of its directory and its own.
     fn part(&mut self, path: &Path) -> &mut u64 {
         let directory = path.iter().next().and_then(|name| name.to_str()).unwrap_or_default();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

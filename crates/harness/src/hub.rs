@@ -17,14 +17,14 @@ pub enum HubChoice<'a> {
     Spawn {
         /// How it is started.
         command: &'a SwitchCommand,
-        /// Where its log is kept, and left.
+        /// The directory of its log, kept after the run.
         data: Option<PathBuf>,
     },
     /// Several nodes of its own, over brokers of its own.
     Nodes {
         /// How each is started.
         command: &'a SwitchCommand,
-        /// Where everything is kept, and left.
+        /// The directory of all nodes and brokers, kept after the run.
         data: Option<PathBuf>,
         plan: NodesPlan,
     },
@@ -120,7 +120,7 @@ impl Hub {
         }
     }
 
-    /// What its processes used so far, when that is known.
+    /// Resources used by its processes so far, if known.
     pub fn figures(&self) -> Option<ProcessFigures> {
         match &self.kind {
             Kind::Switch(switch) => Some(switch.figures()),
@@ -193,7 +193,7 @@ impl Data {
 impl Drop for Data {
     fn drop(&mut self) {
         if self.temporary {
-            // What cannot be removed from the temporary directory, the system will.
+            // The system cleans up its temporary directory.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! Interrupts from the keyboard, so that nothing is left behind by a run that is cut short.
+//! Interrupts from the keyboard: an interrupted run cleans up its processes and files.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,10 +8,10 @@ use crate::error::HarnessError;
 
 static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// How long one may go unnoticed by whoever waits for it.
+/// Interval at which a pause checks for an interrupt.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Tells whether the user wants the run to end.
+/// Reports whether the user has interrupted the run.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -37,7 +37,7 @@ impl Interrupt {
         seen
     }
 
-    /// Whether there was one since somebody listens for them.
+    /// Whether any listener of this process has seen one.
     pub fn seen_by_anybody() -> bool {
         SEEN.get().is_some_and(|seen| seen.load(Ordering::Relaxed))
     }
@@ -60,8 +60,8 @@ impl Interrupt {
     }
 }
 
-/// Ends the program soon after there is an interrupt: for work that cannot look for one. What is to
-/// be cleaned up comes first.
+/// Ends the program soon after an interrupt, for work that cannot check for one. Calls the clean-up
+/// first.
 pub fn end_when_interrupted(clean_up: impl FnOnce() + Send + 'static) {
     let interrupt = Interrupt::listen();
     let watch = move || {

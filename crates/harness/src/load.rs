@@ -1,4 +1,4 @@
-//! What makes the transactions of one thread start, and writes down how they end.
+//! Starts the transactions of one thread and records how they end.
 //!
 //! Closed loop: the end of a unit starts the next in the same lane. Open loop: a kernel timer
 //! starts them whatever the answers; one that finds the backlog full is dropped and counted, never
@@ -37,14 +37,14 @@ const STOCKING: usize = 64;
 /// Held transfers that a payee answers at once when a run is over.
 const RELEASED_AT_ONCE: usize = 32;
 
-/// What makes units start.
+/// The rule by which units start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
     /// Nothing: the FSPs only answer.
     None,
-    /// So many in flight, as set by [`crate::fleet::Fleets::set_target`].
+    /// A fixed number in flight, set by [`crate::simulators::Simulators::set_target`].
     Closed,
-    /// So many a second.
+    /// A fixed rate per second.
     Open {
         /// Units a second.
         rate: f64,
@@ -53,7 +53,7 @@ pub enum Load {
     },
 }
 
-/// What the drivers do at the moment.
+/// The current phase of the drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Start nothing yet.
@@ -68,7 +68,7 @@ pub enum Phase {
     Stop = 4,
 }
 
-/// What the main thread and a driver tell each other.
+/// State that the main thread and a driver share.
 #[derive(Default)]
 pub struct Control {
     phase: AtomicU8,
@@ -98,7 +98,7 @@ pub struct Control {
     pub p99_micros: AtomicU64,
 }
 
-/// What a driver does, and with whom.
+/// The work of a driver and its FSPs.
 pub struct DriverPlan {
     pub scenario: Scenario,
     pub load: Load,
@@ -161,7 +161,7 @@ impl Control {
         }
     }
 
-    /// How the steady part is bounded; both zero means that there is none.
+    /// The bounds of the steady part; both zero: no steady part.
     fn bounds(&self) -> Bounds {
         let [first, last] = [0, 1].map(|index| self.steady[index].load(Ordering::Relaxed));
         match (last, self.budget.load(Ordering::Relaxed)) {
@@ -430,7 +430,7 @@ impl Driver {
         }
     }
 
-    /// What follows from the phase, whatever the answers.
+    /// Does the work of the phase that does not depend on answers.
     fn tend(&self) {
         let phase = self.control.phase();
         for index in 0..self.lanes.len() {
@@ -517,7 +517,7 @@ impl PairLoad {
     }
 }
 
-/// What is paid on a route at its turn.
+/// The amount of a route's payment at this turn.
 pub fn amount((payer, payee): Route, turn: u64) -> Amount {
     let back = if payer > payee { BACK_MORE } else { 0 };
     Amount::from_units(AMOUNT_FIRST + i128::from(turn % AMOUNTS) * AMOUNT_STEP + back)
@@ -675,7 +675,7 @@ mod tests {
             let good = || driver.control.good.load(Ordering::Relaxed);
             until(|| good() > 0).await;
             let (before, start) = (good(), Instant::now());
-            // This thread is also the hub's and the FSPs': nobody sends or answers meanwhile.
+            // The hub and the FSPs run on this thread too, so nothing is sent or answered meanwhile.
             std::thread::sleep(STILL);
             until(|| good() >= before + STILL.as_millis() as u64).await;
             let late = start.elapsed();

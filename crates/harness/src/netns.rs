@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::error::HarnessError;
 
-/// Where participants listen, as far as the node knows.
+/// The address of participants as the node sees it.
 const PARTICIPANTS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 8);
-/// Where brokers listen.
+/// The address of brokers.
 const BROKERS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
 /// The node's end of the cable to the participants.
 const NODE: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
 /// The cables, as they are called outside: to the participants, to the brokers.
 const CABLES: [&str; 2] = ["to-participants", "to-brokers"];
-/// Where tools of administrators are, which not everybody's path has.
+/// Directories of administration tools, which not every PATH contains.
 const MORE_PATH: &str = ":/usr/sbin:/sbin";
 const MADE_WITHIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(5);
@@ -53,17 +53,17 @@ impl Network {
         Ok(network)
     }
 
-    /// Where brokers must listen.
+    /// The address that brokers must listen on.
     pub(crate) const fn brokers(&self) -> IpAddr {
         IpAddr::V4(BROKERS)
     }
 
-    /// Where participants must listen.
+    /// The address that participants must listen on.
     pub(crate) const fn participants(&self) -> IpAddr {
         IpAddr::V4(PARTICIPANTS)
     }
 
-    /// Where the node must listen.
+    /// The address that the node must listen on.
     pub(crate) const fn node(&self) -> IpAddr {
         IpAddr::V4(NODE)
     }
@@ -78,7 +78,7 @@ impl Network {
         ip(&format!("link set {} up", CABLES[1]))
     }
 
-    /// What a command begins with that is to run inside.
+    /// The prefix of a command that runs inside the namespace.
     pub(crate) fn entry(&self) -> [String; 2] {
         ["nsenter".to_owned(), format!("--net={}", self.path())]
     }
@@ -120,7 +120,7 @@ impl Network {
 }
 
 impl Addresses {
-    /// Where a run before was killed they are there already.
+    /// They may exist already if an earlier run was killed.
     fn add() -> Result<Self, HarnessError> {
         let added = Self;
         for address in [PARTICIPANTS, BROKERS] {
@@ -161,13 +161,13 @@ fn refuse_a_shared_one() -> Result<(), HarnessError> {
         return Ok(());
     }
     Err(HarnessError::Network(
-        "a cut needs one of its own: run the same command behind `unshare --user --map-root-user \
+        "a cut needs one of its own: run the same command under `unshare --user --map-root-user \
          --net`"
             .to_owned(),
     ))
 }
 
-/// Whether an interface is up beside the loopback one and what a run before may have left.
+/// Whether an interface is up other than loopback and those that an earlier run may have left.
 fn leads_out(interfaces: &str) -> bool {
     let names = interfaces.lines().filter_map(|line| line.split([':', '@']).nth(1));
     names.map(str::trim).any(|name| name != "lo" && !CABLES.contains(&name))
@@ -187,7 +187,7 @@ fn run(command: &mut Command) -> Result<(), HarnessError> {
     said(command).map(drop)
 }
 
-/// What a program prints that does what it is told.
+/// The output of a program that must succeed.
 fn said(command: &mut Command) -> Result<String, HarnessError> {
     let name = command.get_program().to_owned();
     let output = command.output().map_err(HarnessError::file(name))?;

@@ -36,7 +36,7 @@ pub struct NodesPlan {
     pub nodes: u32,
     pub brokers: u32,
     pub acts: Vec<Act>,
-    /// What nodes start as that are upgraded.
+    /// The program that upgraded nodes start as.
     pub next: Option<PathBuf>,
 }
 
@@ -60,12 +60,12 @@ pub struct Nodes {
     broker: u32,
     /// The node that was killed last.
     killed: usize,
-    /// The node that stood still last.
+    /// The node that was suspended last.
     paused: usize,
-    /// What nodes start as that are upgraded, and how many have.
+    /// The program that upgraded nodes start as, and the number of upgraded nodes.
     next: Option<PathBuf>,
     upgraded: usize,
-    /// What processes used that have ended.
+    /// Resources used by processes that have ended.
     spent: Duration,
     /// The same of brokers.
     brokers_spent: Duration,
@@ -94,7 +94,7 @@ struct LaneShown {
 }
 
 impl NodesPlan {
-    /// What an acknowledgement means.
+    /// The durability of an acknowledgement, in words.
     pub fn durability(&self) -> String {
         let (replicas, in_sync) = self.replicas();
         format!("acks=all, min ISR {in_sync} of {replicas}, brokers do not sync before they answer")
@@ -159,7 +159,7 @@ impl Nodes {
         self.nodes.iter().map(|node| node.addresses[0]).collect()
     }
 
-    /// Where participants must listen, if that matters.
+    /// The address that participants must listen on, if it matters.
     pub fn participants(&self) -> Option<IpAddr> {
         self.network.as_ref().map(Network::participants)
     }
@@ -174,12 +174,12 @@ impl Nodes {
         self.nodes.iter().map(|node| Ok((node.name.clone(), node.admin()?))).collect()
     }
 
-    /// What was done to them so far.
+    /// The faults injected so far.
     pub fn done(&self) -> &[ExecutedFault] {
         &self.done
     }
 
-    /// What the processes of all nodes used so far.
+    /// Resources used by the processes of all nodes so far.
     pub fn figures(&self) -> ProcessFigures {
         let mut sum = ProcessFigures { cpu: self.spent, ..ProcessFigures::default() };
         for figures in

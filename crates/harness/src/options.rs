@@ -1,4 +1,4 @@
-//! What a run can be told, as `clap` arguments.
+//! Command-line options of runs.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ pub struct DemoOptions {
     /// Several nodes; a node and a broker are killed on the way.
     #[command(flatten)]
     pub nodes: NodesOptions,
-    /// What the FSPs are like.
+    /// Options of the simulated FSPs.
     #[command(flatten)]
     pub fsps: FspOptions,
 }
@@ -52,7 +52,7 @@ pub struct NodesOptions {
     /// one switch. Brokers need Java 17, and Maven the first time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=9))]
     pub nodes: Option<u32>,
-    /// So many brokers, with --nodes.
+    /// Number of brokers; with --nodes.
     #[arg(long, value_name = "N", default_value_t = 3, requires = "nodes",
         value_parser = clap::value_parser!(u32).range(1..=9))]
     pub brokers: u32,
@@ -139,12 +139,12 @@ pub struct SimulateOptions {
     /// End after this many seconds; without it at an interrupt.
     #[arg(long)]
     pub seconds: Option<f64>,
-    /// What the FSPs are like.
+    /// Options of the simulated FSPs.
     #[command(flatten)]
     pub fsps: FspOptions,
 }
 
-/// Options of a command line on which nothing is said.
+/// The defaults of the command line.
 pub fn standard<O: Args>() -> O {
     let command = O::augment_args(Command::new("standard").no_binary_name(true));
     let matches = command.try_get_matches_from([""; 0]);
@@ -194,7 +194,7 @@ impl FspOptions {
     /// Refuses a first port after which there are too few.
     pub fn check_port(&self, port: u16) -> Result<(), HarnessError> {
         let fits = port == 0 || usize::from(port) + self.fsps <= usize::from(u16::MAX) + 1;
-        require(fits, "--port is too large for so many FSPs")
+        require(fits, "--port is too large for this number of --fsps")
     }
 
     /// Refuses what cannot be run.
@@ -247,7 +247,7 @@ impl DemoOptions {
         )?;
         require(
             self.nodes.nodes.is_none() || DEMO_BROKERS_MIN <= self.nodes.brokers,
-            "demo takes --brokers of 3 or more: one is killed for good, and fewer could not go on \
+            "demo takes --brokers of 3 or more: one is killed for good, and fewer cannot continue \
              without it",
         )?;
         check_rate(self.rate)?;

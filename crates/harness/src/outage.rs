@@ -1,5 +1,5 @@
-//! How long the scheme stood still when something was broken: computed from the moment at which
-//! each unit ended, and drawn as a line of bars for a terminal.
+//! Duration of the outage after each fault, computed from the times at which units ended, and drawn
+//! as a line of bars for a terminal.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::run::Measured;
 
 /// Width of a bar.
 const BAR: Duration = Duration::from_millis(200);
-/// What is drawn around a fault.
+/// The time before a fault that is drawn.
 const BEFORE: Duration = Duration::from_secs(3);
 const AFTER: Duration = Duration::from_secs(11);
 /// Service counts as back with this share of the rate before.
@@ -21,7 +21,7 @@ const BACK: f64 = 0.8;
 const BACK_BARS: usize = 3;
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What a run of several nodes says beside the rest.
+/// The additional members of a report about several nodes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NodesReport {
     /// Nodes.
@@ -38,7 +38,7 @@ pub struct NodesReport {
     pub brokers_cpu_ms_per_tx: f64,
     /// Everything that was done to nodes and brokers.
     pub events: Vec<Event>,
-    /// What each fault cost.
+    /// The outage of each fault.
     pub outages: Vec<Outage>,
     /// Units that ended in each fifth of a second of the measured part.
     pub ended_each_200_ms: Vec<u32>,
@@ -49,11 +49,11 @@ pub struct NodesReport {
 pub struct Event {
     /// Seconds after the begin of the measured part.
     pub at_s: f64,
-    /// What.
+    /// The fault and its object.
     pub what: String,
 }
 
-/// What a fault cost.
+/// The outage after a fault.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outage {
     /// node, broker, pause or cut.
@@ -125,7 +125,7 @@ impl NodesReport {
         let highest = shown.iter().copied().max().unwrap_or(0).max(1);
         let height = |count: &u32| {
             let steps = HEIGHTS.len() as u32 - 1;
-            // What is more than nothing is seen.
+            // A count above zero is visible.
             HEIGHTS[(count * steps).div_ceil(highest) as usize]
         };
         let line = shown.iter().map(height).collect();
@@ -187,7 +187,7 @@ fn bars(ends: &[(Instant, u16)], began: Instant, end: Instant) -> Vec<u32> {
 }
 
 /// The longest time between two ends of which the later one comes after `during.start`; what lies
-/// behind `during.end` is not counted. What has not ended by `end` waits until then.
+/// after `during.end` is not counted. A unit that has not ended by `end` waits until then.
 fn longest_gap(
     ends: &[(Instant, u16)],
     during: std::ops::Range<Instant>,

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::error::HarnessError;
 
-/// A path that cannot be written is better known before a run than after it. What stands there
-/// stays until there are results.
+/// Rejects a path that cannot be written, before a run. An existing file keeps its content until
+/// results replace it.
 pub fn check_writable(path: &Path) -> Result<(), HarnessError> {
     let is_there = path.symlink_metadata().is_ok();
     let opened = OpenOptions::new().append(true).create(true).open(path);

@@ -105,7 +105,7 @@ fn skewed_weights(half: usize) -> Vec<(Route, f64)> {
     weights
 }
 
-/// An order in which every route comes as often as its weight says, as evenly as can be: each
+/// An order in which every route occurs in proportion to its weight, as evenly as possible: each
 /// turn goes to the route with the most credit.
 fn spread(weights: &[(Route, f64)]) -> Vec<Route> {
     let mut credits = vec![0.0; weights.len()];

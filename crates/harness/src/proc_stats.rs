@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::error::HarnessError;
 
-/// What a process used so far.
+/// Resources used by a process so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessFigures {
     /// User and system time.
@@ -28,7 +28,7 @@ pub struct ProcessFigures {
 }
 
 impl ProcessFigures {
-    /// What was used since `start`; sizes are those of now.
+    /// Resources used since `start`; sizes are the current ones.
     pub fn since(&self, start: &Self) -> Self {
         Self {
             cpu: self.cpu.saturating_sub(start.cpu),
@@ -43,7 +43,7 @@ impl ProcessFigures {
     }
 }
 
-/// What a run took place on, beside [`Machine`].
+/// The environment of a run, in addition to [`Machine`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Environment {
     /// Memory of the machine.
@@ -77,7 +77,7 @@ pub const PROFILE: &str = env!("UPESI_PROFILE");
 pub const VERSION: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (profile ", env!("UPESI_PROFILE"), ")");
 
-/// Where a result was made, and by what.
+/// The machine, environment and commit of a result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Origin {
     /// The machine.

@@ -1,8 +1,8 @@
-//! What must be true when everything has ended; whatever is not becomes a line of text.
+//! Reconciliation at the end of a run. Each difference becomes a line of text.
 //!
 //! Positions are compared as changes since the run began, so that a data directory can be used
-//! again. The switch's word (accounts, metrics) is held against what the FSPs counted, and what
-//! each FSP counted against its counterparty.
+//! again. The switch's accounts and metrics are compared with the counts of the FSPs, and the
+//! counts of each FSP with those of its counterparty.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ const EXPIRED_ERROR: &str = "transfer: error callback 3303";
 const HUB: &str = "Hub";
 const LINES_MAX: usize = 50;
 const CONFIRMATIONS: &str = "confirmations as payee";
-const CONFIRMS: &str = ": this hub confirms to payees; say --confirm-to-payee, or set \
+const CONFIRMS: &str = ": this hub confirms to payees; use --confirm-to-payee, or set \
                         transfers.confirm_to_payee = false there";
 
 /// The switch's books and counters at one moment.
@@ -45,11 +45,11 @@ pub struct Balances {
 /// One thing that must be true.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What must be true.
+    /// The statement that must hold.
     pub name: &'static str,
     /// Whether it is; `null` when it could not be looked at.
     pub passed: Option<bool>,
-    /// What is not so, with both numbers; or why it could not be looked at.
+    /// The differences, with both numbers; or why the check could not be made.
     pub problems: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ pub struct RunTotals<'a> {
     /// Units that ended well.
     pub good: u64,
     pub failed: u64,
-    /// What the units were.
+    /// The kind of units.
     pub scenario: Scenario,
     /// Whether a hub without the metrics of this family is at fault.
     pub metrics_needed: bool,
@@ -110,7 +110,7 @@ pub const ASKED_FOR: &str = "no answer was another than asked for";
 pub const ARRIVED: &str = "each notice owed arrived, none contradicts";
 pub const REACHED: &str = "what payers asked for reached payees";
 
-/// What kept messages from the hub, if anything did.
+/// Reasons why the hub did not take messages, if any.
 pub fn not_taken(fsps: &[FspResult]) -> Option<Check> {
     let sum = |of: fn(&ConnectionCounts) -> u64| fsps.iter().map(|fsp| of(&fsp.links)).sum::<u64>();
     let first = |of: fn(&FirstErrors) -> &String| {
@@ -123,7 +123,7 @@ pub fn not_taken(fsps: &[FspResult]) -> Option<Check> {
     }
     if let Some(said) = first(|it| &it.unavailable) {
         let count = sum(|it| it.unavailable);
-        lines.push(format!("{count} answers of the hub said that it cannot, such as {said}"));
+        lines.push(format!("{count} answers of the hub were errors, such as {said}"));
     }
     if let Some(why) = first(|it| &it.broken) {
         let count = sum(|it| it.broken);
@@ -133,7 +133,7 @@ pub fn not_taken(fsps: &[FspResult]) -> Option<Check> {
     }
     match (sum(|it| it.silent), sum(|it| it.answered)) {
         (0, _) => {}
-        (silent, 0) => lines.push(format!("nobody answered at the hub's address, {silent} times")),
+        (silent, 0) => lines.push(format!("no answer at the hub's address, {silent} times")),
         (silent, _) => lines.push(format!("{silent} messages had no answer of the hub in time")),
     }
     (!lines.is_empty()).then(|| Check::of(TAKEN, lines))
@@ -186,7 +186,7 @@ impl RunTotals<'_> {
         checks
     }
 
-    /// What the hub says of itself: nothing left behind, and the same numbers as the FSPs'.
+    /// Checks the hub's counters: nothing is left open, and they agree with the FSPs.
     fn counters(&self, before: &Balances, after: &Balances, checks: &mut Vec<Check>) {
         let (quiet, balance, same) = (
             "nothing is in flight, owed or given up",
@@ -222,7 +222,7 @@ impl RunTotals<'_> {
         let heard: u64 = self.fsps.iter().map(|fsp| fsp.counts.commits).sum();
         let received: u64 = self.fsps.iter().map(|fsp| fsp.counts.prepares).sum();
         let pairs = [
-            ("committed by the hub", committed, "commits heard by payers", heard),
+            ("committed by the hub", committed, "commits received by payers", heard),
             ("reserved by the hub", reserved, "prepares received by payees", received),
         ];
         let wrong = pairs.iter().filter(|pair| pair.1 != pair.3 as f64);
@@ -254,7 +254,7 @@ impl RunTotals<'_> {
         told.into_iter().collect()
     }
 
-    /// Answers that payers had, payees gave: nobody else can.
+    /// Checks that payees gave the answers that payers received.
     fn questions(&self) -> Vec<String> {
         let sum = |of: fn(&FspResult) -> u64| self.fsps.iter().map(of).sum::<u64>();
         let asked = [
@@ -271,7 +271,7 @@ impl RunTotals<'_> {
             .collect()
     }
 
-    /// What payers sent and the hub took, payees received.
+    /// Checks that payees received every prepare that the hub accepted.
     fn prepares(&self) -> Vec<String> {
         let sum = |of: fn(&FspResult) -> u64| self.fsps.iter().map(of).sum::<u64>();
         let begun = self.total(|exchange| exchange.sent.begun).count;
@@ -317,7 +317,7 @@ impl RunTotals<'_> {
         lines
     }
 
-    /// Every transfer is final, and both sides say the same of it.
+    /// Checks that every transfer is final and that both sides agree on it.
     fn transfers(&self, fsp: &FspResult, lines: &mut Vec<String>) {
         let name = &fsp.name;
         for (other, exchange) in &fsp.exchanges {
@@ -332,7 +332,7 @@ impl RunTotals<'_> {
             let sent = exchange.sent;
             if sent.committed != received.committed {
                 lines.push(format!(
-                    "{name} says it paid {other} {} in {} transfers, {other} says {} in {}",
+                    "{name} paid {other} {} in {} transfers, {other} received {} in {}",
                     sent.committed.amount,
                     sent.committed.count,
                     received.committed.amount,
@@ -348,12 +348,12 @@ impl RunTotals<'_> {
         let sum =
             |of: fn(&Exchange) -> u64| fsp.exchanges.iter().map(|(_, it)| of(it)).sum::<u64>();
         let confirmed = self.style == Style::Reserved || self.confirm_to_payee;
-        // A payee that sends its answer again is told how the transfer ended, confirmed or not.
+        // A payee that resends its answer is notified of the outcome, confirmed or not.
         let told_again = counts.confirmations.min(fsp.links.resent);
         let confirmations =
             if confirmed { sum(|it| it.received.committed.count) } else { told_again };
         for (what, seen, expected) in [
-            ("commits heard as payer", counts.commits, sum(|it| it.sent.committed.count)),
+            ("commits received as payer", counts.commits, sum(|it| it.sent.committed.count)),
             ("transfers received", counts.prepares, sum(|it| it.received.begun.count)),
             (CONFIRMATIONS, counts.confirmations, confirmations),
             ("contradictory notices", counts.contradictions, 0),
@@ -413,7 +413,7 @@ pub fn check_expiries(
 fn sums(after: &Balances) -> Vec<String> {
     let mut sums: BTreeMap<&str, i128> = BTreeMap::new();
     for account in after.accounts.values().flatten() {
-        // What is reserved stands in no other account: it moves when the transfer ends.
+        // A reservation is in no other account: it moves when the transfer ends.
         *sums.entry(&account.currency).or_default() += account.value.units();
     }
     let wrong = sums.into_iter().filter(|&(_, sum)| sum != 0);
@@ -425,7 +425,7 @@ fn sums(after: &Balances) -> Vec<String> {
         .collect()
 }
 
-/// What is still in flight, owed or given up.
+/// Transfers in flight, and notices owed or given up.
 fn leftovers(before: &Balances, after: &Balances) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, wanted) in [

@@ -1,5 +1,5 @@
-//! What must be true of the copies that nodes keep of one log: each is sound, all say the same, and
-//! every message that any node answered 2xx is in each of them.
+//! Checks of the copies that nodes keep of one log: each is sound, all agree, and every
+//! message that any node answered 2xx is in each of them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub struct ReplicaCopy<'a> {
     pub data: &'a Path,
 }
 
-/// What all copies agree on.
+/// The state that all copies agree on.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicaAgreement {
     /// The last record that all of them have.
@@ -83,7 +83,7 @@ fn differences(
     problems
 }
 
-/// What was acknowledged and is not in a copy.
+/// Acknowledged messages that a copy lacks.
 fn missing(copy: &ReplicaCopy<'_>, acknowledged: &BTreeSet<Acknowledged>) -> Vec<String> {
     let name = copy.name;
     let recorded = match recorded(copy.data) {
@@ -111,7 +111,7 @@ fn recorded(data: &Path) -> Result<BTreeSet<Acknowledged>, String> {
     let mut found = Vec::new();
     let walked = journal::walk(&disk, &mut |placed| {
         for record in placed.frame.records() {
-            // What cannot be read has been found by the proof before this one.
+            // The previous check reports unreadable records.
             let command = read_fields(record.kind, record.version, record.fields);
             found.extend(command.ok().as_ref().and_then(said));
         }

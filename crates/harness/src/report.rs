@@ -27,7 +27,7 @@ pub struct DemoReport {
     pub latency_ms: Latency,
     /// The same by leg.
     pub legs_ms: Legs,
-    /// CPU time of the switch per committed transaction; `null` in JSON where nobody counted it.
+    /// CPU time of the switch per committed transaction; `null` in JSON if it was not counted.
     #[serde(serialize_with = "counted")]
     pub switch_cpu_ms_per_tx: f64,
     /// Largest resident size of the switch; the same.
@@ -37,9 +37,9 @@ pub struct DemoReport {
     pub syncs_per_tx: Option<f64>,
     /// Bytes of log per committed transaction, when the switch counts them.
     pub log_bytes_per_tx: Option<f64>,
-    /// Where the run took place.
+    /// The machine of the run.
     pub machine: Machine,
-    /// What an answer of the switch means.
+    /// The durability of an answer of the switch.
     pub durability: String,
     /// Whether payees that fulfil with COMMITTED get a confirmation.
     pub confirm_to_payee: bool,
@@ -67,7 +67,7 @@ pub struct DemoReport {
     pub repeated_notices: u64,
     /// Failures by leg and cause, with an example.
     pub failures: Vec<String>,
-    /// What was not as it must be; empty when verified.
+    /// Failed checks; empty when verified.
     pub differences: Vec<String>,
     /// Of several nodes that share a log.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub struct DemoReport {
 
 /// A distribution in milliseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "named by their unit")]
 pub struct Latency {
     pub min: f64,
     pub avg: f64,
@@ -90,7 +90,7 @@ pub struct Latency {
 
 /// A distribution in short, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "named by their unit")]
 pub struct Percentiles {
     pub p50: f64,
     pub p95: f64,
@@ -99,7 +99,7 @@ pub struct Percentiles {
 
 /// The legs of a whole transaction.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "named by their unit")]
 pub struct Legs {
     pub lookup: Percentiles,
     pub quote: Percentiles,

@@ -43,7 +43,7 @@ const QUIET_WITHIN: Duration = Duration::from_secs(40);
 const CUT_QUIET_WITHIN: Duration = Duration::from_secs(2);
 /// Polls without a new request after which a hub without metrics counts as quiet.
 const STILL_POLLS: u32 = 6;
-/// Each time after so many, some five seconds, a hub that failed is asked what is wrong with it.
+/// Polls between two reads of a failed hub's health, about five seconds.
 const HINDERED_POLLS: u32 = 100;
 /// Load before the measured part at least, where transfers expire in it.
 const LOAD_BEFORE: Duration = Duration::from_secs(1);
@@ -56,8 +56,8 @@ const LONG_TRIM: (Duration, Duration) = (Duration::from_secs(300), Duration::fro
 /// A run of this length is long enough to leave out the usual parts.
 const LONG_RUN: Duration = Duration::from_secs(840);
 
-/// The check that fails when the hub itself says why a run went wrong.
-pub const WELL: &str = "the hub says that it is well";
+/// The check that fails when the hub itself reports a problem.
+pub const WELL: &str = "the hub reports that it is healthy";
 
 /// The check that fails when a run was cut short.
 pub const TO_ITS_END: &str = "the run went to its end";
@@ -68,7 +68,7 @@ const STOCK_LASTED: &str = "the stock lasted to the end";
 /// The check that fails when something does not come to its end.
 pub const AT_REST: &str = "everything came to rest";
 
-/// What a run is to be.
+/// The plan of a run.
 pub struct Setup<'a> {
     pub scenario: Scenario,
     pub fsps: &'a FspOptions,
@@ -82,7 +82,7 @@ pub struct Setup<'a> {
     /// all of it, where somebody said how large the stock is to be.
     pub lasts: Option<Duration>,
     pub hub: HubChoice<'a>,
-    /// What the FSPs are beside their options: where they listen, what they match by.
+    /// Adjusts the options of each FSP, such as its address and matching.
     pub adjust: &'a dyn Fn(usize, &mut SimulatorOptions),
     /// Whether FSPs and subscribers are made known to the hub first.
     pub onboard: bool,
@@ -145,9 +145,9 @@ impl Holders<'_> {
 pub enum Drive {
     /// As many in flight as bring the highest rate.
     Climb,
-    /// So many in flight.
+    /// A fixed number in flight.
     Closed(usize),
-    /// So many a second; the next is dropped while `backlog` are in flight.
+    /// A fixed rate per second; units are dropped while `backlog` are in flight.
     Open {
         /// Units a second.
         rate: f64,
@@ -163,9 +163,9 @@ pub enum Length {
     Count(u64),
 }
 
-/// What a run gave.
+/// The results of a run.
 pub struct Measured {
-    /// When the measured part began, where somebody may look on.
+    /// Start of the measured part, if it was reached.
     pub began: Option<Instant>,
     pub seconds: f64,
     /// Units that ended well in the measured part.
@@ -179,7 +179,7 @@ pub struct Measured {
     pub unstocked: u64,
     pub backlog_max: usize,
     pub concurrency: Option<usize>,
-    /// What the hub's process used in the measured part, where it is known.
+    /// Resources used by the hub's process in the measured part, if known.
     pub hub: Option<ProcessFigures>,
     pub resident_bytes_max: Option<u64>,
     pub own_cpu: Duration,
@@ -191,7 +191,7 @@ pub struct Measured {
     pub trim: Trim,
     pub environment: Environment,
     pub checks: Vec<Check>,
-    /// Whether accounts and counters of the hub were there to be held against those of the FSPs.
+    /// Whether accounts and counters of the hub were compared with those of the FSPs.
     pub books_compared: bool,
     /// Of a hub of several nodes.
     pub nodes: Option<NodesResult>,
@@ -202,7 +202,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What two readings and the drivers say, without checks.
+    /// The results from two readings and the drivers, without checks.
     fn between(
         start: Reading,
         end: Reading,
@@ -242,20 +242,20 @@ impl Measured {
     }
 }
 
-/// What is measured and proved of several nodes beside the rest.
+/// The additional results of several nodes.
 #[derive(Debug, Default)]
 pub struct NodesResult {
-    /// What was done to them.
+    /// The injected faults.
     pub done: Vec<ExecutedFault>,
     /// Messages that were answered 2xx, each once.
     pub acknowledged: usize,
-    /// What their copies agree on.
+    /// The state that their copies agree on.
     pub agreed: ReplicaAgreement,
-    /// What the brokers used in the measured part.
+    /// CPU time of the brokers in the measured part.
     pub brokers_cpu: Duration,
 }
 
-/// What is left out of the steady part, in seconds, or in units when the run has a count.
+/// The ends of a run outside the steady part, in seconds, or in units if the run has a count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trim {
     pub first: f64,
@@ -266,7 +266,7 @@ pub struct Trim {
 /// Carries a run out.
 ///
 /// # Errors
-/// It could not be set up. What happens after that is told by [`Measured::cut`] and the checks.
+/// The run could not be set up. Later failures are in [`Measured::cut`] and the checks.
 pub fn carry_out(setup: &Setup<'_>) -> Result<Measured, HarnessError> {
     let interrupt = Interrupt::listen();
     let mut live = StatusLine::on_stderr();
@@ -315,9 +315,9 @@ struct Run<'a> {
     fleets: Simulators,
     held: Option<HolderFleets>,
     admin: Option<Admin>,
-    /// When the measured part began, as long as it goes on.
+    /// Start of the measured part, while it lasts.
     began: Option<Instant>,
-    /// What is said of a stock that was used up before the end.
+    /// The problem of a stock that was used up before the end.
     spent: Option<String>,
 }
 
@@ -440,14 +440,14 @@ impl Run<'_> {
         })
     }
 
-    /// What the hub says of itself when something is not as it must be.
+    /// The hub's own problems, read when a check has failed.
     fn complaint(&mut self, checks: &[Check]) -> Option<Check> {
         let void = checks.iter().any(|check| check.passed == Some(false));
         let admin = self.admin.as_mut().filter(|_| void)?;
         admin.complaint().map(|what| Check::failed(WELL, what))
     }
 
-    /// Lets everything end that was begun; says what has not.
+    /// Waits until all started units have ended; returns the problem if some have not.
     fn come_to_rest(&mut self, cut: &mut Option<HarnessError>) -> Option<String> {
         self.began = None;
         self.fleets.set_phase(Phase::Stop);
@@ -499,7 +499,7 @@ impl Run<'_> {
         ran
     }
 
-    /// What there is to say when a stock was used up before the end of the measured part.
+    /// The problem if the stock was used up before the end of the measured part.
     fn spent_early(&self, part: &Part) -> Option<String> {
         if self.setup.scenario != Scenario::Fulfil || 0 < self.fleets.glance().stock {
             return None;
@@ -517,7 +517,7 @@ impl Run<'_> {
     }
 
     /// Whether nothing is left that a closed loop could fulfil, or a number of units will take long
-    /// and come to nothing. An open loop goes on to its end, and counts what it finds no transfer
+    /// and come to nothing. An open loop continues to its end, and counts what it finds no transfer
     /// for.
     fn is_spent(&self, glance: &Snapshot) -> bool {
         let open = matches!(self.setup.drive, Drive::Open { .. });
@@ -660,7 +660,7 @@ impl Run<'_> {
         Ok(good.map_or(CLIMB_STEPS[0], |&(step, _)| step))
     }
 
-    /// Waits until so many units have ended, or there is nothing left that could.
+    /// Waits until `count` units have ended, or none is left that could.
     fn watch_until(&mut self, count: u64) -> Result<(), HarnessError> {
         let mut spent = false;
         loop {
@@ -682,7 +682,7 @@ impl Run<'_> {
         self.admin.as_mut().map(Balances::read).transpose()
     }
 
-    /// Lets the run go on for a while and shows where it stands. A stock that is used up ends it.
+    /// Runs for `time` and shows the progress. Ends early when the stock is used up.
     fn watch(&mut self, doing: RunPhase, time: Duration) -> Result<(), HarnessError> {
         let end = Instant::now() + time;
         loop {
@@ -706,7 +706,7 @@ impl Run<'_> {
         }
     }
 
-    /// What goes wrong on purpose in the measured part.
+    /// Injects the faults that are due.
     fn disturb(&mut self) -> Result<(), HarnessError> {
         let (Some(began), Some(nodes)) = (self.began, self.hub.nodes()) else { return Ok(()) };
         for what in nodes.disturb(began.elapsed())? {
@@ -715,8 +715,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits until nothing is in flight and nothing is owed; says what still is when that takes
-    /// too long. What is missing among the metrics is found by the checks.
+    /// Waits until nothing is in flight and nothing is owed; returns what is still open if that
+    /// takes too long. The checks report missing metrics.
     fn wait_for_quiet(&mut self) -> Result<Option<String>, HarnessError> {
         let patience = self.setup.fsps.patience() + QUIET_WITHIN;
         let deadline = Instant::now() + patience;
@@ -747,8 +747,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the hub, in which nothing has moved for long, says that it has no room or that a
-    /// part of it is down: what is open there will not end soon.
+    /// Whether the hub, after a long time without progress, reports a full disk or a part that is
+    /// down: its open work will not end soon.
     fn is_hindered(&mut self, still: u32, glance: &Snapshot) -> bool {
         let is_due = 0 < still && still.is_multiple_of(HINDERED_POLLS) && 0 < glance.failed;
         let admin = self.admin.as_mut().filter(|_| is_due);
@@ -838,7 +838,7 @@ fn record_is_full() -> Check {
     Check::failed("every 2xx is on record", why)
 }
 
-/// What a hub says that it has not brought to its end, where it counts that.
+/// The open work that the hub's metrics list, if it has such metrics.
 fn owing(metrics: &Metrics) -> String {
     match (metrics.get(IN_FLIGHT), metrics.get(NOTICES_OWED)) {
         (Some(reserved), Some(owed)) => {
@@ -855,7 +855,7 @@ fn at_rest_not(glance: &Snapshot) -> String {
     )
 }
 
-/// What is left out of the steady part, and its bounds as the drivers take them.
+/// The ends outside the steady part, and its bounds for the drivers.
 fn trim(length: Length) -> (Trim, Bounds) {
     match length {
         Length::Time(time) => {

@@ -1,4 +1,4 @@
-//! What is measured: one part of a transaction, or all of it.
+//! The scenarios of a run: one part of a transaction, or all of it.
 
 use std::fmt;
 
@@ -33,13 +33,13 @@ impl Scenario {
         self.words()[0]
     }
 
-    /// What one unit is called in a table.
+    /// The name of the units in a table.
     #[must_use]
     pub const fn units(self) -> &'static str {
         self.words()[1]
     }
 
-    /// What one unit is, and between which moments its time runs.
+    /// The definition of one unit, and the start and end of its latency.
     #[must_use]
     pub const fn definition(self) -> &'static str {
         self.words()[2]

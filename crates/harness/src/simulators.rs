@@ -34,7 +34,7 @@ use crate::proc_stats::thread_cpu;
 use crate::scenario::Scenario;
 
 const REGISTRATIONS_AT_ONCE: usize = 32;
-/// How soon whoever waits for registrations hears of an interrupt.
+/// Interval at which a wait for registrations checks for an interrupt.
 const GLANCE: Duration = Duration::from_millis(50);
 /// What senders to several nodes allow: for an answer, for the callback of a look-up or quote, and
 /// how often a message is sent again.
@@ -72,7 +72,7 @@ pub struct Snapshot {
     pub backlog_max: usize,
     /// Transfers that payees hold.
     pub stock: usize,
-    /// Transfers that their payers have not heard the end of.
+    /// Transfers whose payers have received no final notice.
     pub open: u64,
     /// Requests that the FSPs received.
     pub requests: u64,
@@ -82,7 +82,7 @@ pub struct Snapshot {
     pub p99: Duration,
 }
 
-/// What one FSP saw.
+/// The observations of one FSP.
 #[derive(Clone, Debug)]
 pub struct FspResult {
     pub name: String,
@@ -95,7 +95,7 @@ pub struct FspResult {
     pub exchanges: Vec<(FspName, Exchange)>,
 }
 
-/// What a run gave.
+/// The results of all simulators.
 pub struct SimulatorResult {
     pub fsps: Vec<FspResult>,
     pub latencies: Latencies,
@@ -135,7 +135,7 @@ enum Order {
     Collect(SyncSender<SimulatorResult>),
 }
 
-/// What all fleets together do.
+/// The plan for all simulators.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatorPlan {
     pub scenario: Scenario,
@@ -182,7 +182,7 @@ pub fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOptions> {
         simulator.subscribers = numbers(index);
         simulator.known = Arc::clone(&known);
         simulator.patience = options.patience();
-        // What the payer has given up, the hub ends soon after.
+        // The hub expires a transfer soon after its payer has given it up.
         simulator.expiration_ahead = options.patience();
         simulator.links.connections_max = options.connections;
         let changed = options.behaviour.iter().rfind(|(changed, _)| *changed == name);
@@ -309,7 +309,7 @@ impl Simulators {
         self.fleets.iter().all(|fleet| fleet.control.has_stopped())
     }
 
-    /// Where the run stands.
+    /// The progress of the run.
     pub fn glance(&self) -> Snapshot {
         let mut all = Snapshot::default();
         for control in self.fleets.iter().map(|fleet| &fleet.control) {
@@ -331,7 +331,7 @@ impl Simulators {
         all
     }
 
-    /// What was seen and measured so far.
+    /// The observations and measurements so far.
     pub fn collect(&self) -> Result<SimulatorResult, HarnessError> {
         let mut all: Option<SimulatorResult> = None;
         for fleet in &self.fleets {
@@ -435,7 +435,7 @@ fn run(
         fsp: fsp.to_owned(),
         problem: error.to_string(),
     };
-    // The receiver waits for exactly this message; when it is gone there is nobody to tell.
+    // The receiver waits for exactly this message; if it is gone, the result is not needed.
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return drop(tell.send(Err(error))),
@@ -473,7 +473,7 @@ async fn obey(
     behaviours: &[Behaviour],
 ) {
     while let Some(order) = orders.recv().await {
-        // Whoever asked may have given up; the answer is then of no use.
+        // The requester may have given up; the answer is then discarded.
         match order {
             Order::Register(patience, tell) => {
                 let done = tokio::select! {

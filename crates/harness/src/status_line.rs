@@ -1,5 +1,5 @@
-//! What a user sees while a run goes on: one line that changes on a terminal, else a line now and
-//! then. It goes to the error stream, so that results can be piped.
+//! The progress of a run: one line that is rewritten on a terminal, else a new line at intervals.
+//! It is written to standard error, so that results can be piped.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -10,20 +10,20 @@ use crate::simulators::Snapshot;
 const ON_TERMINAL: Duration = Duration::from_secs(1);
 const ELSEWHERE: Duration = Duration::from_secs(3);
 
-/// What a run is doing while it is looked at.
+/// The current phase of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum RunPhase<'a> {
     /// Reserves the transfers that will be fulfilled.
     Stock,
-    /// What this names, by units that end.
+    /// The named part, whose units end.
     Part(&'a str),
     Measure,
-    /// Waits for the end of what was begun; of that the hub itself says so much.
+    /// Waits for the end of the started units; the text lists the hub's open work.
     Drain(&'a str),
 }
 
 impl RunPhase<'_> {
-    /// What of it has ended well so far.
+    /// The units of it that have ended well so far.
     fn done(self, glance: &Snapshot) -> u64 {
         match self {
             Self::Stock => glance.stock as u64,
@@ -63,10 +63,10 @@ fn rates(what: &str, glance: &Snapshot, rate_per_s: f64) -> String {
 pub struct StatusLine {
     terminal: bool,
     written: Instant,
-    /// What was done by then, of what is being done since; nothing when the step has just begun.
+    /// The number of finished units at that time; `None` if the step has just begun.
     done: Option<u64>,
     open: bool,
-    /// What had ended when something last did, and when that was, or when the step began.
+    /// The number of ended units, and the time of the last change or of the start of the step.
     progress: (u64, Instant),
 }
 
@@ -77,22 +77,22 @@ impl StatusLine {
         Self { terminal, written: now, done: None, open: false, progress: (0, now) }
     }
 
-    /// Says what begins now.
+    /// Announces a step.
     pub fn step(&mut self, text: &str) {
         self.close();
-        // Whoever closed the error output does not want to know.
+        // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "{text}");
         (self.written, self.done) = (Instant::now(), None);
         self.expect_progress();
     }
 
-    /// From here on units are to end. What came before, such as making subscribers known, brings
-    /// none to its end.
+    /// Starts a step in which units end. Earlier steps, such as registering subscribers, end no
+    /// units.
     pub fn expect_progress(&mut self) {
         self.progress.1 = Instant::now();
     }
 
-    /// Shows where the run stands, unless that was just done.
+    /// Shows the progress, unless it was shown recently.
     pub fn show(&mut self, doing: RunPhase, glance: &Snapshot) {
         let elapsed = self.written.elapsed();
         let done = doing.done(glance);

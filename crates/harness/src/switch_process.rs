@@ -21,7 +21,7 @@ use crate::interrupt::Interrupt;
 use crate::proc_stats::{ProcessFigures, process_figures};
 
 const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
-/// What a start may read in a second, at the least, of what is in its directory.
+/// Lowest assumed rate at which a start reads its directory, in bytes per second.
 const READ_BYTES_PER_S: u64 = 20_000_000;
 const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
@@ -32,8 +32,8 @@ const CONFIGURATION: &str = "switch.toml";
 
 /// How the switch is started and its log verified.
 ///
-/// In the arguments `{data}` stands for the data directory, `{fspiop}` and `{admin}` for the
-/// addresses (`127.0.0.1:PORT`), `{fspiop_port}` and `{admin_port}` for their ports.
+/// In the arguments, `{data}` is replaced by the data directory, `{fspiop}` and `{admin}` by the
+/// addresses (`127.0.0.1:PORT`), `{fspiop_port}` and `{admin_port}` by their ports.
 #[derive(Clone, Debug)]
 pub struct SwitchCommand {
     /// The binary.
@@ -42,7 +42,7 @@ pub struct SwitchCommand {
     pub serve: Vec<OsString>,
     /// Arguments that make it verify its log and print JSON with a member `ok`.
     pub verify: Vec<OsString>,
-    /// What an answer of 202 means here, for the report.
+    /// The durability of an answer of 202, for the report.
     pub durability: String,
     /// Whether its log is a topic, of whose replicas nothing is known here.
     pub is_on_topic: bool,
@@ -50,12 +50,12 @@ pub struct SwitchCommand {
     pub confirm_to_payee: bool,
     /// File with the bearer token of the admin API, in the data directory.
     pub token_file: PathBuf,
-    /// Text of a configuration file, written into the data directory; `{config}` among the
-    /// arguments stands for its path.
+    /// Text of a configuration file, written into the data directory; `{config}` in the
+    /// arguments is replaced by its path.
     pub configuration: Option<String>,
 }
 
-/// Whether payees that fulfil with COMMITTED hear from the hub how it ended.
+/// Whether the hub notifies payees that fulfil with COMMITTED of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirm {
     /// They do.
@@ -116,7 +116,7 @@ fn not_started(program: &Path, error: io::Error) -> HarnessError {
     ))
 }
 
-/// What `verify` says.
+/// The output of `verify`.
 #[derive(Debug, Deserialize)]
 pub struct Verified {
     ok: bool,
@@ -125,7 +125,7 @@ pub struct Verified {
     pub records: u64,
 }
 
-/// What `replay` says.
+/// The output of `replay`.
 #[derive(Debug, Deserialize)]
 struct Replayed {
     state_hash: String,
@@ -182,13 +182,13 @@ impl SwitchCommand {
         command
     }
 
-    /// What the program says of its version and build profile.
+    /// The version and build profile that the program prints.
     pub fn version(&self) -> Option<String> {
         let output = Command::new(&self.program).arg("--version").output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Whether the log in `data` is good; else what `verify` said.
+    /// Verifies the log in `data`; the error is the problem that `verify` found.
     pub fn verify(&self, data: &Path) -> Result<Verified, String> {
         let places = Places { data, fspiop: None, admin: None };
         let mut command = Command::new(&self.program);
@@ -221,8 +221,8 @@ impl SwitchCommand {
 }
 
 impl SwitchProcess {
-    /// Starts the switch on two free ports and waits until it is healthy. Somebody else may take
-    /// one of them before the switch does: then on two others.
+    /// Starts the switch on two free ports and waits until it is healthy. If
+    /// another program takes one of them first, tries two others.
     pub fn start(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
         for _ in 1..STARTS_MAX {
             match Self::start_once(command, data) {
@@ -246,8 +246,8 @@ impl SwitchProcess {
         Ok(switch)
     }
 
-    /// Starts the switch on these addresses, for FSPIOP and admin. What it prints goes to
-    /// `switch.log` in the data directory.
+    /// Starts the switch on these addresses, for FSPIOP and admin. Its output goes
+    /// to `switch.log` in the data directory.
     pub fn begin(
         command: &SwitchCommand,
         data: &Path,
@@ -329,7 +329,7 @@ impl SwitchProcess {
         Err(HarnessError::Switch(format!("does not stop within {STOPPED_WITHIN:?}")))
     }
 
-    /// Whether it says that it is well. Fails when it has ended, or takes too long.
+    /// Whether it is healthy. Fails when it has ended, or takes too long.
     pub fn is_healthy(&mut self) -> Result<bool, HarnessError> {
         self.check_alive()?;
         if Admin::new(self.admin, None).healthy() {
@@ -408,10 +408,10 @@ impl Places<'_> {
     }
 }
 
-/// How a system says that a port is taken; every program that listens passes it on. Without its
-/// first letter, which some write large and some small.
+/// The system's message for a port in use, which listening programs pass on. Without its first
+/// letter, whose case varies.
 const PORT_TAKEN: &str = "ddress already in use";
-/// Attempts to start a switch on ports that nobody takes first.
+/// Attempts to start a switch on free ports.
 const STARTS_MAX: u32 = 5;
 
 /// Two addresses that were free a moment ago.

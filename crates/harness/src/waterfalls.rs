@@ -1,4 +1,4 @@
-//! `upesi waterfall`: where the time of a transfer went.
+//! `upesi waterfall`: the duration of each stage of a transfer.
 //!
 //! Three sources: transfers sent through a switch started for it (one, some with a pause between
 //! them, or some at once), a transfer that a running switch still remembers, or a file. Shown as
@@ -34,7 +34,7 @@ const COUNT_MAX: usize = 1_000;
 const WARMING: usize = 20;
 /// Longest sleep in a pause between two transfers: progress and interrupts are looked for then.
 const PAUSED_AT_ONCE: Duration = Duration::from_millis(100);
-/// Longest wait until the hub has heard that all was delivered, and between two looks.
+/// Longest wait until the hub has recorded all deliveries, and the polling interval.
 const WHOLE_WITHIN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -44,16 +44,16 @@ pub struct WaterfallOptions {
     /// Draw the events of this file: a JSON object per line, or one array, of start, end, label.
     #[arg(value_name = "FILE", conflicts_with_all = ["count", "at_once", "transfer"])]
     pub file: Option<PathBuf>,
-    /// What start and end in the file count: ms, us or ns.
+    /// Unit of start and end in the file: ms, us or ns.
     #[arg(long, default_value = "ms", value_parser = unit, requires = "file")]
     pub unit: Unit,
-    /// Send so many transfers, one after the other.
+    /// Send this number of transfers, one after the other.
     #[arg(long, default_value_t = 1, conflicts_with = "transfer")]
     pub count: usize,
-    /// Seconds between two of them.
+    /// Pause between two transfers, in seconds.
     #[arg(long, default_value_t = 1.0, conflicts_with_all = ["file", "at_once", "transfer"])]
     pub apart: f64,
-    /// Send so many transfers at the same moment instead.
+    /// Send this number of transfers at the same time instead.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["count", "transfer"])]
     pub at_once: Option<usize>,
     /// Draw this transfer of a running switch, which must be noting stages (PUT /waterfall).
@@ -123,7 +123,7 @@ pub fn waterfall(options: &WaterfallOptions, command: &SwitchCommand) -> Result<
     Ok(())
 }
 
-/// What a file of results is.
+/// The format of a result file.
 #[derive(Clone, Copy)]
 enum Form {
     Page,
@@ -162,7 +162,7 @@ fn collect(options: &WaterfallOptions, command: &SwitchCommand) -> Result<Collec
         return Ok((title, Unit::Nanoseconds, vec![noted.run()]));
     }
     let runs = send(options, command)?;
-    Ok(("Where the time of a transfer went".to_owned(), Unit::Nanoseconds, runs))
+    Ok(("Stages of a transfer".to_owned(), Unit::Nanoseconds, runs))
 }
 
 fn notes(options: &WaterfallOptions) -> Vec<String> {
@@ -207,7 +207,7 @@ fn describe(runs: &[Vec<Span>], unit: Unit) -> String {
 #[serde(rename_all = "camelCase")]
 struct Noted {
     events: Vec<StageRow>,
-    /// Older switches do not tell.
+    /// Absent in older switches.
     #[serde(default)]
     waits: Vec<StageRow>,
     #[serde(default)]

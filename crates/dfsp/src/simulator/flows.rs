@@ -183,7 +183,7 @@ impl State {
 }
 
 impl Context<'_> {
-    /// Puts a transfer aside to be answered when the owner says so.
+    /// Holds a transfer until the owner releases it.
     pub(super) fn hold(
         &mut self,
         id: TransferId,

@@ -17,7 +17,7 @@ const QUOTED_BYTES: usize = 100;
 
 impl Inner {
     /// Notes when the hub took a message with a status that is not its own for it: 202 for `GET`
-    /// and `POST`, 200 for `PUT`. The unit that it belongs to goes on, and has failed at its end.
+    /// and `POST`, 200 for `PUT`. Its unit continues, and counts as failed at its end.
     pub(super) fn note_wrong_status(&self, token: Token, answer: SendResult) {
         let SendResult::Status(status) = answer else { return };
         let (what, expected) = match token {
@@ -147,7 +147,7 @@ impl Context<'_> {
         true
     }
 
-    /// A word of the hub on a transfer that does not tell how it ended.
+    /// A message of the hub about a transfer without a final state.
     pub(super) fn no_notice(&mut self, id: TransferId) -> Reaction {
         if self.state.tally.record(id).is_none() {
             return self.unknown(Status::Ok);
@@ -171,7 +171,7 @@ impl Context<'_> {
     }
 }
 
-/// Whether a quote is asked for somebody who is not a subscriber here, or in another currency.
+/// Whether a quote request is for an unknown subscriber or in another currency.
 pub(super) fn is_strange_quote(
     options: &SimulatorOptions,
     terms: &OfferedTerms<'_>,

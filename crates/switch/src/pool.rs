@@ -546,7 +546,7 @@ impl Peer {
         self.count_idle(before - idle.len(), 0);
     }
 
-    /// Closes the least recently used idle connection; false if there is none.
+    /// Closes the least recently used idle connection; false if no connection is idle.
     fn close_oldest(&self) -> bool {
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {

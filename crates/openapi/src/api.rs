@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// Version of the OpenAPI specification that documents are written in.
 const OPENAPI_VERSION: &str = "3.0.3";
-/// Name of the one way to prove who asks.
+/// Name of the security scheme.
 const BEARER: &str = "bearer";
 
 /// A whole API.
@@ -13,15 +13,15 @@ const BEARER: &str = "bearer";
 pub struct Api {
     /// Its name.
     pub title: &'static str,
-    /// What a reader must know first; CommonMark.
+    /// Introduction; CommonMark.
     pub text: String,
-    /// Where it is served by default.
+    /// Default address.
     pub server: &'static str,
     /// Groups of operations with a sentence about each, in the order in which they are read.
     pub tags: Vec<(&'static str, &'static str)>,
     /// Schemas that operations refer to, by name.
     pub schemas: Vec<(String, Value)>,
-    /// What it can do.
+    /// Its operations.
     pub operations: Vec<Operation>,
 }
 
@@ -34,26 +34,26 @@ pub struct Operation {
     pub path: String,
     /// The group it belongs to.
     pub tag: &'static str,
-    /// Its name, unlike any other's.
+    /// Its unique name.
     pub id: String,
-    /// A few words.
+    /// Summary in a few words.
     pub summary: String,
-    /// What a client must know; CommonMark.
+    /// Rules for clients; CommonMark.
     pub text: String,
     /// Identifiers, query and headers.
     pub parameters: Vec<Parameter>,
-    /// What is sent with it.
+    /// The request body.
     pub body: Option<Body>,
-    /// Every status that it answers with.
+    /// Every response status.
     pub answers: Vec<Answer>,
-    /// Calls that the hub makes because of it.
+    /// Callbacks that it causes.
     pub calls: Vec<Call>,
     /// The role that it needs, shown as the extension `x-required-role`, and with it the bearer
-    /// token; `None` where it needs neither.
+    /// token; `None` if it needs neither.
     pub role: Option<&'static str>,
 }
 
-/// Where a parameter stands.
+/// Location of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the path.
@@ -69,70 +69,70 @@ pub enum Place {
 pub struct Parameter {
     /// Its name.
     pub name: String,
-    /// Where it stands.
+    /// Its location.
     pub place: Place,
-    /// Whether it must be there.
+    /// Whether it is required.
     pub required: bool,
-    /// What it means.
+    /// Its description.
     pub text: String,
-    /// What it must be.
+    /// Its schema.
     pub schema: Value,
-    /// A good value; none when the parameter is left out of a usual message.
+    /// An example value; `None` if usual messages omit the parameter.
     pub example: Option<Value>,
-    /// Name under which operations share it; `None` when it stands in the operation itself.
+    /// Name of the shared component; `None` if it is declared in the operation.
     pub shared: Option<String>,
 }
 
 /// A body.
 #[derive(Clone, Debug)]
 pub struct Body {
-    /// Media types under which it may be sent, the usual one first.
+    /// Accepted media types, the usual one first.
     pub media: Vec<String>,
-    /// What it must be.
+    /// Its schema.
     pub schema: Value,
-    /// A good one.
+    /// An example.
     pub example: Value,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Its status; 0 stands for any of 200 to 299.
+    /// Its status; 0 means any of 200 to 299.
     pub status: u16,
-    /// What it means.
+    /// Its description.
     pub text: String,
-    /// Media type and schema of the body; `None` when there is none.
+    /// Media type and schema of the body; `None` without a body.
     pub content: Option<(String, Value)>,
-    /// Codes that its error body can carry; empty when it is no error.
+    /// Possible codes of its error body; empty if it is not an error.
     pub codes: Vec<ErrorCode>,
 }
 
-/// A call that the hub makes to a participant because of an operation.
+/// A callback to a participant that an operation causes.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Its name within the operation.
     pub name: &'static str,
-    /// Where it goes to.
+    /// Its target.
     pub address: String,
     /// The call itself.
     pub operation: Operation,
 }
 
 impl Answer {
-    /// An answer without a body.
+    /// A response without a body.
     #[must_use]
     pub fn empty(status: u16, text: impl Into<String>) -> Self {
         Self { status, text: text.into(), content: None, codes: Vec::new() }
     }
 
-    /// An answer of JSON.
+    /// A JSON response.
     #[must_use]
     pub fn json(status: u16, text: impl Into<String>, schema: Value) -> Self {
         let content = Some(("application/json".to_owned(), schema));
         Self { content, ..Self::empty(status, text) }
     }
 
-    /// A refusal: the error body, with one of the codes.
+    /// An error response with one of the codes.
     #[must_use]
     pub fn refusal(status: u16, mut codes: Vec<ErrorCode>) -> Self {
         codes.sort_unstable();
@@ -154,7 +154,7 @@ impl Api {
     /// The OpenAPI document.
     ///
     /// # Panics
-    /// When two operations have the same method and path, or two different parameters one shared
+    /// If two operations have the same method and path, or two different parameters share a
     /// name: the description is part of the program.
     #[must_use]
     pub fn document(&self) -> Value {
@@ -203,7 +203,7 @@ impl Api {
     }
 }
 
-/// What operations share, by name.
+/// Shared components, by name.
 #[derive(Default)]
 struct Shared {
     parameters: Map<String, Value>,
@@ -218,7 +218,7 @@ impl Shared {
         }
     }
 
-    /// Refusals are shared: status and codes say all about them.
+    /// Refusals are shared: they differ only in status and codes.
     fn answer(&mut self, answer: &Answer) -> (String, Value) {
         let (status, rendered) = answer.render();
         if answer.codes.is_empty() {
@@ -237,7 +237,7 @@ fn share(all: &mut Map<String, Value>, kind: &str, name: &str, value: Value) -> 
     json!({"$ref": format!("#/components/{kind}/{name}")})
 }
 
-/// Whether an operation says which token it needs: the hub's own calls say nothing of it.
+/// Whether an operation declares its token: callbacks of the hub declare none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Security {
     Stated,

@@ -355,7 +355,7 @@ fn header_text(name: &str) -> &'static str {
         "fspiop-destination" => "Recipient of the message, if known; empty means absent.",
         "fspiop-proxy" => "Proxy of another scheme that acts for the source.",
         "fspiop-signature" => {
-            "JWS over protected header and body; forwarded unchanged. Where the configuration \
+            "JWS over protected header and body; forwarded unchanged. If the configuration \
              requires signatures, it is verified, and required on every method except `GET`."
         }
         "fspiop-encryption" => "Encrypted members and their algorithm; forwarded unchanged.",

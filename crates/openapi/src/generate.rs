@@ -1,18 +1,17 @@
-//! Messages made from a document, to be played against the running program: for each operation
-//! the good message that its examples are, and one message for each rule that it describes, which
-//! breaks that rule and no other.
+//! Generates messages from a document, to test the running program: for each operation a valid
+//! message from its examples, and for each described rule one message that breaks only that rule.
 //!
-//! A program agrees with its document when it takes the good ones, refuses the bad ones, and
-//! answers all of them as the document says ([`fault_of_answer`]).
+//! A program conforms to its document if it accepts the valid messages, refuses the others, and
+//! all responses are as described ([`fault_of_answer`]).
 
 use ::fspiop::percent_encode;
 use serde_json::{Map, Value, json};
 
 use crate::validate::{self, resolve};
 
-/// Longest text that is made to break a bound, in characters.
+/// Maximum length of a generated text that breaks a limit, in characters.
 const LONG_MAX: u64 = 40_000;
-/// Most items that are made to break a bound.
+/// Maximum number of generated items that break a limit.
 const MANY_MAX: u64 = 32;
 
 /// One operation with its messages.
@@ -22,7 +21,7 @@ pub struct OperationMessages<'d> {
     pub id: &'d str,
     /// Its path, with the names of its parameters in braces.
     pub path: &'d str,
-    /// What the document says of it.
+    /// Its description in the document.
     pub operation: &'d Value,
     /// Whether it needs the bearer token.
     pub needs_token: bool,
@@ -35,7 +34,7 @@ pub struct OperationMessages<'d> {
 /// A message.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// What is special about it.
+    /// The rule that it breaks, or a label.
     pub what: String,
     /// Method in upper case.
     pub method: String,
@@ -58,7 +57,7 @@ pub fn operations(document: &Value) -> Vec<OperationMessages<'_>> {
     all.map(|(path, method, operation)| played(document, path, method, operation)).collect()
 }
 
-/// What is not described about an answer: its status, its media type or its form.
+/// The first undescribed part of a response: its status, its media type or its schema.
 #[must_use]
 pub fn fault_of_answer(
     document: &Value,
@@ -84,11 +83,11 @@ pub fn fault_of_answer(
     }
     match serde_json::from_str(body) {
         Ok(value) => validate::fault(document, &content["schema"], &value),
-        Err(error) => Some(format!("{status} is no JSON: {error}")),
+        Err(error) => Some(format!("{status} is not JSON: {error}")),
     }
 }
 
-/// A message in parts that can be broken one by one.
+/// A message whose parts can be made invalid one by one.
 #[derive(Clone)]
 struct Draft<'d> {
     method: &'d str,
@@ -235,7 +234,7 @@ fn broken_members(
     out
 }
 
-/// Values that break one rule of a schema each, whatever a good one is.
+/// Values that break one rule of a schema each, independent of a valid value.
 fn bad_scalars(schema: &Value) -> Vec<(&'static str, Value)> {
     let mut out = Vec::new();
     match schema["type"].as_str() {
@@ -245,7 +244,7 @@ fn bad_scalars(schema: &Value) -> Vec<(&'static str, Value)> {
         Some("object") => out.push(("is a word", json!("word"))),
         _ if schema.get("anyOf").is_some() => {
             out.push(("is an object", json!({})));
-            out.push(("is none of the forms", json!("word")));
+            out.push(("matches none of the schemas", json!("word")));
         }
         _ => (),
     }

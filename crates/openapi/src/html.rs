@@ -17,7 +17,7 @@ pub fn render(title: &str, documents: &[(&str, &Value)]) -> String {
     let mut page = Page { out: String::with_capacity(1 << 20) };
     page.put("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     page.put("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    // The page can do nothing but be read, whatever a document says.
+    // The policy disables scripts and external content, regardless of the documents.
     page.put("<meta http-equiv=\"Content-Security-Policy\" ");
     page.put("content=\"default-src 'none'; style-src 'unsafe-inline'\">");
     page.put(&format!("<title>{}</title><style>{STYLE}</style></head><body>", escaped(title)));
@@ -262,7 +262,7 @@ impl Page {
     }
 }
 
-/// What a value must be, in a few words.
+/// Short description of a value's schema.
 fn form(key: &str, document: &Value, schema: &Value) -> String {
     if let Some(name) = reference_name(schema) {
         let link = format!("<a href=\"#{key}-schema-{name}\">{name}</a>");

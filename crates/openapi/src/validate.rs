@@ -1,12 +1,12 @@
-//! Whether a value has the form that a document describes.
+//! Validates a value against a schema of a document.
 //!
-//! Knows the part of JSON Schema that our documents use, but for patterns, which the tables of
-//! `fspiop` hold against its own code. Recursion is as deep as the schema, or as the value where
-//! the schema refers to itself, which ours do not.
+//! Supports the part of JSON Schema that our documents use, except patterns, which the tables of
+//! `fspiop` compare with its own code. Recursion is as deep as the schema; our schemas are not
+//! recursive.
 
 use serde_json::Value;
 
-/// The first thing that is wrong with `value`; `None` when it conforms.
+/// The first error of `value`; `None` if it conforms.
 #[must_use]
 pub fn fault(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     let schema = resolve(document, schema);
@@ -17,7 +17,7 @@ pub fn fault(document: &Value, schema: &Value, value: &Value) -> Option<String> 
     if let Some(any) = schema["anyOf"].as_array()
         && any.iter().all(|one| fault(document, one, value).is_some())
     {
-        return Some(format!("{value} fits none of the forms"));
+        return Some(format!("{value} matches none of the schemas"));
     }
     if value.is_null() && schema["nullable"] == true {
         return None;
@@ -25,7 +25,7 @@ pub fn fault(document: &Value, schema: &Value, value: &Value) -> Option<String> 
     if let Some(kind) = schema["type"].as_str()
         && !is_of_type(kind, value)
     {
-        return Some(format!("{value} is no {kind}"));
+        return Some(format!("{value} is not of type {kind}"));
     }
     if let Some(names) = schema["enum"].as_array()
         && !names.contains(value)
@@ -43,7 +43,7 @@ pub fn fault(document: &Value, schema: &Value, value: &Value) -> Option<String> 
     }
 }
 
-/// The schema behind a reference, or the schema itself.
+/// Resolves a reference to its schema.
 #[must_use]
 pub fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str().and_then(|path| path.strip_prefix('#')) {

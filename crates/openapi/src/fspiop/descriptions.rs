@@ -66,7 +66,7 @@ const QUERY_TRANSFER: &str = "\
 const FULFIL: &str = "\
     Sent by the payee with `COMMITTED` or, from version 1.1, with `RESERVED`; the hub then \
     confirms by `PATCH`. A valid fulfilment commits the transfer, an invalid one aborts it. \
-    `completedTimestamp` may be at most 200 ms ahead of the hub's clock and 300 s behind it.";
+    `completedTimestamp` may be at most 200 ms later and 300 s earlier than the hub's clock.";
 
 fn summary_and_text(operation: Operation) -> (&'static str, &'static str) {
     use Operation::*;

@@ -61,7 +61,7 @@ impl AdminOptions {
 pub enum Auth {
     /// The bearer token is required.
     Token(Token),
-    /// No authentication: for a network behind a gateway.
+    /// No authentication: for a network with a gateway in front.
     None,
 }
 

@@ -2,7 +2,7 @@
 //! oracle is called: look-ups are answered from the hub's own directory.
 //!
 //! Bodies follow the interface document of the reference's look-up service, whose rules are not
-//! those of the other admin resources: further members are let go, and a value that is not in
+//! those of the other admin resources: unknown members are ignored, and a value that is not in
 //! its list is 3100.
 
 use fspiop::{ErrorCode, Refusal};

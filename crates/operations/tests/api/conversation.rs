@@ -1,4 +1,4 @@
-//! A server and what is said to it.
+//! A test server and its client.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ impl Server {
         Self { address, hub, token_path, directory, stop, task }
     }
 
-    /// Ends the server, which must let go of its port and its hub.
+    /// Stops the server, which must release its port and its backend.
     pub(crate) async fn stop(self) {
         self.stop.send(()).unwrap();
         self.task.await.unwrap();
@@ -65,7 +65,7 @@ impl Server {
         format!("{} {}", answer.status, answer.body).trim_end().to_owned()
     }
 
-    /// Plays a text: sends each line that begins with `>`, a request with its body, and compares
+    /// Runs a text: sends each line that begins with `>`, a request with its body, and compares
     /// the line after it with the answer. UPDATE_EXPECT=1 writes the answers.
     pub(crate) async fn play(&self, text: ExpectFile) {
         let mut played = String::new();

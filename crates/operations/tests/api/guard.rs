@@ -1,4 +1,4 @@
-//! Who is let in (DESIGN, contract 14), and who is recorded.
+//! Authentication (DESIGN, contract 14), and the recorded author.
 
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -130,9 +130,9 @@ async fn every_line_of_accept_is_read() {
     server.stop().await;
 }
 
-/// A guesser is slowed, however many connections it has; the operator at its address is not.
+/// Guessing is slowed down, regardless of the number of connections; a valid token is not.
 #[tokio::test]
-async fn failed_tokens_are_counted_and_slowed_and_good_ones_are_not() {
+async fn failed_tokens_are_counted_and_delayed_and_valid_ones_are_not() {
     let server = Server::start().await;
     let wrong = "host: localhost\r\nauthorization: Bearer wrong\r\n";
     for _ in 0..10 {
@@ -179,7 +179,7 @@ async fn futures_of<T, W: Future<Output = T>>(count: usize, work: impl Fn() -> W
 }
 
 #[tokio::test]
-async fn no_answer_is_sniffed_or_framed() {
+async fn responses_forbid_sniffing_and_framing() {
     let server = Server::start().await;
     for (request, status, policy) in [
         ("GET /health", 200, "default-src 'none'"),
@@ -254,7 +254,7 @@ async fn only_known_hosts_and_origins_are_answered() {
 }
 
 #[tokio::test]
-async fn who_and_why_are_recorded() {
+async fn author_and_reason_are_recorded() {
     let server = Server::start().await;
     let token = server.token();
     let fingerprint = &blake3::hash(token.as_bytes()).to_hex()[..8];
@@ -288,7 +288,7 @@ async fn who_and_why_are_recorded() {
 }
 
 #[tokio::test]
-async fn without_authentication_whoever_reaches_the_port_may_change() {
+async fn without_authentication_every_client_may_change() {
     let server = Server::start_with(|options| options.auth = Auth::None).await;
     let headers = "host: localhost\r\nx-actor: gateway\r\n";
     assert_eq!(server.send(CHANGE, headers, BODY).await.status, 200);

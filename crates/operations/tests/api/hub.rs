@@ -157,7 +157,7 @@ impl AdminBackend for Kernel {
         })
     }
 
-    /// All that is owed: nobody has an address here.
+    /// All pending notices: no participant has an endpoint here.
     fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>> {
         Box::pin(async move { self.inner().state.notices_owed().map(|notice| notice.id).collect() })
     }

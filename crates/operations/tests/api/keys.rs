@@ -67,7 +67,7 @@ async fn keys_are_added_shown_and_removed() {
 }
 
 #[tokio::test]
-async fn the_hub_shows_its_own_key_and_takes_no_other() {
+async fn the_hub_shows_its_own_key_and_accepts_no_other() {
     let server = onboarded().await;
     let shown = server.ask("GET /participants/Hub/keys", "").await;
     let shown: Value = serde_json::from_str(shown.strip_prefix("200 ").unwrap()).unwrap();
@@ -79,7 +79,7 @@ async fn the_hub_shows_its_own_key_and_takes_no_other() {
 }
 
 #[tokio::test]
-async fn what_is_no_public_key_is_refused_and_recorded_nowhere() {
+async fn invalid_public_keys_are_refused_and_not_recorded() {
     let server = onboarded().await;
     let recorded = server.hub.inner().recorded.len();
     for (text, expected) in [
@@ -112,7 +112,7 @@ async fn what_is_no_public_key_is_refused_and_recorded_nowhere() {
 }
 
 #[tokio::test]
-async fn who_and_why_are_recorded_with_a_key() {
+async fn author_and_reason_are_recorded_with_a_key() {
     let server = onboarded().await;
     let headers = format!(
         "host: localhost\r\nauthorization: Bearer {}\r\nx-actor: amina\r\n\

@@ -56,7 +56,7 @@ async fn headers_are_bounded_in_size_and_time() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused_with_a_body_and_its_headers() {
+async fn invalid_http_is_refused_with_a_body_and_headers() {
     let server = Server::start().await;
     let long =
         format!("GET /participants/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(70_000));
@@ -188,7 +188,7 @@ async fn silent_connections_make_room_for_others() {
             stream.write_all(sent.as_bytes()).await.unwrap();
             silent.push(stream);
         }
-        // Who has been answered before keeps its place, and who comes now gets one.
+        // An answered connection keeps its permit, and a new one gets one.
         assert_eq!(ask(&mut spoken, "GET /enums?id=settlementDelay").await.unwrap(), 200);
         let mut new = TcpStream::connect(server.address).await.unwrap();
         assert_eq!(ask(&mut new, "GET /enums?id=settlementDelay").await.unwrap(), 200);

@@ -1,4 +1,4 @@
-//! The admin API over real sockets, with the kernel itself behind it.
+//! The admin API over real sockets, with the real kernel as its backend.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 

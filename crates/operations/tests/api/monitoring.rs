@@ -47,7 +47,7 @@ async fn storage_and_health_show_one_status() {
 }
 
 #[tokio::test]
-async fn storage_says_what_is_known_and_configured() {
+async fn storage_shows_known_and_configured_values() {
     let server = Server::start().await;
     server.check("GET /storage", "", expect![[r#"200 {"status":"OK","logBytes":0,"logSegments":0,"archivedBytes":0,"archivedSegments":0,"storeBytes":0,"diskBytes":0,"freeBytes":0}"#]]).await;
     server.hub.inner().storage = DiskStatus {
@@ -77,9 +77,9 @@ async fn storage_says_what_is_known_and_configured() {
     server.stop().await;
 }
 
-/// Rules that somebody who is there does not know are refused, and nothing is recorded of that.
+/// A rules version that a live node does not know is refused, and nothing is recorded.
 #[tokio::test]
-async fn later_rules_wait_for_everybody() {
+async fn later_rules_are_refused_until_every_node_knows_them() {
     let server = Server::start().await;
     server.check("GET /rules", "", expect![[r#"200 {"rulesVersion":1,"rulesKnown":1}"#]]).await;
     let known = r#"{"rulesVersion":1}"#;
@@ -100,7 +100,7 @@ async fn later_rules_wait_for_everybody() {
 }
 
 #[tokio::test]
-async fn health_names_what_is_stuck() {
+async fn health_lists_stuck_stages() {
     let server = Server::start().await;
     let (name, detail) = ("lane dfsp1".into(), "one is due".into());
     let stuck = StuckStage { name, idle: Duration::from_millis(12_900), detail };
@@ -236,9 +236,9 @@ async fn nodes_that_share_a_log_are_read_back() {
     server.stop().await;
 }
 
-/// Stages of a transfer are noted only while somebody asked for it.
+/// Stages of a transfer are recorded only while tracing is on.
 #[tokio::test]
-async fn a_waterfall_is_shown_while_stages_are_noted() {
+async fn a_waterfall_is_shown_while_tracing_is_on() {
     const ID: &str = "11111111-1111-4111-8111-111111111111";
     let server = Server::start().await;
     let path = format!("GET /waterfall/{ID}");
@@ -304,7 +304,7 @@ async fn the_hash_of_the_state_is_the_kernels_and_needs_the_token() {
 }
 
 #[tokio::test]
-async fn a_transfer_is_explained_to_who_has_the_token_and_not_to_many_at_a_time() {
+async fn explanations_need_the_token_and_are_limited_in_number() {
     const PATH: &str = "GET /transfers/11111111-1111-4111-8111-111111111111/explanation";
     let server = Server::start().await;
     let open = server.send(PATH, "host: localhost\r\n", "").await;

@@ -12,7 +12,7 @@ async fn a_scheme_is_set_up_step_by_step() {
 }
 
 #[tokio::test]
-async fn what_is_fixed_is_shown() {
+async fn fixed_lists_are_shown() {
     let server = Server::start().await;
     server.play(expect_file!["texts/fixed.txt"]).await;
     server.stop().await;

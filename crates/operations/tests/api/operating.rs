@@ -11,7 +11,7 @@ use operations::Unavailable;
 use crate::conversation::Server;
 use crate::hub::BEGINNING_MS;
 
-/// A server with two participants, as the text says.
+/// A server with two participants, as in the text.
 async fn scheme() -> Server {
     let server = Server::start().await;
     server.play(expect_file!["texts/scheme.txt"]).await;
@@ -118,7 +118,7 @@ async fn a_hub_that_cannot_answer_is_unavailable() {
 }
 
 #[tokio::test]
-async fn what_is_called_must_be_where_the_configuration_allows() {
+async fn endpoints_must_be_allowed_by_the_configuration() {
     let server = Server::start_with(|options| {
         let networks = vec!["10.0.0.0/8".parse().expect("a network")];
         options.reach =
@@ -171,7 +171,7 @@ async fn oracles_are_kept_one_per_type_and_currency() {
 }
 
 #[tokio::test]
-async fn good_rows_of_parties_are_one_change_and_bad_ones_are_answered() {
+async fn valid_rows_of_parties_are_one_change_and_errors_are_listed() {
     let server = scheme().await;
     let row = |members: &str| format!(r#"{{"partyIdType":"MSISDN",{members}}}"#);
     let rows = [

@@ -1,4 +1,4 @@
-//! Bodies and parameters that are refused before anything is asked of the hub.
+//! Bodies and parameters that are refused before the backend is called.
 
 use expect_test::{expect, expect_file};
 

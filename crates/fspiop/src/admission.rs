@@ -1,28 +1,28 @@
-//! The places of a listener's connections: how many there may be, in total and from one address,
-//! and which connection makes room when they are all taken.
+//! Admission of connections to a listener: limits in total and per address, and the choice of the
+//! connection to evict when they are reached.
 //!
-//! A client that keeps the hub waiting can be ended, one whose request is being answered cannot.
-//! So a new connection evicts the one that has kept the hub waiting longest: first one that has
-//! never sent a whole request, then one that is idle after an answer. Silent connections therefore
-//! never close a listener, not even to other clients at their own address.
+//! A client that keeps the hub waiting can be disconnected, one with a request in progress cannot.
+//! A new connection evicts the one that has kept the hub waiting longest: first one that never sent
+//! a whole request, then one that is idle after a response. Silent connections therefore never
+//! block a listener, not even for other clients at their own address.
 //!
-//! Costs: every call takes constant time; [`Admission::begin`] and [`Admission::end`] allocate
-//! nothing. Bounds: [`AdmissionLimits`], which hold for admitted connections; the driver closes
+//! Costs: every call takes constant time; [`Admission::begin`] and [`Admission::end`] do not
+//! allocate. Bounds: [`AdmissionLimits`], which apply to admitted connections; the driver closes
 //! evicted ones.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;
 
-/// Most places of a listener.
+/// Limits of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// In all.
+    /// Connections in total.
     pub total: usize,
-    /// For one address; for one network of 64 bits of IPv6.
+    /// Connections per address, or per IPv6 network of 64 bits.
     pub per_address: usize,
 }
 
-/// The connections of a listener, each with what its driver keeps of it.
+/// The connections of a listener, each with the driver's data about it.
 #[derive(Debug)]
 pub struct Admission<H> {
     bounds: AdmissionLimits,
@@ -34,27 +34,27 @@ pub struct Admission<H> {
     waiting: [Queue; CLASSES],
 }
 
-/// A connection's place. It names nothing any more once the connection was removed or evicted.
+/// Identifies a connection. Invalid once the connection was removed or evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionId {
     slot: u32,
     generation: u32,
 }
 
-/// A connection that was admitted.
+/// An admitted connection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Admitted<H> {
-    /// Its place.
+    /// Its id.
     pub place: ConnectionId,
-    /// The connection that has lost its place to it, for the driver to end.
+    /// The evicted connection, for the driver to close.
     pub evicted: Option<H>,
 }
 
-/// Connections that the hub waits for, in the order in which they are evicted.
+/// Classes of connections that the hub waits for, in the order of eviction.
 const CLASSES: usize = 2;
-/// Has never sent a whole request.
+/// Never sent a whole request.
 const FRESH: usize = 0;
-/// Had a request answered.
+/// Got a response to a request.
 const IDLE: usize = 1;
 
 /// The queue of all connections, and that of an address.
@@ -62,7 +62,7 @@ const CHAINS: usize = 2;
 const OF_ALL: usize = 0;
 const OF_ADDRESS: usize = 1;
 
-/// No slot.
+/// Marks the absence of a slot.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ struct Slot<H> {
 struct ConnectionEntry<H> {
     holder: H,
     share: u32,
-    /// Requests that the hub is answering.
+    /// Number of requests in progress.
     serving: u32,
     class: usize,
     links: [Link; CHAINS],
@@ -87,7 +87,7 @@ struct Link {
     after: u32,
 }
 
-/// The places of one address.
+/// The connections of one address.
 #[derive(Debug)]
 struct Share {
     address: IpAddr,
@@ -106,7 +106,7 @@ const UNLINKED: Link = Link { before: NONE, after: NONE };
 const EMPTY: Queue = Queue { first: NONE, last: NONE };
 
 impl<H> Admission<H> {
-    /// No connections yet.
+    /// A table without connections.
     #[must_use]
     pub fn new(bounds: AdmissionLimits) -> Self {
         Self {
@@ -120,28 +120,26 @@ impl<H> Admission<H> {
         }
     }
 
-    /// Connections that have a place.
+    /// Number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
 
-    /// Whether no connection has a place.
+    /// Whether there are no connections.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What drivers keep of the connections that have a place, in no order.
+    /// The driver's data of all connections, in no particular order.
     pub fn holders(&self) -> impl Iterator<Item = &H> {
         self.slots.iter().filter_map(|slot| Some(&slot.held.as_ref()?.holder))
     }
 
     /// Admits a connection from `address`; evicts another one if no place is free.
     ///
-    /// # Errors
-    /// The holder comes back where requests are being answered on every connection that could
-    /// make room.
+    /// Returns the holder if every connection that could be evicted has a request in progress.
     pub fn admit(&mut self, address: IpAddr, holder: H) -> Result<Admitted<H>, H> {
         let address = network_of(address);
         let share = self.addresses.get(&address).copied();
@@ -163,7 +161,7 @@ impl<H> Admission<H> {
         Ok(Admitted { place, evicted })
     }
 
-    /// A whole request has come: the hub works on it, and the connection keeps its place.
+    /// Notes that a whole request has arrived. Its connection cannot be evicted.
     pub fn begin(&mut self, place: ConnectionId) {
         let Some(held) = self.held(place) else { return };
         held.serving += 1;
@@ -172,8 +170,8 @@ impl<H> Admission<H> {
         }
     }
 
-    /// A request was answered or given up, whether or not it had been whole: the hub waits for the
-    /// client again.
+    /// Notes that a request was answered or given up, whether or not it was complete. The hub waits
+    /// for the client again.
     pub fn end(&mut self, place: ConnectionId, whole: RequestComplete) {
         let Some(held) = self.held(place) else { return };
         if whole == RequestComplete::Yes {
@@ -187,7 +185,7 @@ impl<H> Admission<H> {
         }
     }
 
-    /// Frees a place and gives its holder back; `None` where it was lost before.
+    /// Removes a connection and returns its holder; `None` if it was evicted.
     pub fn remove(&mut self, place: ConnectionId) -> Option<H> {
         self.held(place)?;
         Some(self.take(place.slot))
@@ -232,7 +230,7 @@ impl<H> Admission<H> {
         ConnectionId { slot, generation }
     }
 
-    /// Empties a slot that is taken.
+    /// Empties an occupied slot.
     fn take(&mut self, slot: u32) -> H {
         self.unlink(slot);
         let free = &mut self.slots[slot as usize];
@@ -262,7 +260,7 @@ impl<H> Admission<H> {
         self.at(slot).class = class;
     }
 
-    /// Takes a slot out of both its queues; nothing happens when it is in none.
+    /// Removes a slot from both its queues, if it is in any.
     fn unlink(&mut self, slot: u32) {
         let class = self.at(slot).class;
         for chain in [OF_ALL, OF_ADDRESS] {
@@ -300,7 +298,7 @@ impl<H> Admission<H> {
     }
 }
 
-/// Whether a request had come as a whole, so that [`Admission::begin`] was called for it.
+/// Whether a request had arrived completely, so that [`Admission::begin`] was called for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestComplete {
     /// It had.
@@ -309,7 +307,7 @@ pub enum RequestComplete {
     No,
 }
 
-/// What counts as one address: an owner of IPv6 addresses has 64 bits of them.
+/// The unit of the limit per address: the owner of an IPv6 network has 64 bits of addresses.
 #[must_use]
 pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -329,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_counted_by_address_and_come_back() {
+    fn limits_apply_in_total_and_per_address() {
         let mut table = Admission::new(AdmissionLimits { total: 3, per_address: 2 });
         let mut admit = |text: &str, name: &'static str| {
             let admitted = table.admit(address(text), name)?;
@@ -351,14 +349,14 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_silent_connection_makes_room() {
+    fn oldest_silent_connection_is_evicted() {
         let mut table = Admission::new(AdmissionLimits { total: 4, per_address: 3 });
         let [here, there] = ["10.0.0.1", "10.0.0.2"].map(address);
         let mut places = Vec::new();
         for (from, name) in [(here, "a"), (here, "b"), (here, "c"), (there, "d")] {
             places.push(table.admit(from, name).expect("there is room").place);
         }
-        // A connection that sent a request is evicted last, one being answered never.
+        // A connection that sent a request is evicted last, one with a request in progress never.
         table.begin(places[0]);
         table.end(places[0], RequestComplete::Yes);
         table.begin(places[1]);
@@ -371,14 +369,14 @@ mod tests {
         let left: Vec<_> = table.holders().copied().collect();
         assert_eq!(left.len(), 4, "{left:?}");
         assert!(["a", "b", "h", "i"].iter().all(|name| left.contains(name)), "{left:?}");
-        // A connection that has lost its place changes nothing any more.
+        // Calls for an evicted connection change nothing.
         table.begin(places[2]);
         table.end(places[2], RequestComplete::Yes);
         assert_eq!(table.remove(places[2]), None);
         assert_eq!(table.len(), 4);
     }
 
-    /// A connection as a naive table keeps it: the moment since when the hub waits for it.
+    /// A connection in a naive table, with the time since when the hub waits for it.
     #[derive(Clone, Debug)]
     struct Naive {
         name: u32,
@@ -396,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_a_naive_table() {
+    fn admission_agrees_with_a_naive_table() {
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         let mut draw = |below: usize| {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);

@@ -1,15 +1,14 @@
-//! Replaces the bare answers of the HTTP library to malformed requests by refusals.
+//! Replaces the bare responses of the HTTP library to malformed requests by FSPIOP errors.
 //!
-//! hyper answers a request that is not well-formed, or too large, with a status and nothing else,
-//! and closes the connection. A driver searches its outgoing bytes for such an answer, and
-//! writes the refusal that every other fault gets. A test over sockets fails if hyper words its
-//! answers otherwise.
+//! hyper answers a malformed or too large request with only a status, and closes the connection. A
+//! driver searches its outgoing bytes for such a response and writes the FSPIOP error instead. A
+//! test over sockets fails if hyper changes its responses.
 //!
-//! Costs: a few comparisons for each write.
+//! Costs: a few comparisons per write.
 
 use crate::{ErrorCode, Refusal};
 
-/// How hyper's own answers begin and go on; a date of fixed length and an empty line follow.
+/// Start and headers of hyper's own responses. A date of fixed length and an empty line follow.
 const BARE_STATUS: [&[u8]; 3] = [
     b"HTTP/1.1 400 Bad Request\r\n",
     b"HTTP/1.1 414 URI Too Long\r\n",
@@ -18,7 +17,7 @@ const BARE_STATUS: [&[u8]; 3] = [
 const BARE_HEADERS: &[u8] = b"connection: close\r\ncontent-length: 0\r\ndate: ";
 const BARE_END: usize = "Tue, 15 Nov 1994 08:12:31 GMT\r\n\r\n".len();
 
-/// Finds an answer of hyper's own, which is always the last on a connection: where it begins,
+/// Finds a response of hyper's own, which is always the last on a connection. Returns its offset
 /// and the refusal that replaces it.
 #[must_use]
 pub fn find(bytes: &[u8]) -> Option<(usize, Refusal)> {
@@ -37,7 +36,7 @@ pub fn find(bytes: &[u8]) -> Option<(usize, Refusal)> {
     Some((bytes.len() - length, refusal))
 }
 
-/// A whole answer, after which the connection is closed, with these further header lines.
+/// A whole response with these additional headers. The connection is closed after it.
 #[must_use]
 pub fn render(refusal: &Refusal, headers: &[(&str, &str)]) -> Vec<u8> {
     let body = refusal.body();

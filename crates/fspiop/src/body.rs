@@ -1,10 +1,10 @@
-//! Bodies of inbound messages: parsed, checked, and reduced to what the hub decides on.
+//! Bodies of inbound messages: parsed, checked, and reduced to the fields that the hub needs.
 //!
-//! Each type has a `parse` that takes the bytes as received. What the hub does not read it still
-//! checks, as the reference does (hub-semantics 1.6, the published service documents), and the
-//! original bytes are what is forwarded. Costs: one pass; no allocation unless a captured text
-//! holds escapes, or is written as a number. Members that are not known are allowed and skipped,
-//! but for the top level of the quote messages, whose published form is closed (3103).
+//! Each type has a `parse` function that takes the received bytes. All members are checked like in
+//! the reference (hub-semantics 1.6, the published service documents), and the original bytes are
+//! forwarded. Costs: one pass; no allocation unless a captured text has escapes or is written as a
+//! number. Unknown members are ignored, except at the top level of quote messages, which is closed
+//! in the published form (3103).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,8 +23,7 @@ use crate::time::parse_date_time;
 
 mod rules;
 
-/// The rule that the body of a request for `operation` must meet; `None` where the body is not
-/// looked at.
+/// The rule for the body of a request for `operation`; `None` if the body is not checked.
 #[must_use]
 pub fn rule_of(operation: Operation) -> Option<&'static Rule> {
     match operation {
@@ -56,23 +55,23 @@ pub fn rule_of(operation: Operation) -> Option<&'static Rule> {
 pub(crate) use rules::CORRELATION_ID_PATTERN;
 pub use rules::NAMED_RULES;
 
-/// How far a `completedTimestamp` may lie ahead of now, in milliseconds (hub-semantics 3.2).
+/// Maximum of a `completedTimestamp` ahead of now, in milliseconds (hub-semantics 3.2).
 pub const COMPLETED_AHEAD_MS_MAX: u64 = 200;
-/// How far a `completedTimestamp` may lie behind now, in milliseconds (hub-semantics 3.2).
+/// Maximum age of a `completedTimestamp`, in milliseconds (hub-semantics 3.2).
 pub const COMPLETED_BEHIND_MS_MAX: u64 = 300_000;
-/// Most parties in one batch registration.
+/// Maximum number of parties in one batch registration.
 pub const BATCH_PARTIES_MAX: usize = 10_000;
 
-/// base64url of which the last character may have bits that belong to no byte. The reference reads
-/// fulfilments so, and holds their hash against the condition.
+/// base64url with arbitrary unused bits in the last character. The reference decodes fulfilments
+/// like this and compares their hash with the condition.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
         .with_decode_allow_trailing_bits(true)
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
-/// base64url in canonical form only: the reference compares the text of a condition with that of
-/// a hash, which no other form equals.
+/// Canonical base64url only. The reference compares the text of a condition with that of a hash,
+/// and no other form is equal.
 const STRICT: GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
 const CONDITION_HAS_SPARE_BITS: &str = "/requestBody/condition is not the form of a SHA-256: \
                                         no fulfilment can meet it";
@@ -80,9 +79,9 @@ const CONDITION_HAS_SPARE_BITS: &str = "/requestBody/condition is not the form o
 /// `Money`: an amount and its currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Money {
-    /// How much.
+    /// The amount.
     pub amount: Amount,
-    /// Of what.
+    /// The currency.
     pub currency: Currency,
 }
 
@@ -95,7 +94,7 @@ pub struct Prepare {
     pub payer: FspName,
     /// `payeeFsp`.
     pub payee: FspName,
-    /// `amount`. Its precision is held against the ledger's elsewhere.
+    /// `amount`. Its precision is checked by the kernel.
     pub amount: Money,
     /// `condition`, decoded.
     pub condition: [u8; 32],
@@ -107,8 +106,8 @@ impl Prepare {
     /// Parses and checks the body.
     ///
     /// # Errors
-    /// The first rule that fails: 3100 to 3103. A condition whose last character has bits beyond
-    /// the 32 bytes is 3100: the reference reserves such a transfer, but no fulfilment meets it.
+    /// The first rule that fails: 3100 to 3103. A condition with unused bits in its last character
+    /// is refused with 3100: the reference reserves such a transfer, but no fulfilment matches it.
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let found = schema::check(body, &rules::TRANSFER_REQUEST)?;
         let condition = found.parse(rules::CONDITION, |text| decode_32(&STRICT, text));
@@ -124,20 +123,20 @@ impl Prepare {
     }
 }
 
-/// `expiration` of a transfer as it is written, for moments that [`Prepare`] does not tell apart;
-/// `None` for a body that is none.
+/// `expiration` of a transfer as written, for times that [`Prepare`] does not distinguish; `None`
+/// for an invalid body.
 #[must_use]
 pub fn written_expiration(body: &[u8]) -> Option<String> {
     let mut found = schema::check(body, &rules::TRANSFER_REQUEST).ok()?;
     found.take(rules::EXPIRATION).map(Cow::into_owned)
 }
 
-/// `TransferState` as a payee writes it.
+/// `TransferState` in a payee's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransferState {
-    /// The payee only has the request.
+    /// The payee has only received the request.
     Received,
-    /// The payee has reserved and waits for the hub's word (1.1 and later).
+    /// The payee has reserved and waits for the hub's confirmation (1.1 and later).
     Reserved,
     /// The payee has committed.
     Committed,
@@ -178,8 +177,8 @@ impl TransferState {
 pub struct Fulfil<'a> {
     /// `transferState`.
     pub state: TransferState,
-    /// `fulfilment`: 32 bytes, to be hashed and held against the condition. What their text has
-    /// beyond them does not count.
+    /// `fulfilment`: 32 bytes, to be hashed and compared with the condition. Unused bits of the
+    /// text do not count.
     pub fulfilment: Option<[u8; 32]>,
     /// `completedTimestamp`, in milliseconds since 1970.
     pub completed_ms: Option<u64>,
@@ -202,11 +201,11 @@ impl<'a> Fulfil<'a> {
         })
     }
 
-    /// Holds `completedTimestamp` against the time of receipt (hub-semantics 3.2). Not asked of
+    /// Compares `completedTimestamp` with the time of receipt (hub-semantics 3.2). Not used for
     /// messages that come through a proxy.
     ///
     /// # Errors
-    /// 3100 when it is over 200 ms ahead of `now_ms` or over 300 s behind.
+    /// 3100 if it is more than 200 ms after or 300 s before `now_ms`.
     pub fn check_completed(&self, now_ms: u64) -> Result<(), Refusal> {
         let Some(completed) = self.completed_ms else {
             return Ok(());
@@ -223,7 +222,7 @@ impl<'a> Fulfil<'a> {
 /// The body of every `PUT …/error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorInformation<'a> {
-    /// `errorCode` as sent; ask [`ErrorCode::is_accepted`] before using it.
+    /// `errorCode` as sent; check [`ErrorCode::is_accepted`] before using it.
     pub code: ErrorCode,
     /// `errorDescription`, 1 to 128 characters.
     pub description: Cow<'a, str>,
@@ -240,7 +239,7 @@ impl<'a> ErrorInformation<'a> {
         Self::parse_by(body, &rules::ERROR_INFORMATION_OBJECT)
     }
 
-    /// Parses and checks the body of a quote's error, whose top level is closed.
+    /// Parses and checks the error body of a quote, which has a closed top level.
     ///
     /// # Errors
     /// The first rule that fails: 3100 to 3103.
@@ -257,8 +256,8 @@ impl<'a> ErrorInformation<'a> {
         })
     }
 
-    /// Code and description the hub stores and passes on: those sent, or 3100 in place of a code
-    /// that is neither in the table nor in a known group (hub-semantics 1.5).
+    /// Code and description that the hub stores and forwards: those sent, or 3100 for a code that
+    /// is neither in the table nor in a known group (hub-semantics 1.5).
     #[must_use]
     pub fn effective(&self) -> (ErrorCode, Cow<'_, str>) {
         if self.code.is_accepted() {
@@ -279,7 +278,7 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// Reads a list that was captured from a body that passed its check; empty for anything else.
+    /// Reads a list captured from a valid body; empty for anything else.
     #[must_use]
     pub fn list(raw: &str) -> Vec<Self> {
         #[derive(Deserialize)]
@@ -303,7 +302,7 @@ impl Extension {
     }
 }
 
-/// A quote's id: of the same forms as a transfer's.
+/// A quote's id, in the same forms as a transfer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuoteId(TransferId);
 
@@ -409,7 +408,7 @@ impl ParticipantRegistration {
     }
 }
 
-/// `PUT /participants/{Type}/{ID}[/{SubId}]`: as a registration, with nothing required.
+/// `PUT /participants/{Type}/{ID}[/{SubId}]`: like a registration, with all members optional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParticipantUpdate {
     /// `fspId`.
@@ -448,8 +447,8 @@ pub struct BatchRegistration<'a> {
 pub struct BatchParty<'a> {
     /// `partyIdType`.
     pub kind: PartyIdType,
-    /// `partyIdentifier`, 1 to 128 characters. Whether its kind allows it is asked elsewhere
-    /// ([`PartyIdType::allows`]), for one bad entry does not spoil the batch.
+    /// `partyIdentifier`, 1 to 128 characters. [`PartyIdType::allows`] checks it later, because one
+    /// bad entry must not fail the batch.
     pub id: Cow<'a, str>,
     /// `partySubIdOrType`.
     pub sub_id: Option<Cow<'a, str>>,
@@ -478,7 +477,7 @@ impl<'a> BatchRegistration<'a> {
     }
 }
 
-/// An entry of `partyList` after the check; every text meets its rule.
+/// An entry of `partyList` after the check; every text is valid.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawParty<'a> {
@@ -503,7 +502,7 @@ impl<'a> RawParty<'a> {
     }
 }
 
-/// Checks the body of `PUT /parties/…`, of which the hub reads nothing.
+/// Checks the body of `PUT /parties/…`, which is only forwarded.
 ///
 /// # Errors
 /// The first rule that fails: 3100 to 3103.
@@ -523,13 +522,13 @@ fn currency_list(raw: &str) -> Vec<Currency> {
     codes.iter().filter_map(|code| Currency::parse(code)).collect()
 }
 
-/// Longest `FspId`, in characters.
+/// Maximum length of an `FspId`, in characters.
 pub const FSP_ID_CHARS_MAX: usize = 32;
 
 /// An `FspId` of 1 to [`FSP_ID_CHARS_MAX`] characters as a name; `None` for any other length.
 ///
-/// Participants' names are ASCII, hence no longer in bytes. A longer text names no participant:
-/// it is cut and ends in an ellipsis, which no participant's name contains.
+/// Names of participants are ASCII, so they are no longer in bytes. A longer text is not a
+/// participant: it is truncated and ends in an ellipsis, which no participant's name contains.
 #[must_use]
 pub fn fsp_id(text: &str) -> Option<FspName> {
     if let Some(name) = FspName::new(text) {
@@ -542,9 +541,9 @@ pub fn fsp_id(text: &str) -> Option<FspName> {
     FspName::new(&format!("{}\u{2026}", &text[..end]))
 }
 
-/// 32 bytes from 43 characters of base64url.
+/// Decodes 32 bytes from 43 characters of base64url.
 fn decode_32(engine: &GeneralPurpose, text: &str) -> Option<[u8; 32]> {
-    // The decoder may write whole groups of three bytes, so that it wants room for 33.
+    // The decoder writes groups of three bytes, so it needs room for 33.
     let mut out = [0; 33];
     match engine.decode_slice(text, &mut out) {
         Ok(32) => out[..32].try_into().ok(),

@@ -1,17 +1,17 @@
-//! The hash by which a repeated message is told from a changed one.
+//! The hash that distinguishes a resend from a changed message.
 
 use memchr::memchr2;
 
-/// Runs are gathered here before they are hashed; pretty-printed bodies have short runs, and
-/// each call to the hasher has a fixed cost.
+/// Runs are collected here before they are hashed. Pretty-printed bodies have short runs, and each
+/// call to the hasher has a fixed cost.
 const GATHER_BYTES: usize = 1024;
 
 /// BLAKE3 of the bytes of a JSON body without its insignificant whitespace.
 ///
-/// Whitespace (space, tab, line feed, carriage return) outside texts is left out; everything else
-/// counts, the order of members and the spelling of numbers and escapes included (Rulings,
-/// Appendix B 3). One pass; a body without such whitespace is hashed in place. Bytes that are no
-/// JSON hash to something as well: two bodies with equal hashes then differ in whitespace only.
+/// Whitespace (space, tab, line feed, carriage return) outside texts is ignored. Everything else
+/// counts, including the order of members and the spelling of numbers and escapes (Rulings,
+/// Appendix B 3). One pass; a body without such whitespace is hashed in place. Invalid JSON has a
+/// hash too. Bodies with equal hashes differ only in whitespace.
 #[must_use]
 pub fn body_hash(body: &[u8]) -> [u8; 32] {
     let Some(first) = next_insignificant(body, 0) else {
@@ -63,7 +63,7 @@ impl Sink {
     }
 }
 
-/// The next blank outside a text, from `at`, which is outside a text itself.
+/// The next blank outside a text, from `at`, which is outside a text.
 fn next_insignificant(body: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *body.get(at)? {
@@ -74,7 +74,7 @@ fn next_insignificant(body: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// The place after the quote that closes the text entered at `at`; the end when none does.
+/// The index after the closing quote of the text entered at `at`, or the end.
 fn text_end(body: &[u8], mut at: usize) -> usize {
     while let Some(found) = body.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         at += found;
@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_fast_way_agrees_with_the_plain_way(
+        fn fast_hash_agrees_with_the_plain_one(
             parts in prop::collection::vec(
                 prop_oneof![
                     "[ \\t\\r\\n]{1,3}", "\"", "\\\\", "[a-z:,{}]{1,4}", "\"[a-z \\\\\\\\]{0,2000}\"",

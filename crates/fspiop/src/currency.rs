@@ -1,7 +1,7 @@
 //! The currency codes of the scheme.
 
-/// Codes the reference knows: ISO 4217 alphabetic codes, active and lately withdrawn, and the
-/// territories' codes of its published list.
+/// Codes that the reference knows: ISO 4217 alphabetic codes, active and recently withdrawn, and
+/// the codes of territories in its published list.
 const CODES: &[u8] = b"\
     AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BOV BRL BSD BTN \
     BWP BYN BYR BZD CAD CDF CHE CHF CHW CLF CLP CNY COP COU CRC CUC CUP CVE CZK DJF DKK DOP DZD \
@@ -26,7 +26,7 @@ static KNOWN: [u64; 26 * 26 * 26 / 64 + 1] = {
     known
 };
 
-/// Whether `text` is a currency code of the scheme (FSPIOP `Currency`): one look at a table.
+/// Whether `text` is a currency code of the scheme (FSPIOP `Currency`): one table look-up.
 #[must_use]
 pub fn is_known_currency(text: &str) -> bool {
     match <[u8; 3]>::try_from(text.as_bytes()) {

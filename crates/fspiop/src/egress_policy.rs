@@ -1,19 +1,18 @@
-//! Where the hub may be sent: which values a participant's endpoint may have, and which addresses
-//! may be called.
+//! Protection against server-side request forgery: the valid endpoints of a participant, and the
+//! addresses that the hub may call.
 //!
-//! Endpoints are written by operators on behalf of participants, and the hub calls them from
-//! inside the operator's network. So the form of a value and its address are always checked:
-//! link-local, metadata, group and unspecified addresses are never called, loopback addresses only
-//! where the operator allows them, and the hub's own listeners never. A name is checked by the
-//! addresses it resolves to, each time a connection is made, because its owner may change them at
-//! any time.
+//! Operators write endpoints on behalf of participants, and the hub calls them from inside the
+//! operator's network. The form and the address of a value are therefore always checked.
+//! Link-local, metadata, group and unspecified addresses are never called, loopback addresses only
+//! if the operator allows them, and the hub's own listeners never. A host name is checked by its
+//! resolved addresses at each connection, because its owner may change them at any time.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::fmt;
 use std::str::FromStr;
 
 /// Never called, not even inside an allowed network: unspecified addresses, link-local addresses,
-/// the metadata services of clouds, and group addresses.
+/// metadata services of clouds, and group addresses.
 const NEVER: [Network; 12] = [
     Network::v4([0, 0, 0, 0], 8),
     Network::v4([169, 254, 0, 0], 16),
@@ -28,7 +27,7 @@ const NEVER: [Network; 12] = [
     Network::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128),
     Network::v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128),
 ];
-/// Called only where the operator allows it.
+/// Called only if the operator allows it.
 const LOOPBACK: [Network; 2] =
     [Network::v4([127, 0, 0, 0], 8), Network::v6([0, 0, 0, 0, 0, 0, 0, 1], 128)];
 
@@ -39,13 +38,13 @@ pub struct Network {
     bits: u8,
 }
 
-/// A text that is no network.
+/// A text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no network; write an address and the bits that count, such as 10.0.0.0/8")]
 pub struct NoNetwork(String);
 
 impl Network {
-    /// Whether an address lies in it; an IPv4 address mapped into IPv6 counts as the former.
+    /// Whether it contains an address. An IPv4 address mapped into IPv6 counts as IPv4.
     #[must_use]
     pub fn contains_canonical(&self, address: IpAddr) -> bool {
         self.contains(address.to_canonical())
@@ -59,7 +58,7 @@ impl Network {
         Self { address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), bits }
     }
 
-    /// Whether all of it is loopback: it names loopback addresses and no others.
+    /// Whether it contains only loopback addresses.
     fn is_loopback(&self) -> bool {
         LOOPBACK.iter().any(|loopback| self.lies_in(loopback))
     }
@@ -78,7 +77,7 @@ impl Network {
         }
     }
 
-    /// Whether all of it lies in another one.
+    /// Whether it is contained in another network.
     fn lies_in(&self, other: &Self) -> bool {
         other.bits <= self.bits && other.contains(self.address)
     }
@@ -87,7 +86,7 @@ impl Network {
 impl FromStr for Network {
     type Err = NoNetwork;
 
-    /// `address/bits`, or an address alone, which is a network of one.
+    /// `address/bits`, or an address alone, which is a network of one address.
     fn from_str(text: &str) -> Result<Self, NoNetwork> {
         let wrong = || NoNetwork(text.to_owned());
         let (address, bits) = match text.split_once('/') {
@@ -110,35 +109,35 @@ impl fmt::Debug for Network {
     }
 }
 
-/// Which addresses and ports may be called. The default denies loopback and the addresses that are
-/// never called, and allows every other address and port.
+/// The addresses and ports that may be called. The default denies loopback and the addresses that
+/// are never called, and allows every other address and port.
 #[derive(Clone, Debug, Default)]
 pub struct EgressPolicy {
-    /// Only addresses in these; empty for all but loopback. One that lies in `127.0.0.0/8` or is
-    /// `::1` allows these loopback addresses.
+    /// Only addresses in these networks; empty for all but loopback. A network within
+    /// `127.0.0.0/8`, or `::1`, allows its loopback addresses.
     pub networks: Vec<Network>,
-    /// No address in these, even if it is in one of the others.
+    /// Addresses in these networks are denied, even if another network allows them.
     pub denied: Vec<Network>,
     /// Only these ports; empty for all.
     pub ports: Vec<u16>,
-    /// Loopback addresses may be called although no network names them.
+    /// Whether loopback addresses may be called without a network that allows them.
     pub loopback: Loopback,
     /// The hub's own listeners, which are never called.
     pub own: Vec<SocketAddr>,
 }
 
-/// Whether loopback addresses may be called where [`EgressPolicy::networks`] is empty.
+/// Whether loopback addresses may be called if [`EgressPolicy::networks`] is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loopback {
-    /// They may not: services of this machine that trust it are not meant for participants.
+    /// Denied: local services that trust this machine are not meant for participants.
     #[default]
     Denied,
-    /// They may: participants are on this machine, as in tests and demonstrations.
+    /// Allowed: participants run on this machine, as in tests and demonstrations.
     Allowed,
 }
 
 impl EgressPolicy {
-    /// Whether no address at all may be called: each network that is allowed lies in a denied one.
+    /// Whether no address may be called, because each allowed network is also denied.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let is_denied =
@@ -146,13 +145,13 @@ impl EgressPolicy {
         !self.networks.is_empty() && self.networks.iter().all(is_denied)
     }
 
-    /// Whether loopback addresses may be called because a network names them.
+    /// Whether a network allows loopback addresses.
     #[must_use]
     pub fn names_loopback(&self) -> bool {
         self.networks.iter().any(Network::is_loopback)
     }
 
-    /// Whether loopback addresses may be called although no network names them.
+    /// Whether loopback addresses are allowed without a network.
     #[must_use]
     pub fn assumes_loopback(&self) -> bool {
         let is_denied = |net: &Network| self.denied.iter().any(|denied| net.lies_in(denied));
@@ -161,20 +160,20 @@ impl EgressPolicy {
             && !LOOPBACK.iter().all(is_denied)
     }
 
-    /// Whether an address may be called. An IPv4 address inside an IPv6 one is judged as both.
+    /// Whether an address may be called. An IPv4 address inside an IPv6 one is checked as both.
     #[must_use]
     pub fn allows(&self, address: IpAddr) -> bool {
         self.judge(address).is_ok()
     }
 
-    /// Whether address and port may be called, and are not the hub's own.
+    /// Whether address and port may be called and are not the hub's own.
     #[must_use]
     pub fn allows_socket(&self, to: SocketAddr) -> bool {
         self.allows_port(to.port()) && self.allows(to.ip()) && !self.is_own(to)
     }
 
-    /// Whether a connection that was just made came out at a listener of the hub itself, which
-    /// listens on every address of the machine: then both ends have the same address.
+    /// Whether a new connection leads to a listener of the hub itself that listens on every
+    /// address. Both ends then have the same address.
     #[must_use]
     pub fn is_loop(&self, here: SocketAddr, there: SocketAddr) -> bool {
         let [mine, other] = [here, there].map(|end| end.ip().to_canonical());
@@ -187,11 +186,11 @@ impl EgressPolicy {
         port != 0 && (self.ports.is_empty() || self.ports.contains(&port))
     }
 
-    /// Checks a value before it is registered: what [`CallTarget::parse`] asks, its port, and its
-    /// host when that is an address or always names one.
+    /// Checks a value before it is registered: [`CallTarget::parse`], its port, and its host if
+    /// that is an address or always resolves to one.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason for the refusal.
     pub fn check(&self, value: &str) -> Result<(), ForbiddenTarget> {
         let target = CallTarget::parse(value)?;
         if !has_whole_templates(&target.path) {
@@ -232,8 +231,8 @@ impl EgressPolicy {
         }
     }
 
-    /// Whether one of the hub's listeners is known to have this address. One that listens on every
-    /// address has the loopback ones, and others that only a connection shows.
+    /// Whether this is a known address of the hub's listeners. A listener on every address also has
+    /// loopback addresses, and others that only a connection reveals.
     fn is_own(&self, to: SocketAddr) -> bool {
         let address = to.ip().to_canonical();
         let is_loopback = LOOPBACK.iter().any(|net| net.contains(address));
@@ -244,8 +243,8 @@ impl EgressPolicy {
     }
 }
 
-/// Whether all braces belong to templates, `{{name}}` or `{{{name}}}`: others would be called as
-/// they are, and the name with them.
+/// Whether all braces belong to templates, `{{name}}` or `{{{name}}}`. Other braces would be sent
+/// as they are.
 fn has_whole_templates(path: &str) -> bool {
     let braces = ['{', '}'];
     let mut rest = path;
@@ -263,8 +262,7 @@ fn has_whole_templates(path: &str) -> bool {
     !rest.contains(braces)
 }
 
-/// The IPv4 address that a translator would make of an IPv6 one: NAT64, 6to4, and the old form
-/// that holds nothing else.
+/// The IPv4 address embedded in an IPv6 one: NAT64, 6to4, and the obsolete compatible form.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, high @ 1..=u16::MAX, low] => {
@@ -277,7 +275,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Why a value cannot be an endpoint. The texts follow the name of the member.
+/// The reasons why a value cannot be an endpoint. The texts follow the name of the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForbiddenTarget {
     /// `https`.
@@ -289,13 +287,13 @@ pub enum ForbiddenTarget {
     /// `name@host`.
     #[error("must not hold a user name or password before the host")]
     UserInfo,
-    /// No host, or one that is not fixed.
+    /// No host, or one with a template.
     #[error("must name a host by letters, digits, dots and hyphens, without a template")]
     Host,
-    /// What follows the host has blanks, control characters or a fragment.
+    /// The path contains blanks, control characters or a fragment.
     #[error("must hold no blank, control character, backslash or fragment in its path")]
     Path,
-    /// Braces that are not those of a template.
+    /// Braces outside a template.
     #[error("must hold braces only around a name, as in {{{{transferId}}}}")]
     Braces,
     /// Not one of the configured ports.
@@ -304,7 +302,7 @@ pub enum ForbiddenTarget {
     /// Not in a configured network.
     #[error("names an address that the hub may not call (endpoints.networks)")]
     Network,
-    /// A loopback address, and they are not allowed.
+    /// A loopback address, which is not allowed.
     #[error("names a loopback address; endpoints.networks must allow it, as 127.0.0.0/8")]
     Loopback,
     /// Link-local, metadata, group or unspecified.
@@ -315,21 +313,21 @@ pub enum ForbiddenTarget {
     Own,
 }
 
-/// A value taken apart.
+/// A parsed endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallTarget {
     /// `host:port`.
     pub authority: String,
-    /// What follows: a template, or the base of a path.
+    /// The path: a template, or the base of a path.
     pub path: String,
 }
 
 impl CallTarget {
-    /// Takes `http://host[:port][/path]` apart. Variables of a template can only stand behind the
-    /// host, so that no identifier decides who is called.
+    /// Parses `http://host[:port][/path]`. A template may only follow the host, so that no
+    /// identifier determines the called host.
     ///
     /// # Errors
-    /// What is wrong with the value.
+    /// The reason for the refusal.
     pub fn parse(value: &str) -> Result<Self, ForbiddenTarget> {
         let (scheme, rest) = value.trim().split_once("://").ok_or(ForbiddenTarget::Scheme)?;
         match scheme.to_ascii_lowercase().as_str() {
@@ -354,14 +352,14 @@ impl CallTarget {
         Ok(Self { authority, path: path.to_owned() })
     }
 
-    /// The port that is called.
+    /// The port to call.
     #[must_use]
     pub fn port(&self) -> u16 {
         let port = self.authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         port.expect("the authority was made with a port")
     }
 
-    /// The address, when the host is one, or the name that every machine gives itself.
+    /// The address, if the host is an address or `localhost`.
     fn literal(&self) -> Option<IpAddr> {
         let (host, _) = self.authority.rsplit_once(':')?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -373,7 +371,7 @@ impl CallTarget {
     }
 }
 
-/// `host:port`, the port being 80 unless it is written; `None` for what is no host.
+/// `host:port`, with port 80 by default; `None` if the host is invalid.
 fn with_port(authority: &str) -> Option<String> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -406,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_apart_or_refused() {
+    fn targets_are_parsed_or_refused() {
         text::check(&expect_file!["texts/endpoints.txt"], |value| match CallTarget::parse(value) {
             Ok(target) => format!("{} {:?}", target.authority, target.path),
             Err(fault) => format!("{fault:?}"),
@@ -437,9 +435,9 @@ mod tests {
         }
     }
 
-    /// An input is an address, or the name of a reach and a value.
+    /// An input is an address, or the name of a policy and a value.
     #[test]
-    fn addresses_and_values_are_judged_as_the_text_says() {
+    fn addresses_and_values_match_their_expected_verdicts() {
         text::check(&expect_file!["texts/reach.txt"], |input| {
             let (name, value) = text::first_word(input);
             if name == "address" {
@@ -468,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_that_leave_nothing_are_noticed() {
+    fn policy_without_allowed_addresses_is_closed() {
         for (allowed, denied, closed) in [
             (&[][..], &["0.0.0.0/0"][..], false),
             (&["10.0.0.0/8"], &["10.0.0.0/7"], true),
@@ -483,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn invalid_networks_are_refused() {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "a/8", "10.0.0.0/-1", "10.0.0.0/"] {
             assert!(text.parse::<Network>().is_err(), "{text}");
         }

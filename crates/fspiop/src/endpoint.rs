@@ -1,11 +1,11 @@
-//! The registry's endpoint types, and from a registered value to the address of a call.
+//! Endpoint types of the registry, and the address of a call from a registered value.
 //!
-//! A value is either a template, `http://host/transfers/{{transferId}}`, or, for a few types, a
-//! bare base URL to which the path of the resource is appended (hub-semantics 2.1).
+//! A value is a template, `http://host/transfers/{{transferId}}`, or, for a few types, a base URL
+//! to which the path of the resource is appended (hub-semantics 2.1).
 
 macro_rules! endpoint_types {
     ($($variant:ident $text:literal;)*) => {
-        /// What an address of a participant is for. The registry holds one value per type.
+        /// The purpose of a participant's endpoint. The registry holds one value per type.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum EndpointType {
@@ -72,11 +72,11 @@ endpoint_types! {
     SettlementEmail "SETTLEMENT_TRANSFER_POSITION_CHANGE_EMAIL";
 }
 
-/// Longest name of an endpoint type, in bytes.
+/// Maximum length of the name of an endpoint type, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
 impl EndpointType {
-    /// Whether the registered value is a base URL to which the path of the call is appended.
+    /// Whether the registered value is a base URL, to which the path of the call is appended.
     #[must_use]
     pub const fn is_base_url(self) -> bool {
         matches!(
@@ -89,7 +89,7 @@ impl EndpointType {
         )
     }
 
-    /// For an error about a look-up or a registration: the type of its answer.
+    /// For an error about a look-up or a registration: the endpoint type of its response.
     #[must_use]
     pub const fn of_answer(self) -> Option<Self> {
         match self {
@@ -101,8 +101,8 @@ impl EndpointType {
         }
     }
 
-    /// The address of a call: `value` expanded with `variables` and the query of `path`, if any,
-    /// or `value` and `path` (which begins with a slash) for a type that is a base URL.
+    /// The address of a call: `value` expanded with `variables` and the query of `path`, if any.
+    /// For a base URL: `value` and `path`, which begins with a slash.
     #[must_use]
     pub fn address(self, value: &str, variables: &[(&str, &str)], path: &str) -> String {
         if !self.is_base_url() || value.contains("{{") {
@@ -121,11 +121,11 @@ impl EndpointType {
     }
 }
 
-/// The names of the third-party API that [`is_accepted_name`] takes, as a regular expression.
+/// The names of the third-party API that [`is_accepted_name`] allows, as a regular expression.
 pub const THIRD_PARTY_NAMES: &str = "^TPP?_CB_URL_[A-Z_]+$";
 
-/// Whether the registry takes a value under this name: a type above, or one of the third-party
-/// API (`TP_CB_URL_…`, `TPP_CB_URL_…`), which the hub keeps but does not call.
+/// Whether the registry accepts a value under this name: a type above, or one of the third-party
+/// API (`TP_CB_URL_…`, `TPP_CB_URL_…`), which the hub stores but does not call.
 #[must_use]
 pub fn is_accepted_name(text: &str) -> bool {
     let third_party = |prefix| text.strip_prefix(prefix).is_some_and(|rest: &str| !rest.is_empty());
@@ -135,16 +135,15 @@ pub fn is_accepted_name(text: &str) -> bool {
             && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
 }
 
-/// Whether the value under this name is an address that the hub calls, now or once the resource
-/// is served.
+/// Whether the hub calls the value under this name, now or once the resource is served.
 #[must_use]
 pub fn is_called(name: &str) -> bool {
     name.starts_with("FSPIOP_CALLBACK_URL_")
 }
 
-/// Replaces each `{{name}}` (or `{{{name}}}`, blanks allowed inside) by the variable's value as
-/// given: values must be fit for a path already ([`crate::percent_encode`], or an identifier's
-/// raw form). A name without a variable becomes nothing; braces that do not close stay.
+/// Replaces each `{{name}}` (or `{{{name}}}`, blanks allowed inside) by the variable's value,
+/// unchanged. Values must be valid in a path already ([`crate::percent_encode`], or an identifier's
+/// raw form). An unknown name becomes empty; unclosed braces stay.
 #[must_use]
 pub fn expand(template: &str, variables: &[(&str, &str)]) -> String {
     let mut out = String::with_capacity(template.len() + 64);

@@ -1,8 +1,8 @@
-//! Error codes of the scheme, refusals, and the one body that carries both.
+//! Error codes of the scheme, refusals, and the error body.
 //!
-//! The same body answers a request synchronously and travels in `PUT …/error`. Costs: a code is
-//! two bytes and copies; a [`Refusal`] allocates one text, and only on the failing path.
-//! Bounds: a description holds 1 to [`DESCRIPTION_CHARS_MAX`] characters, whatever it is made of.
+//! The same body is used for synchronous responses and for `PUT …/error`. Costs: a code is two
+//! bytes and copies; a [`Refusal`] allocates one text, only on the failing path. Bounds: a
+//! description has 1 to [`DESCRIPTION_CHARS_MAX`] characters.
 
 use std::fmt;
 
@@ -11,10 +11,11 @@ use http::StatusCode;
 
 use crate::json;
 
-/// Longest `errorDescription`, in characters; longer texts are cut (hub-semantics 1.4).
+/// Maximum length of `errorDescription`, in characters; longer texts are truncated (hub-semantics
+/// 1.4).
 pub const DESCRIPTION_CHARS_MAX: usize = 128;
 
-/// A four-digit FSPIOP error code, in the table or of private use (hub-semantics 1.5).
+/// A four-digit FSPIOP error code, from the table or for private use (hub-semantics 1.5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ErrorCode(u16);
 
@@ -24,7 +25,7 @@ macro_rules! error_codes {
             $(#[doc = concat!($number, ": ", $name, ".")]
             pub const $constant: Self = Self($number);)*
 
-            /// Every code of the table, rising.
+            /// Every code of the table, in ascending order.
             pub const ALL: &[Self] = &[$(Self($number)),*];
         }
 
@@ -102,7 +103,7 @@ error_codes! {
 }
 
 impl ErrorCode {
-    /// Parses four digits of which the first is not zero; nothing is said about the table.
+    /// Parses four digits, the first of them not zero. The code need not be in the table.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits: [u8; 4] = text.as_bytes().try_into().ok()?;
@@ -124,8 +125,8 @@ impl ErrorCode {
         if 1_000 <= number && number <= 9_999 { Some(Self(number)) } else { None }
     }
 
-    /// Whether the hub passes the code on: it is in the table, or its first two digits name a
-    /// known group (private use). Any other code is replaced by 3100 (hub-semantics 1.5).
+    /// Whether the hub forwards the code: it is in the table, or its first two digits name a known
+    /// group (private use). Other codes are replaced by 3100 (hub-semantics 1.5).
     #[must_use]
     pub const fn is_accepted(self) -> bool {
         name_in_table(self.0).is_some()
@@ -133,7 +134,7 @@ impl ErrorCode {
             || matches!(self.0, 7100..=7109 | 7200..=7214 | 7300)
     }
 
-    /// The standard text of the code; that of its group for a code of private use.
+    /// The standard text of the code, or of its group for a code of private use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match name_in_table(self.0) {
@@ -150,7 +151,7 @@ impl ErrorCode {
         }
     }
 
-    /// The HTTP status of a synchronous answer with this code.
+    /// The HTTP status of a synchronous response with this code.
     #[must_use]
     pub const fn status(self) -> StatusCode {
         match self.0 {
@@ -163,7 +164,7 @@ impl ErrorCode {
         }
     }
 
-    /// The standard text, ` - `, then `detail`; cut to [`DESCRIPTION_CHARS_MAX`] characters.
+    /// The standard text, ` - `, then `detail`; truncated to [`DESCRIPTION_CHARS_MAX`] characters.
     #[must_use]
     pub fn describe(self, detail: &str) -> String {
         let name = self.name();
@@ -191,17 +192,17 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
-/// A request refused before anything happened: what the client is answered, synchronously.
+/// A refused request without any effect: the synchronous error response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{status}, {code}: {description}")]
 pub struct Refusal {
-    /// HTTP status of the answer.
+    /// HTTP status of the response.
     pub status: StatusCode,
     /// FSPIOP code.
     pub code: ErrorCode,
     /// Complete `errorDescription`, at most [`DESCRIPTION_CHARS_MAX`] characters.
     pub description: String,
-    /// Entries of the extension list; empty for nearly every refusal.
+    /// Entries of the extension list; usually empty.
     pub extensions: Vec<(&'static str, &'static str)>,
 }
 
@@ -232,26 +233,26 @@ impl Refusal {
         Self::new(ErrorCode::NOT_IMPLEMENTED, "")
     }
 
-    /// 503, 2003: full or shutting down; nothing was done, the message may be sent again.
+    /// 503, 2003: full or shutting down. The request had no effect and may be sent again.
     #[must_use]
     pub fn unavailable() -> Self {
         Self::new(ErrorCode::SERVICE_UNAVAILABLE, "")
     }
 
-    /// 503, 2003: the sender takes none of its callbacks; nothing was done.
+    /// 503, 2003: the sender does not accept its callbacks. The request had no effect.
     #[must_use]
     pub fn owed() -> Self {
         let detail = "too many callbacks are owed to the sender, whose endpoint does not take them";
         Self::new(ErrorCode::SERVICE_UNAVAILABLE, detail)
     }
 
-    /// 500, 2001: a fault of the hub.
+    /// 500, 2001: an internal error.
     #[must_use]
     pub fn internal(detail: &str) -> Self {
         Self::new(ErrorCode::INTERNAL_SERVER, detail)
     }
 
-    /// 400, 3104: the body or the headers are over their limit.
+    /// 400, 3104: the body or the headers exceed their limit.
     #[must_use]
     pub fn too_large() -> Self {
         Self::new(ErrorCode::TOO_LARGE_PAYLOAD, "")
@@ -274,19 +275,19 @@ impl Refusal {
         Self::new(ErrorCode::MISSING_ELEMENT, detail)
     }
 
-    /// The JSON body of the answer (hub-semantics 1.4).
+    /// The JSON body of the response (hub-semantics 1.4).
     #[must_use]
     pub fn body(&self) -> Bytes {
         error_body(self.code, &self.description, &self.extensions)
     }
 }
 
-/// Renders `{"errorInformation":{…}}`, compact and with sorted keys, for a synchronous answer or
+/// Renders `{"errorInformation":{…}}`, compact and with sorted keys, for a synchronous response or
 /// a `PUT …/error` (hub-semantics 1.4).
 ///
-/// `description` is taken as it is (see [`ErrorCode::describe`]) but cut to its bound; an empty
-/// one becomes the code's name, for the schema asks for at least one character. At most 16
-/// `extensions` are written, keys cut to 32 and values to 128 characters.
+/// `description` is used as it is (see [`ErrorCode::describe`]), but truncated to its bound. An
+/// empty one becomes the code's name, because the schema requires at least one character. At most
+/// 16 `extensions` are written, keys truncated to 32 and values to 128 characters.
 #[must_use]
 pub fn error_body(
     code: ErrorCode,
@@ -300,7 +301,7 @@ pub fn error_body(
     Bytes::from(out)
 }
 
-/// Writes the inner object of [`error_body`] to the end of `out`.
+/// Appends the inner object of [`error_body`] to `out`.
 pub(crate) fn write_error_information(
     out: &mut Vec<u8>,
     code: ErrorCode,

@@ -1,10 +1,10 @@
-//! From the headers of an inbound message to those of the message forwarded (hub-semantics 1.2
-//! and Rulings).
+//! Rewrites the headers of an inbound message for the forwarded message (hub-semantics 1.2 and
+//! Rulings).
 //!
-//! What signatures cover stays as it is: source, signature, URI, method, date, content type. What
-//! belongs to one connection is removed, also when a `Connection` header names it, and so are
-//! credentials and addresses of callers: [`strip`] removes all of these once, before a message is
-//! stored or sent anywhere. The map is changed in place: only added headers are copied.
+//! Headers that signatures cover stay: source, signature, URI, method, date, content type.
+//! [`strip`] removes hop-by-hop headers, including those named by `Connection`, and credentials and
+//! addresses of callers. It runs once, before a message is stored or sent. The map is changed in
+//! place; only added headers are copied.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -25,25 +25,25 @@ use crate::trace::{self, TraceContext};
 
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// How a message goes on.
+/// The parameters of a forwarded message.
 #[derive(Clone, Copy, Debug)]
 pub struct Forwarding<'a> {
     /// Method of the outgoing call.
     pub method: &'a Method,
-    /// Path of the resource, beginning with it (`/transfers/…`); used when the message names none.
+    /// Path of the resource, starting with it (`/transfers/…`). Used if the message names none.
     pub path: &'a str,
-    /// Who it goes to, when that was derived; used when the message names nobody.
+    /// The derived recipient. Used if the message names none.
     pub destination: Option<&'a FspName>,
-    /// Trace to open when the message belongs to none.
+    /// Trace to start if the message belongs to none.
     pub trace: TraceContext,
     /// Id of the hub's span, not zero, chosen by the caller.
     pub span: u64,
-    /// Time of sending, in milliseconds since 1970; used when the message has no `Date`.
+    /// Time of sending, in milliseconds since 1970. Used if the message has no `Date`.
     pub now_ms: u64,
 }
 
-/// Headers that identify a caller: credentials, and what gateways add about its address, its
-/// certificate or its user.
+/// Headers that identify a caller: credentials, and the headers with which gateways describe its
+/// address, its certificate or its user.
 const PRIVATE: [&str; 19] = [
     "api-key",
     "authentication",
@@ -65,7 +65,7 @@ const PRIVATE: [&str; 19] = [
     "via",
     "xsrf-token",
 ];
-/// The same, of the names that begin with `x-`.
+/// The same, for names that begin with `x-`.
 const PRIVATE_X: [&str; 20] = [
     "x-access-token",
     "x-amz-security-token",
@@ -88,9 +88,9 @@ const PRIVATE_X: [&str; 20] = [
     "x-userinfo",
     "x-xsrf-token",
 ];
-/// Beginnings of further such names.
+/// Prefixes of further such names.
 const PRIVATE_PREFIXES: [&str; 2] = ["cf-access-", "ssl-client-"];
-/// The same, of the names that begin with `x-`.
+/// The same, for names that begin with `x-`.
 const PRIVATE_X_PREFIXES: [&str; 14] = [
     "x-amzn-oidc-",
     "x-auth-",
@@ -111,14 +111,14 @@ const PRIVATE_X_PREFIXES: [&str; 14] = [
 /// Removes the headers that end at the hub: hop-by-hop headers, `Host`, `Content-Length` and
 /// `Expect`, credentials, and addresses of callers. Signatures cover none of them.
 ///
-/// An underscore in a name counts as a hyphen. Costs: one look at each name; nothing is allocated
-/// when no name is found.
+/// An underscore in a name counts as a hyphen. Costs: one check per name; no allocation if no name
+/// matches.
 pub fn strip(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
         remove_named_by_connection(headers);
         headers.remove(CONNECTION);
     }
-    // To ask for names that are hardly ever there costs a hash each.
+    // Looking up names that are hardly ever present costs a hash each.
     let ends_here = |name: &&HeaderName| belongs_to_connection(name) || is_private(name.as_str());
     let names: Vec<HeaderName> = headers.keys().filter(ends_here).cloned().collect();
     for name in names {
@@ -126,15 +126,14 @@ pub fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Makes the headers of an inbound message, which were [stripped](strip), those of the outgoing
-/// one.
+/// Rewrites the headers of an inbound message, [stripped](strip) before, for the outgoing one.
 ///
 /// - `Accept` is removed on PUT.
-/// - `FSPIOP-URI`, `FSPIOP-HTTP-Method` and `Date` stay when present and are added when absent.
-/// - `FSPIOP-Destination` is added when absent or empty and known, but not to a signed message
-///   whose protected header has none: the signature would no longer verify.
-/// - `traceparent` becomes a child span of the same trace, `tracestate` stays. A message without
-///   a valid one joins `trace`, and without a state says `upesi=<span>`.
+/// - `FSPIOP-URI`, `FSPIOP-HTTP-Method` and `Date` stay, or are added if absent.
+/// - `FSPIOP-Destination` is added if it is known, and absent or empty. It is not added to a signed
+///   message with a protected header that lacks it, because the signature would no longer verify.
+/// - `traceparent` becomes a child span of the same trace, `tracestate` stays. A message without a
+///   valid one joins `trace`; without a state it gets `upesi=<span>`.
 pub fn rewrite(headers: &mut HeaderMap, with: &Forwarding<'_>) {
     if *with.method == Method::PUT {
         headers.remove(ACCEPT);
@@ -156,7 +155,7 @@ pub fn rewrite(headers: &mut HeaderMap, with: &Forwarding<'_>) {
     continue_trace(headers, with);
 }
 
-/// A participant's name as a header value. Bytes that no header may hold become `?`.
+/// A participant's name as a header value. Bytes that are invalid in a header become `?`.
 pub(crate) fn name_value(name: &FspName) -> HeaderValue {
     HeaderValue::from_str(name.as_str()).unwrap_or_else(|_| {
         let visible = |b: u8| if b == b'\t' || b >= b' ' && b != 0x7f { b } else { b'?' };
@@ -177,8 +176,8 @@ pub(crate) fn method_value(method: &Method) -> HeaderValue {
     })
 }
 
-/// Removes what `Connection` names, but nothing the API itself needs: a client must not be able
-/// to take a header away from between hub and participant.
+/// Removes the headers that `Connection` names, except those that the API needs: a client must not
+/// be able to remove a header between hub and participant.
 fn remove_named_by_connection(headers: &mut HeaderMap) {
     let values: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
     let tokens = values.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
@@ -206,7 +205,7 @@ fn belongs_to_connection(name: &HeaderName) -> bool {
 
 fn is_private(name: &str) -> bool {
     match name.as_bytes() {
-        // The names that nearly every message has.
+        // Prefixes of the names in nearly every message.
         [b'f', b's', ..]
         | [b'c', b'o', b'n', ..]
         | [b't', b'r', b'a', ..]
@@ -225,8 +224,8 @@ fn is_listed(name: &str, names: &[&str], prefixes: &[&str]) -> bool {
         || prefixes.iter().any(|prefix| begins_with(name, prefix))
 }
 
-/// Whether a name begins with a text, where `_` counts as `-`: many servers hand both on to
-/// programs as the same name.
+/// Whether a name begins with a text, where `_` counts as `-`, because many servers treat both as
+/// the same name.
 fn begins_with(name: &str, prefix: &str) -> bool {
     let is_same = |(one, known): (u8, u8)| one == known || one == b'_' && known == b'-';
     prefix.len() <= name.len() && name.bytes().zip(prefix.bytes()).all(is_same)
@@ -245,8 +244,7 @@ fn add_destination(headers: &mut HeaderMap, destination: &FspName) {
     }
 }
 
-/// Whether the protected header of a signature names a destination; not for one that cannot be
-/// read, which is left alone.
+/// Whether the protected header of a signature names a destination; false if it cannot be read.
 fn protects_destination(signature: &[u8]) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -308,10 +306,10 @@ mod tests {
 
     use super::*;
 
-    /// Each case of the text is a method with headers of an inbound message, and those of the
-    /// outgoing one after a line of dashes.
+    /// Each case of the text is a method with headers of an inbound message, and, after a line of
+    /// dashes, the headers of the outgoing one.
     #[test]
-    fn headers_are_rewritten_as_the_text_says() {
+    fn headers_are_rewritten_as_expected() {
         let text = expect_file!["texts/forward.txt"];
         let mut lines = String::new();
         for case in text.data().split_terminator("\n\n") {

@@ -2,9 +2,9 @@
 //!
 //! Order: caller identity, `Accept` (present, syntax, version), `Date` (present, form),
 //! `Content-Type` (present, syntax, version), `Content-Encoding`, `FSPIOP-Source`,
-//! `FSPIOP-Destination`. Only the first failure is reported. Nothing is allocated on the good path;
-//! a header that may occur once but occurs twice is refused before all of these, for the two ends
-//! of a connection need not agree on which one counts.
+//! `FSPIOP-Destination`. Only the first failure is reported. Valid headers cost no allocation. A
+//! header that may occur once but occurs twice is refused first, because the two ends of a
+//! connection might use different ones.
 
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -17,11 +17,11 @@ use crate::route::Resource;
 use crate::time::is_http_date;
 use crate::trace::TraceContext;
 
-/// `FSPIOP-Source`: the participant (or hub) that made the message.
+/// `FSPIOP-Source`: the participant (or hub) that sent the message.
 pub static FSPIOP_SOURCE: HeaderName = HeaderName::from_static("fspiop-source");
-/// `FSPIOP-Destination`: the participant the message is for, when the sender knows it.
+/// `FSPIOP-Destination`: the recipient, if the sender knows it.
 pub static FSPIOP_DESTINATION: HeaderName = HeaderName::from_static("fspiop-destination");
-/// `FSPIOP-Proxy`: the proxy that stands in for the source (inter-scheme).
+/// `FSPIOP-Proxy`: the proxy that represents the source (inter-scheme).
 pub static FSPIOP_PROXY: HeaderName = HeaderName::from_static("fspiop-proxy");
 /// `FSPIOP-Signature`: JWS over protected header and body.
 pub static FSPIOP_SIGNATURE: HeaderName = HeaderName::from_static("fspiop-signature");
@@ -36,7 +36,7 @@ pub static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// `x-client-id`: the caller's identity, set by an ingress from its certificate or token.
 pub static X_CLIENT_ID: HeaderName = HeaderName::from_static("x-client-id");
 
-/// Largest sum of header names and values the server accepts, in bytes (DESIGN contract 10).
+/// Maximum sum of header names and values, in bytes (DESIGN contract 10).
 pub const HEADER_BYTES_MAX: usize = 64 * 1024;
 
 const ACCEPT_UNSUPPORTED: &str = "The Client requested an unsupported version, see extension list \
@@ -44,32 +44,32 @@ const ACCEPT_UNSUPPORTED: &str = "The Client requested an unsupported version, s
 const CONTENT_UNSUPPORTED: &str =
     "Client supplied a protocol version which is not supported by the server";
 
-/// What is asked of one header of a request.
+/// The rule for one header of a request.
 #[derive(Debug)]
 pub struct HeaderRule {
     /// The name.
     pub name: HeaderName,
-    /// When it must be there.
+    /// When it is required.
     pub presence: Presence,
-    /// Whether a second line of this name is refused.
+    /// Whether a second line with this name is refused.
     pub once: bool,
     /// The form of its value.
     pub form: HeaderForm,
 }
 
-/// When a header must be there.
+/// When a header is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// In every request.
     Required,
-    /// In requests that ask for something: not in PUT and PATCH.
+    /// In requests that expect a callback: not in PUT and PATCH.
     RequiredToAsk,
-    /// Nowhere.
+    /// Never.
     Optional,
 }
 
 impl Presence {
-    /// Whether a request with this method must have the header.
+    /// Whether a request with this method needs the header.
     #[must_use]
     pub fn is_required(self, method: &Method) -> bool {
         match self {
@@ -93,9 +93,9 @@ pub enum HeaderForm {
     Date,
     /// The name of a participant: 1 to 32 characters.
     Name,
-    /// The same, where an empty value counts as none.
+    /// The same; an empty value counts as absent.
     NameOrEmpty,
-    /// Any text: passed on, or read without complaint.
+    /// Any text.
     Any,
 }
 
@@ -107,8 +107,8 @@ const fn list(name: &'static str, presence: Presence, form: HeaderForm) -> Heade
     HeaderRule { name: HeaderName::from_static(name), presence, once: false, form }
 }
 
-/// Every header that is looked at, in the order of the checks. The name of a header that may
-/// occur once is refused when it occurs twice.
+/// Every header that is checked, in the order of the checks. A header that may occur once is
+/// refused if it occurs twice.
 pub static HEADER_RULES: [HeaderRule; 14] = [
     list("accept", Presence::RequiredToAsk, HeaderForm::MediaRanges),
     rule("content-type", Presence::Required, HeaderForm::MediaType),
@@ -127,8 +127,8 @@ pub static HEADER_RULES: [HeaderRule; 14] = [
 ];
 
 impl HeaderForm {
-    /// The form as a pattern of ECMA 262, for requests about `resource`; `None` where any text
-    /// will do, or where only the length counts.
+    /// The form as an ECMA 262 pattern, for requests about `resource`; `None` if any text is valid,
+    /// or only the length counts.
     #[must_use]
     pub fn pattern(self, resource: &str) -> Option<String> {
         match self {
@@ -146,7 +146,7 @@ impl HeaderForm {
 }
 
 const BLANKS: &str = "[ \\t]*";
-/// A parameter other than `version` and `q`; of those, names with other first letters will do.
+/// A parameter other than `version` and `q`, recognised by its first letter.
 const FOREIGN: &str = "([ \\t]*;[ \\t]*([!#$%&'*+.^_`|~0-9A-PR-UW-Za-pr-uw-z-]\
     [!#$%&'*+.^_`|~0-9A-Za-z-]*=([!#$%&'*+.^_`|~0-9A-Za-z-]+|\"([ !#-\\[\\]-~]|\\\\[ -~])*\"))?)";
 const WEIGHT: &str = "([ \\t]*;[ \\t]*[Qq]=(0(\\.[0-9]{0,3})?|1(\\.0{0,3})?))?";
@@ -183,7 +183,7 @@ fn any_case(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
-/// What a pattern can say: that the day exists is checked in addition.
+/// The pattern of a date. Whether the day exists is checked separately.
 fn date_pattern() -> String {
     let day = "(Mon|Tue|Wed|Thu|Fri|Sat|Sun)";
     let long_day = "(Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)";
@@ -197,14 +197,14 @@ fn date_pattern() -> String {
     )
 }
 
-/// A protocol version the hub speaks, as written in `Content-Type`.
+/// A supported protocol version, as written in `Content-Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// FSPIOP 1.0: a fulfil with RESERVED does not commit.
     V1_0,
     /// FSPIOP 1.1.
     V1_1,
-    /// FSPIOP 2.0: also ULIDs, conversion and a few optional members.
+    /// FSPIOP 2.0: adds ULIDs, conversion and a few optional members.
     V2_0,
 }
 
@@ -223,7 +223,7 @@ impl Version {
     }
 }
 
-/// What the hub reads of a request's headers, checked.
+/// The validated request headers that the hub uses.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHeaders<'a> {
     /// `FSPIOP-Source`.
@@ -234,7 +234,7 @@ pub struct RequestHeaders<'a> {
     pub proxy: Option<FspName>,
     /// Version of the `Content-Type`.
     pub version: Version,
-    /// Trace of the request; `None` when the header is absent or invalid, which is no error.
+    /// Trace of the request; `None` if the header is absent or invalid, which is not an error.
     pub trace: Option<TraceContext>,
     /// `FSPIOP-Signature` as received, not verified here.
     pub signature: Option<&'a HeaderValue>,
@@ -243,8 +243,8 @@ pub struct RequestHeaders<'a> {
 /// Checks the headers of a request for `resource` (the first segment of the path, as written).
 ///
 /// # Errors
-/// The first failure in the order of the module's text: 3100, 3101 or 3102 with 400, 3101 with
-/// 415, or 3001 with 406 and the supported versions.
+/// The first failure in the order of the module documentation: 3100, 3101 or 3102 with 400, 3101
+/// with 415, or 3001 with 406 and the supported versions.
 pub fn check<'a>(
     headers: &'a HeaderMap,
     method: &Method,
@@ -281,9 +281,9 @@ fn check_singles(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// Compares the sender that a message names with the identity that a gateway has established.
+/// Compares the sender named in a message with the identity established by a gateway.
 ///
-/// `FSPIOP-Proxy` changes nothing: the hub has no proxy participants, so a proxy that is the
+/// `FSPIOP-Proxy` is not considered: the hub has no proxy participants, so a proxy that is the
 /// caller could name any participant as the source.
 fn check_identity(headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(client) = headers.get(&X_CLIENT_ID) else {
@@ -328,8 +328,8 @@ fn check_content_type(headers: &HeaderMap, resource: &str) -> Result<Version, Re
     }
 }
 
-/// Refuses a message with a coded body: the hub decodes no body, and a signature or a hash over the
-/// coded bytes would be one of another message.
+/// Refuses a message with an encoded body. The hub decodes no bodies, and a signature or hash over
+/// the encoded bytes would belong to another message.
 ///
 /// # Errors
 /// 415 with 3101.
@@ -345,14 +345,14 @@ pub fn check_content_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a list of content codings names none that changes a body.
+/// Whether a list of content codings leaves the body unchanged.
 #[must_use]
 pub fn is_identity(codings: &[u8]) -> bool {
     let mut codings = codings.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity"))
 }
 
-/// Quotes word a missing header as their service's description of the API does.
+/// For quotes, a missing header is reported in the words of the quoting service.
 fn missing(name: &str, resource: &str) -> Refusal {
     if resource != Resource::Quotes.as_str() {
         return Refusal::missing(&format!("{name} is required"));
@@ -395,7 +395,7 @@ mod tests {
     const MEDIA: &str = "application/vnd.interoperability.transfers+json";
     const DATED: &str = "Tue, 15 Nov 1994 08:12:31 GMT";
 
-    /// Good headers about a resource, with some set, added (`+name`) or taken away (empty value).
+    /// Valid headers for a resource, with some set, added (`+name`) or removed (empty value).
     fn headers(resource: &str, changes: &[(&str, &str)]) -> HeaderMap {
         let media = MEDIA.replace("transfers", resource);
         let (accept, content) = (format!("{media};version=2"), format!("{media};version=2.0"));
@@ -426,10 +426,10 @@ mod tests {
         }
     }
 
-    /// An input is a method, a resource, and how the headers differ from good ones. `{}` is the
-    /// media type of transfers.
+    /// An input is a method, a resource, and the differences from valid headers. `{}` is the media
+    /// type of transfers.
     #[test]
-    fn heads_are_judged_as_the_text_says() {
+    fn headers_match_their_expected_verdicts() {
         text::check(&expect_file!["texts/headers.txt"], verdict);
     }
 
@@ -443,7 +443,7 @@ mod tests {
         outcome(&method, resource, &changes)
     }
 
-    /// A text of the form `pattern`, made by proptest, which knows no anchors.
+    /// A text that matches `pattern`, generated by proptest, which does not support anchors.
     fn matching(pattern: &str) -> impl Strategy<Value = String> + use<> {
         prop::string::string_regex(pattern.trim_start_matches('^').trim_end_matches('$'))
             .expect("the patterns of headers are plain")
@@ -451,7 +451,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_described_patterns_allow_is_accepted(
+        fn texts_matching_published_patterns_are_accepted(
             accept in matching(&HeaderForm::MediaRanges.pattern("transfers").expect("a pattern")),
             content in matching(&HeaderForm::MediaType.pattern("transfers").expect("a pattern")),
             moment in 0..253_402_300_800_000u64,
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn the_described_presence_and_number_are_those_of_the_check() {
+    fn published_presence_matches_the_check() {
         let values = |rule: &HeaderRule| match rule.form {
             HeaderForm::MediaRanges | HeaderForm::MediaType => "{};version=2.0",
             HeaderForm::Date => DATED,
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_hub_needs_is_returned() {
+    fn check_returns_the_parsed_headers() {
         let content = format!("{MEDIA};version=1.0");
         let changes = [
             ("content-type", &*content),
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_destination_and_a_broken_trace_are_none() {
+    fn empty_destination_and_invalid_trace_are_absent() {
         let mut headers = headers("transfers", &[("traceparent", "nonsense")]);
         headers.insert("fspiop-destination", HeaderValue::from_static(""));
         let found = check(&headers, &Method::POST, "transfers").expect("good headers");

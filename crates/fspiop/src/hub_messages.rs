@@ -1,8 +1,8 @@
-//! Messages the hub makes itself: their headers, and their bodies as compact JSON with sorted
-//! keys, the one form in which the partners' validators reproduce a body (hub-semantics 1.7).
+//! Messages from the hub: their headers, and their bodies as compact JSON with sorted keys.
+//! Partners' validators reproduce a body only in this form (hub-semantics 1.7).
 //!
-//! Costs: one allocation per body and one map per set of headers. Names and ids are escaped
-//! where the form needs it; extension lists are cut to the bounds of the schema.
+//! Costs: one allocation per body and one map per set of headers. Names and ids are escaped if
+//! necessary; extension lists are truncated to the bounds of the schema.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,7 +22,7 @@ use crate::route::{PartyIdType, Resource};
 use crate::time::{date_header, date_time_whole_seconds};
 use crate::trace::{self, TraceContext};
 
-/// What the headers of a hub-made message say.
+/// The parameters of a message from the hub.
 #[derive(Clone, Copy, Debug)]
 pub struct HubMessage<'a> {
     /// Resource, for the media type.
@@ -33,11 +33,11 @@ pub struct HubMessage<'a> {
     pub path: &'a str,
     /// Name of the hub.
     pub hub: &'a FspName,
-    /// Participant the message is for.
+    /// The recipient.
     pub recipient: &'a FspName,
     /// Trace of the message that is answered, or a new one.
     pub trace: TraceContext,
-    /// `tracestate` of that message; when absent the hub's own is written.
+    /// `tracestate` of that message; if absent, the hub's own is written.
     pub trace_state: Option<&'a HeaderValue>,
     /// Id of the hub's span, not zero.
     pub span: u64,
@@ -45,7 +45,7 @@ pub struct HubMessage<'a> {
     pub now_ms: u64,
 }
 
-/// The headers of a hub-made message (hub-semantics 1.2; version 2.0 always, no `Accept`).
+/// The headers of a message from the hub (hub-semantics 1.2; always version 2.0, no `Accept`).
 #[must_use]
 pub fn hub_headers(message: &HubMessage<'_>) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(12);
@@ -63,16 +63,16 @@ pub fn hub_headers(message: &HubMessage<'_>) -> HeaderMap {
     headers
 }
 
-/// What the hub tells about a transfer, in `PUT` and `PATCH /transfers/{ID}` alike.
+/// The state of a transfer, for `PUT` and `PATCH /transfers/{ID}`.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferNotice<'a> {
-    /// State by its external name: RECEIVED, RESERVED, COMMITTED or ABORTED.
+    /// The external name of the state: RECEIVED, RESERVED, COMMITTED or ABORTED.
     pub state: &'a str,
-    /// When it came to be, in milliseconds since 1970; written in whole seconds.
+    /// Time of the final state, in milliseconds since 1970; written in whole seconds.
     pub completed_ms: Option<u64>,
     /// Fulfilment, in a PUT about a committed transfer; never in a PATCH.
     pub fulfilment: Option<&'a [u8; 32]>,
-    /// Entries of the extension list; none for an empty slice.
+    /// Entries of the extension list; omitted if empty.
     pub extensions: &'a [Extension],
 }
 
@@ -100,8 +100,8 @@ pub fn transfer(notice: &TransferNotice<'_>) -> Bytes {
     Bytes::from(out)
 }
 
-/// The extension by which a notice about an aborted transfer says why: key `cause`, value
-/// `code: description`, cut to 128 characters (hub-semantics 3.9).
+/// The extension with the cause of an abort: key `cause`, value `code: description`, truncated to
+/// 128 characters (hub-semantics 3.9).
 #[must_use]
 pub fn cause(code: ErrorCode, description: &str) -> Extension {
     let text = format!("{code}: {description}");
@@ -117,7 +117,7 @@ pub fn error(code: ErrorCode, description: &str, extensions: &[Extension]) -> By
     error::error_body(code, description, &entries)
 }
 
-/// A party as the participants messages name it.
+/// A party, as named in participants messages.
 #[derive(Clone, Copy, Debug)]
 pub struct PartyName<'a> {
     /// `partyIdType`.
@@ -130,7 +130,7 @@ pub struct PartyName<'a> {
     pub fsp: Option<&'a FspName>,
 }
 
-/// Renders the answer to a look-up of a party's FSP, and to a removal: `{"fspId":…}`.
+/// Renders the response to a look-up of a party's FSP, or to a removal: `{"fspId":…}`.
 #[must_use]
 pub fn participant(fsp: &FspName) -> Bytes {
     let mut out = Vec::with_capacity(48);
@@ -140,22 +140,22 @@ pub fn participant(fsp: &FspName) -> Bytes {
     Bytes::from(out)
 }
 
-/// Renders the answer to the registration of one party.
+/// Renders the response to the registration of one party.
 #[must_use]
 pub fn participant_registered(party: &PartyName<'_>, currency: Option<Currency>) -> Bytes {
     party_list(std::iter::once(party), currency, |out, party| write_party(out, party))
 }
 
-/// What became of one party of a batch.
+/// The result for one party of a batch.
 #[derive(Clone, Debug)]
 pub struct BatchOutcome<'a> {
     /// The party as it was sent.
     pub party: PartyName<'a>,
-    /// Why it was not registered: code and complete description; `None` when it was.
+    /// The reason for a refusal: code and complete description; `None` if it was registered.
     pub refused: Option<(ErrorCode, String)>,
 }
 
-/// Renders the answer to a batch registration.
+/// Renders the response to a batch registration.
 #[must_use]
 pub fn batch_registered(outcomes: &[BatchOutcome<'_>], currency: Option<Currency>) -> Bytes {
     party_list(outcomes.iter(), currency, |out, outcome| {
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::headers;
 
-    /// Bodies, one in each line.
+    /// Compares bodies, one per line.
     fn check(bodies: &[Bytes], expected: Expect) {
         let mut lines = String::new();
         for body in bodies {
@@ -235,7 +235,7 @@ mod tests {
         expected.assert_eq(&lines);
     }
 
-    /// The value with the keys of every object in order, however the parser keeps them.
+    /// The value with the keys of every object sorted, independent of the parser.
     fn sorted(value: &serde_json::Value) -> serde_json::Value {
         match value {
             serde_json::Value::Object(members) => {

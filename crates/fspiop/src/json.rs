@@ -1,20 +1,20 @@
-//! Writing compact JSON by hand, so that keys come out sorted and nothing is allocated twice.
+//! Writes compact JSON directly, so that keys are sorted and nothing is allocated twice.
 
 use crate::error::first_chars;
 
-/// Most entries of an extension list (hub-semantics 1.6).
+/// Maximum number of entries of an extension list (hub-semantics 1.6).
 pub(crate) const EXTENSIONS_MAX: usize = 16;
-/// Longest key of an extension, in characters.
+/// Maximum length of the key of an extension, in characters.
 pub(crate) const EXTENSION_KEY_CHARS_MAX: usize = 32;
-/// Longest value of an extension, in characters.
+/// Maximum length of the value of an extension, in characters.
 pub(crate) const EXTENSION_VALUE_CHARS_MAX: usize = 128;
 
-/// Writes `text` as a JSON text with quotes; UTF-8 passes unescaped.
+/// Writes `text` as a JSON text with quotes. UTF-8 is not escaped.
 pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(&mut *out, text).expect("writing a text to memory cannot fail");
 }
 
-/// Writes `{"extension":[{"key":…,"value":…},…]}`, cutting to the bounds of the schema.
+/// Writes `{"extension":[{"key":…,"value":…},…]}`, truncated to the bounds of the schema.
 pub(crate) fn write_extension_list(
     out: &mut Vec<u8>,
     entries: &[(impl AsRef<str>, impl AsRef<str>)],
@@ -48,7 +48,7 @@ impl<'o> ObjectWriter<'o> {
         Self { out, empty: true }
     }
 
-    /// Writes the name of the next member, which needs no escape; the caller writes its value.
+    /// Writes the name of the next member, which must need no escapes. The caller writes its value.
     pub(crate) fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         if !self.empty {
             self.out.push(b',');
@@ -60,7 +60,7 @@ impl<'o> ObjectWriter<'o> {
         self.out
     }
 
-    /// Writes a member whose value is a text.
+    /// Writes a member with a text.
     pub(crate) fn text(&mut self, name: &'static str, value: &str) {
         write_text(self.member(name), value);
     }

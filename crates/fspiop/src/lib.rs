@@ -1,22 +1,22 @@
-//! The wire protocol of FSPIOP, without input or output.
+//! The FSPIOP wire protocol, without I/O.
 //!
-//! Phases of one inbound message, each a function here, in the order the reference applies them:
+//! Phases of one inbound message, each a function here, in the order of the reference:
 //!
-//! 1. [`accept`]: path and method to a [`Route`], headers checked ([`headers::check`]),
+//! 1. [`accept`]: path and method are matched to a [`Route`], headers checked ([`headers::check`]),
 //!    identifiers decoded and checked.
-//! 2. [`body`]: the body parsed and checked, one type per kind of message
-//!    (`Prepare::parse(&bytes)`), and [`significant_hash`] for the duplicate check.
-//! 3. [`forward::strip`] removes what ends at the hub, and [`forward::rewrite`] makes the inbound
-//!    headers those of the outgoing message, both in place;
-//!    [`payload::encode`] gives the form in which headers and body are stored.
-//! 4. [`callback`]: headers and bodies of the messages the hub makes itself.
+//! 2. [`body`]: the body is parsed and checked, one type per kind of message
+//!    (`Prepare::parse(&bytes)`), and hashed by [`body_hash()`] for the duplicate check.
+//! 3. [`forwarded_headers::strip`] removes headers that end at the hub,
+//!    [`forwarded_headers::rewrite`] turns the inbound headers into those of the outgoing message,
+//!    both in place. [`stored_message::encode`] writes the stored form of headers and body.
+//! 4. [`hub_messages`]: headers and bodies of messages from the hub.
 //!
-//! Whatever fails is a [`Refusal`]: status, code and the JSON body of the synchronous answer.
+//! Every failure is a [`Refusal`]: status, code and the JSON body of the synchronous response.
 //!
-//! Costs: a good message is parsed in one pass over borrowed text and costs a few microseconds;
-//! only a message that fails is looked at a second time, to word which rule failed first.
-//! Bounds: see [`Resource::body_bytes_max`] and [`headers::HEADER_BYTES_MAX`]; the caller
-//! enforces them while reading. Nothing here panics on any input.
+//! Costs: a valid message is parsed in one pass over borrowed text and takes a few microseconds.
+//! Only an invalid message is read a second time, to report the first rule that failed. Bounds: see
+//! [`Resource::body_bytes_max`] and [`headers::HEADER_BYTES_MAX`]; the caller enforces them while
+//! reading. No input causes a panic.
 
 #![warn(missing_docs)]
 
@@ -58,29 +58,29 @@ pub use route::{
 };
 pub use trace::TraceContext;
 
-/// A request whose path, method, headers and identifiers are good.
+/// A request with valid path, method, headers and identifiers.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly every value is the large variant")]
 pub enum Accepted<'a> {
-    /// `GET /health`, for which no header is asked.
+    /// `GET /health`, which needs no headers.
     Health,
-    /// `DELETE /endpointcache`, for which no header is asked.
+    /// `DELETE /endpointcache`, which needs no headers.
     EndpointCache,
     /// A message of the API.
     Message {
-        /// What it asks for.
+        /// The requested operation.
         route: Route<'a>,
-        /// What its headers say.
+        /// Its headers.
         headers: RequestHeaders<'a>,
     },
 }
 
-/// Checks everything of a request but its body: path and method, headers, identifiers.
+/// Checks a request except for its body: path and method, headers, identifiers.
 ///
-/// `path` may carry the query.
+/// `path` may include the query.
 ///
 /// # Errors
-/// The first failure, as [`find`], [`headers::check`] and [`ApiRoute::route`] word it.
+/// The first failure, as reported by [`find`], [`headers::check`] and [`ApiRoute::route`].
 pub fn accept<'a>(
     method: &Method,
     path: &'a str,

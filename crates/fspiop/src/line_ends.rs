@@ -1,12 +1,12 @@
 //! Check of line ends in the heads of requests over HTTP/1.1.
 //!
-//! The HTTP parser accepts a line feed without a carriage return as a line end, and other parsers
-//! do not: a request could be hidden from a gateway (RFC 9112, 2.2). The check follows the bytes
-//! of one connection from head to head. It reads only the headers that say where a body ends, by
-//! the same rules as the parser; where the parser ends the connection, the check ends, too.
+//! The HTTP parser accepts a line feed without a carriage return as a line end, but other parsers
+//! do not. A request could be hidden from a gateway (RFC 9112, 2.2). The check follows the bytes of
+//! one connection from head to head. It reads only the headers that determine the end of a body, by
+//! the rules of the parser. It ends when the parser ends the connection.
 //!
-//! Costs: one search for the line ends of each head, and none within bodies. Bound: a line that
-//! has not arrived completely is kept, [`HEADER_BYTES_MAX`] at most.
+//! Costs: one search for the line ends of each head, and none within bodies. Bound: an incomplete
+//! line is buffered, at most [`HEADER_BYTES_MAX`].
 
 use crate::headers::HEADER_BYTES_MAX;
 
@@ -14,7 +14,7 @@ use crate::headers::HEADER_BYTES_MAX;
 #[derive(Debug, Default)]
 pub struct LineEndCheck {
     place: LinePart,
-    /// The beginning of a line whose end has not arrived.
+    /// The start of an incomplete line.
     partial: Vec<u8>,
     head: Head,
 }
@@ -22,12 +22,12 @@ pub struct LineEndCheck {
 /// A bare line feed in a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BareLineFeed {
-    /// The number of bytes before this head, of those that were passed to
-    /// [`LineEndCheck::check`]; 0 when the head began in earlier ones.
+    /// Number of the passed bytes before this head; 0 if the head began in an earlier call of
+    /// [`LineEndCheck::check`].
     pub before: usize,
 }
 
-/// What the next byte belongs to.
+/// The part of the message to which the next byte belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LinePart {
     #[default]
@@ -37,11 +37,11 @@ enum LinePart {
     /// With the line end after it.
     Chunk(u64),
     Trailers,
-    /// A connection that the parser ends.
+    /// The parser ends the connection.
     Ended,
 }
 
-/// What the lines of a head so far say about the body.
+/// Information about the body from the lines of a head so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
     has_request_line: bool,
@@ -53,7 +53,7 @@ impl LineEndCheck {
     /// Checks the next bytes of the connection.
     ///
     /// # Errors
-    /// [`BareLineFeed`]; no further bytes of the connection may be parsed then.
+    /// [`BareLineFeed`]; no further bytes of the connection may be parsed after it.
     pub fn check(&mut self, bytes: &[u8]) -> Result<(), BareLineFeed> {
         let (mut at, mut head_at) = (0, 0);
         while at < bytes.len() {
@@ -81,7 +81,7 @@ impl LineEndCheck {
         Ok(())
     }
 
-    /// Takes the first line of `bytes`, or all of them when it does not end there.
+    /// Reads the first line of `bytes`, or all of them if it does not end there.
     fn take_line(&mut self, bytes: &[u8], fault: BareLineFeed) -> Result<usize, BareLineFeed> {
         let Some(end) = memchr::memchr(b'\n', bytes) else {
             self.keep(bytes);
@@ -129,7 +129,7 @@ impl LineEndCheck {
         }
     }
 
-    /// Takes a line without its end.
+    /// Handles a line without its end.
     fn end_line(&mut self, line: &[u8]) {
         match self.place {
             LinePart::Head if line.is_empty() && !self.head.has_request_line => {}
@@ -183,7 +183,7 @@ impl LineEndCheck {
     }
 }
 
-/// The value of a header line of this name.
+/// The value of a header line with this name.
 fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (found, rest) = line.split_at_checked(name.len())?;
     let value = rest.strip_prefix(b":")?;
@@ -212,7 +212,7 @@ mod tests {
                            \r\n3;a=b\r\n{\n}\r\n0\r\nx: y\n\r\nz: a\r\n\r\n";
     const BARE: &str = "GET /a HTTP/1.1\r\nHost: a\n\r\n";
 
-    /// The end of the good requests, found with the bytes in pieces of this length.
+    /// The end of the valid requests, with the bytes passed in pieces of this length.
     fn end_of_good(text: &str, piece: usize) -> Option<usize> {
         let mut check = LineEndCheck::default();
         let mut head_at = 0;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_parser_ends_the_connection_the_check_ends() {
+    fn check_ends_with_the_connection() {
         for head in [
             "content-length: +4\r\n\r\n",
             "content-length: 4, 4\r\n\r\n",

@@ -4,14 +4,14 @@
 //! parameters may come in any order, blanks and tabs may surround `;` and `,`, and parameters
 //! other than `version` (and `q` in `Accept`) are ignored.
 //!
-//! Costs: no allocation. The usual form is compared in one pass; any other is parsed.
+//! Costs: no allocation. The usual form is compared in one pass; other forms are parsed.
 
 const TYPE: &[u8] = b"application";
 const SUBTYPE_PREFIX: &[u8] = b"vnd.interoperability.";
 const SUBTYPE_SUFFIX: &[u8] = b"+json";
 const USUAL_PREFIX: &[u8] = b"application/vnd.interoperability.";
 
-/// The versions of a media type that the hub supports, as digits of major and minor.
+/// The supported versions of a media type, as digits of major and minor.
 const SUPPORTED: [(u8, u8); 3] = [(b'1', b'0'), (b'1', b'1'), (b'2', b'0')];
 
 /// The value of the parameter `version`.
@@ -34,14 +34,14 @@ pub(crate) enum Acceptance {
     Absent,
     /// At least one supported version is acceptable.
     Supported,
-    /// The media type is named, but no supported version of it is acceptable.
+    /// The media type is listed, but no supported version of it is acceptable.
     Unsupported,
     /// The list is malformed, or no range includes the media type.
     Malformed,
 }
 
 /// Whether a `Content-Type` is `application/json` or `application/*+json`, with any parameters;
-/// `false` when the value is malformed.
+/// false if the value is malformed.
 #[must_use]
 pub fn is_json(value: &[u8]) -> bool {
     let mut cursor = Cursor(value);
@@ -55,7 +55,7 @@ pub fn is_json(value: &[u8]) -> bool {
             || suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(SUBTYPE_SUFFIX)))
 }
 
-/// Whether lines of `Accept` are well-formed and contain at least one media range, whatever it is.
+/// Whether lines of `Accept` are well-formed and contain at least one media range.
 #[must_use]
 pub fn is_accept_list<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut ranges = 0;
@@ -63,8 +63,8 @@ pub fn is_accept_list<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> bool {
     is_well_formed && 0 < ranges
 }
 
-/// The digits of the version in a `Content-Type` for `resource`; `None` when the value is
-/// malformed, names another media type or has no `D.D` version.
+/// The digits of the version in a `Content-Type` for `resource`; `None` if the value is malformed,
+/// names another media type or has no `D.D` version.
 pub(crate) fn content_version(value: &[u8], resource: &str) -> Option<(u8, u8)> {
     let version = match parse_usual(value, resource) {
         Some(version) => version,
@@ -84,8 +84,9 @@ pub(crate) fn content_version(value: &[u8], resource: &str) -> Option<(u8, u8)> 
     }
 }
 
-/// Evaluates the lines of `Accept` for `resource`. For each supported version the most specific
-/// matching range decides; a weight of 0 excludes. Of equally specific ranges one is enough.
+/// Evaluates the lines of `Accept` for `resource`. For each supported version, the most specific
+/// matching range decides; a weight of 0 excludes it. One of several equally specific ranges is
+/// enough.
 pub(crate) fn accept<'a>(mut lines: impl Iterator<Item = &'a [u8]>, resource: &str) -> Acceptance {
     let Some(first) = lines.next() else { return Acceptance::Absent };
     let second = lines.next();
@@ -103,7 +104,7 @@ pub(crate) fn accept<'a>(mut lines: impl Iterator<Item = &'a [u8]>, resource: &s
     }
 }
 
-/// `application/vnd.interoperability.<resource>+json`, then nothing or the version alone, at most
+/// `application/vnd.interoperability.<resource>+json`, alone or with only the version, with at most
 /// one blank on each side of the semicolon.
 fn parse_usual(text: &[u8], resource: &str) -> Option<Version> {
     let rest = text
@@ -135,7 +136,7 @@ impl Version {
         }
     }
 
-    /// Of a quoted value, whose escapes are removed first.
+    /// Parses a quoted value, after removing its escapes.
     fn parse_quoted(inside: &[u8]) -> Self {
         let mut text = [0; 3];
         let mut length = 0;
@@ -168,7 +169,7 @@ impl Version {
     }
 }
 
-/// Passes the media ranges of one line to `take`; `None` when the line is malformed.
+/// Passes the media ranges of one line to `take`; `None` if the line is malformed.
 fn read_list<'a>(line: &'a [u8], mut take: impl FnMut(&Range<'a>)) -> Option<()> {
     let mut cursor = Cursor(line);
     loop {
@@ -269,7 +270,7 @@ impl<'a> Cursor<'a> {
         let (mut version, mut q) = (None, None);
         while self.begins_parameter() {
             let Some((name, value)) = self.parameter()? else { continue };
-            // Parsers differ on which of two parameters of one name counts.
+            // Parsers differ on which of two parameters with the same name counts.
             let is_repeated = if name.eq_ignore_ascii_case(b"version") {
                 version.replace(value.version()).is_some()
             } else if weight == Weight::Read && name.eq_ignore_ascii_case(b"q") {
@@ -290,7 +291,7 @@ impl<'a> Cursor<'a> {
         self.expect(b';').is_some()
     }
 
-    /// What follows a semicolon: `Some(None)` for an empty parameter, `None` for a malformed one.
+    /// Reads a parameter after a semicolon: `Some(None)` if it is empty, `None` if it is malformed.
     fn parameter(&mut self) -> Option<Option<(&'a [u8], Value<'a>)>> {
         self.skip_blanks();
         if matches!(self.0.first(), None | Some(b';' | b',')) {
@@ -312,7 +313,7 @@ impl<'a> Cursor<'a> {
         (!token.is_empty()).then_some(token)
     }
 
-    /// What stands between the quotation marks, escapes included.
+    /// The text between quotation marks, including escapes.
     fn quoted(&mut self) -> Option<&'a [u8]> {
         self.expect(b'"')?;
         let mut at = 0;
@@ -355,7 +356,7 @@ impl Value<'_> {
         }
     }
 
-    /// Whether a weight is above 0; `None` for a text that is no weight (RFC 9110, 12.4.2).
+    /// Whether a weight is above 0; `None` for an invalid weight (RFC 9110, 12.4.2).
     fn is_positive_weight(self) -> Option<bool> {
         let Self::Token([whole @ (b'0' | b'1'), fraction @ ..]) = self else { return None };
         let digits = match fraction {
@@ -382,9 +383,9 @@ mod tests {
 
     const TRANSFERS: &str = "application/vnd.interoperability.transfers+json";
 
-    /// An input is what is asked and the lines of the header; `{}` is the media type of transfers.
+    /// An input is the kind and the lines of the header; `{}` is the media type of transfers.
     #[test]
-    fn headers_are_read_as_the_text_says() {
+    fn media_headers_match_their_expected_verdicts() {
         text::check(&expect_file!["texts/media.txt"], |input| {
             let input = input.replace("{}", TRANSFERS);
             let (kind, value) = text::first_word(&input);

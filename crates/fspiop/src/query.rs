@@ -7,7 +7,7 @@ use crate::currency::is_known_currency;
 use crate::error::Refusal;
 use crate::route::percent_decode;
 
-/// Reads the parameter `currency`; `None` when the query has no such parameter.
+/// Reads the parameter `currency`; `None` if it is absent.
 ///
 /// # Errors
 /// 3100 for an unknown currency, 3101 for a parameter that occurs twice.

@@ -1,8 +1,8 @@
-//! What the head of a request must be before anybody acts on it: one reading only, whoever reads.
+//! Checks the head of a request before it is processed: every reader must interpret it alike.
 //!
-//! The parser below refuses what is no HTTP at all. These are the rules it leaves to us, because a
-//! gateway in front may read the same bytes otherwise, and a request hidden from it must not
-//! exist (RFC 9112, sections 3.2, 6.1 and 11.2). A good head costs two look-ups.
+//! The HTTP parser rejects invalid HTTP. These additional rules ensure that a gateway in front
+//! cannot interpret the same bytes differently, which would hide a request from it (RFC 9112,
+//! sections 3.2, 6.1 and 11.2). A valid head costs two look-ups.
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -10,17 +10,17 @@ use http::{Method, StatusCode, Version};
 
 use crate::error::Refusal;
 
-/// Lines of headers in one request. Over HTTP/1.1 the parser below keeps to the same number.
+/// Maximum number of header lines in one request, the same as in the HTTP/1.1 parser.
 pub const HEADER_LINES_MAX: usize = 100;
 
-/// Checks number of headers, target, `Host` and `Transfer-Encoding`. After a refusal the
-/// connection must be closed: the two ends need not agree on where the next request begins.
+/// Checks the number of headers, target, `Host` and `Transfer-Encoding`. After a refusal the
+/// connection must be closed, because the two ends might disagree on the start of the next request.
 ///
-/// The authority of a target in absolute form counts for nothing more than `Host` does: paths
-/// mean the same under every name of the hub.
+/// The authority of a target in absolute form is ignored like `Host`: paths mean the same under
+/// every name of the hub.
 ///
 /// # Errors
-/// 400 with 3101, or 3102 for a `Host` that is missing; 431 with 3104 for too many headers.
+/// 400 with 3101, or 3102 for a missing `Host`; 431 with 3104 for too many headers.
 pub fn check(head: &Parts) -> Result<(), Refusal> {
     if HEADER_LINES_MAX < head.headers.len() {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reading_or_none() {
+    fn ambiguous_heads_are_refused() {
         let host = ("host", "hub");
         let chunked = ("transfer-encoding", "chunked");
         for (method, target, headers, expected) in [
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_lines_and_no_more() {
+    fn header_lines_are_limited() {
         let lines = [("x", "y"); HEADER_LINES_MAX];
         assert_eq!(verdict("GET", "http://hub/health", &lines), Some("3102".to_owned()));
         let more = [("x", "y"); HEADER_LINES_MAX + 1];

@@ -1,9 +1,9 @@
-//! From method and path to what is asked for.
+//! Maps method and path to the requested operation.
 //!
-//! Two phases, because the header checks stand between them in the reference's order: [`find`]
-//! tells an unknown path (404) from a wrong method (405) and names the resource the media types
-//! must carry; [`MatchedRoute::route`] then decodes and checks the identifiers. [`crate::accept`]
-//! runs all three. A path without percent signs is borrowed, nothing is allocated.
+//! Two phases, because the reference checks headers between them. [`find`] distinguishes an unknown
+//! path (404) from a wrong method (405) and returns the resource that the media types must name.
+//! [`ApiRoute::route`] then decodes and checks the identifiers. [`crate::accept`] runs both phases
+//! and the header checks. A path without percent signs is borrowed without allocation.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,11 +15,11 @@ use crate::error::Refusal;
 use crate::query;
 use crate::routes::{Operation, PLAIN_ROUTES, Segment};
 
-/// Longest identifier in a path, in characters after decoding (hub-semantics 1.6).
+/// Maximum length of an identifier in a path, in characters after decoding (hub-semantics 1.6).
 pub const IDENTIFIER_CHARS_MAX: usize = 128;
-/// Largest body of a transfer or quote message, in bytes (DESIGN contract 10).
+/// Maximum body of a transfer or quote message, in bytes (DESIGN contract 10).
 pub const TRANSFER_BODY_BYTES_MAX: usize = 128 * 1024;
-/// Largest body of any other message, in bytes (DESIGN contract 10).
+/// Maximum body of any other message, in bytes (DESIGN contract 10).
 pub const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 
 const SEGMENTS_MAX: usize = 5;
@@ -27,13 +27,13 @@ const SEGMENTS_MAX: usize = 5;
 /// A resource of the API: the first segment of a path, and part of the media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
-    /// Which FSP serves a party.
+    /// The FSP of a party.
     Participants,
-    /// Who a party is.
+    /// The details of a party.
     Parties,
-    /// The cost of a transfer.
+    /// The terms of a transfer.
     Quotes,
-    /// Money on its way.
+    /// Transfers of money.
     Transfers,
 }
 
@@ -49,7 +49,7 @@ impl Resource {
         }
     }
 
-    /// The largest body a message of this resource may have, in bytes.
+    /// The maximum body of a message of this resource, in bytes.
     #[must_use]
     pub const fn body_bytes_max(self) -> usize {
         match self {
@@ -65,7 +65,7 @@ impl Resource {
 
 macro_rules! party_id_types {
     ($($variant:ident $text:literal $doc:literal;)*) => {
-        /// Kind of a party's identifier: FSPIOP `PartyIdType` and the account lookup's two more.
+        /// Kind of a party's identifier: FSPIOP `PartyIdType` and two added by the account lookup.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum PartyIdType {
             $(#[doc = $doc] $variant,)*
@@ -78,7 +78,7 @@ macro_rules! party_id_types {
             /// Their names, in the same order.
             pub const NAMES: &[&str] = &[$($text),*];
 
-            /// Parses the name, case as written.
+            /// Parses the name; the case must match.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 match text {
@@ -111,17 +111,17 @@ party_id_types! {
     ThirdPartyLink "THIRD_PARTY_LINK" "A third party's link to an account.";
 }
 
-/// An identifier of a path, checked to be printable and short.
+/// An identifier of a path, checked for printable characters and length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identifier<'a> {
-    /// As written in the path: fit to be put into another path.
+    /// As written in the path: valid in another path.
     pub raw: &'a str,
-    /// Percent-decoded: fit to be compared, stored and put into a body.
+    /// Percent-decoded: for comparison, storage and bodies.
     pub text: Cow<'a, str>,
 }
 
 impl<'a> Identifier<'a> {
-    /// [`Identifier::raw`] with braces escaped, which not every reader of a path accepts.
+    /// [`Identifier::raw`] with braces escaped, because some parsers of paths reject them.
     #[must_use]
     pub fn escaped(&self) -> Cow<'a, str> {
         match self.raw.contains(BRACES) {
@@ -144,28 +144,28 @@ pub struct PartyPath<'a> {
     pub kind: PartyIdType,
     /// The identifier.
     pub id: Identifier<'a>,
-    /// The sub-identifier, when the path has one.
+    /// The sub-identifier, if the path has one.
     pub sub_id: Option<Identifier<'a>>,
-    /// Currency of the query, where it narrows the request.
+    /// Currency of the query, if it narrows the request.
     pub currency: Option<Currency>,
-    /// An identifier has braces. Such a request is accepted at once, and refused by callback
+    /// Whether an identifier has braces. Such a request is accepted, and refused by callback
     /// (hub-semantics, Rulings).
     pub has_braces: bool,
 }
 
 /// `{ID}` of a transfer.
 ///
-/// The id is parsed here but not held against the pattern: a path with any other text asks for a
-/// transfer that does not exist, which is answered by a callback (hub-semantics 3.9).
+/// The id is parsed here but not required to be valid: any other text asks for a transfer that does
+/// not exist, which is answered by a callback (hub-semantics 3.9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferPath<'a> {
-    /// The id, `None` when the text is no transfer id.
+    /// The id; `None` if the text is not a transfer id.
     pub id: Option<TransferId>,
     /// The text.
     pub name: Identifier<'a>,
 }
 
-/// What a request asks for.
+/// A requested operation with its identifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
     /// `GET /participants/{Type}/{ID}[/{SubId}]`.
@@ -204,12 +204,12 @@ pub enum Route<'a> {
     TransfersError(TransferPath<'a>),
 }
 
-/// A path that exists with this method; its identifiers are not yet looked at.
+/// An existing path and method; its identifiers are not checked yet.
 #[derive(Clone, Debug)]
 pub enum MatchedRoute<'a> {
-    /// `GET /health`: no header is asked for.
+    /// `GET /health`, which needs no headers.
     Health,
-    /// `DELETE /endpointcache`: no header is asked for.
+    /// `DELETE /endpointcache`, which needs no headers.
     EndpointCache,
     /// A route of the API.
     Api(ApiRoute<'a>),
@@ -226,7 +226,7 @@ pub struct ApiRoute<'a> {
 /// Finds the route of a path (without query).
 ///
 /// # Errors
-/// 404, 3002 when no method has this path; 405, 3000 when another method has.
+/// 404, 3002 if no method has this path; 405, 3000 if another method has it.
 pub fn find<'a>(method: &Method, path: &'a str) -> Result<MatchedRoute<'a>, Refusal> {
     let mut all = [""; SEGMENTS_MAX];
     let Some(segments) = split(path, &mut all) else {
@@ -268,13 +268,12 @@ impl<'a> ApiRoute<'a> {
         self.resource
     }
 
-    /// Decodes and checks the identifiers, and of the query what narrows the request.
+    /// Decodes and checks the identifiers, and the narrowing part of the query.
     ///
     /// # Errors
-    /// 3100 for an unknown party id type, for a quote's id of no known form and for an unknown
-    /// currency, 3101 for an identifier outside its rule and for a currency that occurs twice, 2002
-    /// with 501 for the routes that are published but not served: `PUT /participants/{ID}[/error]`
-    /// and `PATCH /transfers/{ID}`.
+    /// 3100 for an unknown party id type, for an invalid quote id and for an unknown currency; 3101
+    /// for an invalid identifier and for a repeated currency; 2002 with 501 for routes that are
+    /// published but not served: `PUT /participants/{ID}[/error]` and `PATCH /transfers/{ID}`.
     pub fn route(&self, query: Option<&str>) -> Result<Route<'a>, Refusal> {
         let [first, ..] = self.segments;
         Ok(match self.operation {
@@ -327,7 +326,7 @@ impl<'a> ApiRoute<'a> {
 }
 
 impl PartyIdType {
-    /// What [`PartyIdType::allows`] asks for, to be said about a text that it does not allow.
+    /// The requirement of [`PartyIdType::allows`], for the error about a text that it refuses.
     #[must_use]
     pub const fn form(self) -> &'static str {
         match self {
@@ -338,7 +337,7 @@ impl PartyIdType {
         }
     }
 
-    /// Whether `text` has the form this kind asks for (hub-semantics 1.6).
+    /// Whether `text` has the form of this kind (hub-semantics 1.6).
     #[must_use]
     pub fn allows(self, text: &str) -> bool {
         match self {
@@ -353,7 +352,7 @@ impl PartyIdType {
     }
 }
 
-/// The segments after the leading slash; `None` for a path that no resource can have.
+/// The segments after the leading slash; `None` for an impossible path.
 fn split<'a, 's>(path: &'a str, all: &'s mut [&'a str; SEGMENTS_MAX]) -> Option<&'s [&'a str]> {
     let mut count = 0;
     for segment in path.strip_prefix('/')?.split('/') {
@@ -375,7 +374,7 @@ fn transfer(raw: &str) -> Result<TransferPath<'_>, Refusal> {
     Ok(TransferPath { id: TransferId::parse(&name.text), name })
 }
 
-/// The id of a quote must have the form of one, as its published document asks.
+/// The id of a quote must match the pattern in its published schema.
 fn quote(raw: &str) -> Result<Identifier<'_>, Refusal> {
     let id = identifier(raw, "id")?;
     match TransferId::parse(&id.text) {
@@ -387,7 +386,7 @@ fn quote(raw: &str) -> Result<Identifier<'_>, Refusal> {
     }
 }
 
-/// Decodes one segment and holds it against the rule every identifier must meet.
+/// Decodes one segment and checks it by the rule for identifiers.
 fn identifier<'a>(raw: &'a str, name: &str) -> Result<Identifier<'a>, Refusal> {
     let text = percent_decode(raw);
     match text {
@@ -417,22 +416,22 @@ fn has_braces(identifier: &Identifier<'_>) -> bool {
     identifier.text.contains(BRACES)
 }
 
-/// What an identifier of a path must be, its length aside, as a pattern of ECMA 262.
+/// The form of an identifier in a path, except for its length, as an ECMA 262 pattern.
 pub const IDENTIFIER_PATTERN: &str = "^[^\\s\\u0000-\\u001f\\u007f-\\u009f{}<>`\\\\]+$";
 
-/// Whether an identifier, decoded, can stand in a path: printable, without blanks, braces, angle
-/// brackets, back-quote and backslash, at most [`IDENTIFIER_CHARS_MAX`] characters
-/// (hub-semantics 1.6).
+/// Whether a decoded identifier is valid in a path: printable, without blanks, braces, angle
+/// brackets, back-quote and backslash, at most [`IDENTIFIER_CHARS_MAX`] characters (hub-semantics
+/// 1.6).
 #[must_use]
 pub fn is_identifier(text: &str) -> bool {
-    // Dots alone are no name to whoever resolves paths.
+    // Path resolution treats dots alone specially.
     !matches!(text, "" | "." | "..")
         && is_short_enough(text)
         && (text.bytes().all(|byte| PLAIN[usize::from(byte)])
             || text.chars().all(is_identifier_character))
 }
 
-/// The bytes of ASCII that are characters of identifiers.
+/// The ASCII bytes that are valid in identifiers.
 static PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = b'!';
@@ -470,7 +469,7 @@ fn is_iban(text: &[u8]) -> bool {
         && text[4..].iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
 }
 
-/// Decodes `%XX`; `None` for a broken escape or for bytes that are not UTF-8.
+/// Decodes `%XX`; `None` for an invalid escape or for bytes that are not UTF-8.
 pub(crate) fn percent_decode(raw: &str) -> Option<Cow<'_, str>> {
     if !raw.contains('%') {
         return Some(Cow::Borrowed(raw));
@@ -493,8 +492,8 @@ pub(crate) fn percent_decode(raw: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(out).ok().map(Cow::Owned)
 }
 
-/// Encodes `text` for use as one segment of a path: everything but the unreserved characters and
-/// a few that a segment may hold as they are becomes `%XX`.
+/// Encodes `text` as one segment of a path: characters other than the unreserved ones and a few
+/// that are valid in a segment become `%XX`.
 #[must_use]
 pub fn percent_encode(text: &str) -> Cow<'_, str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&b);
@@ -534,7 +533,7 @@ mod tests {
         })
     }
 
-    /// The name of the route, and its identifiers decoded.
+    /// The name of the route, and its decoded identifiers.
     fn show(route: &Route<'_>) -> String {
         let debug = format!("{route:?}");
         let name = debug.split('(').next().expect("a name").to_owned();

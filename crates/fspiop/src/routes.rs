@@ -1,14 +1,14 @@
 //! The table of routes: method and path of every operation, by resource.
 //!
-//! [`crate::find`] looks requests up here, and the published document of the API is made from it,
-//! so that the two cannot differ. Costs: a look-up walks the rows of one resource, at most 13,
-//! and compares a method and a few segments of each.
+//! [`crate::find`] uses this table, and the published API document is generated from it, so the two
+//! cannot differ. Costs: a look-up compares method and segments with at most 13 rows of one
+//! resource.
 
 use http::Method;
 
 use crate::route::Resource;
 
-/// What is asked for, without the identifiers of the path.
+/// The requested operation, without the identifiers of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// `GET /health`.
@@ -58,7 +58,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether the hub answers with more than 501, 2002.
+    /// Whether the hub serves it, rather than answering 501, 2002.
     #[must_use]
     pub const fn is_served(self) -> bool {
         !matches!(
@@ -71,7 +71,7 @@ impl Operation {
 /// A segment of a path after the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// Any text, read as the identifier of this name.
+    /// Any text, read as the identifier with this name.
     Identifier(&'static str),
     /// This word.
     Word(&'static str),
@@ -82,14 +82,14 @@ pub enum Segment {
 pub struct RouteRow {
     /// The method.
     pub method: Method,
-    /// What follows the resource in the path.
+    /// The segments after the resource in the path.
     pub tail: &'static [Segment],
-    /// What is asked for.
+    /// The requested operation.
     pub operation: Operation,
 }
 
 impl RouteRow {
-    /// Whether `tail`, the segments of a path after the resource, is of this row's form.
+    /// Whether `tail`, the segments of a path after the resource, matches this row.
     pub(crate) fn fits(&self, tail: &[&str]) -> bool {
         self.tail.len() == tail.len()
             && self.tail.iter().zip(tail).all(|(known, found)| match known {
@@ -112,7 +112,7 @@ impl RouteRow {
     }
 }
 
-/// Paths of one word, for which no header is asked.
+/// Paths of one word, which need no headers.
 pub static PLAIN_ROUTES: [(Method, &str, Operation); 2] = [
     (Method::GET, "health", Operation::Health),
     (Method::DELETE, "endpointcache", Operation::EndpointCache),
@@ -137,7 +137,7 @@ const fn row(method: Method, tail: &'static [Segment], operation: Operation) -> 
     RouteRow { method, tail, operation }
 }
 
-// The first row that fits counts: words stand before identifiers.
+// The first matching row counts: words come before identifiers.
 static PARTICIPANTS: [RouteRow; 13] = [
     row(Method::POST, NONE, Operation::ParticipantsBatch),
     row(Method::GET, PARTY, Operation::ParticipantsGet),
@@ -179,7 +179,7 @@ impl Resource {
     /// Every resource.
     pub const ALL: [Self; 4] = [Self::Participants, Self::Parties, Self::Quotes, Self::Transfers];
 
-    /// The rows of this resource; of two that fit a request the first counts.
+    /// The rows of this resource. The first matching one counts.
     #[must_use]
     pub fn routes(self) -> &'static [RouteRow] {
         match self {

@@ -1,17 +1,16 @@
-//! Rules for bodies, written once as tables and walked in two ways.
+//! Rules for bodies, written as tables and evaluated in two ways.
 //!
-//! The fast walk reads the JSON text once, borrows what is captured, and stops at the first
-//! member that breaks a rule, in the order of the text. Only then does the slow walk go over the
-//! members in the order of the rules (type, required members, members not allowed, then
-//! each member as listed), so that the refusal names the failure the reference would name.
-//! Both walks use the same tables; a test holds their verdicts against each other.
+//! The fast walk reads the JSON text once, borrows captured texts, and stops at the first member
+//! that breaks a rule, in the order of the text. Only then does the slow walk check the members in
+//! the order of the rules (type, required members, members not allowed, then each member as
+//! listed), so that the refusal names the same failure as the reference. Both walks use the same
+//! tables; a test compares their verdicts.
 //!
-//! Where a text is asked for, a number, a boolean and `null` are read as their text, as the
-//! reference reads them (hub-semantics 1.3); see `text_of`. Only a body that fails without is
-//! walked once more with it.
+//! If a text is required, a number, a boolean or `null` is read as its text, like in the reference
+//! (hub-semantics 1.3); see `text_of`. A body is only read that way if it fails otherwise.
 //!
-//! Bounds: the fast walk recurses only as deep as the tables, members it does not know are
-//! skipped without recursion, and so does the slow one.
+//! Bounds: the fast walk recurses only as deep as the tables. Both walks skip unknown members
+//! without recursion.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,10 +22,10 @@ use serde_json::value::RawValue;
 
 use crate::error::{ErrorCode, Refusal};
 
-/// Most texts one message captures.
+/// Maximum number of texts captured from one message.
 const SLOTS: usize = 16;
 
-/// What a value must be.
+/// The rule for a value.
 pub enum Rule {
     /// A JSON text.
     Text(Text),
@@ -38,9 +37,9 @@ pub enum Rule {
 
 /// A text: its length in characters, then its form.
 pub struct Text {
-    /// Fewest characters.
+    /// Minimum number of characters.
     pub least: usize,
-    /// Most characters; `usize::MAX` where there is no bound but that of the body.
+    /// Maximum number of characters; `usize::MAX` if only the body is bounded.
     pub most: usize,
     /// Its form.
     pub form: Form,
@@ -50,11 +49,11 @@ pub struct Text {
 pub enum Form {
     /// Any text.
     Any,
-    /// A text for which `holds`; `pattern` says the same to the client.
+    /// A text that satisfies `holds`; `pattern` describes it for the client.
     Pattern {
-        /// In the syntax of ECMA 262.
+        /// In ECMA 262 syntax.
         pattern: &'static str,
-        /// The same as code.
+        /// The same rule as code.
         holds: fn(&str) -> bool,
     },
     /// One of these names.
@@ -70,11 +69,11 @@ pub enum Form {
 
 /// An object.
 pub struct Shape {
-    /// The members that are looked at.
+    /// The members that are checked.
     pub members: &'static [Member],
-    /// Names that must be present, in the order in which they are asked for.
+    /// Names of required members, in the order of the checks.
     pub required: &'static [&'static str],
-    /// Whether members that are not listed are refused.
+    /// Whether unlisted members are refused.
     pub closed: bool,
 }
 
@@ -82,63 +81,63 @@ pub struct Shape {
 pub struct Member {
     /// Its name.
     pub name: &'static str,
-    /// What its value must be.
+    /// The rule for its value.
     pub rule: &'static Rule,
     pub(crate) capture: Capture,
 }
 
-/// What is kept of a member. The slots of nested members count from that of their object.
+/// The captured part of a member. Slots of nested members count from that of their object.
 #[derive(Clone, Copy)]
 pub(crate) enum Capture {
-    /// Nothing, nor of any nested member.
+    /// Nothing, including nested members.
     No,
     /// The text, or the captures of nested members, from this slot on.
     At(usize),
-    /// The JSON text of the value as it is written, at this slot.
+    /// The raw JSON of the value, at this slot.
     Raw(usize),
 }
 
-/// A list of values that meet one rule. Nothing is captured from it.
+/// A list of values with a common rule. Nothing is captured from it.
 pub struct List {
-    /// What each value must be.
+    /// The rule for each value.
     pub item: &'static Rule,
-    /// Fewest values.
+    /// Minimum number of values.
     pub least: usize,
-    /// Most values.
+    /// Maximum number of values.
     pub most: usize,
 }
 
-/// Texts captured from a message, each at the slot its member names.
+/// Texts captured from a message, each in the slot of its member.
 #[derive(Default)]
 pub(crate) struct Captures<'de> {
     slots: [Option<Cow<'de, str>>; SLOTS],
 }
 
 impl<'de> Captures<'de> {
-    /// Takes the text at `slot`; `None` when the message does not have the member.
+    /// Takes the text at `slot`; `None` if the message lacks the member.
     pub(crate) fn take(&mut self, slot: usize) -> Option<Cow<'de, str>> {
         self.slots[slot].take()
     }
 
-    /// The text at `slot`, parsed; the member is absent or meets its rule.
+    /// Parses the text at `slot`. The member is absent or valid.
     pub(crate) fn parse<T>(&self, slot: usize, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
         self.slots[slot].as_deref().and_then(parse)
     }
 
-    /// The text of a required member at `slot`, parsed.
+    /// Parses the text of a required member at `slot`.
     pub(crate) fn require<T>(&self, slot: usize, parse: impl Fn(&str) -> Option<T>) -> T {
         self.parse(slot, parse).expect("a required member has met the rule that parses it")
     }
 }
 
-/// Holds `body` against `rule` and returns what the rule captures.
+/// Checks `body` by `rule` and returns the captured texts.
 ///
 /// # Errors
-/// The first failure in the order of the rules: 3101 for a wrong type and for what is no JSON,
-/// 3102 for a missing member and for JSON that ends too early, 3103 for a member not allowed,
-/// 3100 for the rest (hub-semantics 1.3).
+/// The first failure in the order of the rules: 3101 for a wrong type and for invalid JSON, 3102
+/// for a missing member and for truncated JSON, 3103 for a member that is not allowed, 3100 for the
+/// rest (hub-semantics 1.3).
 pub(crate) fn check<'de>(body: &'de [u8], rule: &'static Rule) -> Result<Captures<'de>, Refusal> {
-    // Asked of the whole body, for what is skipped is not looked at; and cheaper than text by text.
+    // Checks the whole body, because skipped parts are not parsed; also cheaper than text by text.
     let Ok(text) = std::str::from_utf8(body) else {
         return Err(Refusal::malformed("/requestBody must be JSON"));
     };
@@ -166,7 +165,7 @@ fn walk<'de>(
     Ok(captures)
 }
 
-/// Words the refusal of a body that the fast walk did not accept.
+/// Describes the failure of a body that the fast walk rejected.
 fn explain(text: &str, rule: &Rule, error: &serde_json::Error) -> Refusal {
     let value: &RawValue = match serde_json::from_str(text) {
         Ok(value) => value,
@@ -187,7 +186,7 @@ fn explain(text: &str, rule: &Rule, error: &serde_json::Error) -> Refusal {
     }
 }
 
-/// The first failure of a value; `path` then leads to the value that failed.
+/// The first failure of a value. `path` then leads to that value.
 fn fault(raw: &str, rule: &Rule, path: &mut String) -> Option<(ErrorCode, String)> {
     match rule {
         Rule::Text(rule) => match text_of(raw) {
@@ -261,7 +260,7 @@ fn invalid(message: String) -> Option<(ErrorCode, String)> {
 }
 
 impl Text {
-    /// Whether the rule is met; agrees with [`Text::fault`] and allocates nothing.
+    /// Whether the rule is met. Agrees with [`Text::fault`] and does not allocate.
     fn holds(&self, text: &str) -> bool {
         self.is_long_enough(text) && self.is_short_enough(text) && self.form.holds(text)
     }
@@ -309,20 +308,20 @@ impl Shape {
     }
 }
 
-/// What is taken for a text.
+/// The values that are read as texts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// Texts only: nearly every message has nothing else.
+    /// Texts only, sufficient for nearly every message.
     Texts,
-    /// Whatever [`text_of`] reads as one.
+    /// All values that [`text_of`] reads as a text.
     Scalars,
 }
 
-/// The fast walk: one value, held against its rule while it is read.
+/// The fast walk: checks one value while reading it.
 struct Walk<'w, 'de> {
     rule: &'static Rule,
     reading: Reading,
-    /// First slot of the value; `None` when nothing of it is captured.
+    /// First slot of the value; `None` if nothing of it is captured.
     slot: Option<usize>,
     captures: &'w mut Captures<'de>,
 }
@@ -457,7 +456,7 @@ impl<'de> Visitor<'de> for Walk<'_, 'de> {
     }
 }
 
-/// Finds the member that a name stands for.
+/// Finds the member with a name.
 struct Key {
     shape: &'static Shape,
 }
@@ -482,9 +481,8 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// A JSON value as the text that stands for it: a text itself, a number as it is written without
-/// closing zeros, a boolean by its name, `null` as the empty text. `None` for objects, lists, and
-/// numbers with an exponent.
+/// A JSON value as a text: a text itself, a number without trailing zeros, a boolean by its name,
+/// `null` as the empty text. `None` for objects, lists, and numbers with an exponent.
 pub(crate) fn text_of(raw: &str) -> Option<Cow<'_, str>> {
     match raw.as_bytes().first()? {
         b'"' => match serde_json::from_str::<&str>(raw) {
@@ -506,8 +504,7 @@ fn decimal(number: &str) -> &str {
     if short == "-0" { "0" } else { short }
 }
 
-/// A text of a list that was captured as it was written and has met its rule: whatever
-/// [`text_of`] reads as a text.
+/// A text of a valid list that was captured raw: any value that [`text_of`] reads as a text.
 #[derive(Debug)]
 pub(crate) struct Scalar<'de>(pub(crate) Cow<'de, str>);
 
@@ -518,8 +515,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
     }
 }
 
-/// What the two walks say of a body: whether the fast one accepts it, and whether the slow one
-/// does (`None` when the body is not JSON to a parser that builds values).
+/// The verdicts of both walks: whether the fast one accepts a body, and whether the slow one does
+/// (`None` if the body is not valid JSON).
 #[cfg(test)]
 pub(crate) fn verdicts(body: &[u8], rule: &'static Rule) -> (bool, Option<bool>) {
     let slow = serde_json::from_slice::<&RawValue>(body)
@@ -536,7 +533,7 @@ mod tests {
     use crate::text;
 
     #[test]
-    fn values_are_read_as_the_text_says() {
+    fn values_match_their_expected_texts() {
         text::check(&expect_file!["texts/scalars.txt"], |json| {
             let found = text_of(json).map(Cow::into_owned);
             let scalar = serde_json::from_str::<Scalar<'_>>(json).ok();

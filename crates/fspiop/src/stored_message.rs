@@ -1,4 +1,4 @@
-//! The form in which headers and body of a message are stored: compact, versioned, safe to read.
+//! The stored form of the headers and body of a message: compact, versioned, safe to read.
 //!
 //! ```text
 //! version (1)   1
@@ -8,8 +8,8 @@
 //! body          the rest
 //! ```
 //!
-//! Reading checks everything and never panics: what it returns is a header map, whatever the
-//! bytes. Values and body are shared with the stored bytes, not copied.
+//! Reading checks everything and never panics: any bytes give a valid header map or an error.
+//! Values and body share the stored bytes without a copy.
 
 use std::ops::Range;
 
@@ -17,34 +17,34 @@ use bytes::Bytes;
 use http::header::{HeaderName, InvalidHeaderName};
 use http::{HeaderMap, HeaderValue};
 
-/// The only version written so far.
+/// The only version so far.
 const VERSION: u8 = 1;
-/// Name byte of a header that is spelled out.
+/// Name byte of a header with its name written out.
 const SPELLED: u8 = 0;
-/// Name bytes of the headers that say from whom to whom.
+/// Name bytes of the headers with sender and recipient.
 const SOURCE: u8 = 4;
 const DESTINATION: u8 = 5;
-/// Most header lines that are read back: what 64 KiB can hold, at four bytes a line on the wire.
+/// Maximum number of header lines: 64 KiB at four bytes per line on the wire.
 const LINES_MAX: usize = 16 * 1024;
 
-/// Why stored bytes cannot be read.
+/// The reasons why stored bytes cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
-    /// The first byte is a version this program does not know.
+    /// The first byte is an unknown version.
     #[error("stored message has unknown version {0}")]
     Version(u8),
     /// The bytes end inside the headers.
     #[error("stored message ends inside its headers")]
     Truncated,
-    /// A length, a name or a value is not one that was written.
+    /// A length, a name or a value is invalid.
     #[error("stored message has headers that cannot have been written")]
     Corrupt,
 }
 
-/// A stored message, read.
+/// A parsed stored message.
 #[derive(Clone, Debug)]
 pub struct StoredMessage {
-    /// The headers, in the order in which the map held them.
+    /// The headers, in the order of the original map.
     pub headers: HeaderMap,
     /// The body, byte for byte.
     pub body: Bytes,
@@ -70,14 +70,14 @@ pub fn encode(headers: &HeaderMap, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(body);
 }
 
-/// Reads what [`encode`] wrote.
+/// Reads the bytes written by [`encode`].
 ///
 /// # Errors
-/// [`PayloadError`] for bytes that were not written by it.
+/// [`PayloadError`] if [`encode`] did not write them.
 pub fn decode(stored: &Bytes) -> Result<StoredMessage, PayloadError> {
     let mut reader = Reader { stored, at: 0 };
     let count = reader.begin()?;
-    // Each line takes two bytes at least, so that a false count reserves little.
+    // Each line takes at least two bytes, so an invalid count reserves little memory.
     let mut headers = HeaderMap::with_capacity(count.min((stored.len() - reader.at) / 2));
     for _ in 0..count {
         let name = reader.name()?;
@@ -88,7 +88,7 @@ pub fn decode(stored: &Bytes) -> Result<StoredMessage, PayloadError> {
     Ok(StoredMessage { headers, body: stored.slice(reader.at..) })
 }
 
-/// What a stored message says of itself that is decided on.
+/// The parts of a stored message that decisions need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredSummary<'a> {
     /// `FSPIOP-Source`, the last one; empty when absent.
@@ -99,11 +99,11 @@ pub struct StoredSummary<'a> {
     pub body: &'a [u8],
 }
 
-/// Sender, recipient and body alone, where [`decode`] reads the message: a tenth of the work, and
-/// no allocation.
+/// Sender, recipient and body alone, for messages that [`decode`] can read: a tenth of the work,
+/// and no allocation.
 ///
 /// # Errors
-/// As [`decode`].
+/// Like [`decode`].
 pub fn stated(stored: &[u8]) -> Result<StoredSummary<'_>, PayloadError> {
     let mut reader = Reader { stored, at: 0 };
     let mut stated = StoredSummary { source: &[], destination: &[], body: &[] };
@@ -122,7 +122,7 @@ pub fn stated(stored: &[u8]) -> Result<StoredSummary<'_>, PayloadError> {
     Ok(StoredSummary { body: &stored[reader.at..], ..stated })
 }
 
-/// What a value of a header is made of, as `http` has it.
+/// Whether `http` allows the byte in a header value.
 const fn is_of_value(byte: u8) -> bool {
     byte == b'\t' || (0x20 <= byte && byte != 0x7f)
 }
@@ -143,7 +143,7 @@ macro_rules! dictionary {
             }
         }
 
-        /// Codes run from one to this.
+        /// Codes run from one to this number.
         const DICTIONARY_LENGTH: u8 = [$($code),*].len() as u8;
 
         #[cfg(test)]
@@ -151,7 +151,7 @@ macro_rules! dictionary {
     };
 }
 
-// Stored messages depend on these numbers: add at the end, change and remove nothing.
+// Stored messages depend on these numbers: append at the end, change and remove nothing.
 dictionary! {
     1 "accept";
     2 "content-type";
@@ -194,7 +194,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What stands before the lines; gives their number.
+    /// Reads the part before the lines; returns their number.
     fn begin(&mut self) -> Result<usize, PayloadError> {
         match self.byte()? {
             VERSION => {}
@@ -212,7 +212,7 @@ impl Reader<'_> {
         Ok(byte)
     }
 
-    /// At most four bytes of LEB128: no stored length comes near 2^28.
+    /// At most four bytes of LEB128: stored lengths are far below 2^28.
     fn length(&mut self) -> Result<usize, PayloadError> {
         let mut length = 0;
         for shift in [0, 7, 14, 21] {
@@ -225,7 +225,7 @@ impl Reader<'_> {
         Err(PayloadError::Corrupt)
     }
 
-    /// Where a text stands.
+    /// The range of a text.
     fn text(&mut self) -> Result<Range<usize>, PayloadError> {
         let length = self.length()?;
         if length > self.stored.len() - self.at {
@@ -244,7 +244,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Its code, also where it is spelled out.
+    /// Its code, also if its name is written out.
     fn skip_name(&mut self) -> Result<u8, PayloadError> {
         match self.stored.get(self.at) {
             Some(code) if (1..=DICTIONARY_LENGTH).contains(code) => {
@@ -345,7 +345,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(
+        fn values_round_trip(
             lines in prop::collection::vec(
                 (prop_oneof!["date|fspiop-uri|via", "[a-z][a-z0-9-]{0,20}"], "[ -~]{0,200}"), 0..20),
             body in prop::collection::vec(any::<u8>(), 0..200),

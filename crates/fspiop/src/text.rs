@@ -1,9 +1,9 @@
-//! Tables of tests as texts.
+//! Test tables as texts.
 
 use expect_test::ExpectFile;
 
-/// Each line of a text is an input and its verdict, or begins with `#`. In an input `\t`, `\r` and
-/// `\n` stand for the characters that no line may hold.
+/// Each line of a text is an input and its verdict, or begins with `#`. In an input, `\t`, `\r` and
+/// `\n` are the control characters.
 pub(crate) fn check(text: &ExpectFile, verdict: impl Fn(&str) -> String) {
     let mut lines = String::new();
     for line in text.data().lines() {

@@ -1,11 +1,11 @@
 //! The scheme's two forms of time as text: `DateTime` in bodies, HTTP dates in headers.
 //!
-//! Both are read and written by hand: no locale, zone table or leap-second rule is involved.
-//! Nothing here reads a clock.
+//! Both are parsed and formatted without locale, zone table or leap-second rules. Nothing here
+//! reads a clock.
 
 use http::HeaderValue;
 
-/// Last second that four digits of a year can show: 9999-12-31T23:59:59Z.
+/// Last second of a four-digit year: 9999-12-31T23:59:59Z.
 const SECONDS_MAX: u64 = 253_402_300_799;
 const DAY_SECONDS: u64 = 86_400;
 const DAY_NAMES: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
@@ -17,8 +17,8 @@ const MONTH_NAMES: [&[u8; 3]; 12] = [
 
 /// Parses FSPIOP `DateTime`: `YYYY-MM-DDThh:mm:ss.fff`, then `Z` or `±hh:mm` (hub-semantics 1.6).
 ///
-/// Returns milliseconds since 1970-01-01T00:00:00Z; moments before that are 0, for to the hub
-/// they are all equally past. `None` for anything outside the pattern, calendar included.
+/// Returns milliseconds since 1970-01-01T00:00:00Z. Earlier times are 0, because all of them are
+/// past for the hub. `None` for anything outside the pattern or the calendar.
 #[must_use]
 pub fn parse_date_time(text: &str) -> Option<u64> {
     let bytes = text.as_bytes();
@@ -43,8 +43,8 @@ pub(crate) fn is_date(text: &str) -> bool {
     parse_days(text.as_bytes()).is_some()
 }
 
-/// The moment as FSPIOP `DateTime` in UTC with whole seconds, `YYYY-MM-DDThh:mm:ss.000Z`: the
-/// form of every hub-made `completedTimestamp`. Moments after the year 9999 read as its end.
+/// The time as FSPIOP `DateTime` in UTC with whole seconds, `YYYY-MM-DDThh:mm:ss.000Z`, used in
+/// every `completedTimestamp` from the hub. Times after the year 9999 become its end.
 #[must_use]
 pub fn date_time_whole_seconds(millis: u64) -> [u8; 24] {
     let civil = Civil::at(millis / 1_000);
@@ -58,7 +58,7 @@ pub fn date_time_whole_seconds(millis: u64) -> [u8; 24] {
     text
 }
 
-/// The moment as a `Date` header (IMF-fixdate, RFC 9110). Moments after 9999 read as its end.
+/// The time as a `Date` header (IMF-fixdate, RFC 9110). Times after 9999 become its end.
 #[must_use]
 pub fn date_header(millis: u64) -> HeaderValue {
     let seconds = (millis / 1_000).min(SECONDS_MAX);
@@ -74,9 +74,9 @@ pub fn date_header(millis: u64) -> HeaderValue {
     HeaderValue::from_bytes(&text).expect("a date is visible ASCII")
 }
 
-/// Whether `text` is an HTTP date of a day that exists after the year 999: an IMF-fixdate, whose
-/// day may have one digit, or one of the two obsolete forms that recipients must accept (RFC 9110,
-/// 5.6.7). The name of the day need not be that of the date.
+/// Whether `text` is an HTTP date of an existing day after the year 999: an IMF-fixdate, with a day
+/// of one or two digits, or one of the two obsolete forms that recipients must accept (RFC 9110,
+/// 5.6.7). The name of the day need not match the date.
 #[must_use]
 pub fn is_http_date(text: &[u8]) -> bool {
     http_date_seconds(text).is_some()
@@ -113,7 +113,7 @@ fn rfc850_seconds(text: &[u8]) -> Option<i64> {
     (is_whole && LONG_DAY_NAMES.contains(&name)).then_some(days * 86_400 + seconds)
 }
 
-/// `ddd Mmm DD hh:mm:ss YYYY`, the day filled with a blank, in seconds since 1970.
+/// `ddd Mmm DD hh:mm:ss YYYY`, the day padded with a blank, in seconds since 1970.
 fn asctime_seconds(text: &[u8]) -> Option<i64> {
     let text: &[u8; 24] = text.try_into().ok()?;
     let (name, _) = text.split_first_chunk::<3>()?;
@@ -124,7 +124,7 @@ fn asctime_seconds(text: &[u8]) -> Option<i64> {
     (is_whole && DAY_NAMES.contains(&name)).then_some(days * 86_400 + seconds)
 }
 
-/// `hh:mm:ss`, with room for a leap second.
+/// `hh:mm:ss`, with leap seconds allowed.
 fn seconds_of_day(text: &[u8]) -> Option<i64> {
     let part = |at: usize, end: i64| number(&text[at..at + 2]).filter(|it| *it < end);
     let is_whole = text[2] == b':' && text[5] == b':';
@@ -136,9 +136,8 @@ fn month(name: &[u8]) -> Option<i64> {
     Some(at as i64 + 1)
 }
 
-/// Milliseconds from `now_ms` to the moment that `Retry-After` names, in either of its forms:
-/// seconds, or an HTTP date as [`is_http_date`] knows it. 0 for a moment that has passed, `None`
-/// for anything else.
+/// Milliseconds from `now_ms` to the time in `Retry-After`, in either form: seconds, or an HTTP
+/// date accepted by [`is_http_date`]. 0 for a past time, `None` for anything else.
 #[must_use]
 pub fn retry_after_ms(value: &[u8], now_ms: u64) -> Option<u64> {
     let value = value.trim_ascii();
@@ -152,7 +151,7 @@ pub fn retry_after_ms(value: &[u8], now_ms: u64) -> Option<u64> {
     Some(at.saturating_sub(now_ms))
 }
 
-/// A moment taken apart, in the proleptic Gregorian calendar.
+/// A time split into calendar fields, in the proleptic Gregorian calendar.
 struct Civil {
     year: u64,
     month: u64,
@@ -181,7 +180,7 @@ impl Civil {
     }
 }
 
-/// Days from 1970-01-01 to the date `YYYY-MM-DD`; `None` unless such a day exists after 999.
+/// Days from 1970-01-01 to the date `YYYY-MM-DD`; `None` unless the day exists after the year 999.
 fn parse_days(date: &[u8]) -> Option<i64> {
     let date: &[u8; 10] = date.try_into().ok()?;
     if date[4] != b'-' || date[7] != b'-' {
@@ -190,7 +189,7 @@ fn parse_days(date: &[u8]) -> Option<i64> {
     days_since_1970(number(&date[..4])?, number(&date[5..7])?, number(&date[8..])?)
 }
 
-/// `None` unless such a day exists after 999.
+/// `None` unless the day exists after the year 999.
 fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let length = match month {
@@ -208,7 +207,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     Some(365 * year + leap_days + (153 * month_from_march + 2) / 5 + day - 1 - 719_468)
 }
 
-/// Seconds east of Greenwich; the pattern lets an offset reach 19:59.
+/// Seconds east of Greenwich. The pattern allows an offset up to 19:59.
 fn parse_offset(zone: &[u8]) -> Option<i64> {
     match zone {
         b"Z" => Some(0),
@@ -247,9 +246,9 @@ mod tests {
     use super::*;
     use crate::text;
 
-    /// An input is where the text stands, and the text.
+    /// An input is the kind of text, and the text.
     #[test]
-    fn times_are_read_as_the_text_says() {
+    fn times_match_their_expected_values() {
         text::check(&expect_file!["texts/times.txt"], |input| {
             let (place, value) = text::first_word(input);
             match place {

@@ -1,4 +1,4 @@
-//! W3C trace context: the id by which partners match a callback to their request.
+//! W3C trace context: the id by which partners match a callback with their request.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use http::HeaderValue;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// What a `traceparent` header says: which trace a message belongs to, and its flags.
+/// The content of a `traceparent` header: the trace of a message, and its flags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceContext {
-    /// Trace id, never all zero in a context that was parsed.
+    /// Trace id; not zero in a parsed context.
     pub trace_id: [u8; 16],
     /// Trace flags; bit 0 is "sampled".
     pub flags: u8,
 }
 
 impl TraceContext {
-    /// A context for a message that came without one; `trace_id` is random, chosen by the caller.
+    /// A context for a message without one. `trace_id` is random, chosen by the caller.
     #[must_use]
     pub const fn new(trace_id: [u8; 16]) -> Self {
         Self { trace_id, flags: 1 }
@@ -24,7 +24,7 @@ impl TraceContext {
 
     /// Parses `00-<trace>-<span>-<flags>`; later versions may carry more fields after these.
     ///
-    /// `None` for a value that W3C calls invalid: the message is then treated as if it had none.
+    /// `None` for a value that W3C calls invalid. The message is then treated like one without it.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (head, rest) = value.split_at_checked(55)?;
@@ -40,8 +40,8 @@ impl TraceContext {
         (trace_id != [0; 16] && span != [0; 8]).then_some(Self { trace_id, flags })
     }
 
-    /// The `traceparent` value of a child span with id `span`. A zero span, which W3C forbids,
-    /// is written as 1.
+    /// The `traceparent` value of a child span with id `span`. A zero span, which W3C forbids, is
+    /// written as 1.
     #[must_use]
     pub fn child(&self, span: u64) -> HeaderValue {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
@@ -58,7 +58,7 @@ impl fmt::Debug for TraceContext {
     }
 }
 
-/// The `tracestate` value of a trace that carries no other: `upesi=<span>`.
+/// The `tracestate` value of a trace without another one: `upesi=<span>`.
 pub(crate) fn state(span: u64) -> HeaderValue {
     let mut text = *b"upesi=0000000000000000";
     put_hex(&mut text[6..], &span.max(1).to_be_bytes());

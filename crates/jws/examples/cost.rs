@@ -1,9 +1,9 @@
-//! Prints what verifying and signing one message costs, and what of it the cryptographic library
-//! takes for hash and key: `cargo run --profile dist -p jws --example cost`.
+//! Prints the cost of verifying and signing one message, and the share of hash and key in the
+//! cryptographic library: `cargo run --profile dist -p jws --example cost`.
 //!
-//! The three are measured in turn, a few messages at a time, so that whatever else the machine
-//! does hits them alike; the best turn of each counts, and the middle of all ratios of turns that
-//! follow each other. A number after `--` sets how many turns there are.
+//! The three are measured in turn, a few messages at a time, so that other load affects them alike.
+//! Reports the best turn of each, and the median ratio of consecutive turns. A number after `--`
+//! sets the number of turns.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -20,9 +20,9 @@ use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
 
-/// Turns when nothing else is said.
+/// Default number of turns.
 const TURNS: usize = 3_000;
-/// Messages verified in a turn, short enough to fall between two interruptions.
+/// Messages verified per turn, few enough to fit between two interruptions.
 const MESSAGES: u32 = 10;
 const BODY_BYTES: usize = 1_800;
 
@@ -77,7 +77,7 @@ fn measure(
     );
 }
 
-/// What is signed, and the signature.
+/// The signed text and the signature.
 fn bare_parts(value: &Value, body: &[u8]) -> (String, Vec<u8>) {
     let text = |member: &str| value[member].as_str().expect("a text");
     let signed = format!("{}.{}", text("protectedHeader"), URL_SAFE_NO_PAD.encode(body));

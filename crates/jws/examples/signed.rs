@@ -1,4 +1,4 @@
-//! Prints messages signed by us, one JSON object a line, for tests/vectors/check.py.
+//! Prints signed messages, one JSON object per line, for tests/vectors/check.py.
 
 use http::{HeaderMap, HeaderValue};
 use jws::SigningKey;

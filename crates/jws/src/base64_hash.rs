@@ -1,23 +1,23 @@
-//! Base64 of what is signed, straight into the hash.
+//! Encodes the signed text in base64, directly into the hash.
 //!
-//! The body is encoded for every message that is verified, and most of what verifying costs
-//! beside hash and key goes there. Sixty-four characters are made at a time, by steps that have no
-//! branch and no table, so that the compiler makes vector instructions of them.
+//! The body is encoded for every verified message, which is most of the cost besides hash and key.
+//! Sixty-four characters are produced at a time, without branches or tables, so that the compiler
+//! can use vector instructions.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Bytes of a block, and the groups of three bytes and four characters in it.
+/// Bytes per block, and its groups of three bytes and four characters.
 const BLOCK_BYTES: usize = 48;
 const GROUPS: usize = BLOCK_BYTES / 3;
 
-/// Bytes that are encoded at once: a multiple of three, so that nothing is left over between, and
-/// a little more than whole blocks, because a block is read one byte beyond its end.
+/// Bytes encoded at once. A multiple of three, so that no bytes remain in between, and slightly
+/// more than whole blocks, because a block is read one byte beyond its end.
 pub(crate) const CHUNK_BYTES: usize = 32 * BLOCK_BYTES + 3;
 
 /// Characters of a chunk.
 pub(crate) type Characters = [u8; CHUNK_BYTES / 3 * 4];
 
-/// Encodes at most [`CHUNK_BYTES`] in base64url without padding; answers with what was written.
+/// Encodes at most [`CHUNK_BYTES`] in base64url without padding, and returns the characters.
 pub(crate) fn encode<'a>(bytes: &[u8], out: &'a mut Characters) -> &'a [u8] {
     let blocks = bytes.len().saturating_sub(1) / BLOCK_BYTES;
     let (places, _) = out.as_chunks_mut::<{ GROUPS * 4 }>();
@@ -31,7 +31,7 @@ pub(crate) fn encode<'a>(bytes: &[u8], out: &'a mut Characters) -> &'a [u8] {
         let mut three = [0; 3];
         three[..group.len()].copy_from_slice(group);
         let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
-        // One byte is two characters, two are three; the last one is filled up with zero bits.
+        // One byte gives two characters, two bytes give three. Unused bits are zero.
         for shift in [18, 12, 6, 0].into_iter().take(group.len() + 1) {
             out[at] = ALPHABET[(bits >> shift & 0x3f) as usize];
             at += 1;
@@ -47,8 +47,8 @@ fn encode_block(window: &[u8; BLOCK_BYTES + 1], place: &mut [u8; GROUPS * 4]) {
         let four = [window[at], window[at + 1], window[at + 2], window[at + 3]];
         *group = u32::from_le_bytes(four);
     }
-    // Three bytes, the first one lowest, become four times six bits in the same order. (Turning
-    // the bytes round first would need fewer steps, but not on vectors.)
+    // Three bytes, the first one lowest, become four times six bits in the same order. (Swapping
+    // the bytes first would need fewer steps, but not on vectors.)
     for group in &mut groups {
         let bits = *group;
         *group = (bits >> 2 & 0x3f)
@@ -70,7 +70,7 @@ fn encode_block(window: &[u8; BLOCK_BYTES + 1], place: &mut [u8; GROUPS * 4]) {
 /// The character for six bits.
 fn of_alphabet(bits: u8) -> u8 {
     let from = |least: u8, step: u8| if least <= bits { step } else { 0 };
-    // From the one before: `a` is 6 further than `Z` + 1, `0` 75 less than `z` + 1, and so on.
+    // Relative to the previous range: `a` is 6 above `Z` + 1, `0` is 75 below `z` + 1, and so on.
     bits.wrapping_add(b'A')
         .wrapping_add(from(26, 6))
         .wrapping_sub(from(52, 75))
@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_encodes_as_the_library_does(bytes in prop::collection::vec(any::<u8>(), 0..=200)) {
+        fn encoding_agrees_with_the_library(bytes in prop::collection::vec(any::<u8>(), 0..=200)) {
             let mut out = [0; CHUNK_BYTES / 3 * 4];
             let library = URL_SAFE_NO_PAD.encode(&bytes);
             prop_assert_eq!(encode(&bytes, &mut out), library.as_bytes());

@@ -1,12 +1,12 @@
-//! The forms to which signers and verifiers of the scheme bring a body before they hash it.
+//! Canonical forms of a body, as hashed by signers and verifiers of the scheme.
 //!
-//! The reference does not hash the bytes it received: it parses the body and writes it again, as
-//! JavaScript's `JSON.parse` and `JSON.stringify` do, members in the order they came or sorted by
-//! name. Only a message whose signature does not cover its bytes comes here.
+//! The reference does not hash the received bytes: it parses the body and writes it again, like
+//! JavaScript's `JSON.parse` and `JSON.stringify`, with members in their original order or sorted
+//! by name. Only used for messages with a signature that does not match their bytes.
 //!
-//! Limits: a number of more than fifteen digits may come out different in the last one, and
-//! members whose names are numbers are not moved to the front. No message of the scheme has
-//! either. docs/internals/fuzzing.md lists all differences.
+//! Limits: numbers of more than fifteen digits may differ in the last digit, and members with
+//! numeric names are not moved to the front. Messages of the scheme have neither.
+//! docs/internals/fuzzing.md lists all differences.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,12 +14,12 @@ use std::fmt;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Longest body that is brought into another form, in bytes. A longer one must be signed as it
-/// is sent. The tree takes up to sixteen times the memory for the time of one call.
+/// Maximum length of a body that is canonicalised, in bytes. Longer bodies must be signed as sent.
+/// The parsed tree takes up to sixteen times the memory during the call.
 pub const CANONICAL_BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// The body as the reference's verifiers write it: compact, members sorted by name at every
-/// level. `None` when it is too long, no JSON, or has a name twice in an object.
+/// The body as written by the reference's verifiers: compact, members sorted by name at every
+/// level. `None` if it is too long, invalid JSON, or has a name twice in an object.
 #[must_use]
 pub fn canonical(body: &[u8]) -> Option<Vec<u8>> {
     Canonical::parse(body).map(Canonical::sorted)
@@ -29,7 +29,7 @@ pub fn canonical(body: &[u8]) -> Option<Vec<u8>> {
 pub(crate) struct Canonical<'a>(Node<'a>);
 
 impl<'a> Canonical<'a> {
-    /// `None` for a body that is too long, no JSON, or in which a name occurs twice in an object:
+    /// `None` if the body is too long, invalid JSON, or has a name twice in an object, because
     /// verifiers differ on which of the two counts.
     pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
         if CANONICAL_BODY_BYTES_MAX < body.len() {
@@ -38,7 +38,7 @@ impl<'a> Canonical<'a> {
         serde_json::from_slice(body).ok().map(Self)
     }
 
-    /// Compact, members in the order they came.
+    /// Compact, members in their original order.
     pub(crate) fn compact(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.0.write(&mut out);
@@ -206,7 +206,7 @@ mod tests {
         String::from_utf8(bytes).expect("JSON is UTF-8")
     }
 
-    /// What a body becomes: compact, and sorted when that differs.
+    /// Compares both forms of a body.
     fn check(body: &str, compact: &str, sorted: &str) {
         let canonical = Canonical::parse(body.as_bytes()).expect(body);
         assert_eq!(text(canonical.compact()), compact, "{body}");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_verifiers_disagree_about_has_no_other_form() {
+    fn ambiguous_bodies_have_no_canonical_form() {
         let long = format!("\"{}\"", "a".repeat(CANONICAL_BODY_BYTES_MAX));
         let deep = "[".repeat(100_000);
         for body in

@@ -1,5 +1,5 @@
-//! Hashes and signatures of one library, with the feature `signatures`. Without it no key can be
-//! read, and the error says so.
+//! Hashes and signatures of a cryptographic library, with the feature `signatures`. Without the
+//! feature, reading a key fails with an error that names it.
 
 #[cfg(not(feature = "signatures"))]
 pub(crate) use self::absent::{Hash, Private, Public, fingerprint, hasher};
@@ -20,10 +20,10 @@ mod present {
     use crate::der::KeyKind;
     use crate::key::{Algorithm, KeyError};
 
-    /// The digest of what is signed.
+    /// The digest of the signed text.
     pub(crate) type Hash = digest::Digest;
 
-    /// Makes it.
+    /// Computes the digest.
     pub(crate) type Hasher = digest::Context;
 
     pub(crate) fn hasher(algorithm: Algorithm) -> Hasher {
@@ -39,7 +39,7 @@ mod present {
         digest::digest(&SHA256, der).as_ref().try_into().expect("SHA-256 has 32 bytes")
     }
 
-    /// A public key, parsed for each algorithm that it fits.
+    /// A public key, parsed for each algorithm that supports it.
     pub(crate) enum Public {
         /// For RS256, RS384 and RS512.
         Rsa([ParsedPublicKey; 3]),
@@ -116,7 +116,7 @@ mod present {
             public.map(|der| der.as_ref().to_vec()).map_err(|_| KeyError::Damaged)
         }
 
-        /// `None` only when the library fails, for want of memory or randomness.
+        /// `None` only if the library fails, for lack of memory or randomness.
         pub(crate) fn sign(&self, hash: &Hash) -> Option<Vec<u8>> {
             match self {
                 Self::Rsa(key) => {
@@ -159,7 +159,7 @@ mod absent {
         [0; 32]
     }
 
-    /// No value of it exists.
+    /// Has no values.
     pub(crate) struct Public(Infallible);
 
     impl Public {
@@ -176,7 +176,7 @@ mod absent {
         }
     }
 
-    /// No value of it exists.
+    /// Has no values.
     pub(crate) struct Private(Infallible);
 
     impl Private {

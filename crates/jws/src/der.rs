@@ -1,22 +1,23 @@
-//! The little of DER that keys need: where a certificate holds its key, and of which kind a key is.
+//! The subset of DER needed for keys: finds the key in a certificate, and determines the kind of a
+//! key.
 //!
-//! Only finds its way; whether a key is good is for the cryptographic library to say.
+//! It does not validate keys; the cryptographic library does.
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const OBJECT_ID: u8 = 0x06;
-/// `[0]` of a certificate: its version, left out in the oldest.
+/// `[0]` of a certificate: its version, absent in the oldest ones.
 const VERSION: u8 = 0xa0;
 
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const ELLIPTIC_CURVE: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 
-/// Of which kind a public key is.
+/// The kind of a public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
-    /// RSA with a modulus of that many bits.
+    /// RSA.
     Rsa {
         /// Bits of the modulus.
         bits: usize,
@@ -42,7 +43,7 @@ pub(crate) fn key_of_certificate(certificate: &[u8]) -> Option<&[u8]> {
     Some(take(&mut body, SEQUENCE)?.whole)
 }
 
-/// The kind of a `SubjectPublicKeyInfo`; `None` when it is none.
+/// The kind of a `SubjectPublicKeyInfo`; `None` if it is invalid.
 pub(crate) fn kind(key: &[u8]) -> Option<KeyKind> {
     let mut key = only(key, SEQUENCE)?;
     let mut algorithm = take(&mut key, SEQUENCE)?.content;
@@ -73,13 +74,13 @@ struct Element<'a> {
     whole: &'a [u8],
 }
 
-/// The content of an element that is all there is.
+/// The content of the only element.
 fn only(mut input: &[u8], tag: u8) -> Option<&[u8]> {
     let element = take(&mut input, tag)?;
     input.is_empty().then_some(element.content)
 }
 
-/// Takes one element off the front.
+/// Splits one element off the front.
 fn take<'a>(input: &mut &'a [u8], tag: u8) -> Option<Element<'a>> {
     let all = *input;
     let (&[found, length], rest) = all.split_first_chunk::<2>()?;
@@ -89,7 +90,7 @@ fn take<'a>(input: &mut &'a [u8], tag: u8) -> Option<Element<'a>> {
             let (digits, rest) = rest.split_at_checked(usize::from(length - 0x80))?;
             (digits.iter().fold(0, |sum, digit| sum << 8 | usize::from(*digit)), rest)
         }
-        // No length, or far longer than any key.
+        // No valid length, or far longer than any key.
         _ => return None,
     };
     let (content, after) = rest.split_at_checked(length)?;

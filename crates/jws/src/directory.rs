@@ -1,7 +1,7 @@
-//! A directory of participants' public keys that can be read again while the hub runs.
+//! A directory of participants' public keys that can be reloaded while the hub runs.
 //!
-//! Files are `<fspId>.pem` and `<fspId>.<n>.pem`, `n` being digits: several keys of a participant
-//! are good at once. Other files, hidden ones and directories are left alone.
+//! Files are named `<fspId>.pem` and `<fspId>.<n>.pem` with digits `n`: a participant can have
+//! several valid keys. Other files, hidden ones and directories are ignored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use ledger::FspName;
 use crate::key::VerificationKey;
 use crate::key_ring::{KeyRing, LoadError, insert, key_files, read_key};
 
-/// The keys of a directory as it was last read, for any thread.
+/// The keys of a directory as last read, for any thread.
 #[derive(Debug)]
 pub struct KeyDirectory {
     path: PathBuf,
@@ -24,14 +24,14 @@ pub struct KeyDirectory {
 
 type Files = BTreeMap<PathBuf, (FspName, VerificationKey)>;
 
-/// What reading a directory again came to.
+/// The result of reloading a directory.
 #[derive(Debug)]
 pub struct ReloadReport {
-    /// Keys in force now.
+    /// Number of keys in use.
     pub keys: usize,
-    /// Participants that they belong to.
+    /// Number of participants with keys.
     pub participants: usize,
-    /// What could not be read, file by file.
+    /// Files that could not be read.
     pub faults: Vec<LoadError>,
 }
 
@@ -39,7 +39,7 @@ impl KeyDirectory {
     /// Reads a directory for the first time.
     ///
     /// # Errors
-    /// As of [`KeyRing::load`]: a hub that lacks keys would refuse messages that are good.
+    /// Like [`KeyRing::load`]: a hub with missing keys would refuse valid messages.
     pub fn open(path: &Path) -> Result<Self, LoadError> {
         let directory = Self {
             path: path.to_owned(),
@@ -53,11 +53,11 @@ impl KeyDirectory {
         }
     }
 
-    /// Reads the directory again; what it holds is in force with the next message. The key of a
-    /// file that has gone is dropped; one whose file cannot be read now, or holds no key, stays
-    /// as it was, and a directory that cannot be read changes nothing.
+    /// Reloads the directory. Changes take effect with the next message. The key of a deleted file
+    /// is dropped. A file that cannot be read or parsed keeps its previous key, and a directory
+    /// that cannot be read changes nothing.
     ///
-    /// Cost: reads every file, about 50 us each; not for a thread that serves messages.
+    /// Cost: reads every file, about 50 µs each. Do not call it on a thread that serves messages.
     pub fn reload(&self) -> ReloadReport {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let mut faults = Vec::new();
@@ -82,7 +82,7 @@ impl KeyDirectory {
         reloaded
     }
 
-    /// Rises whenever the directory is read again. One atomic load.
+    /// Rises whenever the directory is reloaded. One atomic load.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -95,7 +95,7 @@ impl KeyDirectory {
     }
 }
 
-/// Reads the files; one that cannot be read keeps the key it had.
+/// Reads the files. A file that cannot be read keeps its previous key.
 fn read_all(paths: Vec<PathBuf>, before: &mut Files, faults: &mut Vec<LoadError>) -> Files {
     let mut files = Files::new();
     for path in paths {

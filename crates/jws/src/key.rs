@@ -1,4 +1,4 @@
-//! Keys: read from PEM, used to verify and to sign.
+//! Keys in PEM, for verification and signing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,20 +14,21 @@ use crate::base64_hash::{CHUNK_BYTES, encode};
 use crate::crypto::{Hash, Private, Public, fingerprint, hasher};
 use crate::der;
 
-/// Fewest bits of an RSA modulus (FSPIOP signature, section on algorithms).
+/// Minimum size of an RSA modulus, in bits (FSPIOP signature, section on algorithms).
 pub const RSA_BITS_MIN: usize = 2_048;
-/// Most bits of an RSA modulus: verifying takes sixteen times as long as with the fewest.
+/// Maximum size of an RSA modulus, in bits. Verifying takes sixteen times as long as with the
+/// minimum.
 pub const RSA_BITS_MAX: usize = 8_192;
-/// Longest text of a key or certificate, in bytes.
+/// Maximum length of the text of a key or certificate, in bytes.
 pub const KEY_TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Characters in a line of PEM.
+/// Characters per line of PEM.
 const PEM_LINE: usize = 64;
 
-/// How a message is signed.
+/// A signature algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// RSA PKCS#1 v1.5 with SHA-256: what the scheme uses.
+    /// RSA PKCS#1 v1.5 with SHA-256: the algorithm of the scheme.
     Rs256,
     /// RSA PKCS#1 v1.5 with SHA-384.
     Rs384,
@@ -38,7 +39,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Every algorithm that is verified.
+    /// Every algorithm that can be verified.
     pub const ALL: [Self; 4] = [Self::Rs256, Self::Rs384, Self::Rs512, Self::Es256];
 
     /// The value of `alg`.
@@ -56,7 +57,7 @@ impl Algorithm {
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == text)
     }
 
-    /// The digest of what is signed: the encoded protected header, a dot, the encoded payload.
+    /// The digest of the signed text: the encoded protected header, a dot, the encoded payload.
     pub(crate) fn digest(self, protected: &[u8], payload: &[u8]) -> Hash {
         let mut hasher = hasher(self);
         hasher.update(protected);
@@ -69,7 +70,7 @@ impl Algorithm {
     }
 }
 
-/// Why a text is no key for the purpose.
+/// The reasons why a text is not a suitable key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Longer than [`KEY_TEXT_BYTES_MAX`].
@@ -84,16 +85,16 @@ pub enum KeyError {
     /// No block that could be a private key.
     #[error("the text holds no PEM block PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY")]
     NoPrivateKey,
-    /// A private key where a public one belongs: it must not leave its owner.
+    /// A private key instead of a public one: it must not leave its owner.
     #[error("the text holds a private key; only the public key belongs here")]
     Private,
     /// More than one key; a certificate may be followed by those of its issuers.
     #[error("the text holds more than one key")]
     Several,
-    /// The block is not what its label says.
+    /// The content does not match the label.
     #[error("the key is damaged: its DER encoding cannot be read")]
     Damaged,
-    /// A kind of key the scheme does not use.
+    /// A kind of key that the scheme does not use.
     #[error("the key is neither RSA nor on the curve P-256")]
     Unsupported,
     /// An RSA key outside the bounds.
@@ -102,10 +103,10 @@ pub enum KeyError {
         /// Bits of its modulus.
         bits: usize,
     },
-    /// A participant has as many keys as it may have.
+    /// A participant has the maximum number of keys.
     #[error("a participant has at most 4 keys at a time")]
     TooMany,
-    /// A ring has as many participants as it may have.
+    /// A ring has the maximum number of participants.
     #[error("keys of at most 10000 participants are held")]
     Full,
     /// Built without the feature `signatures`.
@@ -125,8 +126,9 @@ struct Verifier {
 }
 
 impl VerificationKey {
-    /// Reads a PEM text: a public key (`PUBLIC KEY`), or a certificate of which only the key is
-    /// taken; neither its validity nor its issuer is judged. Issuers' certificates may follow it.
+    /// Reads a PEM text: a public key (`PUBLIC KEY`), or a certificate. Only the key of a
+    /// certificate is used; neither its validity nor its issuer is checked. Issuers' certificates
+    /// may follow it.
     ///
     /// # Errors
     /// Any [`KeyError`] about a public key.
@@ -154,7 +156,7 @@ impl VerificationKey {
     }
 
     /// SHA-256 of the key (its `SubjectPublicKeyInfo`): the same for a key and for a certificate
-    /// that holds it.
+    /// that contains it.
     #[must_use]
     pub fn fingerprint(&self) -> Digest {
         self.0.fingerprint
@@ -170,19 +172,19 @@ impl VerificationKey {
         self.0.public.verifies(algorithm, hash, signature)
     }
 
-    /// The key itself: its `SubjectPublicKeyInfo`, in DER.
+    /// The key: its `SubjectPublicKeyInfo`, in DER.
     #[must_use]
     pub fn der(&self) -> &[u8] {
         &self.0.der
     }
 
-    /// Of which kind it is.
+    /// The kind of the key.
     #[must_use]
     pub fn kind(&self) -> KeyKind {
         self.0.kind
     }
 
-    /// The key as a PEM text, `PUBLIC KEY`.
+    /// The key in PEM, `PUBLIC KEY`.
     #[must_use]
     pub fn to_pem(&self) -> String {
         let text = STANDARD.encode(&self.0.der);
@@ -227,13 +229,13 @@ impl fmt::Debug for VerificationKey {
 pub struct SigningKey(Private);
 
 impl SigningKey {
-    /// Reads a PEM text: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1
-    /// (`EC PRIVATE KEY`), without a password.
+    /// Reads a PEM text: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1 (`EC PRIVATE
+    /// KEY`), without a password.
     ///
     /// # Errors
-    /// [`KeyError::NoPrivateKey`], also for one under a password; [`KeyError::Several`],
-    /// [`KeyError::Unsupported`] for a key that is damaged, of another kind or of a size outside
-    /// the bounds; [`KeyError::TooLong`] and [`KeyError::NotPem`].
+    /// [`KeyError::NoPrivateKey`], also for an encrypted key; [`KeyError::Several`];
+    /// [`KeyError::Unsupported`] for a key that is damaged, of another kind or outside the size
+    /// limits; [`KeyError::TooLong`] and [`KeyError::NotPem`].
     pub fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
         let blocks = blocks(text)?;
         let mut keys = blocks.iter().filter(|(kind, _)| is_private(*kind));
@@ -242,7 +244,7 @@ impl SigningKey {
             return Err(KeyError::Several);
         }
         let key = Self(Private::parse(*kind, der)?);
-        // The library's own bounds may change; those of the scheme do not.
+        // The library's own limits may change; those of the scheme do not.
         key.verification_key()?;
         Ok(key)
     }
@@ -253,16 +255,16 @@ impl SigningKey {
         self.0.algorithm()
     }
 
-    /// The public key that belongs to it.
+    /// The matching public key.
     ///
     /// # Errors
-    /// [`KeyError::Size`] for an RSA key outside the bounds, which [`SigningKey::from_pem`] does
-    /// not let through.
+    /// [`KeyError::Size`] for an RSA key outside the limits, which [`SigningKey::from_pem`]
+    /// rejects.
     pub fn verification_key(&self) -> Result<VerificationKey, KeyError> {
         VerificationKey::from_der(&self.0.public_der()?)
     }
 
-    /// `None` only when the cryptographic library fails, for want of memory or randomness.
+    /// `None` only if the cryptographic library fails, for lack of memory or randomness.
     pub(crate) fn sign(&self, hash: &Hash) -> Option<Vec<u8>> {
         self.0.sign(hash)
     }

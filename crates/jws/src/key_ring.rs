@@ -1,4 +1,4 @@
-//! Whose signatures are verified with which keys.
+//! The verification keys of all participants.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use ledger::{Digest, FspName};
 
 use crate::key::{KEY_TEXT_BYTES_MAX, KeyError, VerificationKey};
 
-/// Most keys of a participant at a time: old and new ones while keys are changed.
+/// Maximum number of keys per participant: old and new ones during a rotation.
 pub const KEYS_PER_PARTICIPANT_MAX: usize = 4;
-/// Most participants of a ring, and most files of a directory.
+/// Maximum number of participants in a ring, and of files in a directory.
 pub const PARTICIPANTS_MAX: usize = 10_000;
 
-/// The keys of all participants. Immutable and cheap to clone: a change makes a new ring.
+/// The keys of all participants. Immutable and cheap to clone: a change returns a new ring.
 #[derive(Clone, Default)]
 pub struct KeyRing(pub(crate) Arc<HashMap<FspName, Vec<VerificationKey>>>);
 
-/// Why a directory of keys could not be read; each names the file.
+/// The reasons why a directory of keys could not be read. Each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The directory or a file could not be read.
@@ -26,7 +26,7 @@ pub enum LoadError {
     Read {
         /// Directory or file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file's name does not begin with the name of a participant.
@@ -35,12 +35,12 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
-    /// A file holds no usable key, or one key too many for its participant.
+    /// A file contains no valid key, or one key too many for its participant.
     #[error("{}: {source}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: KeyError,
     },
     /// More files than [`PARTICIPANTS_MAX`].
@@ -52,11 +52,11 @@ pub enum LoadError {
 }
 
 impl KeyRing {
-    /// A ring of these keys; a key that a participant has twice counts once.
+    /// A ring of these keys. Repeated keys count once.
     ///
     /// # Errors
-    /// [`KeyError::TooMany`] when a participant has more than [`KEYS_PER_PARTICIPANT_MAX`],
-    /// [`KeyError::Full`] when there are more than [`PARTICIPANTS_MAX`] of them.
+    /// [`KeyError::TooMany`] if a participant has more than [`KEYS_PER_PARTICIPANT_MAX`],
+    /// [`KeyError::Full`] if there are more than [`PARTICIPANTS_MAX`] participants.
     pub fn new(
         keys: impl IntoIterator<Item = (FspName, VerificationKey)>,
     ) -> Result<Self, KeyError> {
@@ -67,12 +67,12 @@ impl KeyRing {
         Ok(Self(Arc::new(ring)))
     }
 
-    /// Reads the files `<fspId>.pem` and `<fspId>.<n>.pem` of a directory, `n` being digits.
-    /// Other files, hidden ones and directories are left alone.
+    /// Reads the files `<fspId>.pem` and `<fspId>.<n>.pem` of a directory, with digits `n`. Other
+    /// files, hidden ones and directories are ignored.
     ///
     /// # Errors
-    /// The first fault in the order of the files' names: a ring that lacks keys would refuse
-    /// messages that are good.
+    /// The first error in the order of file names: a ring with missing keys would refuse valid
+    /// messages.
     pub fn load(directory: &Path) -> Result<Self, LoadError> {
         let mut ring = HashMap::new();
         for path in key_files(directory)? {
@@ -82,17 +82,17 @@ impl KeyRing {
         Ok(Self(Arc::new(ring)))
     }
 
-    /// A ring that holds one key more; the same ring when it holds the key already.
+    /// A ring with one more key; the same ring if it has the key already.
     ///
     /// # Errors
-    /// As of [`KeyRing::new`].
+    /// Like [`KeyRing::new`].
     pub fn with(&self, name: FspName, key: VerificationKey) -> Result<Self, KeyError> {
         let mut ring = HashMap::clone(&self.0);
         insert(&mut ring, name, key)?;
         Ok(Self(Arc::new(ring)))
     }
 
-    /// A ring without the participant's key of that fingerprint; the same ring when it has none.
+    /// A ring without the participant's key with this fingerprint; the same ring if it has none.
     #[must_use]
     pub fn without(&self, name: &FspName, fingerprint: Digest) -> Self {
         let mut ring = HashMap::clone(&self.0);
@@ -105,7 +105,7 @@ impl KeyRing {
         Self(Arc::new(ring))
     }
 
-    /// The keys of a participant, oldest first; empty when none is known.
+    /// The keys of a participant, oldest first; empty if it has none.
     #[must_use]
     pub fn of(&self, name: &FspName) -> &[VerificationKey] {
         self.0.get(name).map_or(&[], Vec::as_slice)
@@ -142,7 +142,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// The files of a directory that should hold keys, sorted by name.
+/// The key files of a directory, sorted by name.
 pub(crate) fn key_files(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let fault = |source| LoadError::Read { path: directory.to_owned(), source };
     let mut files = Vec::new();
@@ -161,7 +161,7 @@ pub(crate) fn key_files(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     Ok(files)
 }
 
-/// Whose key a file holds, and the key.
+/// The participant and the key of a file.
 pub(crate) fn read_key(path: &Path) -> Result<(FspName, VerificationKey), LoadError> {
     let name = participant(path).ok_or_else(|| LoadError::Name { path: path.to_owned() })?;
     match VerificationKey::from_pem(&read(path)?) {

@@ -1,23 +1,23 @@
-//! Signatures of FSPIOP messages (JWS): verified on the way in, made for the hub's own messages
+//! JWS signatures of FSPIOP messages: verified for inbound messages, made for messages from the hub
 //! (hub-semantics 1.7).
 //!
-//! Phases of [`verify`]: the header `FSPIOP-Signature` is parsed; its protected header is held
-//! against the HTTP headers and against the request itself; the key of `FSPIOP-Source` is looked
-//! up in a [`KeyRing`]; the signature is verified over the body as it came and, only when that
-//! fails, over the forms to which the reference brings a body first (see [`verify`]). [`sign`]
-//! makes the header for a message of the hub. [`Policy`] says which messages need either.
+//! Phases of [`verify`]: the header `FSPIOP-Signature` is parsed. Its protected header is compared
+//! with the HTTP headers and the request. The key of `FSPIOP-Source` is looked up in a [`KeyRing`].
+//! The signature is verified over the received body. Only if that fails, it is verified over the
+//! canonical forms of the reference (see [`verify`]). [`sign`] makes the header for a message from
+//! the hub. [`Policy`] determines the messages that need a signature.
 //!
-//! Costs, for a body of two kilobytes: RSA with 2048 bits takes 20 us to verify, 18.5 of them hash
-//! and key, and 0.3 ms to sign; P-256 takes 59 us and 21 us. The body is hashed through a small
-//! buffer, never copied; beside that come three small allocations. See examples/cost.rs.
+//! Costs, for a body of 2 kB: RSA with 2048 bits takes 20 µs to verify, 18.5 µs of them for hash
+//! and key, and 0.3 ms to sign; P-256 takes 59 µs and 21 µs. The body is hashed through a small
+//! buffer without a copy. There are three small allocations. See examples/cost.rs.
 //!
-//! Bounds: [`SIGNATURE_BYTES_MAX`] for the header, [`CANONICAL_BODY_BYTES_MAX`] for bodies that
-//! are brought into another form, [`KEYS_PER_PARTICIPANT_MAX`] keys of a ring to try. A forged
-//! message costs one verification per key and form of the body: one when there is one key and the
-//! body is compact and sorted, three per key at most. Nothing here panics on any input.
+//! Bounds: [`SIGNATURE_BYTES_MAX`] for the header, [`CANONICAL_BODY_BYTES_MAX`] for canonicalised
+//! bodies, [`KEYS_PER_PARTICIPANT_MAX`] keys to try. A forged message costs one verification per
+//! key and form of the body: one with one key and a compact, sorted body, at most three per key. No
+//! input causes a panic.
 //!
-//! Nothing but [`KeyRing::load`] and [`KeyDirectory`] does input or output; nothing looks at the
-//! clock: neither the age of a message nor the validity of a certificate is judged here.
+//! Only [`KeyRing::load`] and [`KeyDirectory`] perform I/O. Nothing reads the clock: neither the
+//! age of a message nor the validity of a certificate is checked.
 
 #![warn(missing_docs)]
 
@@ -34,7 +34,7 @@ mod request_path;
 mod sign;
 mod verify;
 
-/// Whether this build verifies and makes signatures; without it no key can be read.
+/// Whether this build supports signatures. Without them, no key can be read.
 pub const IS_AVAILABLE: bool = cfg!(feature = "signatures");
 
 pub use canonical::{CANONICAL_BODY_BYTES_MAX, canonical};

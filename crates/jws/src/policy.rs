@@ -1,35 +1,35 @@
-//! Which messages must carry a signature, and which the hub signs.
+//! The messages that need a signature, and those that the hub signs.
 
 use fspiop::Resource;
 use http::Method;
 
-/// What the operator has switched on, by resource. Nothing is by default, as in the reference
-/// (`JWS_VALIDATE`, `JWS_SIGN`, hub-semantics 1.7). Its two switches for PUT /parties are
+/// Settings of the operator, by resource. By default nothing is verified or signed, as in the
+/// reference (`JWS_VALIDATE`, `JWS_SIGN`, hub-semantics 1.7). Its two switches for PUT /parties are
 /// [`Resource::Parties`] here: that resource has no other message with a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Resources whose inbound messages are refused unless their signature verifies.
+    /// Resources with inbound messages that are refused unless their signature verifies.
     pub validate: Vec<Resource>,
-    /// Resources whose messages the hub signs when it makes them itself.
+    /// Resources with messages that the hub signs if it makes them itself.
     pub sign: Vec<Resource>,
-    /// Whether a DELETE may come without a signature where its resource is validated, for signers
-    /// that sign nothing without a body. One that is signed must be good all the same.
+    /// Whether a DELETE of a validated resource may be unsigned, for signers that do not sign
+    /// messages without a body. If it has a signature, that must be valid.
     pub unsigned_delete: bool,
 }
 
-/// What is asked of the signature of an inbound message.
+/// The requirement for the signature of an inbound message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureRequirement {
-    /// It is not looked at.
+    /// It is not checked.
     Nothing,
-    /// It must be good if it is there.
+    /// It must be valid if present.
     GoodIfPresent,
-    /// It must be there and good.
+    /// It must be present and valid.
     Good,
 }
 
 impl Policy {
-    /// What is asked of the signature of an inbound message. Nothing of a GET, as in the reference
+    /// The requirement for the signature of an inbound message. None for a GET, as in the reference
     /// (hub-semantics 1.7).
     #[must_use]
     pub fn demands(&self, method: &Method, resource: Resource) -> SignatureRequirement {
@@ -41,7 +41,7 @@ impl Policy {
         }
     }
 
-    /// Whether the hub signs a message of its own.
+    /// Whether the hub signs its own message.
     #[must_use]
     pub fn signs(&self, method: &Method, resource: Resource) -> bool {
         self.sign.contains(&resource) && has_body(method)

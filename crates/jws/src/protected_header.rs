@@ -1,4 +1,4 @@
-//! The header `FSPIOP-Signature` and the protected header inside it.
+//! The header `FSPIOP-Signature` and its protected header.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::verify::SignatureError;
 
-/// Longest value of `FSPIOP-Signature`, in bytes.
+/// Maximum length of the value of `FSPIOP-Signature`, in bytes.
 pub const SIGNATURE_BYTES_MAX: usize = 8 * 1024;
 
 pub(crate) const ALG: &str = "alg";
@@ -28,12 +28,12 @@ const MEMBERS_MAX: usize = 16;
 /// Name and value.
 type Member<'a> = (Cow<'a, str>, Value<'a>);
 
-/// The value of a member: a text, or JSON as it is written.
+/// The value of a member: a text, or raw JSON.
 enum Value<'a> {
     Plain(&'a str),
     Written(&'a RawValue),
 }
-/// Name and value of a member that is a text.
+/// Name and value of a text member.
 pub(crate) type TextMember<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// `{"signature":…,"protectedHeader":…}`; further members are ignored, as by the reference.
@@ -90,18 +90,18 @@ fn decode(text: &[u8], member: &'static str) -> Result<Vec<u8>, SignatureError> 
     URL_SAFE_NO_PAD.decode(text).map_err(|_| SignatureError::NotBase64(member))
 }
 
-/// What the protected header says. Names are those of the scheme to the letter.
+/// The content of the protected header. Names are case-sensitive.
 #[derive(Debug)]
 pub(crate) struct ProtectedHeader<'a> {
     pub(crate) alg: Cow<'a, str>,
     pub(crate) uri: Cow<'a, str>,
     pub(crate) method: Cow<'a, str>,
     pub(crate) source: Cow<'a, str>,
-    /// `None` when absent or empty.
+    /// `None` if absent or empty.
     pub(crate) destination: Option<Cow<'a, str>>,
-    /// `None` when absent or empty.
+    /// `None` if absent or empty.
     pub(crate) date: Option<Cow<'a, str>>,
-    /// Further headers the signer protects: `Content-Type` and those of the scheme.
+    /// Further protected headers: `Content-Type` and those of the scheme.
     pub(crate) others: Vec<TextMember<'a>>,
 }
 
@@ -128,8 +128,8 @@ impl<'a> ProtectedHeader<'a> {
     }
 }
 
-/// The members of an object of plain texts without white space, which is what nearly all signers
-/// write; `None` for any other.
+/// The members of an object of plain texts without whitespace, which nearly all signers write;
+/// `None` for any other.
 fn parse_usual(json: &[u8]) -> Option<Vec<Member<'_>>> {
     let mut members = Vec::with_capacity(8);
     let mut rest = str::from_utf8(json).ok()?.strip_prefix("{\"")?;
@@ -147,15 +147,15 @@ fn parse_usual(json: &[u8]) -> Option<Vec<Member<'_>>> {
     }
 }
 
-/// The text up to the closing quotation mark, and what follows; `None` when it has an escape.
-/// Whether it is base64, hence plain, is seen when it is decoded.
+/// The text up to the closing quotation mark, and the rest; `None` if it has an escape. Decoding
+/// checks whether it is base64.
 fn quoted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr2(b'"', b'\\', bytes)?;
     (bytes[end] == b'"').then_some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// The same for a text of any kind; `None` when it has anything but
-/// plain ASCII in it, for that is JSON's to judge.
+/// The same for any text; `None` if it contains anything but plain ASCII, which the JSON parser
+/// must check.
 fn plain(text: &str) -> Option<(&str, &str)> {
     let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !matches!(byte, b'"' | b'\\');
     let end = text.bytes().position(|byte| !is_plain(byte))?;
@@ -163,7 +163,7 @@ fn plain(text: &str) -> Option<(&str, &str)> {
     Some((&text[..end], rest))
 }
 
-/// Refuses names that occur twice, and extensions that we would have to understand.
+/// Refuses repeated names, and extensions that must be understood.
 fn check_names(members: &[Member<'_>]) -> Result<(), SignatureError> {
     for (at, (name, _)) in members.iter().enumerate() {
         if members[..at].iter().any(|(earlier, _)| earlier == name) {
@@ -222,7 +222,7 @@ fn text(value: Value<'_>) -> Option<Cow<'_, str>> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The members of a JSON object in their order, also those whose names occur twice.
+/// The members of a JSON object in order, including those with repeated names.
 struct Members<'a>(Vec<Member<'a>>);
 
 impl<'de> Deserialize<'de> for Members<'de> {

@@ -1,7 +1,7 @@
-//! Whether `FSPIOP-URI` names path and query of the request it came with.
+//! Compares `FSPIOP-URI` with the path and query of the request.
 
-/// First segments of the paths of the API, also of resources this hub may not serve: a signer's
-/// `FSPIOP-URI` may carry a prefix of its own deployment before one of them.
+/// First segments of the paths of the API, including resources that this hub does not serve. A
+/// signer's `FSPIOP-URI` may have a prefix of its own deployment before one of them.
 const RESOURCES: [&str; 15] = [
     "authorizations",
     "bulkQuotes",
@@ -20,9 +20,9 @@ const RESOURCES: [&str; 15] = [
     "transfers",
 ];
 
-/// Compares from the resource on, first as written, then with percent signs decoded part by part:
-/// signers sign a path before their HTTP client encodes it. A query must be there in both or in
-/// neither, with its parameters in the same order.
+/// Compares from the resource on, first as written, then with percent signs decoded part by part,
+/// because signers sign a path before their HTTP client encodes it. A query must be present in both
+/// or in neither, with its parameters in the same order.
 pub(crate) fn matches(signed: &str, sent: &str) -> bool {
     if signed == sent {
         return true;
@@ -41,7 +41,7 @@ fn split(uri: &str) -> (&str, Option<&str>) {
     uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)))
 }
 
-/// The path from the first segment on that is a resource; all of it when none is.
+/// The path from the first segment that is a resource, or all of it.
 fn from_resource(path: &str) -> &str {
     let mut at = 0;
     for segment in path.split('/') {
@@ -53,7 +53,7 @@ fn from_resource(path: &str) -> &str {
     path
 }
 
-/// Whether both have the same parts, decoded, between the same separators.
+/// Whether both have the same decoded parts between the same separators.
 fn same_parts(left: &str, right: &str, separators: &[char]) -> bool {
     let (mut left, mut right) =
         (left.split_inclusive(separators), right.split_inclusive(separators));
@@ -72,7 +72,7 @@ fn same_part(left: &str, right: &str, separators: &[char]) -> bool {
     left[left_text.len()..] == right[right_text.len()..] && decode(left_text).eq(decode(right_text))
 }
 
-/// The bytes of a part; a percent sign without two digits stands for itself.
+/// The bytes of a part. A percent sign without two digits is kept.
 fn decode(segment: &str) -> impl Iterator<Item = u8> {
     let bytes = segment.as_bytes();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Making the signature of a message of the hub.
+//! Signs messages from the hub.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,13 +9,13 @@ use http::{HeaderMap, HeaderValue};
 use crate::key::SigningKey;
 use crate::protected_header::{ALG, DATE, DESTINATION, HTTP_METHOD, SOURCE, URI};
 
-/// Why a message could not be signed: a fault of the hub, not of a partner.
+/// The reasons why a message could not be signed: an internal error, not a partner's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
     /// A header that every signature protects is missing or empty.
     #[error("cannot sign a message without {0}")]
     Missing(&'static str),
-    /// A header is not UTF-8, which JSON must be.
+    /// A header is not UTF-8, which JSON requires.
     #[error("cannot sign a message whose {0} is not UTF-8")]
     NotText(&'static str),
     /// The cryptographic library failed.
@@ -24,11 +24,11 @@ pub enum SignError {
 }
 
 /// The value of `FSPIOP-Signature` for a message with these headers and this body, which must be
-/// those that are sent. `FSPIOP-URI`, `FSPIOP-HTTP-Method` and `FSPIOP-Source` are needed;
-/// `FSPIOP-Destination` and `Date` are protected when present (hub-semantics 1.7).
+/// sent unchanged. `FSPIOP-URI`, `FSPIOP-HTTP-Method` and `FSPIOP-Source` are required;
+/// `FSPIOP-Destination` and `Date` are protected if present (hub-semantics 1.7).
 ///
 /// The body is signed as it is. Partners' verifiers parse it and write it again compactly, so it
-/// must be compact JSON, best with sorted keys, as [`fspiop`] makes it.
+/// must be compact JSON, preferably with sorted keys, as [`fspiop`] makes it.
 ///
 /// # Errors
 /// See [`SignError`].

@@ -1,4 +1,4 @@
-//! Verifying the signature of a message from a participant.
+//! Verifies the signature of a message from a participant.
 
 use fspiop::{ErrorCode, Refusal};
 use http::header::HeaderName;
@@ -13,10 +13,10 @@ use crate::protected_header::{
 };
 use crate::request_path;
 
-/// What signers write for a message without a body, beside nothing.
+/// Signers write this, or nothing, for a message without a body.
 const NO_BODY: &[u8] = b"{}";
 
-/// A message as it was received.
+/// A message as received.
 #[derive(Clone, Copy, Debug)]
 pub struct Signed<'a> {
     /// Method of the request.
@@ -29,7 +29,7 @@ pub struct Signed<'a> {
     pub body: &'a [u8],
 }
 
-/// Why a signature is not accepted, in the order of the checks. All are answered with 3105.
+/// The reasons why a signature is refused, in the order of the checks. All are answered with 3105.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// A header that signatures protect occurs twice.
@@ -41,7 +41,7 @@ pub enum SignatureError {
     /// Longer than [`SIGNATURE_BYTES_MAX`](crate::SIGNATURE_BYTES_MAX).
     #[error("FSPIOP-Signature is longer than 8192 bytes")]
     TooLong,
-    /// Not the JSON object that the scheme asks for.
+    /// Not the JSON object required by the scheme.
     #[error("FSPIOP-Signature is not JSON with the texts signature and protectedHeader")]
     Malformed,
     /// One of its two members is not base64url, or carries padding.
@@ -53,19 +53,19 @@ pub enum SignatureError {
     /// Verifiers differ on which of two members counts.
     #[error("the protected header has a member twice")]
     Duplicate,
-    /// The signer asks for an extension to be understood.
+    /// The signer requires an extension.
     #[error("the protected header has crit, but no extension is supported")]
     Critical,
-    /// A member that must be protected is not.
+    /// A required member is missing.
     #[error("the protected header has no {0}")]
     NotProtected(&'static str),
-    /// `none`, a symmetric algorithm, or one the scheme does not use.
+    /// `none`, a symmetric algorithm, or one that the scheme does not use.
     #[error("alg is not RS256, RS384, RS512 or ES256")]
     Algorithm,
-    /// A member of the protected header is no header of the request.
+    /// A member of the protected header is not a header of the request.
     #[error("{0} is protected but missing in the request")]
     NotSent(&'static str),
-    /// A header differs from what was signed.
+    /// A header differs from the signed one.
     #[error("{0} does not match the protected header")]
     Mismatch(&'static str),
     /// The signature was made for another resource or another query.
@@ -77,16 +77,16 @@ pub enum SignatureError {
     /// The ring has no key of the source.
     #[error("no key is known for the FSPIOP-Source")]
     UnknownSource,
-    /// The source has keys, but of another kind than `alg` needs.
+    /// The source has no key of the kind that `alg` needs.
     #[error("alg does not fit the key of the FSPIOP-Source")]
     OtherKey,
-    /// No key of the source has made this signature over this body.
+    /// No key of the source made this signature over this body.
     #[error("the signature does not match the message")]
     Wrong,
 }
 
 impl SignatureError {
-    /// The synchronous answer: 400, 3105, the standard text and the sentence of the error.
+    /// The synchronous response: 400, 3105, the standard text and the text of the error.
     #[must_use]
     pub fn refusal(&self) -> Refusal {
         Refusal::new(ErrorCode::INVALID_SIGNATURE, &self.to_string())
@@ -96,10 +96,10 @@ impl SignatureError {
 /// Verifies that the participant named in `FSPIOP-Source` has signed this message for this path
 /// and method (hub-semantics 1.7).
 ///
-/// The signature may cover the bytes of the body as they came; or the body written again
-/// compactly, members in the order they came or sorted at every level, for that is what signers
-/// and verifiers built on the reference do. A body in which a name occurs twice is verified as it
-/// came only. A message without a body may be signed over nothing or over `{}`.
+/// The signature may cover the received bytes of the body, or its compact form with members in
+/// their original order or sorted at every level, because signers and verifiers based on the
+/// reference use these forms. A body with a repeated name is only verified as received. A message
+/// without a body may be signed over nothing or over `{}`.
 ///
 /// # Errors
 /// The first failure in the order of [`SignatureError`].
@@ -107,10 +107,10 @@ pub fn verify(message: &Signed<'_>, keys: &KeyRing) -> Result<(), SignatureError
     verify_with(message, |source| keys.of(source))
 }
 
-/// [`verify`] with the keys that a function finds for the source.
+/// [`verify`] with the keys that a function returns for the source.
 ///
 /// # Errors
-/// As of [`verify`].
+/// Like [`verify`].
 pub fn verify_with<K: AsRef<[VerificationKey]>>(
     message: &Signed<'_>,
     keys_of: impl FnOnce(&FspName) -> K,
@@ -141,7 +141,7 @@ pub fn verify_with<K: AsRef<[VerificationKey]>>(
     }
 }
 
-/// What signatures protect, found in one walk over the headers.
+/// The headers that signatures protect, collected in one pass.
 #[derive(Default)]
 struct Headers<'a> {
     signature: SingleHeader<'a>,
@@ -182,7 +182,7 @@ impl<'a> Headers<'a> {
 }
 
 impl<'a> SingleHeader<'a> {
-    /// `None` when it is absent or empty.
+    /// `None` if it is absent or empty.
     fn value(self, name: &'static str) -> Result<Option<&'a [u8]>, SignatureError> {
         match self.again {
             true => Err(SignatureError::Repeated(name)),
@@ -191,8 +191,8 @@ impl<'a> SingleHeader<'a> {
     }
 }
 
-/// Each member of the protected header must be a header of the request with the same value, and
-/// a destination that is sent must be protected.
+/// Each member of the protected header must be a header of the request with the same value, and a
+/// destination that is sent must be protected.
 fn check_headers(
     protected: &ProtectedHeader<'_>,
     headers: &Headers<'_>,
@@ -216,7 +216,7 @@ fn check_headers(
         check_header(headers.date.value(DATE)?, DATE, signed)?;
     }
     for (name, signed) in &protected.others {
-        // Names come from the sender; the sentence does not repeat them.
+        // Names come from the sender; the error does not repeat them.
         let value = HeaderName::from_bytes(name.as_bytes()).ok().and_then(|name| all.get(name));
         check_header(value.map(|value| value.as_bytes()), "a further header", signed)?;
     }
@@ -235,7 +235,7 @@ fn check_header(
     }
 }
 
-/// A signature that was made for another request must not serve for this one.
+/// A signature for another request must not be valid for this one.
 fn check_request(
     protected: &ProtectedHeader<'_>,
     message: &Signed<'_>,
@@ -260,7 +260,7 @@ fn is_signed(
     keys.iter().any(|key| key.verifies(algorithm, &digest, signature))
 }
 
-/// Tries the forms of the reference that differ from the body as it came.
+/// Tries the canonical forms that differ from the received body.
 fn covers_another_form(body: &[u8], covers: impl Fn(&[u8]) -> bool) -> bool {
     if body.is_empty() {
         return covers(NO_BODY);

@@ -36,7 +36,7 @@ fn public_keys_and_certificates_are_the_same_key() {
 }
 
 #[test]
-fn texts_that_are_no_public_key_are_refused() {
+fn invalid_public_keys_are_refused() {
     let vectors = vectors();
     let of = |key, form| text(&vectors, key, form);
     let rsa = of("rsa", "public");
@@ -68,7 +68,7 @@ fn texts_that_are_no_public_key_are_refused() {
 }
 
 #[test]
-fn texts_that_are_no_private_key_are_refused() {
+fn invalid_private_keys_are_refused() {
     let vectors = vectors();
     let of = |key, form| text(&vectors, key, form);
     for (name, text, expected) in [
@@ -107,7 +107,7 @@ fn a_directory_of_keys_is_read() {
 }
 
 #[test]
-fn a_file_that_is_no_key_is_named() {
+fn errors_name_the_invalid_file() {
     let vectors = vectors();
     let key = text(&vectors, "rsa", "public");
     let private = text(&vectors, "rsa", "private");
@@ -195,7 +195,7 @@ fn a_key_is_shown_as_it_was_read() {
 }
 
 #[test]
-fn a_directory_that_is_read_again_keeps_its_good_keys() {
+fn reload_keeps_valid_keys() {
     let vectors = vectors();
     let directory = tempfile::tempdir().expect("a directory");
     let place = |name: &str| directory.path().join(name);

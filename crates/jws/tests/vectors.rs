@@ -1,5 +1,5 @@
-//! Messages signed by another library (tests/vectors/generate.py says how they are made), and
-//! what becomes of them when a byte changes on the way.
+//! Messages signed by another library (see tests/vectors/generate.py), and changed versions of
+//! them.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use jws::{KeyRing, SignatureError, Signed, SigningKey, VerificationKey, sign, verify};
@@ -30,7 +30,7 @@ impl Vectors {
         VerificationKey::from_pem(self.key_text(name, "public").as_bytes()).expect(name)
     }
 
-    /// The payer has two RSA keys, as while it changes them, the payee one on P-256.
+    /// The payer has two RSA keys, as during a rotation, the payee one on P-256.
     fn ring(&self) -> KeyRing {
         let keys = [("payer", "rsa_next"), ("payer", "rsa"), ("payee", "ec")];
         KeyRing::new(keys.map(|(owner, key)| (name(owner), self.key(key)))).expect("few keys")
@@ -89,7 +89,7 @@ fn kind(outcome: Result<(), SignatureError>) -> String {
 }
 
 #[test]
-fn vectors_of_another_library_come_out_as_stated() {
+fn vectors_of_another_library_verify_as_expected() {
     let vectors = Vectors::load();
     let ring = vectors.ring();
     let mut good = 0;
@@ -102,7 +102,7 @@ fn vectors_of_another_library_come_out_as_stated() {
 }
 
 #[test]
-fn a_change_on_the_way_is_found() {
+fn changed_messages_are_refused() {
     use SignatureError::{
         Absent, Malformed, Mismatch, NotProtected, NotSent, OtherMethod, OtherPath, Repeated,
         TooLong, Wrong,
@@ -184,7 +184,7 @@ fn every_bit_of_signature_and_protected_header_counts() {
                 let mut changed = message.clone();
                 let mut bytes = value.clone();
                 bytes[at] ^= flip;
-                // What no header can hold does not arrive.
+                // Bytes that are invalid in a header do not arrive.
                 let Ok(value) = HeaderValue::from_bytes(&bytes) else { continue };
                 changed.headers.insert("fspiop-signature", value);
                 assert_ne!(verify(&changed.signed(), &ring), Ok(()), "{name}: byte {at}");
@@ -230,7 +230,7 @@ fn both_keys_verify_until_one_is_removed() {
 }
 
 #[test]
-fn we_sign_as_the_other_library_does() {
+fn signatures_equal_those_of_another_library() {
     let vectors = Vectors::load();
     for message in ["RS256", "no destination", "spaced, signed as sent", "long, signed as sent"] {
         let Message { mut headers, body, .. } = vectors.message(message);
@@ -243,7 +243,7 @@ fn we_sign_as_the_other_library_does() {
 }
 
 #[test]
-fn what_we_sign_we_verify() {
+fn own_signatures_verify() {
     let vectors = Vectors::load();
     let hub = name("Hub");
     for (key, form) in [("rsa", "private"), ("ec", "private"), ("ec", "traditional")] {

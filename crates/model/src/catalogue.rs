@@ -1,4 +1,4 @@
-//! The model of what no transfer looks at: oracles, types of accounts and public keys.
+//! The model of reference data that transfers do not use: oracles, account types and public keys.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use ledger::{
 
 use super::{Model, Predict};
 
-/// Types of accounts that every scheme has (4.3).
+/// Account types of every scheme (4.3).
 const OWN_TYPES: [&str; 7] = [
     "POSITION",
     "SETTLEMENT",
@@ -21,18 +21,18 @@ const OWN_TYPES: [&str; 7] = [
     "HUB_FEE",
 ];
 
-/// The account.
+/// The reference data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Catalogue {
     oracles: BTreeMap<u32, Oracle>,
-    /// Numbers given out.
+    /// Newest number of an oracle.
     numbered: u32,
     types: Vec<LedgerAccountType>,
     keys: BTreeMap<FspName, Vec<Digest>>,
 }
 
 impl Catalogue {
-    /// The register holds what was accepted, and nothing else.
+    /// The registry holds what was accepted, and nothing else.
     pub(super) fn compare(&self, state: &State) {
         let register = state.register();
         let kept = register.oracles().iter().map(|(id, oracle)| (&id.0, oracle));

@@ -1,5 +1,5 @@
-//! The model of funds in and out (hub-semantics 4.4; ruling 18 for what may leave). A request on
-//! record is known by its digest: sent again it moves nothing.
+//! The model of funds in and out (hub-semantics 4.4; ruling 18 for the available funds). A recorded
+//! request is recognised by its digest: a resend moves nothing.
 
 use ledger::{
     AccountId, AccountKind, Amount, Cause, Currency, Digest, EndFundsOut, FspName, FundsDirection,
@@ -8,15 +8,15 @@ use ledger::{
 
 use super::{Model, Money, Predict};
 
-/// A movement of funds, whatever became of it.
+/// A movement of funds, whatever its result.
 #[derive(Clone, Debug)]
 pub(super) struct Movement {
-    /// Place of the account; none for one that moved nothing.
+    /// Index of the account; unused if nothing moved.
     account: usize,
     amount: Money,
     currency: Currency,
     hash: Digest,
-    /// The record that began it.
+    /// The record that created it.
     begun: u64,
     changed: Stamp,
     fate: Fate,
@@ -28,7 +28,7 @@ pub(super) struct Movement {
 enum Fate {
     Reserved,
     Done,
-    /// It never was reserved: too little to take it from.
+    /// It was never reserved: insufficient funds.
     Insufficient,
     GivenBack,
 }
@@ -38,7 +38,7 @@ impl Movement {
         self.fate == Fate::Reserved
     }
 
-    /// What a GET of it would find.
+    /// The result of a GET.
     pub(super) fn view(&self) -> TransferView {
         let cause = |outcome| Some(Cause { outcome, record: LogIndex(self.begun) });
         let (state, cause) = match self.fate {
@@ -119,7 +119,7 @@ impl Model {
         Outcome::Accepted
     }
 
-    /// What becomes of a movement whose id was used before.
+    /// The outcome of a movement with a known id.
     fn known_movement(&self, funds: &MoveFunds) -> Option<Outcome> {
         let movement = self.movements.get(&funds.id);
         if movement.is_none() && !self.transfers.contains_key(&funds.id) {
@@ -131,7 +131,7 @@ impl Model {
         })
     }
 
-    /// Cover, less what is owed.
+    /// Liquidity cover less position.
     fn spare(&self, account: usize) -> Money {
         let cover = -self.scheme.accounts[account].value;
         let owed = match self.settings.funds_out_covers_position {

@@ -1,19 +1,20 @@
-//! An independent model of the hub: outcomes, balances and notices, predicted from the rules.
+//! An independent model of the hub that predicts outcomes, balances and notices from the rules.
 //!
-//! It is written from the documents (hub-semantics 2.2, 3.3 to 3.10, 4.1 to 4.5 and the rulings)
-//! and not from the kernel. It shares the types of commands, outcomes and notices with the kernel,
-//! and no line that decides: plain maps, plain sums, no indices.
+//! It is written from the documents (hub-semantics 2.2, 3.3 to 3.10, 4.1 to 4.5 and the rulings),
+//! not from the kernel. It shares the types of commands, outcomes and notices with the kernel, but
+//! no code that decides. It uses plain maps and sums without indexes.
 //!
-//! It follows the log, each command with the stamp of its batch, and predicts the outcome of every
-//! command of every kind, every balance, every notice in order with its content, and every
-//! withdrawn prepare. It takes nothing from the kernel, not even the numbers of accounts,
-//! participants, notices and oracles. The tests of the kernel, the simulator and the fuzz targets
-//! compare it with the kernel. The auditor of `verify` does not use it and is a second opinion.
+//! It follows the log, each command with the stamp of its batch. It predicts the outcome of every
+//! command, every balance, every notice in order with its content, and every withdrawn prepare. It
+//! takes nothing from the kernel, not even the numbers of accounts, participants, notices and
+//! oracles. The tests of the kernel, the simulator and the fuzz targets compare it with the kernel.
+//! The auditor of `verify` does not use it and is a second opinion.
 //!
 //! # Phases and costs
-//! [`Model::compare`] is the cheap comparison after each batch: notices, the balances that moved,
-//! and how much is in flight, owed and dead. [`Model::compare_in_full`] compares each participant,
-//! account, transfer, notice owed and dead letter. Memory: a few hundred bytes per transfer.
+//! [`Model::compare`] is the cheap comparison after each batch: notices, changed balances, and the
+//! counts of transfers in flight, notices owed and dead letters. [`Model::compare_in_full`]
+//! compares each participant, account, transfer, notice owed and dead letter. Memory: a few hundred
+//! bytes per transfer.
 
 mod catalogue;
 mod funds;
@@ -35,10 +36,10 @@ use outbox::{About, Outbox};
 use scheme::Scheme;
 use transfers::{Fate, Transfer};
 
-/// Units of ten-thousandths.
+/// Ten-thousandths of the currency's unit.
 type Money = i128;
 
-/// The newest rules there are.
+/// The newest version of the rules.
 const RULES: u32 = 1;
 
 /// The model of one hub.
@@ -52,13 +53,13 @@ pub struct Model {
     scheme: Scheme,
     catalogue: Catalogue,
     transfers: BTreeMap<TransferId, Transfer>,
-    /// Reserved transfers, by deadline and then by when they were made.
+    /// Reserved transfers, by deadline and then by prepare.
     deadlines: BTreeMap<(u64, u64), TransferId>,
     movements: BTreeMap<TransferId, Movement>,
     outbox: Outbox,
     counters: Counters,
     reserved: usize,
-    /// Reserved outflows that were given back.
+    /// Number of reserved outflows that were returned.
     pub given_back: u64,
 }
 
@@ -84,7 +85,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// A batch begins: what was due by its stamp has ended.
+    /// Begins a batch: expires the transfers that are due by its stamp.
     pub fn begin(&mut self, stamp: Stamp) {
         assert!(self.stamp <= stamp, "the stamp went back from {:?} to {stamp:?}", self.stamp);
         self.stamp = stamp;
@@ -93,7 +94,7 @@ impl Model {
         self.expire();
     }
 
-    /// What becomes of the next command.
+    /// Predicts the outcome of the next command.
     pub fn decide(&mut self, command: &Command) -> Outcome {
         self.log_index += 1;
         match command {
@@ -112,18 +113,18 @@ impl Model {
         }
     }
 
-    /// A record that its node wrote a second time is nothing.
+    /// Ignores a record that its node wrote twice.
     pub fn pass_over(&mut self) -> Outcome {
         self.log_index += 1;
         Outcome::Repeated
     }
 
-    /// Whether the transfer is known and the participant its payer or payee.
+    /// Whether the transfer is known and the participant is its payer or payee.
     pub fn is_party(&self, id: &TransferId, name: &FspName) -> bool {
         self.transfers.get(id).is_some_and(|known| known.payer == *name || known.payee == *name)
     }
 
-    /// The batch that was decided last: what it moved, and whom it made the hub tell.
+    /// Compares the last batch: changed balances and new notices.
     pub fn compare(&self, state: &State, effects: &Effects) {
         self.outbox.compare(effects);
         self.scheme.compare_touched(state);
@@ -135,8 +136,8 @@ impl Model {
         assert_eq!(state.next_deadline().map(Stamp::millis), due, "the next deadline");
     }
 
-    /// The ids of all transfers and movements of funds. The rows of all must be in the state for
-    /// [`Self::compare_in_full`].
+    /// The ids of all transfers and movements of funds. [`Self::compare_in_full`] needs all of
+    /// their rows in the state.
     pub fn ids(&self) -> impl Iterator<Item = &TransferId> {
         self.transfers.keys().chain(self.movements.keys())
     }
@@ -163,31 +164,31 @@ impl Model {
         assert_eq!(state.transfers_ended(), ended, "transfers and movements that ended");
     }
 
-    /// What is on its way is held by the hub: each currency's visible and internal accounts add
-    /// up to zero, and the internal ones are what is in flight.
+    /// Each currency's visible and internal accounts sum to zero, and the internal ones equal the
+    /// amounts in flight.
     fn compare_internal(&self, state: &State) {
         for (currency, sum) in state.books().sums() {
             assert_eq!(sum, Amount::ZERO, "the accounts of {currency} do not sum to zero");
             let reserved = self.transfers.values().filter(|one| one.is_reserved_in(currency));
             let reserved: Money = reserved.map(|transfer| transfer.amount).sum();
             let held = state.books().in_flight(currency).units();
-            assert_eq!(held, reserved, "what is reserved in {currency}");
+            assert_eq!(held, reserved, "amount reserved in {currency}");
         }
     }
 
-    /// Makes the hub owe somebody a notice. The hub owes itself none.
+    /// Enqueues a notice. The hub owes itself none.
     fn tell(&mut self, name: FspName, kind: NoticeKind, about: &About) -> Option<NoticeId> {
         let recipient = self.scheme.index_of(&name).filter(|index| *index != 0)?;
         Some(self.outbox.owe(recipient, kind, about))
     }
 
-    /// A notice about what is decided now.
+    /// The content of a notice about the current decision.
     fn about(&self, transfer: TransferId, outcome: Outcome, trace: [u8; 16]) -> About {
         let (at, owed_at) = (self.stamp, self.stamp);
         About { transfer: Some(transfer), outcome, trace, source: self.log_index, at, owed_at }
     }
 
-    /// Deliveries that ended are owed no longer; those that failed for good are kept apart.
+    /// Removes finished deliveries; permanently failed ones become dead letters.
     fn finish_deliveries(&mut self, ends: &[FinishedDelivery]) -> Outcome {
         for end in ends {
             if !self.outbox.finish(end) {
@@ -202,7 +203,7 @@ impl Model {
         Outcome::Accepted
     }
 
-    /// 2.2: any participant may register, and is answered.
+    /// 2.2: any participant may register, and gets an answer.
     fn change_parties(&mut self, change: &ChangeParties) -> Outcome {
         if self.scheme.index_of(&change.source).is_none() {
             return Outcome::RegistrarNotFound;
@@ -214,8 +215,8 @@ impl Model {
         outcome
     }
 
-    /// Moves a participant's POSITION; money that is reserved or given back stands against the
-    /// hub's internal accounts.
+    /// Moves a participant's POSITION. The counterpart of reserved or returned money is the hub's
+    /// internal account.
     fn move_position(&mut self, name: &FspName, currency: Currency, by: Money) {
         let holding = self.scheme.holding(name, currency).expect("it was checked");
         let account = holding.position;
@@ -223,17 +224,17 @@ impl Model {
     }
 }
 
-/// Whether a transfer that ended so is COMMITTED; all others are ABORTED.
+/// Whether a transfer with this end is COMMITTED; all others are ABORTED.
 fn is_commit(fate: Fate) -> bool {
     fate == Fate::Ended(Outcome::Committed)
 }
 
-/// Predicts the outcome of a change by rules of its own, and makes the change.
+/// Predicts the outcome of a change by its own rules, and applies it.
 trait Predict {
     fn predict(&self, model: &mut Model) -> Outcome;
 }
 
-/// Demands a prediction of every change.
+/// Requires a prediction for every change.
 macro_rules! predict_each {
     ($($change:ident),*) => {
         impl Predict for Change {
@@ -254,7 +255,7 @@ impl Predict for Configure {
     }
 }
 
-/// Rules only go forward, and only to those there are.
+/// Only newer, supported rules can be activated.
 impl Predict for Activate {
     fn predict(&self, model: &mut Model) -> Outcome {
         if self.rules_version < model.rules || RULES < self.rules_version {

@@ -1,4 +1,4 @@
-//! The model's outbox: what is owed, in the order in which it was made, and what was given up.
+//! The model's outbox: notices owed, in order of creation, and dead letters.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use ledger::{
     ParticipantIndex, Stamp, State, TransferId,
 };
 
-/// What a notice says, whoever hears it.
+/// The content of a notice, independent of its recipient.
 #[derive(Clone, Debug)]
 pub(super) struct About {
     pub(super) transfer: Option<TransferId>,
     pub(super) outcome: Outcome,
     pub(super) trace: [u8; 16],
-    /// The record from which it is made.
+    /// The record that it is built from.
     pub(super) source: u64,
     pub(super) at: Stamp,
-    /// Of the batch that makes it.
+    /// Stamp of the batch that creates it.
     pub(super) owed_at: Stamp,
 }
 
@@ -24,10 +24,10 @@ pub(super) struct About {
 pub(super) struct Outbox {
     pub(super) owed: BTreeMap<u64, Notice>,
     pub(super) dead: BTreeMap<u64, (Notice, FinishedDelivery)>,
-    /// Notices owed, by recipient.
+    /// Number of notices owed, by recipient.
     counts: BTreeMap<u32, u32>,
     last: u64,
-    /// Of the batch at hand.
+    /// New notices of the current batch.
     told: Vec<Notice>,
     withdrawn: Vec<(ParticipantIndex, NoticeId)>,
 }
@@ -55,14 +55,14 @@ impl Outbox {
         notice.id
     }
 
-    /// Asks that a prepare be dropped, if it is still owed.
+    /// Withdraws a prepare that is still owed.
     pub(super) fn withdraw(&mut self, id: NoticeId) {
         if let Some(notice) = self.owed.get(&id.0) {
             self.withdrawn.push((notice.recipient, id));
         }
     }
 
-    /// A delivery ended. False when the notice is not owed.
+    /// Records a finished delivery. False if the notice is not owed.
     pub(super) fn finish(&mut self, end: &FinishedDelivery) -> bool {
         let Some(notice) = self.owed.remove(&end.notice.0) else { return false };
         *self.counts.entry(notice.recipient.0).or_default() -= 1;
@@ -72,7 +72,7 @@ impl Outbox {
         true
     }
 
-    /// A dead letter is owed again. False when there is no such letter.
+    /// Requeues a dead letter. False if there is no such letter.
     pub(super) fn exhume(&mut self, id: NoticeId, owed_at: Stamp) -> bool {
         let letter = self.dead.remove(&id.0);
         if let Some((notice, _)) = letter {

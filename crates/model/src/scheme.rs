@@ -1,4 +1,4 @@
-//! The model's scheme: who takes part, with which accounts and caps (hub-semantics 4.1 to 4.5).
+//! The model's scheme: participants, accounts and net debit caps (hub-semantics 4.1 to 4.5).
 
 use ledger::{
     AccountId, AccountKind, CreateHubAccount, CreateParticipant, CreateSettlementModel, Currency,
@@ -9,7 +9,7 @@ use ledger::{
 
 use super::{Model, Money, Predict};
 
-/// Warning threshold of a cap that was set without one, in ten-thousandths of a percent.
+/// Default warning threshold of a net debit cap, in ten-thousandths of a percent.
 const ALARM: Money = 10 * 10_000;
 
 #[derive(Clone, Debug)]
@@ -18,14 +18,14 @@ pub(super) struct Account {
     pub(super) currency: Currency,
     pub(super) value: Money,
     pub(super) active: bool,
-    /// Place of its owner among the participants.
+    /// Index of its owner among the participants.
     owner: usize,
     created: Stamp,
-    /// When something last moved it, by however little.
+    /// Time of its last posting, including postings of zero.
     changed: Stamp,
 }
 
-/// What a participant holds in one currency: places of accounts, and the cap with its alarm.
+/// A participant's accounts in one currency, with its net debit cap and alarm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holding {
     currency: Currency,
@@ -46,15 +46,15 @@ pub(super) struct Participant {
 
 #[derive(Clone, Debug)]
 pub(super) struct Scheme {
-    /// The hub is the first.
+    /// The hub comes first.
     participants: Vec<Participant>,
     /// Every account at its number less one, internal ones included: three are opened with the
     /// first account of a currency.
     pub(super) accounts: Vec<Account>,
     models: Vec<SettlementModel>,
-    /// When the batch at hand was made.
+    /// Stamp of the current batch.
     stamp: Stamp,
-    /// Accounts that it moved or switched on.
+    /// Accounts that it changed.
     touched: Vec<usize>,
 }
 
@@ -110,7 +110,7 @@ impl Scheme {
         Some(&self.participants[place])
     }
 
-    /// The participant, not the hub, that a message names as its sender, in whatever case.
+    /// The participant, other than the hub, that a message names as its sender. Case is ignored.
     pub(super) fn sender(&self, name: &FspName) -> Option<FspName> {
         if self.fsp(name).is_some() {
             return Some(*name);
@@ -144,7 +144,7 @@ impl Scheme {
         self.participants[0].accounts.iter().copied().find(of_kind)
     }
 
-    /// The POSITION that a SETTLEMENT account covers.
+    /// The POSITION for a SETTLEMENT account.
     pub(super) fn position_beside(&self, settlement: usize) -> Money {
         let owner = self.accounts[settlement].owner;
         let mut holdings = self.participants[owner].holdings.iter();
@@ -158,7 +158,7 @@ impl Scheme {
         self.touched.push(account);
     }
 
-    /// The accounts that the batch moved.
+    /// Compares the accounts that the batch changed.
     pub(super) fn compare_touched(&self, state: &State) {
         for at in &self.touched {
             self.compare_account(state, *at);
@@ -251,7 +251,7 @@ impl Scheme {
         Ok(())
     }
 
-    /// 4.3: a participant with its accounts in a currency, all switched off.
+    /// 4.3: a participant with its accounts in a currency, all inactive.
     fn create(&mut self, name: FspName, currency: Currency) -> Result<(), Outcome> {
         let lower = |name: &FspName| name.as_str().to_ascii_lowercase();
         let known = self.place_of(&name);
@@ -278,8 +278,8 @@ impl Scheme {
         Ok(())
     }
 
-    /// Kinds of accounts that the models of a currency, or else the default ones, name; nothing
-    /// when none of them serves transfers.
+    /// Account kinds named by the models of a currency, or otherwise the default ones; `None` if no
+    /// model serves transfers.
     fn kinds_for(&self, currency: Currency) -> Option<Vec<AccountKind>> {
         let of = |wanted| {
             let fits = move |it: &&SettlementModel| it.active && it.currency == wanted;
@@ -304,7 +304,7 @@ impl Scheme {
         })
     }
 
-    /// 4.3: cap and position are set once, and switch the accounts on.
+    /// 4.3: net debit cap and position are set once, which enables the accounts.
     fn begin_holding(
         &mut self,
         (name, currency): (&FspName, Currency),
@@ -322,10 +322,10 @@ impl Scheme {
             if self.accounts[at].currency == currency {
                 self.accounts[at].active = true;
             }
-            // Those in other currencies stay as they are.
+            // Accounts in other currencies do not change.
             self.touched.push(at);
         }
-        // Nothing moves where nobody owes anything.
+        // A position of zero needs no posting.
         if position != 0 {
             self.add(account, position);
         }
@@ -343,7 +343,7 @@ impl Scheme {
         Ok(())
     }
 
-    /// Opens an account, and the internal ones of a currency that is new.
+    /// Opens an account, and the internal ones of a new currency.
     fn open(
         &mut self,
         (owner, kind): (usize, AccountKind),

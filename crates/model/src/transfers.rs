@@ -1,5 +1,5 @@
-//! The model of transfers: prepare, fulfil, abort and expiry, and who hears what of them
-//! (hub-semantics 3.3 to 3.10).
+//! The model of transfers: prepare, fulfil, abort and expiry, and their notices (hub-semantics 3.3
+//! to 3.10).
 
 use ledger::{
     Abort, Amount, Cause, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, LogIndex,
@@ -10,14 +10,14 @@ use sha2::{Digest as _, Sha256};
 use super::outbox::About;
 use super::{Model, Money, is_commit};
 
-/// Digits that an amount may have in all.
+/// Maximum number of digits of an amount.
 const DIGITS_MAX: usize = 18;
 
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
     pub(super) payer: FspName,
     pub(super) payee: FspName,
-    /// Whether the payee took part in the scheme when the transfer was made.
+    /// Whether the payee was a participant at the time of the prepare.
     payee_known: bool,
     currency: Currency,
     pub(super) amount: Money,
@@ -25,13 +25,13 @@ pub(super) struct Transfer {
     deadline: (u64, u64),
     hash: Digest,
     trace: [u8; 16],
-    /// The record that made it.
+    /// The record of the prepare.
     pub(super) prepared: u64,
     changed: Stamp,
-    /// The notice that asks the payee.
+    /// The notice with the prepare for the payee.
     asked: Option<NoticeId>,
     fate: Fate,
-    /// The first answer that its payee gave.
+    /// The first response of its payee.
     answer: Option<Answer>,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Fate {
     Ended(Outcome),
 }
 
-/// An answer by a payee.
+/// A response by a payee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answer {
     message: Message,
@@ -55,7 +55,7 @@ enum Message {
     PutError,
 }
 
-/// The part of an answer that both kinds have.
+/// The common part of both kinds of responses.
 struct Incoming<'a> {
     id: TransferId,
     source: &'a FspName,
@@ -72,14 +72,14 @@ impl Transfer {
         self.fate == Fate::Reserved && self.currency == currency
     }
 
-    /// What a GET of it finds (3.9).
+    /// The result of a GET (3.9).
     pub(super) fn view(&self) -> TransferView {
         let state = match self.fate {
             Fate::Reserved => TransferState::Reserved,
             fate if is_commit(fate) => TransferState::Committed,
             Fate::Ended(_) => TransferState::Aborted,
         };
-        // A late answer is heard, not taken.
+        // A late response is not taken.
         let taken = self.answer.filter(|_| self.fate != Fate::Ended(Outcome::Expired));
         let answer = taken.map(|answer| LogIndex(answer.record));
         let cause = match self.fate {
@@ -99,14 +99,14 @@ impl Transfer {
         }
     }
 
-    /// The record that says in full why it was aborted: the payee's own error, if it was that.
+    /// The record with the cause of the abort: the payee's own error, if there is one.
     fn record_of_cause(&self) -> u64 {
         let by_payee = self.fate == Fate::Ended(Outcome::Aborted);
         self.answer.filter(|_| by_payee).map_or(self.prepared, |answer| answer.record)
     }
 
-    /// A notice about its end, as told to somebody who asks again: the record that has the
-    /// fulfilment, or the one that has the cause.
+    /// The content of a repeated notice about its end. Its source is the record with the fulfilment
+    /// or the cause.
     fn end_again(&self, now: About) -> About {
         let Fate::Ended(outcome) = self.fate else { panic!("it has not ended") };
         let source = match (is_commit(self.fate), self.answer) {
@@ -119,7 +119,7 @@ impl Transfer {
 
 impl Model {
     pub(super) fn prepare(&mut self, prepare: &Prepare) -> Outcome {
-        // An unknown sender changes nothing, whatever it says.
+        // An unknown sender changes nothing.
         if self.scheme.sender(&prepare.source).is_none() {
             return Outcome::SenderNotFound;
         }
@@ -158,7 +158,7 @@ impl Model {
         transfer.asked = self.tell(prepare.payee, NoticeKind::Prepare, &about);
         self.deadlines.insert(transfer.deadline, prepare.id);
         self.transfers.insert(prepare.id, transfer);
-        // An expiration at this very instant is in time, and is a deadline met.
+        // A deadline at this very stamp is in time, and has been reached.
         self.expire();
         outcome
     }
@@ -188,7 +188,7 @@ impl Model {
             _ => Outcome::FulfilmentInvalid,
         };
         self.take(&incoming, outcome);
-        // 3.7, and 3.8 for a fulfilment that is wrong.
+        // 3.7, and 3.8 for a wrong fulfilment.
         if outcome == Outcome::FulfilmentInvalid {
             self.tell_both(&incoming, outcome, NoticeKind::Error, Some(NoticeKind::Error));
             if incoming.patch {
@@ -226,7 +226,7 @@ impl Model {
         outcome
     }
 
-    /// 3.10: what is due ends, its money goes back, and each of its parties gets one notice.
+    /// 3.10: due transfers expire, the money is returned, and each party gets one notice.
     pub(super) fn expire(&mut self) {
         while let Some((&deadline, &id)) = self.deadlines.first_key_value() {
             if self.stamp.millis() < deadline.0 {
@@ -243,7 +243,7 @@ impl Model {
         }
     }
 
-    /// 3.4: the same content is told where the transfer stands, other content is refused.
+    /// 3.4: the same content gets the state of the transfer, different content is refused.
     fn prepare_again(&mut self, prepare: &Prepare) -> Outcome {
         let now = |outcome| self.about(prepare.id, outcome, prepare.trace);
         let known = self.transfers.get(&prepare.id).filter(|known| known.hash == prepare.hash);
@@ -303,8 +303,8 @@ impl Model {
         checks.iter().find(|(fails, _)| *fails).map(|(_, outcome)| *outcome)
     }
 
-    /// 3.6, checks 2 to 4, 7 and 8: what becomes of an answer that does not end its transfer,
-    /// with what is told about it; nothing if it may end it.
+    /// 3.6, checks 2 to 4, 7 and 8: handles a response that does not end its transfer, with its
+    /// notices; `None` if it may end it.
     fn cannot_end(&mut self, incoming: &Incoming<'_>) -> Option<Outcome> {
         let Some(transfer) = self.transfers.get(&incoming.id) else {
             let ended = self.movements.get(&incoming.id).is_some_and(|known| !known.is_reserved());
@@ -328,7 +328,8 @@ impl Model {
                 let outcome = Outcome::ResponseNotToPayer;
                 self.take(incoming, outcome);
                 self.tell_both(incoming, outcome, NoticeKind::Error, None);
-                // In every style, whether or not the scheme confirms; one that is both hears once.
+                // In every style, whether or not the scheme confirms. A payer that is its own payee
+                // is notified once.
                 if payer != self.transfers[&incoming.id].payee {
                     self.tell_payee(incoming, outcome, NoticeKind::Error);
                 }
@@ -355,7 +356,8 @@ impl Model {
         }
     }
 
-    /// The transfer is not RESERVED: 3100 to the payee, and a PATCH when it waits for one.
+    /// Refuses a response to a transfer that is not RESERVED: 3100 to the payee, and a PATCH if it
+    /// waits for one.
     fn refuse_state(&mut self, incoming: &Incoming<'_>) -> Outcome {
         let outcome = Outcome::ResponseStateNotReserved;
         self.tell_payee(incoming, outcome, NoticeKind::Error);
@@ -367,7 +369,7 @@ impl Model {
         outcome
     }
 
-    /// Ruling 5: the hub says once more how the transfer ended.
+    /// Ruling 5: the hub sends the stored end once more.
     fn answer_again(&mut self, incoming: &Incoming<'_>, ended: Outcome, taken: Answer) -> Outcome {
         let outcome = Outcome::ResponseResent;
         let transfer = &self.transfers[&incoming.id];
@@ -384,7 +386,7 @@ impl Model {
         outcome
     }
 
-    /// Tells the sender why nothing was done. An unknown one changes nothing.
+    /// Notifies the sender of a refusal. An unknown sender changes nothing.
     fn refuse(&mut self, incoming: &Incoming<'_>, outcome: Outcome) -> Outcome {
         let Some(sender) = self.scheme.sender(incoming.source) else {
             return Outcome::SenderNotFound;
@@ -394,7 +396,7 @@ impl Model {
         outcome
     }
 
-    /// The answer ends its transfer.
+    /// The response ends its transfer.
     fn take(&mut self, incoming: &Incoming<'_>, outcome: Outcome) {
         if outcome == Outcome::Committed {
             self.counters.committed += 1;
@@ -411,7 +413,7 @@ impl Model {
         transfer.answer = Some(Answer { message, hash, record: self.log_index });
     }
 
-    /// A transfer ends: once, and its money goes on or back.
+    /// Ends a transfer, once; its money is posted to the payee or returned.
     fn end(&mut self, id: TransferId, outcome: Outcome) {
         let transfer = self.transfers.get_mut(&id).expect("only a known transfer ends");
         assert_eq!(transfer.fate, Fate::Reserved, "{id} ended twice");
@@ -427,16 +429,15 @@ impl Model {
         }
     }
 
-    /// Errors and states of a prepare go to the payer of the body, even when another FSP sent
-    /// it; when there is no such payer, to the sender.
+    /// Errors and states of a prepare go to the payer of the body, even if another FSP sent it. If
+    /// there is no such payer, they go to the sender.
     fn tell_payer(&mut self, prepare: &Prepare, kind: NoticeKind, about: &About) {
         let named = self.scheme.sender(&prepare.payer);
         let told = named.or_else(|| self.scheme.sender(&prepare.source));
         self.tell(told.expect("the sender is known"), kind, about);
     }
 
-    /// The payer is told; and the payee how its answer was taken, where the scheme confirms and
-    /// they are two.
+    /// Notifies the payer, and the payee if the scheme confirms and they differ.
     fn tell_both(
         &mut self,
         incoming: &Incoming<'_>,
@@ -461,8 +462,8 @@ impl Model {
     }
 }
 
-/// How many digits it takes to write an amount of so many ten-thousandths: all before the point,
-/// and after it as many as are needed. Not counted where they are few.
+/// Number of digits of an amount in ten-thousandths: all before the point, and the necessary ones
+/// after it. Not counted if they are few.
 fn digits(units: Money) -> usize {
     if units < 1_000_000_000_000_000_000 {
         return 0;

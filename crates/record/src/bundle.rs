@@ -318,7 +318,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_sealed_bundle_is_named() {
+    fn invalid_sealed_bundles_are_named() {
         const FIELD: &str = "a field of its header is out of range";
         const LENGTH: &str = "its length does not match the message";
         type Spoil = fn(&mut Vec<u8>);
@@ -372,7 +372,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_what_is_foreign() {
+    fn newer_versions_differ_from_foreign_bytes() {
         let mut bytes = sample();
         bytes[4] = 4;
         assert_eq!(Bundle::parse(&bytes).err(), Some(BundleError::Version(4)));

@@ -69,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn zeros_are_counted_as_one_would_row_by_row(
+        fn zeros_agree_with_a_naive_count(
             rows in prop::collection::vec((0_usize..1_600, 1_usize..700), 0..6),
             last in prop_oneof![Just(0_usize), 0_usize..1_100],
         ) {

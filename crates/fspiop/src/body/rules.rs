@@ -1,4 +1,4 @@
-//! The tables of the published documents: patterns, lengths, required members, in their order.
+//! Tables of the published schemas: patterns, lengths, required members, in their order.
 
 use ledger::{Amount, TransferId};
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
@@ -10,11 +10,11 @@ use crate::route::PartyIdType;
 use crate::schema::{Capture, Form, List, Member, Rule, Shape, Text};
 use crate::time::{is_date, parse_date_time};
 
-/// Longest ILP packet, in characters.
+/// Maximum length of an ILP packet, in characters.
 const ILP_PACKET_CHARS_MAX: usize = 32_768;
 const UNBOUNDED: usize = usize::MAX;
 
-// Slots. Those of a nested object count from the slot of the object.
+// Slots. Slots of a nested object count from the slot of the object.
 pub(super) const MONEY_AMOUNT: usize = 0;
 pub(super) const MONEY_CURRENCY: usize = 1;
 
@@ -84,17 +84,17 @@ const fn closed_object(required: &'static [&'static str], members: &'static [Mem
     Rule::Object(Shape { members, required, closed: true })
 }
 
-/// A member of which nothing is kept.
+/// A member that is checked but not captured.
 const fn checked(name: &'static str, rule: &'static Rule) -> Member {
     Member { name, rule, capture: Capture::No }
 }
 
-/// A member kept at, or with nested members kept from, `slot`.
+/// A member captured at `slot`, with its nested members from there on.
 const fn kept(name: &'static str, rule: &'static Rule, slot: usize) -> Member {
     Member { name, rule, capture: Capture::At(slot) }
 }
 
-/// A member whose JSON is kept as written.
+/// A member captured as raw JSON.
 const fn raw(name: &'static str, rule: &'static Rule, slot: usize) -> Member {
     Member { name, rule, capture: Capture::Raw(slot) }
 }
@@ -104,7 +104,7 @@ pub(crate) const CORRELATION_ID_PATTERN: &str = concat!(
     "|^[0-9A-HJKMNP-TV-Z]{26}$"
 );
 static CORRELATION_ID: Rule = pattern(CORRELATION_ID_PATTERN, is_correlation_id);
-/// `CorrelationId` of the quotes' document, which names the empty text by its length.
+/// `CorrelationId` of the quotes schema, which refuses an empty text by its length.
 static QUOTE_CORRELATION_ID: Rule =
     bounded_pattern(1, UNBOUNDED, CORRELATION_ID_PATTERN, is_correlation_id);
 static FSP_ID: Rule = Rule::Text(Text { least: 1, most: super::FSP_ID_CHARS_MAX, form: Form::Any });
@@ -145,7 +145,7 @@ static EXTENSION_LIST_RULE: Rule = object(&["extension"], &[checked("extension",
 static MONEY_MEMBERS: [Member; 2] =
     [kept("currency", &CURRENCY, MONEY_CURRENCY), kept("amount", &AMOUNT_TEXT, MONEY_AMOUNT)];
 static MONEY: Rule = object(&["currency", "amount"], &MONEY_MEMBERS);
-/// `Money` of the quotes' document, which asks for its members in another order.
+/// `Money` of the quotes schema, which checks its members in another order.
 static QUOTE_MONEY: Rule = object(&["amount", "currency"], &MONEY_MEMBERS);
 
 /// `TransfersPostRequest`.
@@ -193,12 +193,12 @@ pub(super) static ERROR_INFORMATION_OBJECT: Rule =
     object(&["errorInformation"], &ERROR_INFORMATION_MEMBERS);
 static ERROR_INFORMATION_MEMBERS: [Member; 1] = [kept("errorInformation", &ERROR_INFORMATION, 0)];
 
-/// `ErrorInformationObject` of the quotes' document, which is closed.
+/// `ErrorInformationObject` of the quotes schema, which is closed.
 pub(super) static QUOTE_ERROR: Rule =
     closed_object(&["errorInformation"], &ERROR_INFORMATION_MEMBERS);
 
 static PARTY_ID_TYPE: Rule = one_of(PartyIdType::NAMES);
-/// `PartyIdType` of the quotes' document, which does not know the account lookup's two more.
+/// `PartyIdType` of the quotes schema, which lacks the two added by the account lookup.
 static QUOTE_PARTY_ID_TYPE: Rule = one_of(&[
     "MSISDN",
     "EMAIL",
@@ -222,7 +222,7 @@ static PARTY_ID_INFO: Rule = object(
         checked("extensionList", &EXTENSION_LIST_RULE),
     ],
 );
-/// `PartyIdInfo` of the quotes' document.
+/// `PartyIdInfo` of the quotes schema.
 static QUOTE_PARTY_ID_INFO: Rule = object(
     &["partyIdType", "partyIdentifier"],
     &[
@@ -271,7 +271,7 @@ static PARTY: Rule = object(
 /// `PartiesTypeIDPutResponse`.
 pub(super) static PARTY_RESPONSE: Rule = object(&["party"], &[checked("party", &PARTY)]);
 
-/// `Party` of the quotes' document.
+/// `Party` of the quotes schema.
 static QUOTE_PARTY: Rule = object(
     &["partyIdInfo"],
     &[
@@ -388,8 +388,8 @@ pub(super) static BATCH_REGISTRATION: Rule = object(
     ],
 );
 
-/// Rules by the names that the published documents give them, for documents made from them. Those
-/// that the quotes' document words in another way have `Quote` in front.
+/// Rules by their names in the published schemas, for generated documents. Rules that differ in the
+/// quotes schema have the prefix `Quote`.
 pub static NAMED_RULES: [(&str, &Rule); 40] = [
     ("Amount", &AMOUNT_TEXT),
     ("AmountType", &AMOUNT_TYPE),
@@ -460,13 +460,13 @@ fn is_correlation_id(text: &str) -> bool {
     TransferId::parse(text).is_some()
 }
 
-/// No blanks, as the patterns' language counts them, and no braces.
+/// No blanks, as defined by the pattern language, and no braces.
 fn is_party_identifier(text: &str) -> bool {
     let is_blank = |c: char| c.is_whitespace() && c != '\u{85}' || c == '\u{feff}';
     !text.is_empty() && !text.chars().any(|c| is_blank(c) || matches!(c, '{' | '}'))
 }
 
-/// Letters, marks, digits, joiners and a little punctuation, not only blanks.
+/// Letters, marks, digits, joiners and some punctuation, not only blanks.
 fn is_person_name(text: &str) -> bool {
     text.chars().all(is_of_names) && text.chars().any(|c| c != ' ')
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::schema::{Form, Rule};
 use crate::text;
 
-/// A good body.
+/// A valid body.
 fn sample(text: &str) -> Value {
     serde_json::from_str(text).expect("a sample is JSON")
 }
@@ -35,7 +35,7 @@ fn batch() -> Value {
     sample(include_str!("texts/batch.json"))
 }
 
-/// `base` with the member at `pointer` set, or taken away by null.
+/// `base` with the member at `pointer` set, or removed by null.
 fn with(mut base: Value, pointer: &str, value: Value) -> Value {
     let (parent, name) = pointer.rsplit_once('/').expect("a pointer");
     let parent = base.pointer_mut(parent).expect("a parent");
@@ -56,8 +56,8 @@ fn bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).expect("a value is written")
 }
 
-/// The changes of a text, each on its own, and what each makes of the verdict. In a value `"a*3"`
-/// is for `"aaa"`, and `[1, "*3"]` for `[1, 1, 1]`.
+/// Applies each change of a text on its own, and compares the verdict. In a value, `"a*3"` means
+/// `"aaa"`, and `[1, "*3"]` for `[1, 1, 1]`.
 fn check<T>(parse: impl Fn(&[u8]) -> Result<T, Refusal>, base: &Value, text: ExpectFile) {
     assert!(parse(&bytes(base)).is_ok(), "the base is good");
     let mut lines = String::new();
@@ -128,7 +128,7 @@ fn transfers_are_refused_by_the_first_rule_that_fails() {
 
 /// An input is the kind of a body, and the body.
 #[test]
-fn bodies_are_refused_as_the_text_says() {
+fn bodies_match_their_expected_verdicts() {
     text::check(&expect_file!["texts/bodies.txt"], |input| {
         let (kind, body) = text::first_word(input);
         let body = body.as_bytes();
@@ -143,7 +143,7 @@ fn bodies_are_refused_as_the_text_says() {
 }
 
 #[test]
-fn what_no_text_can_hold_is_refused() {
+fn invalid_utf8_and_deep_nesting_are_refused() {
     let deep = format!("{{\"a\":{}1{}}}", "[".repeat(400), "]".repeat(400));
     let missing = "/requestBody must have required property 'transferId'";
     for (body, expected) in
@@ -333,7 +333,7 @@ fn a_batch_is_read() {
     );
 }
 
-/// Every rule of a message, with a good message.
+/// Every rule of a message, with a valid message.
 fn messages() -> [(&'static Rule, Value); 9] {
     [
         (&rules::TRANSFER_REQUEST, transfer()),
@@ -433,7 +433,7 @@ fn a_truncated_message_is_always_3102() {
     for (rule, value) in messages() {
         let body = bytes(&value);
         for end in 0..body.len() {
-            // A cut inside a character of several bytes is no UTF-8 any more.
+            // A cut inside a multi-byte character is not UTF-8.
             if std::str::from_utf8(&body[..end]).is_ok() {
                 let refused = schema::check(&body[..end], rule).err().expect("it is cut");
                 assert_eq!(refused.code, ErrorCode::MISSING_ELEMENT, "{end}");
@@ -442,14 +442,14 @@ fn a_truncated_message_is_always_3102() {
     }
 }
 
-/// A pattern as proptest reads it: without anchors and without what looks ahead.
+/// A pattern for proptest: without anchors and look-ahead.
 fn without_anchors(pattern: &str) -> String {
     let inner = pattern.trim_start_matches('^').trim_end_matches('$').replace("$|^", "|");
     inner.replace("9-_]", "9_-]").replace("\\d", "[0-9]").replace("[[0-9]]", "[0-9]")
 }
 
 #[test]
-fn every_described_rule_is_the_one_that_is_checked() {
+fn published_patterns_match_the_checks() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for (name, rule) in rules::NAMED_RULES {
         let Rule::Text(text) = rule else { continue };

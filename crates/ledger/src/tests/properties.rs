@@ -185,7 +185,7 @@ fn transfers_take_the_memory_that_their_module_states() {
     assert_eq!(size_of::<crate::transfers::FinalTransfer>(), 160);
 }
 
-/// What the edge knows is rebuilt for what it can see, and not for movements of money.
+/// The view of the edge is rebuilt after changes it can see, but not after movements of money.
 #[test]
 fn only_what_the_edge_sees_is_told_to_it() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! What a state says of itself, counted by hand.
+//! Counts and queries of a state, compared with values counted by hand.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -71,7 +71,7 @@ fn known() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn this_version_writes_what_the_fixture_holds() {
+fn stored_forms_match_the_fixture() {
     let mut text = String::from("# Version 1. Lines are added, never changed.\n");
     for (name, value) in known() {
         let hexadecimal: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -81,7 +81,7 @@ fn this_version_writes_what_the_fixture_holds() {
 }
 
 #[test]
-fn what_is_cut_short_or_of_another_version_is_refused() {
+fn truncated_values_and_other_versions_are_refused() {
     for (name, value) in known() {
         let is_refused = |value: &[u8]| match name.starts_with("party") {
             true => read_party(value).is_err(),

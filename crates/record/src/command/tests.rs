@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn what_is_written_is_read_back(command in command()) {
+    fn values_round_trip(command in command()) {
         let mut fields = Vec::new();
         write_fields(&command, &mut fields);
         prop_assert_eq!(read_fields(command.number(), FIELDS_VERSION, &fields), Ok(command));
@@ -61,7 +61,7 @@ proptest! {
 
     /// The kernel decides every storable command: it never panics, and accounts sum to zero.
     #[test]
-    fn whatever_can_be_stored_can_be_decided(
+    fn every_storable_command_is_decided(
         commands in prop::collection::vec(command(), 1..60),
         stamps in prop::collection::vec(0..2_000_000u64, 60),
     ) {
@@ -82,7 +82,7 @@ proptest! {
 }
 
 #[test]
-fn version_1_is_understood_forever() {
+fn version_1_stays_readable() {
     let mut kinds = BTreeSet::new();
     for line in FIXTURE.lines().filter(|line| !line.starts_with('#')) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -145,7 +145,7 @@ fn a_count_is_not_believed() {
 }
 
 #[test]
-fn a_fault_says_what_is_wrong() {
+fn field_errors_display_their_cause() {
     let said = |fields: &[u8]| read_fields(FINISH_DELIVERIES, 1, fields).unwrap_err();
     for (fields, words) in [
         (&[1, 0, 0, 0][..], "end too early"),

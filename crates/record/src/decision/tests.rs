@@ -100,7 +100,7 @@ fn stored(all: &[Decision]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_told_is_read_back() {
+fn decisions_round_trip() {
     let all = samples();
     assert_eq!(read_all(&stored(&all)), Ok(all));
     assert_eq!(read_all(&stored(&[])), Ok(vec![]));
@@ -139,7 +139,7 @@ fn an_ordinary_decision_takes_few_bytes() {
 }
 
 #[test]
-fn what_is_cut_short_or_of_another_version_is_refused() {
+fn truncated_values_and_other_versions_are_refused() {
     for decided in samples() {
         let bytes = stored(&[decided]);
         for end in 2..bytes.len() {
@@ -219,7 +219,7 @@ fn portions_are_put_together_in_order() {
 }
 
 #[test]
-fn what_is_told_of_deliveries_alone_is_something() {
+fn writer_with_deliveries_only_is_not_empty() {
     let mut telling = DecisionWriter::default();
     telling.delivered(NoticeId(3), LogIndex(9));
     assert!(!telling.is_empty());

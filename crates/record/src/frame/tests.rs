@@ -69,7 +69,7 @@ fn show(frame: &Frame<'_>) -> String {
 }
 
 #[test]
-fn a_frame_gives_back_what_was_sealed() {
+fn frame_round_trips() {
     let start = Tail { end: LogIndex(40), durable: LogIndex(38), ..Tail::genesis(IDENTITY) };
     let (bytes, after) = sealed(&start, SAMPLES);
     let frame = Frame::parse(&bytes).expect("a sealed frame is readable");
@@ -147,7 +147,7 @@ fn a_frame_follows_one_tail_only() {
 
 /// Operators read these messages.
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_display_their_cause() {
     let (expected, found) = (IDENTITY, LogIdentity([0x1f; 16]));
     let texts = [
         IDENTITY.to_string(),
@@ -175,7 +175,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn a_builder_knows_what_it_holds() {
+fn builder_reports_its_content() {
     let mut builder = FrameBuilder::new();
     assert!(builder.is_empty());
     builder.push(&encoded(&SAMPLES[0])).expect("it fits");
@@ -281,7 +281,7 @@ fn every_prefix_is_short_and_bytes_behind_do_not_matter() {
 }
 
 #[test]
-fn what_is_no_frame_is_named() {
+fn invalid_frames_are_named() {
     let (bytes, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
     let check = |at: usize, value: u8, expected: FrameError| {
         let mut changed = bytes.clone();
@@ -345,7 +345,7 @@ fn check_contradictions(node: u32, of_version: &[(usize, u8)]) {
 }
 
 #[test]
-fn positions_end_before_their_number_does() {
+fn log_indexes_do_not_overflow() {
     let (mut bytes, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
     bytes[AT_FIRST..AT_FIRST + 8].fill(255);
     write_checksums(&mut bytes);
@@ -354,7 +354,7 @@ fn positions_end_before_their_number_does() {
 }
 
 #[test]
-fn a_frame_may_be_as_long_as_it_can() {
+fn longest_frame_is_accepted() {
     let mut builder = FrameBuilder::new();
     while builder.length() < FRAME_BYTES_MAX {
         let left = FRAME_BYTES_MAX - builder.length();

@@ -62,7 +62,7 @@ impl TableVisitor for Counts {
 }
 
 #[test]
-fn damage_is_refused_wherever_it_is() {
+fn damage_is_detected_everywhere() {
     for at in 0..FIXTURE.len() {
         let mut damaged = FIXTURE.to_vec();
         damaged[at] ^= 1 << (at % 8);
@@ -95,7 +95,7 @@ fn blocks_have_one_order() {
 }
 
 #[test]
-fn a_newer_version_is_told() {
+fn newer_versions_are_reported() {
     let newer = changed(FIXTURE, 4, &[2]);
     assert_eq!(read(&newer).err(), Some(SnapshotError::Version(2)));
 }
@@ -110,7 +110,7 @@ fn changed(block: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_header_that_no_block_has_is_refused() {
+fn invalid_block_headers_are_refused() {
     let header =
         |rows, length| BlockHeader { kind: Table::Ended.number(), number: 0, rows, length, crc: 0 };
     let longest = (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES) as u32;
@@ -127,7 +127,7 @@ fn a_header_that_no_block_has_is_refused() {
 }
 
 #[test]
-fn a_reader_says_how_far_it_is() {
+fn reader_reports_its_progress() {
     let mut reader = SnapshotReader::default();
     let blocks = split(FIXTURE);
     assert!(reader.tail().is_none());
@@ -142,7 +142,7 @@ fn a_reader_says_how_far_it_is() {
 
 /// Blocks with correct numbers and wrong kinds, and the reverse.
 #[test]
-fn a_block_of_another_place_is_refused() {
+fn blocks_out_of_order_are_refused() {
     let blocks = split(FIXTURE);
     let numbered = |block: &[u8], number: usize| changed(block, 8, &(number as u32).to_le_bytes());
     let last = blocks.len() - 1;
@@ -204,7 +204,7 @@ fn a_state_of_another_moment_is_refused() {
 
 /// Operators read these messages.
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_display_their_cause() {
     let texts = [
         SnapshotError::NoBlock,
         SnapshotError::Version(7),
@@ -231,7 +231,7 @@ fn what_is_wrong_is_said() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(records in 1..20usize) {
+    fn values_round_trip(records in 1..20usize) {
         let (state, _) = after(records.min(history().len()));
         let (bytes, summary) = write(&state);
         let found = read(&bytes).expect("it was written");

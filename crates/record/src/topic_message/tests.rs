@@ -33,7 +33,7 @@ fn samples() -> [Vec<u8>; 4] {
 }
 
 #[test]
-fn what_was_written_is_read_back() {
+fn messages_round_trip() {
     let [one, whole, left, state] = samples();
     let Ok(TopicMessage::Frame(found)) = TopicMessage::parse(&one) else {
         panic!("no frame: {one:?}")
@@ -91,7 +91,7 @@ fn a_length_that_is_not_the_messages_is_refused() {
 }
 
 #[test]
-fn who_leaves_names_no_end() {
+fn moved_away_message_has_no_log_end() {
     let [.., left, _] = samples();
     let wrong = "a field of its header is out of range";
     assert_eq!(refusal(&changed(&left, 32, &[1])), wrong, "a position");
@@ -155,7 +155,7 @@ fn a_frame_that_is_announced_as_another_is_refused() {
 
 /// The node fields are set in a state hash message, and in no other.
 #[test]
-fn only_a_node_has_a_state() {
+fn state_hash_messages_name_a_node() {
     let [_, whole, _, state] = samples();
     for (mut bytes, at, byte) in
         [(whole.clone(), AT_NODE, 1), (whole, AT_EPOCH, 1), (state, AT_NODE, 0)]

@@ -14,51 +14,51 @@ use record::snapshot::{
 use crate::Pace;
 use crate::writer::WriteError;
 
-/// Good snapshots that are kept.
+/// Number of valid snapshots that are kept.
 pub const KEPT: usize = 2;
-/// A snapshot being written is synced each time it has grown by so many bytes.
+/// A snapshot is synced after each piece of this many bytes.
 pub const SYNC_BYTES: u64 = 4 << 20;
 
 const SUFFIX: &str = ".snapshot";
 const NAME_DIGITS: usize = 20;
-/// What a snapshot is called until it is whole.
+/// The name of an incomplete snapshot.
 const NEW_FILE: &str = "snapshot.new";
 
 /// A file that has the name of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotFile {
-    /// The last record that counts, by the file's name.
+    /// The last record it covers, by the file's name.
     pub log_index: LogIndex,
     /// The file's name.
     pub name: String,
 }
 
-/// Where and why a file is no good snapshot.
+/// A file that is not a valid snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {place}: {reason}", place = Place(*.offset))]
 pub struct InvalidFile {
     /// The file's name.
     pub name: String,
-    /// Where the block starts that shows it; `None` when it is the file as a whole.
+    /// Start of the invalid block; `None` when the whole file is invalid.
     pub offset: Option<u64>,
-    /// What is wrong.
+    /// The reason.
     pub reason: InvalidFileReason,
 }
 
-/// What is wrong with a file.
+/// The reason why a file is not a valid snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidFileReason {
-    /// Its content.
+    /// The content is invalid.
     #[error(transparent)]
     Content(#[from] SnapshotError),
-    /// The disk does not give it.
+    /// The file cannot be read.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// It is of another place in the log than its name says.
-    #[error("it is of record {}, which is not what it is called", .0.0)]
+    /// The file name and the content name different records.
+    #[error("file name does not match its content (record {})", .0.0)]
     Misnamed(LogIndex),
-    /// Nobody wanted to know any more.
-    #[error("reading it was stopped")]
+    /// Reading was cancelled.
+    #[error("reading was cancelled")]
     Stopped,
 }
 
@@ -86,7 +86,7 @@ pub fn list(disk: &impl Disk) -> Result<Vec<SnapshotFile>, DiskError> {
     Ok(found)
 }
 
-/// Where the log stood when a snapshot was taken; no more than its first block is read.
+/// The end of the log when a snapshot was taken. Reads only the first block.
 ///
 /// # Errors
 /// [`InvalidFile`].
@@ -122,8 +122,8 @@ pub fn load(
     }
 }
 
-/// Stores a snapshot. It is durable when this returns; whatever fails before leaves the others as
-/// they are.
+/// Stores a snapshot. It is durable when this returns. A failure leaves the other snapshots
+/// unchanged.
 pub(crate) fn store(
     disk: &impl Disk,
     (tail, state): (&Tail, StateTables<'_>),
@@ -137,7 +137,7 @@ pub(crate) fn store(
         Ok((file, summary))
     });
     if written.is_err() {
-        // It may be what fills the disk. Another attempt removes it if this does not.
+        // The incomplete file may fill the disk. The next attempt removes it if this fails.
         let _removed = disk.remove(NEW_FILE);
     }
     written

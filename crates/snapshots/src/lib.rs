@@ -1,35 +1,35 @@
-//! States stored beside the log, so that a start does not decide the whole log again.
+//! States stored next to the log, so that a start does not replay the whole log.
 //!
 //! # Phases
-//! - [`keep`] stores a state that the sequencer's thread has set aside between two batches
-//!   ([`ledger::State::freeze`]). A thread beside it ([`follow`]) asks for that now and then.
-//! - [`take`] is for a log that nobody writes: it goes on from the newest good snapshot, or from
-//!   nothing, decides the log again up to its end, and stores that.
-//! - [`newest`] finds what a start, or the next `take`, goes on from. A snapshot that is damaged,
-//!   of another log, or of another history of this one is passed over, with a line that says why.
+//! - [`keep`] stores a state that the sequencer's thread has frozen between two batches
+//!   ([`ledger::State::freeze`]). The snapshot thread ([`follow`]) requests that from time to time.
+//! - [`take`] is for a closed log: it continues from the newest valid snapshot, or from nothing,
+//!   replays the log to its end and stores the state.
+//! - [`newest`] finds the snapshot that a start, or the next `take`, continues from. A snapshot
+//!   that is damaged, or belongs to another log or another history of this one, is skipped with a
+//!   line that names the reason.
 //!
 //! # Files
-//! `POSITION.snapshot`, twenty digits, in the log's directory: [`record::snapshot`]. It is written
-//! under another name, synced, renamed, and the directory is synced; so what has this name is
-//! whole, unless the disk damages it. The newest [`KEPT`] good ones stay.
+//! `INDEX.snapshot`, a log index of twenty digits, in the log's directory: [`record::snapshot`]. It
+//! is written under a temporary name, synced and renamed, and the directory is synced. So a file
+//! with this name is complete, unless the disk damages it. The newest [`KEPT`] valid ones are kept.
 //!
-//! # Truth
-//! The log is the truth, and a snapshot is only ever a shorter way to what the log says: it names
-//! the log's identity and the chain head at its position, and both are compared with the log
-//! before it is used. Losing all of them costs time and nothing else.
+//! # Source of truth
+//! The log is the source of truth; a snapshot only shortens the replay. It contains the log's
+//! identity and the chain head at its log index. Both are compared with the log before it is used.
+//! The loss of all snapshots only costs time.
 //!
-//! # Beside a store
-//! Rows of ended transfers, and the party directory, live in a store beside the kernel
-//! ([`ports::ColdStore`]). A snapshot taken beside one holds none of the rows that the store has;
-//! the store is synced first, so that it is never behind a snapshot that is durable. A start that
-//! finds it behind all the same (deleted, or of another log) goes on from the log alone and fills
-//! it anew. A snapshot taken beside no store holds every row.
+//! # With a cold store
+//! Rows of final transfers and the party directory are in the cold store ([`ports::ColdStore`]). A
+//! snapshot taken with a store contains none of the rows that the store has. The store is synced
+//! first, so that it never lags a durable snapshot. If the store lags nevertheless (it was deleted
+//! or belongs to another log), the start replays the whole log and refills it. A snapshot taken
+//! without a store contains every row.
 //!
 //! # Costs
-//! On the sequencer's thread: what setting aside costs, microseconds to some milliseconds. In
-//! memory: copies of the pages that change while one is stored. Some 100 bytes for each transfer
-//! kept, written and synced in pieces of [`SYNC_BYTES`], so that a sync of the log beside it never
-//! waits for much.
+//! On the sequencer's thread: the freeze, microseconds to some milliseconds. In memory: copies of
+//! the pages that change while a snapshot is written. On disk: some 100 bytes per transfer, written
+//! and synced in pieces of [`SYNC_BYTES`], so that a concurrent sync of the log never waits long.
 #![warn(missing_docs)]
 
 mod files;

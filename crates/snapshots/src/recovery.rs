@@ -1,4 +1,4 @@
-//! What a start goes on from.
+//! Finds the snapshot that a start continues from.
 
 use journal::DurableFrames;
 use ledger::{LogIndex, State};
@@ -8,35 +8,34 @@ use record::frame::Tail;
 use crate::Pace;
 use crate::files::{InvalidFileReason, SnapshotFile, list, load, origin};
 
-/// A snapshot that is good, and of this log.
+/// A valid snapshot of this log.
 #[derive(Debug)]
 pub struct SnapshotStart {
     /// Its file.
     pub file: SnapshotFile,
-    /// Where the log stood.
+    /// The end of the log at that time.
     pub tail: Tail,
-    /// The state there.
+    /// The state at that record.
     pub state: State,
 }
 
-/// What [`newest`] found.
+/// The result of [`newest`].
 #[derive(Debug)]
 pub struct NewestSnapshot {
-    /// What to go on from; without it, from the log's first record.
+    /// The snapshot to continue from; `None` to replay from the first record.
     pub start: Option<SnapshotStart>,
-    /// Newer files that can not be used, each with the reason, in a line for people.
+    /// Newer files that cannot be used, each with the reason as a line of text.
     pub passed_over: Vec<String>,
-    /// Whether the search was stopped by its pace.
+    /// Whether the search was cancelled.
     pub stopped: bool,
 }
 
-/// Finds the newest snapshot that is sound and whose place in the log has the same chain head.
-/// `stored` is up to where the store beside the kernel is complete: a later snapshot needs what the
-/// store does not have. Without a store only one that holds every row will do.
+/// Finds the newest valid snapshot whose chain head matches the log. `stored` is the mark of the
+/// cold store: a later snapshot needs rows that the store does not have. Without a store the
+/// snapshot must contain every row.
 ///
 /// # Errors
-/// [`DiskError`] when the directory can not be listed. What is wrong with a file is no error: it
-/// is passed over.
+/// [`DiskError`] when the directory cannot be listed. An invalid file is skipped.
 pub fn newest<D: Disk>(
     disk: &D,
     frames: &DurableFrames<D>,
@@ -91,7 +90,7 @@ fn open<D: Disk>(
     Ok(SnapshotStart { file, tail: snapshot.tail, state })
 }
 
-/// Whether this log stood there once.
+/// Whether this log contains that end.
 fn check_place<D: Disk>(frames: &DurableFrames<D>, tail: &Tail) -> Result<(), String> {
     let (log_index, end) = (tail.end.0, frames.end());
     let identity = frames.identity();

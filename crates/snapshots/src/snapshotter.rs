@@ -1,11 +1,12 @@
 //! The thread that takes snapshots while the switch runs.
 //!
-//! It looks four times a second whether enough was written since the last one. Then it has the
-//! sequencer's thread set the state aside between two batches, waits until the cold store has come
-//! as far, and stores what was set aside. Its priority is low, and it works only a share of the
-//! time, in pieces of some milliseconds, so that it never has a core for itself.
+//! Four times a second it checks whether enough records or bytes were written since the last
+//! snapshot. Then the sequencer's thread freezes the state between two batches. The snapshot thread
+//! waits until the cold store has caught up and writes the frozen state. It has low priority and
+//! works in pieces of some milliseconds for a configured share of the time, so that it never uses a
+//! whole core.
 //!
-//! What fails is told and tried again after a while; it never harms the switch.
+//! A failure is logged and retried later; it does not affect the switch.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -18,67 +19,67 @@ use ports::{ColdStore, Disk, StopReading};
 use crate::files::{SnapshotFile, list};
 use crate::writer::{FrozenState, WriteError, WrittenSnapshot, keep};
 
-/// Between two looks at the log.
+/// Interval between two checks of the log.
 const LOOK: Duration = Duration::from_millis(250);
-/// After a failure, before the next attempt that nobody asked for.
+/// Pause after a failure before the next automatic attempt.
 const PAUSE: Duration = Duration::from_secs(60);
-/// How long a state that was set aside waits for the store, and between two looks at it.
+/// How long a frozen state waits for the store, and the interval between two checks of it.
 const STORE_PATIENCE: Duration = Duration::from_secs(60);
 const STORE_LOOK: Duration = Duration::from_millis(5);
-/// The work between two rests.
+/// Working time between two pauses.
 const PIECE: Duration = Duration::from_millis(4);
-/// Above that of every other thread of the switch: on a busy machine this one waits.
+/// Niceness above that of every other thread: on a busy machine this thread waits.
 const NICENESS: i32 = 10;
 
-/// When snapshots are taken, and how fast.
+/// Frequency and speed of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotSchedule {
-    /// Once so many records were written since the last one; 0 for never.
+    /// Take a snapshot after this many records since the last one; 0 for never.
     pub every_records: u64,
-    /// Once so many bytes of log were written since the last one or the start; 0 for never.
+    /// Take a snapshot after this many bytes of log since the last one or the start; 0 for never.
     pub every_bytes: u64,
     /// Share of a core's time that taking one may use, in percent, 1 to 100.
     pub cpu_percent: u8,
 }
 
-/// Something to tell people.
+/// An event to log.
 #[derive(Debug)]
 pub enum SnapshotEvent {
-    /// A snapshot was taken, in so much time.
+    /// A snapshot was taken in this time.
     Taken(WrittenSnapshot, Duration),
-    /// None was.
+    /// An attempt failed.
     Failed(WriteError),
 }
 
-/// How it stands with snapshots.
+/// Status of the snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotStatus {
-    /// Files that are there, newest first.
+    /// Existing files, newest first.
     pub files: Vec<SnapshotFile>,
-    /// Whether one is being taken, or was asked for.
+    /// Whether a snapshot is being taken or was requested.
     pub busy: bool,
-    /// Taken since the start.
+    /// Number of snapshots taken since the start.
     pub taken: u64,
-    /// Attempts that failed since the start.
+    /// Number of failed attempts since the start.
     pub failed: u64,
     /// Length of the newest one taken since the start, in bytes.
     pub last_bytes: u64,
-    /// How long that took, in milliseconds.
+    /// Duration of the newest one, in milliseconds.
     pub last_millis: u64,
-    /// Why the last attempt failed, if it did.
+    /// The reason why the last attempt failed, if it did.
     pub error: Option<String>,
 }
 
-/// Whose state the thread stores.
+/// The source of the states that the thread stores.
 pub struct SnapshotSource<D: Disk> {
-    /// The log, for how far it has come.
+    /// The log, for its end.
     pub frames: DurableFrames<D>,
-    /// What the sequencer's rows leave for.
+    /// The cold store to which the sequencer evicts rows.
     pub store: Option<Arc<dyn ColdStore>>,
-    /// The snapshot that the start went on from.
+    /// The snapshot that the start continued from.
     pub before: Option<SnapshotFile>,
-    /// Has the state set aside, everything up to there durable and on its way to the store. `None`
-    /// when nobody did so in time.
+    /// Freezes the state. Everything up to its record is durable and queued for the store. `None`
+    /// when this was not possible in time.
     pub set_aside: Box<dyn Fn() -> Option<FrozenState> + Send>,
 }
 
@@ -106,10 +107,10 @@ struct Orders {
     asked: bool,
 }
 
-/// Starts the thread. `tell` hears what happened, on it.
+/// Starts the thread. It calls `tell` with each event.
 ///
 /// # Errors
-/// When it can not be started.
+/// When it cannot be started.
 pub fn follow<D: Disk>(
     disk: D,
     followed: SnapshotSource<D>,
@@ -131,7 +132,7 @@ impl Snapshotter {
         self.handle.clone()
     }
 
-    /// Ends the thread within some milliseconds; a snapshot being taken is given up.
+    /// Ends the thread within some milliseconds; a snapshot in progress is abandoned.
     pub fn stop(self) {
         self.handle.0.orders().stop = true;
         self.handle.0.woken.notify_all();
@@ -141,14 +142,14 @@ impl Snapshotter {
 }
 
 impl SnapshotterHandle {
-    /// Asks for a snapshot of everything that is durable now, or later than now.
+    /// Requests a snapshot that includes everything durable at the time of the call.
     pub fn request(&self) {
         self.0.orders().asked = true;
         self.0.status().busy = true;
         self.0.woken.notify_all();
     }
 
-    /// How it stands.
+    /// The status.
     #[must_use]
     pub fn status(&self) -> SnapshotStatus {
         self.0.status().clone()
@@ -164,7 +165,7 @@ impl Shared {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `until` or an order.
+    /// Waits until `until` or a request.
     fn wait(&self, time: Duration) {
         let idle = |orders: &mut Orders| !orders.stop && !orders.asked;
         let waited = self.woken.wait_timeout_while(self.orders(), time, idle);
@@ -189,7 +190,7 @@ struct Runner<D: Disk> {
 
 impl<D: Disk> Runner<D> {
     fn run(&mut self, tell: &impl Fn(&SnapshotEvent)) {
-        // Without it the thread is only less polite.
+        // Without it the thread competes with the others; that is acceptable.
         let _set = rustix::process::setpriority_process(None, NICENESS);
         let mut bytes_before = 0;
         let mut not_before = Instant::now();
@@ -214,7 +215,7 @@ impl<D: Disk> Runner<D> {
     fn is_due(&self, bytes_before: u64) -> bool {
         let end = self.followed.frames.end();
         let status = self.shared.status();
-        // A file of a record that the log does not have is of another log.
+        // A file of a record that the log does not have belongs to another log.
         let last = status.files.iter().find(|file| file.log_index <= end);
         let records = end.0 - last.map_or(0, |file| file.log_index.0);
         let bytes = self.followed.frames.bytes().saturating_sub(bytes_before);
@@ -263,7 +264,7 @@ impl<D: Disk> Runner<D> {
         keep(&self.disk, aside, (store, before.as_ref()), &mut pace)
     }
 
-    /// Lets the store catch up: a snapshot goes no further than the store.
+    /// Waits until the store has caught up: a snapshot must not be ahead of the store.
     fn await_store(&self, store: &dyn ColdStore, end: LogIndex) -> Result<(), WriteError> {
         let deadline = Instant::now() + STORE_PATIENCE;
         while store.mark().log_index < end {

@@ -1,5 +1,5 @@
-//! Taking one snapshot: of a state that was set aside, or from the last one through the log to the
-//! next one.
+//! Writes one snapshot: of a frozen state, or by a replay from the last snapshot to the end of the
+//! log.
 
 use std::sync::Arc;
 
@@ -21,70 +21,71 @@ pub struct WrittenSnapshot {
     pub file: SnapshotFile,
     /// Its length, in bytes.
     pub bytes: u64,
-    /// Records decided again for it.
+    /// Number of records replayed for it.
     pub records: u64,
-    /// Older files that could not be used, each with the reason. They were removed.
+    /// Older files that could not be used and were removed, each with the reason.
     pub passed_over: Vec<String>,
 }
 
-/// Why no snapshot was taken. Those that are there are as they were.
+/// The reason why no snapshot was written. Existing snapshots are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The disk did not do as asked.
+    /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The log can not be read.
+    /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
     /// The log does not replay.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// The store beside the kernel cannot be made durable.
+    /// The cold store cannot be synced.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The state was not set aside in time.
-    #[error("the switch was too busy to set its state aside")]
+    /// The state was not frozen in time.
+    #[error("snapshot: the switch was too busy to freeze its state")]
     Busy,
-    /// The store beside the kernel did not come as far in time.
-    #[error("the cold store is too far behind")]
+    /// The cold store did not catch up in time.
+    #[error("snapshot: the cold store has not caught up in time")]
     Behind,
-    /// Its pace said so.
-    #[error("it was stopped")]
+    /// It was cancelled.
+    #[error("snapshot: cancelled")]
     Stopped,
 }
 
-/// A log that nobody writes: what a snapshot is taken of when no switch runs.
+/// A closed log, for a snapshot while no switch is running.
 #[derive(Debug)]
 pub struct Source<'a, D: Disk> {
     /// Its frames.
     pub frames: &'a DurableFrames<D>,
-    /// Records that decide nothing.
+    /// The quarantined records.
     pub quarantine: &'a Quarantine,
 }
 
-/// A state that a sequencer set aside, and where its log stood.
+/// A state that a sequencer has frozen, and the end of its log.
 #[derive(Clone, Debug)]
 pub struct FrozenState {
-    /// Where the log stood.
+    /// The end of the log.
     pub tail: Tail,
-    /// The state there.
+    /// The state at that record.
     pub state: StateSnapshot,
 }
 
-/// The store beside the kernel: itself, and the side of it that a replay reads and fills.
+/// The cold store and the tier through which a replay reads and fills it.
 #[derive(Debug)]
 pub struct ReplayStore {
     /// The store.
     pub store: Arc<dyn ColdStore>,
-    /// The side.
+    /// The tier.
     pub side: ColdTier,
 }
 
-/// Rows between two breaths.
+/// Rows between two calls of the throttle.
 const ROWS: usize = 4_096;
 
-/// Stores what was set aside. The log is durable and the store complete up to there at least: of
-/// the files that are there, `before` stays beside the new one. `None` when it is of this record.
+/// Stores a frozen state. The log must be durable and the cold store complete at least up to its
+/// record. Of the existing files, `before` is kept in addition to the new one. Returns `None` when
+/// `before` is a snapshot of this record.
 ///
 /// # Errors
 /// [`WriteError`].
@@ -110,9 +111,9 @@ pub fn keep(
     Ok(Some(WrittenSnapshot { file, bytes: summary.bytes, records: 0, passed_over: Vec::new() }))
 }
 
-/// Takes a snapshot of a log that nobody writes. With a store, which is then complete up to there,
-/// of the rows that only the state has; without one of every row. `None` when there is one of its
-/// end already, or no record.
+/// Takes a snapshot of a closed log. With a cold store, which is then complete up to the same
+/// record, it contains only the rows that the store does not have; without one, every row. Returns
+/// `None` when there is already a snapshot of the log's end, or the log is empty.
 ///
 /// # Errors
 /// [`WriteError`].
@@ -144,8 +145,8 @@ pub fn take<D: Disk>(
     Ok(Some(WrittenSnapshot { file, bytes: summary.bytes, records, passed_over }))
 }
 
-/// Stores a state that somebody else came to, if there is no snapshot of its record yet. Others
-/// stay, until the next [`take`].
+/// Stores a state that was computed elsewhere, if there is no snapshot of its record yet. Other
+/// snapshots are kept until the next [`take`].
 ///
 /// # Errors
 /// [`WriteError`].
@@ -162,12 +163,12 @@ pub fn put(
 }
 
 struct Reached {
-    /// Where the log stands; `None` when nothing followed the start.
+    /// The end of the log; `None` when there is no record after the start.
     tail: Option<Tail>,
     replay: Replay,
 }
 
-/// Goes through the log.
+/// Replays the log.
 fn replay<D: Disk>(
     source: &Source<'_, D>,
     (start, cold): (Option<SnapshotStart>, Option<ColdTier>),

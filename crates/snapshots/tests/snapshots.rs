@@ -174,7 +174,7 @@ fn what_is_not_good_is_passed_over_with_a_reason() {
     work(&mut subject, 1);
     short.put(&far, &content);
     short.put("00000000000000000002.snapshot", &content);
-    let expected = ["and the log ends with record 2", "which is not what it is called"];
+    let expected = ["and the log ends with record 2", "file name does not match its content"];
     check_passed(&short, &frames, 0, &expected);
     let taken = taken(&short, &frames).expect("a good one");
     assert_eq!(taken.passed_over.len(), 2);

@@ -1,16 +1,13 @@
-//! What is told of decisions, on disk: three keyspaces, written in the order of the log, so that
-//! nearly nothing of it is ever moved again.
+//! Recorded decisions on disk: three keyspaces, written in the order of the log, so that compaction
+//! moves almost none of it.
 //!
-//! - `decisions`: the decisions themselves, some dozens of them together under the record of the
-//!   first.
-//! - `deliveries`: where deliveries ended, together under the group of their notices and the
-//!   first of those records.
-//! - `traces`: which records are about a transfer, where its row does not name them: resends,
-//!   refusals, what was still in flight when its prepare was written.
+//! - `decisions`: the decisions, some dozens per block, under the record of the first.
+//! - `deliveries`: the records of finished deliveries, grouped by notice, under the first of them.
+//! - `traces`: the records about a transfer that its row does not name: resends, refusals, and
+//!   transfers that were still reserved when their prepare was written.
 //!
-//! Costs: for a transfer that ends within a portion two decisions in a block that is written
-//! anyway; for one that does not, a key of 25 bytes. A question reads one key for each record about
-//! the transfer.
+//! Costs: two decisions in a shared block for a transfer that becomes final within a batch; a key
+//! of 25 bytes more for any other. A query reads one key per record about the transfer.
 
 use std::collections::HashMap;
 

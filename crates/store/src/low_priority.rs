@@ -1,19 +1,19 @@
-//! Work that nobody waits for, and its place behind the work that somebody does.
+//! Low priority for background threads.
 
 use std::panic::resume_unwind;
 use std::thread;
 
-/// A tenth of the share of a thread that somebody waits for, and never before it.
+/// Niceness: a tenth of the CPU share of a normal thread.
 const NICENESS: i32 = 10;
 
-/// From now on this thread, and whatever threads it starts, go behind others. When so much ends at
-/// once that both cores are wanted, rows wait here rather than transfers.
+/// Lowers the priority of this thread and of the threads that it starts. Under load, writes to the
+/// store then wait instead of transfers.
 pub(crate) fn step_back() {
-    // A system that does not allow it serves as well as it can.
+    // If the system refuses, the thread runs with normal priority.
     let _taken = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
 }
 
-/// Does something on a thread that has stepped back, for the sake of the threads it starts.
+/// Runs a closure on a thread of low priority, so that the threads it starts inherit that.
 pub(crate) fn behind<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let stepped_back = || {
         step_back();

@@ -1,4 +1,4 @@
-//! A store in memory, in the stored form: for tests and the simulator.
+//! A cold store in memory, in the stored form, for tests and the simulator.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,13 +1,12 @@
-//! The end of a database: what it has in memory goes into tables, and its journals are emptied.
+//! Orderly shutdown of a database: flushes memtables to tables and empties the journals.
 //!
-//! Whoever opens it next then reads no journal, which takes half a second for what the library
-//! lets one grow to, and is most of what a question to a store that nobody has open costs.
+//! The next opening then reads no journal. That takes half a second for a journal of maximum size,
+//! and is most of the time of a query to a store that is not open.
 //!
 //! # Promises
-//! - Journals are emptied only when every keyspace has said that nothing of it is in memory alone,
-//!   and the library has let go of its lock. An empty journal is what the library itself begins.
-//! - Where that does not come about in time, or fails, everything stays as it is: the next opening
-//!   is slow, and no less right.
+//! - Journals are emptied only when no keyspace has unflushed data and the library has released its
+//!   lock. An empty journal is also the library's initial state.
+//! - If the flush times out or fails, nothing is changed: the next opening is slow but correct.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,8 +1,7 @@
-//! The tables of a keyspace as they were at one moment, asked beside the library: it lets nobody
-//! ask it while it syncs a new one and names it among the others.
+//! A snapshot of a keyspace's SSTables that is read without the library, which blocks reads while
+//! it syncs and registers a new table.
 //!
-//! The order is the library's: of two tables that have a key, the one that is asked first has the
-//! newer value.
+//! The order is the library's: if two tables have a key, the first one read has the newer value.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,18 +1,17 @@
-//! Write-behind: portions are taken at once and written by a thread of their own.
+//! The write-behind queue: batches are accepted at once and written by a separate thread.
 //!
-//! The thread sleeps while nothing waits. Woken, it lets more gather for [`GATHER`] and writes
-//! [`TURN`] of what waits, the oldest first. So the one who offers pays a lock per batch, and a
-//! wake-up some fifty times a second at most; and when very much ends at once, its rows wait here
-//! rather than that the writer takes a core from transfers that go on. The writer hurries when
-//! somebody waits for it or the queue has little room left.
+//! The thread sleeps while the queue is empty. When woken, it collects for [`GATHER`] and then
+//! writes [`TURN`] of the queue, oldest first. The caller pays one lock per batch, and at most
+//! about fifty wake-ups per second. In a burst of final transfers, their rows wait here, so that
+//! the writer does not take a core from running transfers. The writer does not wait when a caller
+//! waits for it or the queue is nearly full.
 //!
-//! Bound: [`QUEUE_MAX`] rows, decisions and entries wait at most; what is offered to an empty queue
-//! is always taken.
+//! Bound: at most [`QUEUE_MAX`] rows, decisions and entries; an empty queue accepts any batch.
 //!
-//! After an error that may pass, such as a full disk, the portion is kept, and tried again every
-//! [`AGAIN`] once the store is mended; meanwhile others are taken while there is room in the queue.
-//! When it begins and when it is over is printed, and whoever waits hears it. After damage nothing
-//! is written and nothing is taken any more.
+//! After a transient error, such as a full disk, the batch is kept and retried every [`AGAIN`] once
+//! the store is mended. Meanwhile batches are accepted while the queue has room. Start and end of a
+//! failure are logged, and waiting callers get the error. After damage nothing is written or
+//! accepted any more.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,10 +25,10 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Rows, decisions told and entries of the directory that may wait to be written.
+/// Maximum number of rows, decisions and directory entries in the queue.
 pub const QUEUE_MAX: usize = 327_680;
 
-/// How long the writer lets portions gather.
+/// How long the writer collects batches.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// From so many on portions are not joined any more: what the writer writes in one go.
@@ -40,14 +39,13 @@ const TURN_IN_HURRY: usize = 32_768;
 /// Between two looks at a store that has not settled, while nothing is to be written.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Between two attempts to write what could not be written.
+/// Interval between two attempts after a failed write.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How long the end of the process waits for what is being written; the next start writes what is
-/// missing.
+/// How long shutdown waits for a write in progress; the next start writes the missing batches.
 const GOODBYE: Duration = Duration::from_secs(10);
 
-/// A store that is written behind the sequencer's back.
+/// A cold store that is written asynchronously.
 #[derive(Debug)]
 pub struct WriteBehind {
     store: Arc<dyn ColdStore>,
@@ -59,9 +57,9 @@ pub struct WriteBehind {
 struct Shared {
     /// Rows, decisions told and entries that may wait.
     queue_max: usize,
-    /// Whether failures are told where operators look.
+    /// Whether failures are logged.
     tells: bool,
-    /// Position up to which everything is readable.
+    /// Log index up to which everything is readable.
     visible: AtomicU64,
     queue: Mutex<Queue>,
     /// Rings for the writer.
@@ -80,11 +78,11 @@ struct Queue {
     waiting: usize,
     /// How many were offered last, whether they were taken or not.
     last_offer: usize,
-    /// Position up to which something was offered.
+    /// Log index up to which batches were queued.
     offered: LogIndex,
-    /// Why nothing can be written at the moment.
+    /// The current transient error, if any.
     failing: Option<StoreError>,
-    /// Why nothing will be written any more.
+    /// The permanent error, if any.
     failed: Option<StoreError>,
     /// The writer sleeps.
     asleep: bool,
@@ -334,7 +332,7 @@ impl Shared {
     }
 }
 
-/// Tells everybody when the thread ends, however it ends.
+/// Notifies all waiting threads when the writer ends, also on a panic.
 struct ThreadEnd<'a>(&'a Shared);
 
 impl Drop for ThreadEnd<'_> {

@@ -633,7 +633,7 @@ mod tests {
         let broken = not_taken(&fsps).expect("it is told").problems.remove(2);
         assert!(broken.starts_with("7 connections to the hub broke"), "{broken}");
         assert!(broken.ends_with("such as: it was closed without an answer"), "{broken}");
-        assert!(told[1].contains("503 the disk is full") && told[2].contains("nobody answered"));
+        assert!(told[1].contains("503 the disk is full") && told[2].contains("no answer at"));
     }
 
     #[test]

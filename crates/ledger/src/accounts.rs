@@ -8,11 +8,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::batch_digest::BatchDigest;
 use crate::field::InvalidState;
 use crate::field::{numbered, stored};
 use crate::ids::{ACCOUNTS_MAX, AccountId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
-use crate::trail::Trail;
 
 numbered! {
     /// The purpose of an account.
@@ -266,7 +266,7 @@ impl Accounts {
     ///
     /// Panics if both accounts are the same, their currencies differ, or a balance leaves the range
     /// of the ledger. The node must stop before it acknowledges anything of the batch.
-    pub(crate) fn post(&mut self, posting: Posting, stamp: Stamp, trail: &mut Trail) {
+    pub(crate) fn post(&mut self, posting: Posting, stamp: Stamp, trail: &mut BatchDigest) {
         let Posting { debit, credit, amount } = posting;
         assert!(debit != credit, "a posting has two different accounts");
         let currency = self.get(debit).map(|account| account.currency);
@@ -411,7 +411,7 @@ mod tests {
     fn post(state: &mut State, debit: u32, credit: u32, units: i128) {
         let (debit, credit) = (AccountId(debit), AccountId(credit));
         let posting = Posting { debit, credit, amount: Amount::from_units(units) };
-        state.accounts.post(posting, Stamp(9), &mut Trail::default());
+        state.accounts.post(posting, Stamp(9), &mut BatchDigest::default());
     }
 
     #[test]

@@ -21,6 +21,7 @@ extern crate std;
 
 mod accounts;
 mod apply;
+mod batch_digest;
 mod change;
 mod command;
 mod command_scope;
@@ -49,7 +50,6 @@ mod state_hash;
 mod table;
 #[cfg(test)]
 mod tests;
-mod trail;
 mod transfers;
 
 pub use accounts::{Account, AccountKind, Accounts};

@@ -17,6 +17,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::accounts::{Account, AccountKind, Accounts};
+use crate::batch_digest::BatchDigest;
 use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel};
 use crate::evicted::EvictedRows;
 use crate::field::{Field, FieldError, Reader, Row, RowList, stored};
@@ -34,11 +35,10 @@ use crate::registry::{
 use crate::rules::rules_known;
 use crate::state::{Counters, NODES_MAX, State};
 use crate::table::tables;
-use crate::trail::Trail;
 use crate::transfers::{Found, Transfers};
 
 mod notices;
-mod register;
+mod registry;
 mod transfers;
 
 pub use crate::field::InvalidState;
@@ -201,7 +201,7 @@ impl State {
             outbox: self.outbox.clone(),
             counters: self.counters,
             nodes: self.nodes.clone(),
-            trail: Trail::default(),
+            trail: BatchDigest::default(),
             batches: self.batches,
         })
     }
@@ -379,7 +379,7 @@ impl StateBuilder {
             outbox: self.outbox,
             counters: head.counters,
             nodes: head.nodes,
-            trail: Trail::default(),
+            trail: BatchDigest::default(),
             batches: head.batches,
         })
     }

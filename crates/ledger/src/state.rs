@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::accounts::Accounts;
+use crate::batch_digest::BatchDigest;
 use crate::change::Settings;
 use crate::command::Command;
 use crate::field::stored;
@@ -12,7 +13,6 @@ use crate::notice::{Notice, Outbox};
 use crate::outcome::Outcome;
 use crate::registry::Registry;
 use crate::rules::RULES_VERSION;
-use crate::trail::Trail;
 use crate::transfers::{FinalTransfer, Transfers};
 
 /// Maximum number of nodes that may ever write to one log.
@@ -126,7 +126,7 @@ pub struct State {
     pub(crate) outbox: Outbox,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
-    pub(crate) trail: Trail,
+    pub(crate) trail: BatchDigest,
     pub(crate) batches: u64,
 }
 
@@ -154,7 +154,7 @@ impl State {
             outbox: Outbox::new(),
             counters: Counters::default(),
             nodes: Vec::new(),
-            trail: Trail::default(),
+            trail: BatchDigest::default(),
             batches: 0,
         }
     }

@@ -1,5 +1,7 @@
-//! One file per command. Each decides in three steps: read, decide, write; and answers with the
-//! outcome.
+//! One file per command. Commands that share rules or a resource share a file: `funds`, `oracles`,
+//! `set_active`, `set_keys`, `set_limits` and `create_settlement_model`.
+//!
+//! Each command reads, decides, writes the next state, and returns its outcome.
 
 mod abort;
 mod activate;

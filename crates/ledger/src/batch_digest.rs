@@ -9,19 +9,19 @@ use crate::ids::Digest;
 ///
 /// The digest of earlier batches comes first, so that everything is hashed in one call.
 #[derive(Clone, Debug)]
-pub(crate) struct Trail {
+pub(crate) struct BatchDigest {
     bytes: Vec<u8>,
 }
 
 const DIGEST_BYTES: usize = 32;
 
-impl Default for Trail {
+impl Default for BatchDigest {
     fn default() -> Self {
         Self { bytes: vec![0; DIGEST_BYTES] }
     }
 }
 
-impl Trail {
+impl BatchDigest {
     /// Appends parts with a total length of `N`. They are joined first, so that the buffer grows
     /// once. Inlined, the lengths of the parts are constants and each copy is one or two
     /// instructions.
@@ -33,7 +33,7 @@ impl Trail {
             all[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
-        assert_eq!(at, N, "the parts of a note have a fixed length");
+        assert_eq!(at, N, "the parts of an entry have a fixed length");
         self.bytes.extend_from_slice(&all);
     }
 

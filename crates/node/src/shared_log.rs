@@ -1,32 +1,31 @@
-//! The sequencer's thread of a node that shares its log with others over a topic.
+//! The node of a shared log: its sequencer's thread proposes batches to a topic.
 //!
 //! # Phases
-//! 1. *Catching up*: asks where the topic ends, and applies everything up to there. If a program of
-//!    its name has written lately, from another data directory, it *waits* for as long as a session
-//!    lasts, and ends if that one goes on writing: who is there goes on.
-//! 2. *Joining*: proposes a bundle of a new life. Once it has come back as a part of the log the
-//!    node is there, and is ready.
-//! 3. *There*: work from the inbox is proposed at once while fewer than [`DEPTH`] bundles are
-//!    under way, and gathers otherwise. Each bundle that comes back is applied, whoever proposed
-//!    it; with its own the node answers who waited for it, and prolongs its lease.
+//! 1. *Catching up*: requests the end of the topic and applies everything up to there. If another
+//!    process with the same node name wrote recently, it *waits* one session. If that process is
+//!    still writing, this one exits: the running node continues.
+//! 2. *Joining*: proposes the first bundle of a new epoch. Once that bundle has come back as part
+//!    of the log, the node is live and ready.
+//! 3. *Live*: proposes work from the inbox at once while fewer than [`DEPTH`] bundles are in
+//!    flight, and collects it otherwise. It applies every bundle that comes back. With its own
+//!    bundles it answers the senders and renews its lease.
+//! 4. *Leaving*: on shutdown it proposes the remaining work and then a last bundle, with which the
+//!    other nodes take over its lanes. Its I/O threads have stopped sending before.
 //!
-//! 4. *Leaving*: told to end, it proposes what it has left to say, and then its last word, with
-//!    which the others have its lanes. Whoever sends for this node has ended before.
+//! Once a minute of the log's time every live node freezes its state, hashes it on another thread
+//! and sends the hash to the other nodes, which compare it with theirs.
 //!
-//! Once a minute of the log's time every node that is there sets its state aside, has it hashed
-//! beside this thread, and tells the others, who hold it against theirs.
-//!
-//! A node that proposed nothing for a second says so by a record that only says what time it is;
-//! so does the first of all when a deadline is due, and each other a little later if it did not.
+//! A node that has proposed nothing for a second proposes a tick. When a deadline is due, the node
+//! of the lowest rank proposes one, and each further node a little later if none has come.
 //!
 //! # Promises
 //! - Nothing is answered before it is in the log and applied here.
 //! - Attempts begin only for lanes of this node, and within its lease ([`MailboxEvent::Lease`]): a
-//!   node that was suspended applies what arrived meanwhile before it begins one.
-//! - A question is answered from a state that holds everything which any node had answered when it
-//!   came: the topic's end is asked for, once for all who wait.
-//! - When the brokers do not acknowledge a bundle in time, whoever waits for it, and for those
-//!   behind it, is refused; the node goes on.
+//!   node that was suspended first applies the messages that have arrived meanwhile.
+//! - A read request sees everything that any node had answered before the request: the end of the
+//!   topic is requested, once for all waiting requests.
+//! - When the brokers do not acknowledge a bundle in time, the requests in it and in later bundles
+//!   are refused; the node continues.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

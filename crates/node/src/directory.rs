@@ -69,7 +69,7 @@ impl Directory {
         self.store.as_ref()
     }
 
-    /// Applies an accepted change, which the record at `position` asked for.
+    /// Applies an accepted change, recorded at `log_index`.
     pub fn apply(&self, change: &ChangeParties, log_index: LogIndex) {
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
         for party in sequencer::party_changes(change) {

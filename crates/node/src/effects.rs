@@ -20,7 +20,7 @@ const SEQUENCER: usize = 0;
 /// Answers that may be owed to a participant beside a full lane, at least.
 const OWED_BESIDE_MIN: u32 = 1_000;
 
-/// Where the message is that the record at a position was made from, if it is at hand.
+/// Where the message is that the record at a log index was made from, if it is at hand.
 pub(crate) type MessageOf<'a, M> = &'a dyn Fn(LogIndex) -> Option<Arc<M>>;
 /// Whether this node sends to a participant.
 pub(crate) type Serves<'a> = &'a dyn Fn(ParticipantIndex) -> bool;

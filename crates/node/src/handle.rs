@@ -48,7 +48,7 @@ pub struct NodeStatus {
     pub stopped: Option<String>,
 }
 
-/// What is not well, by the last look of [`crate::progress::Watch`].
+/// What is not well, by the last look of [`crate::stall::StallDetector`].
 #[derive(Clone, Default)]
 pub(crate) struct NodeFaults {
     pub(crate) stuck: Arc<[Stall]>,
@@ -264,7 +264,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.directory.store_bytes()
     }
 
-    /// Position of the last record decided on: whoever was answered finds his own record at most
+    /// Index of the last record decided on: whoever was answered finds his own record at most
     /// here, while [`Handle::status`] may be some records behind.
     #[must_use]
     pub fn committed(&self) -> LogIndex {
@@ -277,7 +277,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the sequencer's thread has done so far, for [`crate::progress::Watch`].
+    /// What the sequencer's thread has done so far, for [`crate::stall::StallDetector`].
     #[must_use]
     pub fn progress(&self) -> Progress {
         let Shared { inbox, tally, directory, .. } = &*self.shared;
@@ -319,8 +319,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.tally.no_ticks.store(true, Ordering::Relaxed);
     }
 
-    /// Until when attempts may begin before the first [`crate::Event::Lease`]: for ever where
-    /// the log is this node's alone.
+    /// Until when attempts may begin before the first [`crate::MailboxEvent::Lease`]: for ever
+    /// where the log is this node's alone.
     #[must_use]
     pub fn first_lease_us(&self) -> u64 {
         self.shared.first_lease_us
@@ -332,7 +332,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records by position, for redelivery and cold reads.
+    /// Records by log index, for redelivery and cold reads.
     #[must_use]
     pub fn reader(&self) -> Arc<dyn RecordReader> {
         Arc::clone(&self.shared.reader) as _

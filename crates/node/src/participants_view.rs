@@ -90,7 +90,7 @@ impl ParticipantsView {
     }
 
     /// The participant, not the hub, that a message names as its sender. Case is ignored, as the
-    /// kernel does ([`ledger::Register::sender`]).
+    /// kernel does ([`ledger::Registry::sender`]).
     #[must_use]
     pub fn sender(&self, name: &FspName) -> Option<&ParticipantInfo> {
         let index = self.senders.get(&name.folded())?;

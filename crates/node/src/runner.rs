@@ -33,7 +33,7 @@ use crate::submission::{Submission, SubmissionRefused, unattended};
 /// The sequencer that a kind of log drives.
 pub(crate) type SequencerOf<K, C, M> = Sequencer<TracedLog<<K as LogKind<C, M>>::Log>>;
 
-/// The sequencer's loop, driven turn by turn. [`Runner::spawn`] gives it a thread.
+/// The sequencer's loop, driven turn by turn. `Runner::spawn` gives it a thread.
 pub struct Runner<K, C, M> {
     pub(crate) kind: K,
     pub(crate) clock: C,
@@ -282,7 +282,7 @@ impl<M: Send + Sync + 'static> Node<M> {
         self.handle.shared.inbox.close();
         if self.thread.join().is_err() {
             return Err("an invariant broke: see the message above; nothing of the batch at that \
-                        position was acknowledged"
+                        log index was acknowledged"
                 .into());
         }
         match self.handle.status().stopped {

@@ -49,7 +49,7 @@ pub struct Progress {
     pub busy: bool,
     /// How often it has gone round.
     pub turns: u64,
-    /// Position of the last record committed.
+    /// Index of the last record committed.
     pub committed: u64,
     /// Batches refused because the disk was full.
     pub refused_full: u64,
@@ -57,9 +57,9 @@ pub struct Progress {
     pub store_fails: bool,
     /// Whether the cold store was found damaged; another start builds it anew.
     pub store_is_damaged: bool,
-    /// Position up to which the cold store is written.
+    /// Log index up to which the cold store is written.
     pub stored: u64,
-    /// Position up to which it was given what to write.
+    /// Log index up to which it was given what to write.
     pub offered_to_store: u64,
     /// When the earliest deadline falls due, in microseconds of the node's monotonic clock.
     pub due_us: Option<u64>,
@@ -195,7 +195,7 @@ impl StallDetector {
         })
     }
 
-    /// Commands come and each is refused: the thread turns, but the position does not move.
+    /// Commands come and each is refused: the thread turns, but the log index does not advance.
     fn look_at_disk(&mut self, node: &Progress, passed: Duration) -> Option<Stall> {
         let refused = self.refused_full != node.refused_full;
         self.refused_full = node.refused_full;

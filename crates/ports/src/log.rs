@@ -9,7 +9,7 @@ use record::frame::{Frame, FrameError, Payload, Record, SequenceGap, Tail};
 ///
 /// # Contract
 /// 1. **Order.** Records are numbered from 1 without gaps. A frame is taken only if it follows the
-///    log's [`Log::tail`]: same identity, next position, a stamp not below the last one. Its chain
+///    log's [`Log::tail`]: same identity, next index, a stamp not below the last one. Its chain
 ///    head is the log's chain head from then on.
 /// 2. **Appended is not durable.** After [`Log::append`] a frame is part of the log for this
 ///    process; after a crash it may be there whole or not at all. Frames that were not synced
@@ -22,7 +22,7 @@ use record::frame::{Frame, FrameError, Payload, Record, SequenceGap, Tail};
 /// 5. **Poison.** After any other error of `append` or `sync` it is unknown what is stored. The
 ///    log is poisoned: every later `append`, `sync` and `replay` answers
 ///    [`LogError::Poisoned`]. The only cure is to open the log anew, which finds out what is
-///    stored. `tail` still answers; its durable position still holds.
+///    stored. `tail` still answers; its durable index is still valid.
 /// 6. **Reading.** [`Log::replay`] visits what was appended, durable or not, checking each frame
 ///    against the chain. A [`RecordReader`] shows durable records only, also after poisoning.
 /// 7. **Opening** a log makes durable everything that it then shows: `durable == end`.

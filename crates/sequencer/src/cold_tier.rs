@@ -1,13 +1,13 @@
 //! The cold side of the sequencer: what the kernel lets go of, and what it asks back.
 //!
 //! Around each batch, live and in a replay alike:
-//! 1. [`ColdTier::warm`]: what the batch asks for and the kernel does not hold is read from the
+//! 1. [`ColdTier::prefetch`]: what the batch asks for and the kernel does not hold is read from the
 //!    store, as it was before the batch, and given to the kernel. Then the batch is decided.
 //!    While it is, [`ColdTier::watch`] notes what can be told of the decisions.
 //! 2. [`ColdTier::collect_batch`]: what ended in it joins what waits for the store.
-//! 3. [`ColdTier::tend`], after replies have left: what waits is offered to the store, and the
-//!    kernel lets rows go that the store shows and that ended long enough ago. Where no batch
-//!    follows, this comes by itself, when [`ColdTier::rest_us`] says.
+//! 3. [`ColdTier::run_maintenance`], after replies have left: what waits is offered to the store,
+//! and the    kernel lets rows go that the store shows and that ended long enough ago. Where no
+//! batch    follows, this comes by itself, when [`ColdTier::next_maintenance_us`] says.
 //!
 //! Only what is durable in the log is offered: so the store is never ahead of a log that is
 //! recovered. When the store falls behind, rows wait in here and stay hot; from
@@ -254,8 +254,8 @@ impl ColdTier {
         [self.latest, self.changed].into_iter().find(is_durable)
     }
 
-    /// Microseconds until [`ColdTier::tend`] has something to do, while no batch comes. `wait`
-    /// says how long it is until a stamp.
+    /// Microseconds until [`ColdTier::run_maintenance`] has something to do, while no batch comes.
+    /// `wait` says how long it is until a stamp.
     pub(crate) fn next_maintenance_us(
         &self,
         state: &State,

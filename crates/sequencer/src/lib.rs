@@ -112,7 +112,7 @@ pub fn encode(command: &Command, payload: Option<&[u8]>) -> Result<EncodedRecord
 /// A batch that is in the log and applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Position of its first record.
+    /// Index of its first record.
     pub first: LogIndex,
     /// Its moment.
     pub stamp: Stamp,
@@ -280,8 +280,8 @@ impl<L: Log> Sequencer<L> {
     }
 
     /// Between two batches, when nobody waits for an answer: gives what ended to the store, and
-    /// lets go of what the store shows. Where no batch follows, [`Sequencer::rest_us`] says when
-    /// to call again. Does nothing where there is no store.
+    /// lets go of what the store shows. Where no batch follows, [`Sequencer::next_maintenance_us`]
+    /// says when to call again. Does nothing where there is no store.
     ///
     /// # Errors
     /// [`CommitError::Store`]: this node must stop.
@@ -304,8 +304,9 @@ impl<L: Log> Sequencer<L> {
         self.run_maintenance(now)
     }
 
-    /// Microseconds until [`Sequencer::tend`] has something to do though nobody brings work: while
-    /// something has ended and is in memory. `None` when it can wait for the next batch.
+    /// Microseconds until [`Sequencer::run_maintenance`] has something to do though nobody brings
+    /// work: while something has ended and is in memory. `None` when it can wait for the next
+    /// batch.
     pub fn next_maintenance_us(&self, now: ClockReading) -> Option<u64> {
         let cold = self.cold.as_ref()?;
         let wait = |due| self.clock.wait_us(now, due);

@@ -78,7 +78,7 @@ pub fn sample_id(number: u32) -> TransferId {
     TransferId::parse(&format!("{number:0>26}")).expect("digits are an id")
 }
 
-/// A portion that makes a store complete up to `position`.
+/// A portion that makes a store complete up to `log_index`.
 #[must_use]
 pub fn portion(rows: Vec<FinalTransfer>, log_index: u64) -> WriteBatch {
     WriteBatch { rows, mark: mark(log_index), ..WriteBatch::default() }
@@ -105,7 +105,7 @@ fn check_empty(subject: &mut impl Subject) {
     assert_eq!(store.mark(), StoreMark::default());
 }
 
-/// A read sees the newest version that is not above its position.
+/// A read sees the newest version that is not above its log index.
 fn check_versions(subject: &mut impl Subject) {
     let mut store = subject.make();
     let first = sample_row(7, 20);

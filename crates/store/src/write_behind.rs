@@ -397,7 +397,7 @@ mod tests {
         }
     }
 
-    /// So many registrations, with which the store is complete up to a position.
+    /// So many registrations, with which the store is complete up to a log index.
     fn portion(log_index: u64, parties: u64) -> WriteBatch {
         let mark = StoreMark { log_index: LogIndex(log_index), ..StoreMark::default() };
         let key = |number: u64| [log_index.to_le_bytes(), number.to_le_bytes()].concat();

@@ -560,7 +560,7 @@ mod tests {
         let evidence = evidence(Some([&before, &after]), &fsps);
         let evidence = RunTotals { confirm_to_payee: false, ..evidence };
         let found = differences(&evidence.checks());
-        assert!(found.iter().any(|line| line.contains("say --confirm-to-payee")), "{found:?}");
+        assert!(found.iter().any(|line| line.contains("use --confirm-to-payee")), "{found:?}");
     }
 
     #[test]
@@ -689,7 +689,7 @@ mod tests {
         );
         check(
             |_, fsps| fsps[1].exchanges[0].1.received.committed.amount = Amount::ZERO,
-            &["a says it paid b 0.003 in 3 transfers, b says 0 in 3"],
+            &["a paid b 0.003 in 3 transfers, b received 0 in 3"],
         );
     }
 }

@@ -31,7 +31,7 @@ use object_store::{
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
 
-use crate::{PART_BYTES, Place, PlaceError, Upload};
+use crate::{BlobError, BlobStore, PART_BYTES, Upload};
 
 /// Time limit of a call. A part of an upload is retried within this time.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -47,8 +47,8 @@ const METADATA: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
 pub(crate) fn open(
     text: &str,
     environment: impl Iterator<Item = (String, String)>,
-) -> Result<Arc<dyn Place>, PlaceError> {
-    let bad = |what: String| PlaceError::Url(text.to_owned(), what);
+) -> Result<Arc<dyn BlobStore>, BlobError> {
+    let bad = |what: String| BlobError::Url(text.to_owned(), what);
     let url = Url::parse(text).map_err(|error| bad(format!("no URL: {error}")))?;
     let (scheme, prefix) =
         ObjectStoreScheme::parse(&url).map_err(|error| bad(one_line(&error.to_string())))?;
@@ -223,21 +223,21 @@ impl Reach {
         &self,
         (what, name): (&str, &str),
         work: impl Future<Output = object_store::Result<T>> + Send + 'static,
-    ) -> Result<T, PlaceError> {
+    ) -> Result<T, BlobError> {
         self.ask(PATIENCE, work).map_err(|trouble| self.failed(what, name, &trouble))
     }
 
-    fn failed(&self, what: &str, name: &str, trouble: &Trouble) -> PlaceError {
+    fn failed(&self, what: &str, name: &str, trouble: &Trouble) -> BlobError {
         let url = self.url.clone();
         let error = match trouble {
             Trouble::Silent => format!("no answer within {} s", PATIENCE.as_secs()),
             Trouble::Store(error) => said(error, self.kind),
         };
-        PlaceError::Failed { url, what: format!("{what} {name}").trim_end().to_owned(), error }
+        BlobError::Failed { url, what: format!("{what} {name}").trim_end().to_owned(), error }
     }
 
-    fn missing(&self, name: &str) -> PlaceError {
-        PlaceError::NotFound { url: self.url.clone(), name: name.to_owned() }
+    fn missing(&self, name: &str) -> BlobError {
+        BlobError::NotFound { url: self.url.clone(), name: name.to_owned() }
     }
 }
 
@@ -255,14 +255,14 @@ impl Trouble {
 
 impl Inner {
     /// Distinguishes a missing object from a missing bucket by listing the bucket.
-    fn check_present(&self) -> Result<(), PlaceError> {
+    fn check_present(&self) -> Result<(), BlobError> {
         if self.present.get().is_none() {
             self.entries("")?;
         }
         Ok(())
     }
 
-    fn entries(&self, prefix: &str) -> Result<Vec<String>, PlaceError> {
+    fn entries(&self, prefix: &str) -> Result<Vec<String>, BlobError> {
         let (store, path) = (Arc::clone(&self.reach.store), self.reach.at(prefix));
         let listed = self
             .reach
@@ -276,7 +276,7 @@ impl Inner {
         Ok(names)
     }
 
-    fn length(&self, name: &str) -> Result<Option<u64>, PlaceError> {
+    fn length(&self, name: &str) -> Result<Option<u64>, BlobError> {
         let (store, path) = (Arc::clone(&self.reach.store), self.reach.at(name));
         match self.reach.ask(PATIENCE, async move { store.head(&path).await }) {
             Ok(found) => Ok(Some(found.size)),
@@ -287,12 +287,12 @@ impl Inner {
             {
                 self.check_present().map(|()| None)
             }
-            Err(trouble) => Err(self.reach.failed("look for", name, &trouble)),
+            Err(trouble) => Err(self.reach.failed("read the length of", name, &trouble)),
         }
     }
 
     /// The bytes of a range, up to the end of the object.
-    fn range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>, PlaceError> {
+    fn range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>, BlobError> {
         if length == 0 {
             return Ok(Vec::new());
         }
@@ -327,22 +327,22 @@ impl Inner {
     }
 }
 
-impl Place for Bucket {
+impl BlobStore for Bucket {
     fn url(&self) -> &str {
         &self.inner.reach.url
     }
 
-    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, PlaceError> {
+    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, BlobError> {
         self.inner.forget(name);
         let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
         Ok(Box::new(BucketUpload { inner, name, part: Vec::new(), parts: None }))
     }
 
-    fn length(&self, name: &str) -> Result<Option<u64>, PlaceError> {
+    fn length(&self, name: &str) -> Result<Option<u64>, BlobError> {
         self.inner.length(name)
     }
 
-    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, PlaceError> {
+    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, BlobError> {
         let mut window = self.inner.window();
         let in_order = window.name == name && window.read_to == offset;
         if let Some(part) = window.part(name, offset, buffer.len()) {
@@ -361,11 +361,11 @@ impl Place for Bucket {
         Ok(read)
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<String>, PlaceError> {
+    fn list(&self, prefix: &str) -> Result<Vec<String>, BlobError> {
         self.inner.entries(prefix)
     }
 
-    fn remove(&self, name: &str) -> Result<(), PlaceError> {
+    fn remove(&self, name: &str) -> Result<(), BlobError> {
         self.inner.forget(name);
         let reach = &self.inner.reach;
         let (store, path) = (Arc::clone(&reach.store), reach.at(name));
@@ -390,11 +390,11 @@ impl BucketUpload {
     fn call<T: Send + 'static>(
         &self,
         work: impl Future<Output = object_store::Result<T>> + Send + 'static,
-    ) -> Result<T, PlaceError> {
+    ) -> Result<T, BlobError> {
         self.inner.reach.call(("write", &self.name), work)
     }
 
-    fn send_part(&mut self) -> Result<(), PlaceError> {
+    fn send_part(&mut self) -> Result<(), BlobError> {
         let part = PutPayload::from(std::mem::take(&mut self.part));
         if self.parts.is_none() {
             let reach = &self.inner.reach;
@@ -408,7 +408,7 @@ impl BucketUpload {
 }
 
 impl Upload for BucketUpload {
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), PlaceError> {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), BlobError> {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(PART_BYTES - self.part.len()));
             self.part.extend_from_slice(now);
@@ -420,7 +420,7 @@ impl Upload for BucketUpload {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<(), PlaceError> {
+    fn finish(mut self: Box<Self>) -> Result<(), BlobError> {
         if self.parts.is_none() {
             let reach = &self.inner.reach;
             let (store, path) = (Arc::clone(&reach.store), reach.at(&self.name));
@@ -458,7 +458,7 @@ impl Drop for BucketUpload {
 fn said(error: &Error, kind: Kind) -> String {
     let (outer, inner) = (error.to_string(), innermost(error));
     if METADATA.iter().any(|host| outer.contains(host) || inner.contains(host)) {
-        return format!("there are no credentials: set {}", kind.credentials());
+        return format!("missing credentials: set {}", kind.credentials());
     }
     let code = within(&outer, "<Code>", "</Code>");
     let status = within(&outer, "status code: ", ":");
@@ -468,7 +468,8 @@ fn said(error: &Error, kind: Kind) -> String {
         () if refused => format!("refused ({answered}): check {}", kind.credentials()),
         // A missing object was handled before.
         () if answered.starts_with("404") => format!(
-            "the bucket is not there, and is not made here ({answered}): check its name and {}",
+            "the bucket does not exist and is not created automatically ({answered}): check its \
+             name and {}",
             kind.endpoint()
         ),
         () if !answered.is_empty() => answered,
@@ -491,7 +492,7 @@ fn within<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     Some(found.trim()).filter(|found| found.len() < 80 && !found.contains('\n'))
 }
 
-/// A text without line ends, without what follows a `?`, and not too long.
+/// The text in one line, without anything after a `?`, and shortened.
 fn one_line(text: &str) -> String {
     let words = text.split_whitespace().map(|word| word.split('?').next().unwrap_or_default());
     let line = words.collect::<Vec<_>>().join(" ");

@@ -54,7 +54,11 @@ impl Directory {
             Ok(_) => io::Error::from(ErrorKind::NotADirectory),
             Err(error) => error,
         };
-        Err(self.failed("open the directory", "(it is not made here; is it mounted?)", &error))
+        Err(self.failed(
+            "open the directory",
+            "(it is not created automatically; is it mounted?)",
+            &error,
+        ))
     }
 
     /// Creates the directories above an object, each durable in its parent.
@@ -88,7 +92,7 @@ impl BlobStore for Directory {
         match fs::metadata(self.at(name)?) {
             Ok(found) => Ok(Some(found.len())),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed("look for", name, &error)),
+            Err(error) => Err(self.failed("read the length of", name, &error)),
         }
     }
 
@@ -190,7 +194,7 @@ fn begin_alone(path: &Path) -> io::Result<File> {
             Some(file) => return Ok(file),
             None if started.elapsed() < OTHERS_MAX => thread::sleep(LOOK),
             None => {
-                let what = "another process, or another part of this one, is writing it";
+                let what = "another process or thread is writing it; try again";
                 return Err(io::Error::new(ErrorKind::ResourceBusy, what));
             }
         }

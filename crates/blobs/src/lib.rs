@@ -111,7 +111,7 @@ pub enum BlobError {
     #[error("{0} is full")]
     Full(String),
     /// There is no object of that name.
-    #[error("{url} has no {name}")]
+    #[error("{url}: object {name} does not exist")]
     NotFound {
         /// URL of the store.
         url: String,
@@ -119,7 +119,9 @@ pub enum BlobError {
         name: String,
     },
     /// The store belongs to another log.
-    #[error("{url} holds log {found}, this is log {expected}: give each hub a place of its own")]
+    #[error(
+        "{url} belongs to log {found}, not to this log {expected}: give each hub its own blob store"
+    )]
     Foreign {
         /// URL of the store.
         url: String,
@@ -130,12 +132,12 @@ pub enum BlobError {
     },
     /// The store has objects, but no marker of a log.
     #[error(
-        "{0} holds other files but no {MARKER}, which says whose it is: name an empty place, or \
-         the right one; a copy that has lost it needs it back"
+        "{0} holds other objects but no {MARKER}, which names the log that it belongs to: use an \
+         empty directory or prefix, or the right one. If {MARKER} was deleted, put it back"
     )]
     Strange(String),
     /// The store was written before and is empty now.
-    #[error("{0} is empty, though segments were archived there: is it mounted?")]
+    #[error("{0} is empty, but segments were archived there: is it mounted?")]
     Emptied(String),
     /// Any other error, in the system's words.
     #[error("{url}: {what}: {error}")]
@@ -195,9 +197,7 @@ impl Location {
             return bad(UNKNOWN);
         };
         if rest.contains(['?', '#']) || user_of(rest).is_some_and(|user| user.contains(':')) {
-            return bad(
-                "credentials and settings of a store stand in the environment, not in the URL",
-            );
+            return bad("credentials and settings belong in environment variables, not in the URL");
         }
         Ok(Self::Bucket { url: text.to_owned(), name })
     }
@@ -237,7 +237,7 @@ impl Location {
         let url = format!("file://{}", path.display());
         match url.contains('%') {
             false => Ok(Arc::new(Directory::new(url, path.clone()))),
-            true => Err(BlobError::Url(url, "a directory with % in its name".to_owned())),
+            true => Err(BlobError::Url(url, "directory names with % are not supported".to_owned())),
         }
     }
 }
@@ -250,7 +250,7 @@ pub fn open_place(text: &str) -> Result<Arc<dyn BlobStore>, BlobError> {
     Location::parse(text)?.open()
 }
 
-const UNKNOWN: &str = "not a place that this program knows: use a directory, file:///DIRECTORY, \
+const UNKNOWN: &str = "not the location of a blob store: use a directory, file:///DIRECTORY, \
                        s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX";
 
 /// The text before an `@` in the authority of a URL.
@@ -287,8 +287,8 @@ fn open_bucket(
     _: impl Iterator<Item = (String, String)>,
 ) -> Result<Arc<dyn BlobStore>, BlobError> {
     let what = format!(
-        "this build has no {name}: build with --features object-stores, or mount the bucket and \
-         name its directory as file:///directory"
+        "this build does not support {name}: build with --features object-stores, or mount the \
+         bucket and name its directory as file:///directory"
     );
     Err(BlobError::Url(url.to_owned(), what))
 }
@@ -308,7 +308,9 @@ pub fn owner(place: &dyn BlobStore) -> Result<Option<LogIdentity>, BlobError> {
     let failed = |error: &str| BlobError::Failed {
         url: place.url().to_owned(),
         what: format!("read {MARKER}"),
-        error: format!("it was changed: {error}. Put it back from a copy, or name an empty place"),
+        error: format!(
+            "{error}. Restore {MARKER} from a copy, or use an empty directory or prefix"
+        ),
     };
     let mut bytes = vec![0; length.min(MARKER_BYTES_MAX) as usize];
     let read = place.read_at(MARKER, 0, &mut bytes)?;
@@ -316,8 +318,8 @@ pub fn owner(place: &dyn BlobStore) -> Result<Option<LogIdentity>, BlobError> {
         serde_json::from_slice(&bytes[..read]).map_err(|error| failed(&error.to_string()))?;
     match (marker.version, parse_hexadecimal(&marker.identity)) {
         (MARKER_VERSION, Some(identity)) => Ok(Some(LogIdentity(identity))),
-        (MARKER_VERSION, None) => Err(failed("the log identity is invalid")),
-        _ => Err(failed("unknown version")),
+        (MARKER_VERSION, None) => Err(failed("invalid log identity")),
+        _ => Err(failed("unsupported version")),
     }
 }
 
@@ -378,7 +380,7 @@ pub fn get(place: &dyn BlobStore, name: &str, bytes_max: u64) -> Result<Vec<u8>,
         .length(name)?
         .ok_or_else(|| BlobError::NotFound { url: url(), name: name.to_owned() })?;
     if bytes_max < length {
-        let error = format!("it is longer than {bytes_max} bytes");
+        let error = format!("the object is longer than {bytes_max} bytes");
         return Err(BlobError::Failed { url: url(), what: format!("read {name}"), error });
     }
     let mut bytes = vec![0; length as usize];
@@ -433,14 +435,14 @@ mod tests {
     #[test]
     fn a_text_that_names_no_place_is_refused_without_its_secrets() {
         for (url, named) in [
-            ("", "not a place that this program knows: use a directory, file:///DIRECTORY"),
-            ("ftp://host/x", "ftp://host/x: not a place"),
+            ("", "not the location of a blob store: use a directory, file:///DIRECTORY"),
+            ("ftp://host/x", "ftp://host/x: not the location"),
             ("file://relative", "needs an absolute path"),
-            ("file:///with%20escape", "% in its name"),
-            ("with%escape", "% in its name"),
+            ("file:///with%20escape", "names with %"),
+            ("with%escape", "names with %"),
             ("s3://bucket/x?secret=1", "s3://bucket/x: credentials and settings"),
             ("s3://key:secret@bucket/x", "s3://...@bucket/x: credentials and settings"),
-            ("ftp://key:secret@host", "ftp://...@host: not a place"),
+            ("ftp://key:secret@host", "ftp://...@host: not the location"),
         ] {
             let error = open_place(url).err().expect("refused").to_string();
             assert!(error.contains(named), "{error}");
@@ -452,9 +454,12 @@ mod tests {
     #[test]
     fn a_build_without_object_stores_says_how_to_get_them() {
         for (url, named) in [
-            ("s3://bucket/x", "this build has no S3: build with --features object-stores"),
-            ("gs://bucket/x", "this build has no Google Cloud Storage"),
-            ("az://container/x", "this build has no Azure Blob Storage"),
+            (
+                "s3://bucket/x",
+                "this build does not support S3: build with --features object-stores",
+            ),
+            ("gs://bucket/x", "this build does not support Google Cloud Storage"),
+            ("az://container/x", "this build does not support Azure Blob Storage"),
         ] {
             let error = open_place(url).err().expect("refused").to_string();
             assert!(error.contains(named), "{error}");

@@ -64,7 +64,7 @@ fn what_is_wrong_with_bucket_or_credentials_is_said() {
     let scene = Scene::new();
     let address = scene.server.address();
     let missing = scene.open("s3://nowhere/x");
-    let named = ["s3://nowhere/x", "the bucket is not there", "AWS_ENDPOINT"];
+    let named = ["s3://nowhere/x", "the bucket does not exist", "AWS_ENDPOINT"];
     // This server would create one for an object; a writer reads the owner first.
     check_error(owner(&*missing), &named);
     check_error(missing.length("a"), &named);

@@ -94,7 +94,7 @@ pub enum ArchiveError {
         reason: &'static str,
     },
     /// The backup has records that this log does not have.
-    #[error("{place} holds a copy of another history of this log: {reason}")]
+    #[error("{place} holds a backup of another history of this log: {reason}")]
     Forked {
         /// The URL.
         place: String,
@@ -260,7 +260,7 @@ impl<F: DiskFile> Original<'_, F> {
     }
 }
 
-const ANOTHER_SEGMENT: &str = "it is another segment";
+const ANOTHER_SEGMENT: &str = "it holds a different segment";
 
 fn store<F: DiskFile>(
     place: &dyn BlobStore,
@@ -314,7 +314,9 @@ pub(crate) fn copy_bytes(
     while at < length {
         let wanted = (length - at).min(COPY_BYTES as u64) as usize;
         if source.read_at(at, &mut buffer[..wanted])? < wanted {
-            return Err(compressed_segment::damaged(source, at, "it has become shorter").into());
+            return Err(
+                compressed_segment::damaged(source, at, "the file has become shorter").into()
+            );
         }
         out(&buffer[..wanted])?;
         at += wanted as u64;
@@ -414,7 +416,7 @@ fn check<F: DiskFile>(
         Cause::Unsound(error) => error.to_string(),
     };
     let (file, offset) = (segment::name_of(first), Some(scanned.offset));
-    let reason = format!("{reason}; it was not archived");
+    let reason = format!("{reason}; the segment was not archived");
     Err(DiskError::Damaged { file, offset, reason }.into())
 }
 
@@ -434,7 +436,7 @@ fn compare_plain<F: DiskFile>(
     packed.verify(source, &mut |plain| {
         let read = file.read_at(at, &mut expected[..plain.len()])?;
         if expected[..read] != *plain {
-            return Err(differs(source, "its bytes are not those of the segment"));
+            return Err(differs(source, "its bytes differ from the segment"));
         }
         at += plain.len() as u64;
         went_on(watch, plain.len())

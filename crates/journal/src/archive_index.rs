@@ -59,7 +59,7 @@ impl ArchiveIndex {
         };
         let length = file.length()?;
         if BYTES_MAX < length {
-            return Err(damaged(BYTES_MAX, format!("it is longer than {BYTES_MAX} bytes")));
+            return Err(damaged(BYTES_MAX, format!("the file is longer than {BYTES_MAX} bytes")));
         }
         let mut bytes = vec![0; length as usize];
         let read = file.read_at(0, &mut bytes)?;
@@ -102,7 +102,7 @@ impl ArchiveIndex {
                 }
                 (Err(_), true) => break,
                 (Err(reason), false) => {
-                    return Err(damaged(at as u64, format!("a line of it: {reason}")));
+                    return Err(damaged(at as u64, format!("invalid line: {reason}")));
                 }
             }
             at += length + 1;
@@ -157,7 +157,7 @@ fn read_between(file: &impl DiskFile, (from, to): (u64, u64)) -> Result<Vec<u8>,
     let mut bytes = vec![0; (to - from) as usize];
     match file.read_at(from, &mut bytes)? == bytes.len() {
         true => Ok(bytes),
-        false => Err(damaged(from, "it has become shorter".into())),
+        false => Err(damaged(from, "the file has become shorter".into())),
     }
 }
 
@@ -203,16 +203,16 @@ fn write_line(entry: &Entry) -> String {
 }
 
 fn read_line(bytes: &[u8]) -> Result<(LogIndex, Entry), &'static str> {
-    let tab = bytes.iter().rposition(|&byte| byte == b'\t').ok_or("it has no checksum")?;
+    let tab = bytes.iter().rposition(|&byte| byte == b'\t').ok_or("missing checksum")?;
     let (text, crc) = (&bytes[..tab], &bytes[tab + 1..]);
     if format!("{:08x}", crc32c(text)).as_bytes() != crc {
-        return Err("its checksum is wrong");
+        return Err("wrong checksum");
     }
-    let line: Line = serde_json::from_slice(text).map_err(|_| "it is no line of a catalogue")?;
+    let line: Line = serde_json::from_slice(text).map_err(|_| "not an archive index entry")?;
     if line.version != CATALOGUE_VERSION {
-        return Err("it is of a version that this program does not read");
+        return Err("unsupported version");
     }
-    entry_of(&line).ok_or("a value of it is out of range")
+    entry_of(&line).ok_or("value out of range")
 }
 
 /// First record of the segment of a truncated line, if the line contains it.

@@ -257,7 +257,7 @@ impl Backup {
         let bytes = read_part(file, from, from + wanted)?;
         if (bytes.len() as u64) < wanted {
             let file = segment::name_of(LogIndex(open.first));
-            let reason = "it has become shorter while it was copied".into();
+            let reason = "the file became shorter while it was copied".into();
             return Err(DiskError::Damaged { file, offset: Some(from), reason }.into());
         }
         let (to, blake3) = (from + bytes.len() as u64, digest_of(&bytes));
@@ -296,7 +296,7 @@ impl Backup {
             }
             if FILE_BYTES_MAX < length {
                 let what = format!("copy {name}");
-                let error = format!("it is longer than {FILE_BYTES_MAX} bytes");
+                let error = format!("the file is longer than {FILE_BYTES_MAX} bytes");
                 return Err(DiskError::Failed { what, error }.into());
             }
             let bytes = read_part(&file, 0, length)?;
@@ -354,7 +354,7 @@ impl Backup {
         for open in &manifest.open {
             let file = match log.open(&segment::name_of(LogIndex(open.first))) {
                 Err(DiskError::NotFound(_)) => {
-                    return Err(forked(format!("it goes on at record {}", open.first)));
+                    return Err(forked(format!("it continues at record {}", open.first)));
                 }
                 opened => opened?,
             };

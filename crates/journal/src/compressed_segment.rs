@@ -172,7 +172,7 @@ impl CompressedSegment {
     pub(crate) fn open(source: &dyn Source, length: u64) -> Result<Self, DiskError> {
         let damage = |offset: u64| move |reason: &str| damaged(source, offset, reason);
         if length < (HEADER_BYTES + END_BYTES) as u64 {
-            return Err(damage(0)("it is shorter than its header and its end"));
+            return Err(damage(0)("the file is shorter than its header and trailer"));
         }
         let mut header = [0; HEADER_BYTES];
         read_source(source, 0, &mut header)?;
@@ -183,12 +183,12 @@ impl CompressedSegment {
         let (mut contents, stored) = decode_end((&header, base), &end).map_err(damage(end_at))?;
         let index_bytes = stored.blocks as usize * ENTRY_BYTES;
         if stored.at.checked_add((index_bytes + END_BYTES) as u64) != Some(length) {
-            return Err(damage(end_at)("its end speaks of another length"));
+            return Err(damage(end_at)("the trailer states another length"));
         }
         let mut index = vec![0; index_bytes];
         read_source(source, stored.at, &mut index)?;
         if crc32c(&index) != stored.crc {
-            return Err(damage(stored.at)("the checksum of its index is wrong"));
+            return Err(damage(stored.at)("wrong checksum of the index"));
         }
         let (blocks, starts) =
             decode_index(&index, stored.at, contents.plain_bytes).map_err(damage(stored.at))?;
@@ -261,7 +261,7 @@ impl CompressedSegment {
             }
         }
         if Digest(digest.finalize().into()) != self.contents.plain_digest {
-            return Err(damaged(source, None, "it does not hold what its end says").into());
+            return Err(damaged(source, None, "the content does not match the trailer").into());
         }
         Ok(())
     }
@@ -312,19 +312,19 @@ fn decode_index(index: &[u8], index_at: u64, plain_bytes: u64) -> Result<Index, 
         let block = Block { offset, bytes: u32_at(entry, 0), crc: u32_at(entry, 4) };
         offset += u64::from(block.bytes);
         if index_at < offset {
-            return Err("its blocks are longer than the file");
+            return Err("the blocks are longer than the file");
         }
         blocks.push(block);
         let (first, at) = (LogIndex(u64_at(entry, 8)), u64_at(entry, 16));
         if first.0 != 0 {
             if !(SEGMENT_HEADER_BYTES..plain_bytes).contains(&at) {
-                return Err("its index points outside of it");
+                return Err("the index points outside the file");
             }
             starts.push((first, at));
         }
     }
     if offset != index_at {
-        return Err("its blocks are not as long as the file");
+        return Err("the blocks are shorter than the file");
     }
     Ok((blocks, starts))
 }
@@ -353,16 +353,16 @@ fn decode_end(
     end: &[u8; END_BYTES],
 ) -> Result<(SegmentSummary, StoredIndex), &'static str> {
     if end[116..AT_END_CRC] != END_MAGIC {
-        return Err("it does not end as a packed segment does: it was cut short");
+        return Err("the trailer is missing: the file was cut short");
     }
     if end[AT_END_CRC..] != end_crc(header, end).to_le_bytes() {
-        return Err("the checksum of its end is wrong");
+        return Err("wrong checksum of the trailer");
     }
     let index = StoredIndex { at: u64_at(end, 88), blocks: u32_at(end, 96), crc: u32_at(end, 100) };
     let plain_bytes = u64_at(end, 48);
     let expected = plain_bytes.div_ceil(BLOCK_BYTES as u64);
     if BLOCKS_MAX < index.blocks || u64::from(index.blocks) != expected {
-        return Err("the number of its blocks is not that of its length");
+        return Err("the number of blocks does not match the length");
     }
     let contents = SegmentSummary {
         base,
@@ -405,7 +405,7 @@ fn check_block(source: &dyn Source, block: &Block, bytes: &[u8]) -> Result<(), D
 fn read_source(source: &dyn Source, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
     match source.read_at(offset, buffer)? {
         read if read == buffer.len() => Ok(()),
-        _ => Err(damaged(source, offset, "it was cut short")),
+        _ => Err(damaged(source, offset, "the file was cut short")),
     }
 }
 
@@ -413,7 +413,7 @@ fn read_whole<F: DiskFile>(file: &F, offset: u64, buffer: &mut [u8]) -> Result<(
     match file.read_at(offset, buffer)? {
         read if read == buffer.len() => Ok(()),
         _ => Err(DiskError::Failed {
-            what: "read again what was just read".into(),
+            what: "reread the segment".into(),
             error: "the file has become shorter".into(),
         }),
     }
@@ -522,11 +522,11 @@ mod tests {
         assert!(empty.open().is_ok(), "nothing but a header and an end");
         let shortest = (HEADER_BYTES + END_BYTES) as u64;
         for length in [0, 1, END_BYTES as u64, HEADER_BYTES as u64, shortest - 1] {
-            refused(&empty, length, "it is shorter than its header and its end");
+            refused(&empty, length, "the file is shorter than its header and trailer");
         }
         let (_, whole) = packed_of(1_000);
         let length = whole.0.len();
-        refused(&Bytes(whole.0[..length - 1].to_vec()), length as u64, "it was cut short");
+        refused(&Bytes(whole.0[..length - 1].to_vec()), length as u64, "the file was cut short");
     }
 
     #[test]
@@ -540,18 +540,18 @@ mod tests {
         let other_block = (BLOCK_BYTES as u32 + 1).to_le_bytes();
         for (offset, bytes) in [(10, &[9, 0][..]), (12, &other_block)] {
             let forged = packed_of(1_000).1.forged(Part::Header, offset, bytes);
-            let reason = "the header has fields that this program does not read";
+            let reason = "the header has unsupported fields";
             refused(&forged, forged.0.len() as u64, reason);
         }
     }
 
     #[test]
     fn the_number_of_blocks_is_that_of_the_length_and_bounded() {
-        let wrong = "the number of its blocks is not that of its length";
+        let wrong = "the number of blocks does not match the length";
         let forged = packed_of(1_000).1.forged(Part::End, 96, &2_u32.to_le_bytes());
         refused(&forged, forged.0.len() as u64, wrong);
         for (blocks, reason) in
-            [(BLOCKS_MAX, "its end speaks of another length"), (BLOCKS_MAX + 1, wrong)]
+            [(BLOCKS_MAX, "the trailer states another length"), (BLOCKS_MAX + 1, wrong)]
         {
             let plain_bytes = (u64::from(blocks) * BLOCK_BYTES as u64).to_le_bytes();
             let forged = packed_of(1_000).1.forged(Part::End, 48, &plain_bytes);

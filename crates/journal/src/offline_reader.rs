@@ -24,7 +24,7 @@ impl<D: Disk> OfflineReader<D> {
     pub fn open(disk: D) -> Result<Self, LogError> {
         let names = segment::list(&disk).map_err(storage)?;
         let (Some((first, name)), Some((last, last_name))) = (names.first(), names.last()) else {
-            return Err(LogError::Storage("there is no log".into()));
+            return Err(LogError::Storage("there is no log here".into()));
         };
         let mut header = [0; SEGMENT_HEADER_BYTES as usize];
         let file = disk.open(name).map_err(storage)?;

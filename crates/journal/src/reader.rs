@@ -388,7 +388,7 @@ fn open_segment<D: Disk>(
     let base = segment::decode_header(&header[..read]).map_err(|e| damaged(first, 0, &e))?;
     let goes_on = before.is_none_or(|before| same_end(&before, &base));
     if !goes_on || base.next() != first {
-        return Err(damaged(first, 0, &"the segment does not continue the one before"));
+        return Err(damaged(first, 0, &"the segment does not continue the previous one"));
     }
     Ok((file, base))
 }
@@ -439,7 +439,7 @@ fn find_frame<F: DiskFile>(
         let damage = |error: FrameError| damaged(first, offset, &error);
         let header = header_at(window, part, offset).map_err(storage)?.map_err(damage)?;
         if log_index < header.first {
-            return Err(damaged(first, offset, &"records are missing here"));
+            return Err(damaged(first, offset, &"records are missing"));
         }
         let end = offset + u64::from(header.length);
         if log_index <= header.last() {

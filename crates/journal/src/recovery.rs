@@ -136,7 +136,7 @@ pub enum OpenError {
     #[error("there is no log here")]
     NoLog,
     /// There already is a log in the directory.
-    #[error("there already is a log here")]
+    #[error("this directory already holds a log")]
     Exists,
     /// The log is damaged. Nothing was changed.
     #[error(transparent)]
@@ -210,7 +210,7 @@ pub enum DamageReason {
         until: LogIndex,
     },
     /// The segment is valid but does not continue the previous one.
-    #[error("the segment does not continue the one before")]
+    #[error("the segment does not continue the previous one")]
     Unconnected,
     /// A durable frame is invalid: later segments or frames prove its durability.
     #[error("{error}, but the records up to {} were durable", .durable.0)]
@@ -597,7 +597,7 @@ fn check_headers<F: DiskFile>(found: &[Found<F>]) -> Result<(), OpenError> {
         let damage = |reason| segment.damage(0, segment.first, reason);
         let base = segment.header.map_err(|what| damage(DamageReason::SegmentHeader(what)))?;
         if base.next() != segment.first {
-            let what = "the header is not the one of a file of this name";
+            let what = "the header does not match the file name";
             return Err(damage(DamageReason::SegmentHeader(what)));
         }
         let expected = *identity.get_or_insert(base.identity);
@@ -780,7 +780,7 @@ fn write_again<F: DiskFile>(file: &F, start: u64, end: u64) -> Result<u64, DiskE
         let length = buffer.len().min((end - at) as usize);
         let read = file.read_at(at, &mut buffer[..length])?;
         if read != length {
-            let what = "read again what was just read".to_owned();
+            let what = "reread the segment".to_owned();
             return Err(DiskError::Failed { what, error: "the file has become shorter".into() });
         }
         file.write_at(at, &buffer[..length])?;

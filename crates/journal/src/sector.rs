@@ -54,14 +54,14 @@ impl Layout {
             return Err("the header has the wrong magic bytes");
         }
         if sector[8..10] != self.version.to_le_bytes() {
-            return Err("the header has a format version that this program does not read");
+            return Err("the header has an unsupported format version");
         }
         if sector[AT_CRC..] != crc32c(&sector[..AT_CRC]).to_le_bytes() {
             return Err("the header has a wrong checksum");
         }
         let zeros = &sector[AT_ZEROS..AT_CRC];
         if sector[10..16] != self.method || zeros.iter().any(|&byte| byte != 0) {
-            return Err("the header has fields that this program does not read");
+            return Err("the header has unsupported fields");
         }
         Ok(tail_at(LogIdentity(array_at(sector, 16)), &sector[32..]))
     }

@@ -217,7 +217,7 @@ impl<D: Disk> TieredDisk<D> {
         let packed = CompressedSegment::open(&bytes, packed_bytes)?;
         let contents = packed.contents.clone();
         if contents.base.next() != first {
-            let reason = "its header is not the one of a file of its name";
+            let reason = "the header does not match the file name";
             return Err(compressed_segment::damaged(&bytes, 0, reason));
         }
         Ok(self.packed_file(contents, bytes, OnceLock::from(packed)))
@@ -407,7 +407,7 @@ impl<F: DiskFile> PackedFile<F> {
         }
         let packed = CompressedSegment::open(&self.bytes, self.contents.packed_bytes)?;
         if packed.contents.seal != self.contents.seal {
-            let reason = "it is not the one that the catalogue names: of another log, or changed";
+            let reason = "the segment is not the one in archive.catalogue: it belongs to another log, or was changed";
             return Err(compressed_segment::damaged(&self.bytes, None, reason));
         }
         Ok(self.opened.get_or_init(|| packed))
@@ -419,7 +419,7 @@ impl<F: DiskFile> PackedFile<F> {
         let PackedBytes::Object { place, name } = &self.bytes else { return Ok(()) };
         match place.length(name).map_err(unreachable_place)? {
             Some(length) if self.contents.packed_bytes < length => {
-                let reason = "more bytes follow than the catalogue knows of";
+                let reason = "the object is longer than archive.catalogue says";
                 Err(compressed_segment::damaged(
                     &self.bytes,
                     Some(self.contents.packed_bytes),
@@ -473,7 +473,7 @@ impl<F: DiskFile> PackedFile<F> {
 
     fn closed(&self, what: &str) -> DiskError {
         let what = format!("{what} {}", self.bytes.shown());
-        DiskError::Failed { what, error: "a packed segment does not change".into() }
+        DiskError::Failed { what, error: "compressed segments are read-only".into() }
     }
 }
 
@@ -486,7 +486,7 @@ impl<F: DiskFile> Source for PackedBytes<F> {
                     BlobError::NotFound { .. } => compressed_segment::damaged(
                         self,
                         None,
-                        "it is missing, though this segment was archived there: mount the archive \
+                        "the object is missing, but this segment was archived there: mount the archive \
                          if that is not there, or put it back from a copy",
                     ),
                     other => unreachable_place(other),

@@ -1,16 +1,16 @@
-//! Where a log on Kafka is: `kafka://host:port,host:port/topic`.
+//! Address of a log on Kafka: `kafka://host:port,host:port/topic`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest name of a topic, as Kafka has it.
+/// Maximum length of a topic's name in Kafka.
 const TOPIC_MAX: usize = 249;
 const SCHEME: &str = "kafka://";
-/// Most brokers named in an address; others are learnt from these.
+/// Maximum number of brokers in an address. Clients discover the other brokers from these.
 const BROKERS_MAX: usize = 64;
 
-/// Brokers to ask first, and a topic.
+/// Bootstrap brokers and a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// `host:port,host:port`.
@@ -19,13 +19,13 @@ pub struct Address {
     pub topic: String,
 }
 
-/// Why a text is no address.
+/// Why an address is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}; an address reads kafka://host:port,host:port/topic")]
+#[error("invalid Kafka address: {0}; expected kafka://host:port,host:port/topic")]
 pub struct AddressError(&'static str);
 
 impl Address {
-    /// How many brokers are named, each counted once.
+    /// Number of distinct brokers in the address.
     pub(crate) fn named(&self) -> usize {
         self.brokers.split(',').collect::<BTreeSet<_>>().len()
     }
@@ -35,22 +35,22 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let rest = text.strip_prefix(SCHEME).ok_or(AddressError("it starts with kafka://"))?;
+        let rest = text.strip_prefix(SCHEME).ok_or(AddressError("it must start with kafka://"))?;
         let (brokers, topic) =
             rest.split_once('/').ok_or(AddressError("the topic is missing after the brokers"))?;
         if BROKERS_MAX < brokers.split(',').count() {
-            return Err(AddressError("too many brokers: a few are enough to find the others"));
+            return Err(AddressError("too many brokers: a few suffice to find the others"));
         }
         if !brokers.split(',').all(is_broker) {
-            return Err(AddressError("each broker is a host, a colon and a port"));
+            return Err(AddressError("each broker must have the form host:port"));
         }
         let legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let is_path = [".", ".."].contains(&topic);
         let is_long = TOPIC_MAX < topic.len();
         if topic.is_empty() || is_path || is_long || !topic.chars().all(legal) {
             return Err(AddressError(
-                "a topic is 1 to 249 letters, digits, dots, underscores and hyphens, and more than \
-                 dots alone",
+                "a topic name has 1 to 249 letters, digits, dots, underscores and hyphens, and \
+                 more than dots alone",
             ));
         }
         Ok(Self { brokers: brokers.to_owned(), topic: topic.to_owned() })
@@ -98,19 +98,19 @@ mod tests {
     fn anything_else_is_refused_with_its_reason() {
         let long = format!("kafka://a:1/{}", "x".repeat(250));
         for (text, reason) in [
-            ("127.0.0.1:9092/upesi", "it starts with kafka://"),
+            ("127.0.0.1:9092/upesi", "it must start with kafka://"),
             ("kafka://127.0.0.1:9092", "the topic is missing"),
-            ("kafka:///upesi", "each broker is"),
-            ("kafka://host/upesi", "each broker is"),
-            ("kafka://host:0/upesi", "each broker is"),
-            ("kafka://host:70000/upesi", "each broker is"),
-            ("kafka://a:1,,b:2/upesi", "each broker is"),
-            ("kafka://a:1/", "a topic is"),
-            ("kafka://a:1/two words", "a topic is"),
-            ("kafka://a:1/x/y", "a topic is"),
-            ("kafka://a:1/.", "a topic is"),
-            ("kafka://a:1/..", "a topic is"),
-            (&long, "a topic is"),
+            ("kafka:///upesi", "each broker must"),
+            ("kafka://host/upesi", "each broker must"),
+            ("kafka://host:0/upesi", "each broker must"),
+            ("kafka://host:70000/upesi", "each broker must"),
+            ("kafka://a:1,,b:2/upesi", "each broker must"),
+            ("kafka://a:1/", "a topic name has"),
+            ("kafka://a:1/two words", "a topic name has"),
+            ("kafka://a:1/x/y", "a topic name has"),
+            ("kafka://a:1/.", "a topic name has"),
+            ("kafka://a:1/..", "a topic name has"),
+            (&long, "a topic name has"),
         ] {
             let refused = text.parse::<Address>().expect_err(text).to_string();
             assert!(refused.starts_with(reason), "{text}: {refused}");

@@ -1,4 +1,4 @@
-//! The client library, configured; and what it has to say, kept for error messages.
+//! Configures the client library, and keeps its last errors for error messages.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,12 +21,12 @@ use crate::{Address, OpenError, Options};
 /// The log's only partition.
 pub(crate) const PARTITION: i32 = 0;
 
-/// Between two looks whether there is room for a message.
+/// Interval between two checks whether the send queue has room.
 const ROOM: Duration = Duration::from_millis(5);
-/// Longest wait for the answer to one question who leads the topic.
+/// Timeout of one query for the topic's leader.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// Settings that every client has.
+/// Settings of every client.
 pub(crate) fn config(address: &Address, options: &Options) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
@@ -34,14 +34,15 @@ pub(crate) fn config(address: &Address, options: &Options) -> ClientConfig {
         .set("client.id", format!("upesi-{}", options.node))
         .set("allow.auto.create.topics", "false")
         .set("message.max.bytes", MESSAGE_BYTES_MIN.to_string())
-        // Whatever the topic takes of somebody else must be read, to be passed over.
+        // Messages of other clients of any allowed size must be readable, so that they can be
+        // skipped.
         .set("receive.message.max.bytes", i32::MAX.to_string())
         .set("socket.keepalive.enable", "true")
         .set("socket.nagle.disable", "true")
-        // A broker that stands still is as one that is gone.
+        // A stalled broker is treated like a dead one.
         .set("socket.timeout.ms", "4000")
         .set("socket.connection.setup.timeout.ms", "3000")
-        // A leader that moved is looked for at once, and again soon.
+        // A leader that moved is looked up at once, and again soon.
         .set("reconnect.backoff.ms", "50")
         .set("reconnect.backoff.max.ms", "500")
         .set("retry.backoff.ms", "20")
@@ -52,7 +53,7 @@ pub(crate) fn config(address: &Address, options: &Options) -> ClientConfig {
     config
 }
 
-/// The one with which a topic is opened, if this build has what it takes.
+/// The consumer that opens a topic, if this build supports its settings.
 pub(crate) fn first_consumer(
     address: &Address,
     options: &Options,
@@ -63,7 +64,7 @@ pub(crate) fn first_consumer(
     }
 }
 
-/// A reader of single partitions, that belongs to no group and commits nothing.
+/// A consumer of single partitions that joins no group and commits nothing.
 pub(crate) fn consumer(
     address: &Address,
     options: &Options,
@@ -73,7 +74,7 @@ pub(crate) fn consumer(
     Ok((consumer, quiet))
 }
 
-/// One that also says when it has come to the end of the topic.
+/// A consumer that also reports the end of the partition.
 pub(crate) fn consumer_to_end(
     address: &Address,
     options: &Options,
@@ -85,16 +86,17 @@ pub(crate) fn consumer_to_end(
 fn reading(address: &Address, options: &Options) -> ClientConfig {
     let mut config = config(address, options);
     config
-        // The library wants a name, though no group is ever joined.
+        // The library requires a group id, although no group is joined.
         .set("group.id", format!("upesi-{}", options.node))
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
-        // An offset that is not there is an error, never a reason to begin elsewhere.
+        // A missing offset is an error, never a reason to start elsewhere.
         .set("auto.offset.reset", "error")
         .set("check.crcs", "true")
-        // Nodes write in no transaction: one of somebody else that stays open holds nothing up.
+        // Nodes use no transactions. An open transaction of another client must not block the
+        // reader.
         .set("isolation.level", "read_uncommitted")
-        // A fetch is answered as soon as there is anything; this is how long it waits for it.
+        // The broker responds as soon as it has a message; this is its maximum wait.
         .set("fetch.wait.max.ms", "500")
         .set("fetch.min.bytes", "1")
         .set("fetch.error.backoff.ms", "50")
@@ -104,24 +106,24 @@ fn reading(address: &Address, options: &Options) -> ClientConfig {
     config
 }
 
-/// What the library said last, instead of log lines.
+/// The last errors of the library, instead of log lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorLog(Arc<Mutex<LastErrors>>);
 
 #[derive(Debug, Default)]
 struct LastErrors {
     last: String,
-    /// Why one side does not trust the other, once that was said.
+    /// Why TLS or authentication failed, once that was reported.
     distrust: Option<String>,
 }
 
 impl ErrorLog {
-    /// The last trouble, or nothing.
+    /// The last error, or an empty text.
     pub(crate) fn last(&self) -> String {
         locked(&self.0).last.clone()
     }
 
-    /// Why one side does not trust the other: it will not pass by itself.
+    /// Why TLS or authentication failed. Such an error is permanent.
     pub(crate) fn distrust(&self) -> Option<String> {
         locked(&self.0).distrust.clone()
     }
@@ -137,7 +139,8 @@ impl ClientContext for ErrorLog {
         if is_distrust.contains(&error.rdkafka_error_code()) {
             said.distrust = Some(last.clone());
         }
-        // That all are down follows on why each is, and says less.
+        // The library also reports that all brokers are down, which adds nothing to the first
+        // reason.
         let says_less = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown);
         if !says_less || said.last.is_empty() {
             said.last = last;
@@ -147,18 +150,18 @@ impl ClientContext for ErrorLog {
 
 impl ConsumerContext for ErrorLog {}
 
-/// Where arrivals go; false when nobody takes them any more.
+/// Receives arrivals. Returns false when the receiver is gone.
 pub(crate) type ArrivalSink = Arc<dyn Fn(Arrival) -> bool + Send + Sync>;
 
-/// Sends messages, and says which of them are not known to have arrived.
+/// Sends messages, and reports those whose delivery is unknown.
 pub(crate) struct Outbound {
     producer: ThreadedProducer<Reports>,
     topic: String,
-    /// Messages of which the brokers have reported nothing.
+    /// Messages without a delivery report.
     unreported: Arc<AtomicUsize>,
 }
 
-/// What the brokers report on what was sent, from the library's thread.
+/// Delivery reports of the brokers, from the library's thread.
 pub(crate) struct Reports {
     sink: ArrivalSink,
     quiet: ErrorLog,
@@ -184,15 +187,16 @@ impl Outbound {
         Ok(Self { producer, topic: address.topic.clone(), unreported })
     }
 
-    /// Hands a message over; the library has copied it when this returns.
+    /// Queues a message. The library has copied it when this returns.
     pub(crate) fn send(&self, message: &[u8], tag: u64) -> Result<(), String> {
         self.hand_over(message, tag).map_err(|error| match is_gone(&error) {
-            true => format!("topic {} is not there any more. {GONE} ({error})", self.topic),
+            true => format!("topic {} no longer exists. {GONE} ({error})", self.topic),
             false => error.to_string(),
         })
     }
 
-    /// The same, once there is room among what waits to be sent, within `patience`.
+    /// Queues a message as [`Outbound::send`] does, but waits up to `patience` for room in the
+    /// queue.
     pub(crate) fn send_patiently(&self, message: &[u8], patience: Duration) -> Result<(), String> {
         let deadline = Instant::now() + patience;
         loop {
@@ -213,7 +217,7 @@ impl Outbound {
         let record = BaseRecord::<(), [u8], usize>::with_opaque_to(&self.topic, tag)
             .partition(PARTITION)
             .payload(message);
-        // Before it is sent: the report may be quicker than the way back from there.
+        // Count before sending: the report may arrive before `send` returns.
         self.unreported.fetch_add(1, Ordering::Relaxed);
         self.producer.send(record).map_err(|(error, _)| {
             self.unreported.fetch_sub(1, Ordering::Relaxed);
@@ -221,17 +225,17 @@ impl Outbound {
         })
     }
 
-    /// Whether something was sent of which the brokers have reported nothing.
+    /// Whether a message without a delivery report exists.
     pub(crate) fn is_waiting(&self) -> bool {
         0 < self.unreported.load(Ordering::Relaxed)
     }
 
-    /// Asks who leads the topic. With the answer the library sends to that broker.
+    /// Queries the leader of the topic. The library then sends to that broker.
     pub(crate) fn look_for_leader(&self) {
         let _leader = self.producer.client().fetch_metadata(Some(&self.topic), ANSWER);
     }
 
-    /// Waits until everything sent has an end.
+    /// Waits until every message has a delivery report.
     pub(crate) fn flush(&self, patience: Duration) -> KafkaResult<()> {
         self.producer.flush(patience)
     }
@@ -253,8 +257,8 @@ impl ProducerContext for Reports {
         let Err((error, _)) = result else { return };
         let last = self.quiet.last();
         let last = if last.is_empty() { last } else { format!(" ({last})") };
-        let reason = format!("the brokers acknowledged nothing: {error}{last}");
-        // Nobody may be there any more to hear it.
+        let reason = format!("no acknowledgement from the brokers: {error}{last}");
+        // The receiver may be gone already.
         let _taken = (self.sink)(Arrival::Lost { tag: tag as u64, reason });
     }
 }

@@ -1,4 +1,5 @@
-//! Opening: the topic checked, a log begun in it if there is none, and the copy held against it.
+//! Opens a log on Kafka: checks the topic, starts a log in it if it is empty, and compares the
+//! local copy with it.
 
 use std::time::{Duration, Instant};
 
@@ -12,61 +13,61 @@ use crate::consumer::{TopicConsumer, range_of_messages};
 use crate::topic::{self, TopicCreation};
 use crate::{Address, OpenError, Security};
 
-/// How a log on Kafka is opened.
+/// Options of a log on Kafka.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The node's name, by which brokers know it.
+    /// The node's name, used as its client id.
     pub node: String,
-    /// How long brokers are waited for: when opening, and for each message.
+    /// Maximum wait for brokers: when opening, and for each message.
     pub patience: Duration,
-    /// How the copy is kept.
+    /// Options of the local copy.
     pub copy: journal::Options,
-    /// How node and brokers know each other.
+    /// How node and brokers authenticate each other.
     pub security: Security,
 }
 
-/// What happens where there is no log.
+/// What to do if there is no log.
 #[derive(Clone, Copy, Debug)]
 pub enum Missing<'a> {
-    /// The topic is made, and a log begun in it.
+    /// Create the topic, and start a log in it.
     Begin(&'a GenesisMessage),
-    /// Nothing is made: [`OpenError::NoLog`].
+    /// Fail with [`OpenError::NoLog`].
     Refuse,
 }
 
-/// What was found and done when a log was opened.
+/// Result of opening a log.
 #[derive(Clone, Debug)]
 pub struct ConnectReport {
-    /// Whether the topic was made just now.
+    /// Whether the topic was created by this call.
     pub created: bool,
     /// Brokers in the cluster.
     pub brokers: usize,
     /// Replicas of the topic.
     pub replicas: usize,
-    /// Replicas that have a record before it is acknowledged.
+    /// Replicas that store a record before it is acknowledged.
     pub in_sync: String,
-    /// Messages of the topic behind the one that the copy ends with.
+    /// Messages of the topic after the end of the local copy.
     pub behind: u64,
-    /// What recovering the copy found.
+    /// Result of recovering the local copy.
     pub copy: Recovery,
 }
 
-/// A log that was opened.
+/// An open log.
 #[derive(Debug)]
 pub struct ConnectedLog<D: Disk> {
-    /// The copy, as far as it goes.
+    /// The local copy, up to its end.
     pub copy: FileLog<D>,
     /// The offset of the next message.
     pub next: i64,
-    /// The bundle that the copy ends with; `None` when it is empty, or ends with what was moved to
-    /// the topic.
+    /// The bundle at the end of the local copy. `None` if the copy is empty, or ends with migrated
+    /// frames.
     pub last: Option<LastMessage>,
-    /// What was found and done.
+    /// Result of opening.
     pub report: ConnectReport,
 }
 
-/// Opens the log of a topic with its copy on a disk. The copy may lag, or be empty; the topic may
-/// be empty, and is then given a beginning, unless another node was quicker.
+/// Opens the log of a topic with its local copy on a disk. The copy may lag or be empty. An empty
+/// topic gets a first message, unless another node was faster.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -94,7 +95,7 @@ pub fn open<D: Disk + Clone>(
     };
     let beheaded = OpenError::Beheaded { topic: address.topic.clone(), offset: range.start };
     let opened = match FileLog::open(disk.clone(), options.copy) {
-        // Nothing is made: the next start may begin with a copy.
+        // Create nothing, so that the next start can begin with a copy.
         Err(journal::OpenError::NoLog) if 0 < range.start => return Err(beheaded),
         Err(journal::OpenError::NoLog) => FileLog::open_or_create(disk, identity, options.copy),
         opened => opened,
@@ -132,7 +133,9 @@ fn wait_for_identity(feed: &TopicConsumer, options: &Options) -> Result<LogIdent
             return Ok(identity);
         }
     }
-    Err(OpenError::Brokers("the first message of the log did not arrive in time".into()))
+    Err(OpenError::Brokers(
+        "the first message of the log did not arrive in time; check the brokers".into(),
+    ))
 }
 
 pub(crate) fn cannot(error: rdkafka::error::KafkaError) -> OpenError {
@@ -149,8 +152,8 @@ fn last_frame<D: Disk>(copy: &mut FileLog<D>) -> Result<Option<FrameHeader>, Ope
     Ok(last)
 }
 
-/// Sends the bundle that begins a log. It counts only if it is the first; whether it is, whoever
-/// reads the topic from its beginning sees.
+/// Sends the message that starts a log. It counts only if it is the first in the topic; every
+/// reader of the topic decides that.
 fn found(address: &Address, options: &Options, founding: &GenesisMessage) -> Result<(), OpenError> {
     let sink = std::sync::Arc::new(|_: Arrival| true);
     let outbound = Outbound::open(address, options, sink).map_err(cannot)?;

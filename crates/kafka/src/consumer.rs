@@ -1,4 +1,4 @@
-//! Reading a topic: messages by offset, and where in it a copy of the log ends.
+//! Reads a topic: messages by offset, and the offset that matches the end of the local copy.
 
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
@@ -17,22 +17,22 @@ use crate::client::{self, ErrorLog, PARTITION};
 use crate::connect::cannot;
 use crate::{Address, OpenError, Options};
 
-/// One wait for the next message; several make up the patience.
+/// One wait for the next message. Several of them make up the timeout.
 pub(crate) const POLL: Duration = Duration::from_millis(100);
-/// Longest wait for the answer to one question where the topic ends.
+/// Timeout of one query for the end of the topic.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Before a question is asked again that could not be answered.
+/// Interval before a failed query is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long before its stamp a message is looked for, in milliseconds: the stamp may lie before
-/// the time of its arrival, never behind it by much.
+/// How long before its stamp a message is searched, in milliseconds. The stamp may precede the
+/// arrival, but is never much later.
 const EARLIER_MS: u64 = 10_000;
-/// How many messages are looked through first when one is looked for from the end on; then four
-/// times as many.
+/// Number of messages in the first step of a backward search. Each further step has four times as
+/// many.
 const BACK: i64 = 1_024;
-/// The same when the last message is looked for.
+/// Number of messages in the first step of the search for the last message.
 const BACK_FROM_END: i64 = 16;
 
-/// A message as it was read.
+/// A message that was read.
 pub(crate) struct ReadMessage<'a> {
     pub(crate) offset: i64,
     pub(crate) at: Stamp,
@@ -50,10 +50,10 @@ impl<'a> ReadMessage<'a> {
     }
 }
 
-/// Sees a message, and says whether it has enough.
+/// Visits a message; `Break` ends the read.
 type Visit<'a> = dyn FnMut(&ReadMessage<'_>) -> ControlFlow<()> + 'a;
 
-/// A topic being read.
+/// Consumer of one topic.
 pub(crate) struct TopicConsumer {
     consumer: BaseConsumer<ErrorLog>,
     topic: String,
@@ -73,18 +73,18 @@ impl TopicConsumer {
         &self.consumer
     }
 
-    /// The first offset, and the one that the next message gets.
+    /// The first offset, and the offset of the next message.
     pub(crate) fn range(&self) -> Result<Range<i64>, OpenError> {
         let since = Instant::now();
         loop {
-            // A broker that has died may leave a question unanswered: it is asked again.
+            // A broker that has died may leave a query unanswered; it is repeated.
             let once = self.patience.min(ANSWER);
             match self.consumer.fetch_watermarks(&self.topic, PARTITION, once) {
                 Ok((low, high)) => return Ok(low..high),
-                // A partition whose leader has just moved, or just come back.
+                // The leader of the partition has just moved or returned.
                 Err(error) if is_passing(&error) && since.elapsed() < self.patience => {
-                    // Whoever has no place in the topic is not told that its leader has moved: it
-                    // asks. Without an answer to that either it goes on as before.
+                    // A client without a subscription is not notified of a new leader, so it
+                    // queries it. Without a response the query is repeated.
                     self.look_for_leader(once);
                     std::thread::sleep(PAUSE);
                 }
@@ -93,12 +93,12 @@ impl TopicConsumer {
         }
     }
 
-    /// Asks who leads the topic. With the answer the library reads from that broker.
+    /// Queries the leader of the topic. The library then reads from that broker.
     pub(crate) fn look_for_leader(&self, patience: Duration) {
         let _leader = self.consumer.fetch_metadata(Some(&self.topic), patience);
     }
 
-    /// Begins to read at an offset.
+    /// Starts reading at an offset.
     pub(crate) fn seek(&self, offset: i64) -> Result<(), OpenError> {
         let failed = |error: KafkaError| OpenError::Brokers(error.to_string());
         let mut place = TopicPartitionList::new();
@@ -108,7 +108,7 @@ impl TopicConsumer {
         self.consumer.assign(&place).map_err(failed)
     }
 
-    /// Shows the messages at these offsets in order, until the visitor has enough.
+    /// Visits the messages at these offsets in order, until the visitor stops.
     pub(crate) fn read(&self, offsets: Range<i64>, visit: &mut Visit<'_>) -> Result<(), OpenError> {
         let mut messages = self.messages(offsets)?;
         while let Some(message) = messages.next()? {
@@ -119,7 +119,7 @@ impl TopicConsumer {
         Ok(())
     }
 
-    /// The messages at these offsets, one after the other.
+    /// The messages at these offsets, in order.
     pub(crate) fn messages(&self, offsets: Range<i64>) -> Result<Messages<'_>, OpenError> {
         if !offsets.is_empty() {
             self.seek(offsets.start)?;
@@ -127,7 +127,7 @@ impl TopicConsumer {
         Ok(Messages { feed: self, offsets })
     }
 
-    /// The identity of the log in the topic: that of the first message which begins one.
+    /// The identity of the log in the topic, from the first message that starts a log.
     pub(crate) fn identity(&self, range: &Range<i64>) -> Result<Option<LogIdentity>, OpenError> {
         let mut found = None;
         self.read(range.clone(), &mut |read| {
@@ -148,9 +148,9 @@ impl TopicConsumer {
         Ok(found)
     }
 
-    /// Where the message stands that the copy's last frame was made of, and what the next stamp
-    /// needs to know of it, if it is a bundle. Looks around the time of its stamp, and backwards
-    /// from there or from the end.
+    /// The offset of the message that the copy's last frame was made from, and the fields of a
+    /// bundle that the next stamp needs. Searches around the time of its stamp, and backwards from
+    /// there or from the end.
     pub(crate) fn locate(
         &self,
         range: &Range<i64>,
@@ -159,7 +159,7 @@ impl TopicConsumer {
         let near = self.offset_at(last.batch.stamp.millis().saturating_sub(EARLIER_MS))?;
         let near = near.unwrap_or(range.start).clamp(range.start, range.end);
         let (mut until, mut back) = (range.end, BACK);
-        // What was moved here carries stamps of long before: all of the topic came later.
+        // Migrated messages carry much older stamps than their arrival: the whole topic is later.
         if range.start < near {
             if let Some(found) = self.find(near..range.end, last)? {
                 return Ok(Some(found));
@@ -176,7 +176,7 @@ impl TopicConsumer {
         Ok(None)
     }
 
-    /// The first offset whose message arrived at this time, or later.
+    /// The first offset whose message arrived at or after this time.
     fn offset_at(&self, millis: u64) -> Result<Option<i64>, OpenError> {
         let failed = |error: KafkaError| OpenError::Brokers(error.to_string());
         let mut times = TopicPartitionList::new();
@@ -187,8 +187,8 @@ impl TopicConsumer {
         Ok(offset.and_then(|offset| offset.to_raw()).filter(|offset| 0 <= *offset))
     }
 
-    /// The place behind the last message that stands at these offsets; `None` where none does. For
-    /// a consumer that says when it has come to the end, and has read nothing before.
+    /// The offset after the last message at these offsets; `None` if there is none. Needs a new
+    /// consumer that reports the end of the partition.
     fn behind_last(&self, offsets: &Range<i64>) -> Result<Option<i64>, OpenError> {
         self.seek(offsets.start)?;
         let (mut behind, since) = (None, Instant::now());
@@ -201,7 +201,9 @@ impl TopicConsumer {
                     return Err(OpenError::Brokers(unreadable(offsets.start, &error)));
                 }
                 _ if self.patience < since.elapsed() => {
-                    return Err(OpenError::Brokers("the end of the topic was not found".into()));
+                    return Err(OpenError::Brokers(
+                        "the end of the topic could not be determined".into(),
+                    ));
                 }
                 _ => {}
             }
@@ -228,8 +230,8 @@ impl TopicConsumer {
     }
 }
 
-/// The place behind the last message of a topic that takes these offsets. Transactions of somebody
-/// else take offsets at which nothing is to be read, and nobody may wait for that.
+/// The offset after the last message in these offsets. Transactions of other clients occupy offsets
+/// without a readable message, and no reader may wait for those.
 pub(crate) fn end_of_messages(
     address: &Address,
     options: &Options,
@@ -238,7 +240,7 @@ pub(crate) fn end_of_messages(
     let mut back = BACK_FROM_END;
     loop {
         let from = range.end.saturating_sub(back).max(range.start);
-        // A consumer that has read elsewhere may still say that it came to the end there.
+        // A consumer that was used elsewhere may still report the end of that partition.
         let consumer = client::consumer_to_end(address, options).map_err(cannot)?;
         let feed = TopicConsumer::new(consumer, address, patience);
         if let Some(behind) = feed.behind_last(&(from..range.end))? {
@@ -251,7 +253,7 @@ pub(crate) fn end_of_messages(
     }
 }
 
-/// From the first offset of a topic to behind its last message.
+/// From the first offset of a topic to the offset after its last message.
 pub(crate) fn range_of_messages(
     feed: &TopicConsumer,
     address: &Address,
@@ -265,10 +267,10 @@ pub(crate) fn range_of_messages(
     Ok(range.start..end)
 }
 
-/// Where a frame's message stands, and what the next stamp needs to know of a bundle.
+/// Offset of a frame's message, and the fields of a bundle that the next stamp needs.
 pub(crate) type FrameOffset = Option<(i64, Option<LastMessage>)>;
 
-/// Whether a frame was made of a bundle, by what stands in its header.
+/// Whether a frame was made from a bundle, according to its header.
 pub(crate) fn is_made_of(frame: &FrameHeader, bundle: &Bundle<'_>) -> bool {
     let BundleHeader { identity, node, epoch, sequence, wall, .. } = bundle.header;
     let batch = &frame.batch;
@@ -276,21 +278,21 @@ pub(crate) fn is_made_of(frame: &FrameHeader, bundle: &Bundle<'_>) -> bool {
         && (batch.node, batch.epoch, batch.sequence) == (node, epoch, sequence)
 }
 
-/// Messages being read; those that are not there yet are waited for.
+/// Messages being read. Waits for messages that have not arrived yet.
 pub(crate) struct Messages<'a> {
     feed: &'a TopicConsumer,
-    /// The next one, and where to end.
+    /// The next offset, and the end.
     offsets: Range<i64>,
 }
 
 impl<'a> Messages<'a> {
-    /// The next one; `None` behind the last.
+    /// The next message; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<BorrowedMessage<'a>>, OpenError> {
         let next = self.offsets.start;
         let heard = Instant::now();
         while !self.offsets.is_empty() {
             match self.feed.consumer.poll(POLL) {
-                // What was fetched for an earlier place may still come.
+                // Messages fetched before a seek may still arrive.
                 Some(Ok(message)) if message.offset() < next => {}
                 Some(Ok(message)) => {
                     self.offsets.start = message.offset() + 1;
@@ -301,7 +303,7 @@ impl<'a> Messages<'a> {
                 }
                 _ if self.feed.patience < heard.elapsed() => {
                     let seconds = self.feed.patience.as_secs();
-                    let what = format!("nothing came from offset {next} on for {seconds} s");
+                    let what = format!("no message from offset {next} for {seconds} s");
                     return Err(OpenError::Brokers(what));
                 }
                 _ => {}
@@ -313,13 +315,13 @@ impl<'a> Messages<'a> {
 
 impl Drop for Messages<'_> {
     fn drop(&mut self) {
-        // The next reading begins with a place of its own.
+        // The next read starts at its own offset.
         let _left = self.feed.consumer.unassign();
     }
 }
 
-/// Troubles that the library overcomes by itself, or says again. A topic that was found and is not
-/// known is one: a broker may not have heard yet of one that was made just now.
+/// Errors from which the library recovers by itself, or which it reports again. An unknown topic
+/// that was found before is one of them: a broker may not know a new topic yet.
 pub(crate) fn is_passing(error: &KafkaError) -> bool {
     let code = error.rdkafka_error_code();
     !matches!(
@@ -335,11 +337,11 @@ pub(crate) fn is_passing(error: &KafkaError) -> bool {
     )
 }
 
-/// What to know of a topic that was there.
-pub(crate) const GONE: &str = "It was deleted, made anew or trimmed while this node ran: the next \
-                               start says what is there now, and what to do";
+/// Explanation for a topic that has disappeared.
+pub(crate) const GONE: &str = "It was deleted, recreated or trimmed while this node was running. \
+                               Restart the node: the start checks the topic and names the remedy";
 
-/// Whether a topic, or an offset of it, was there and is not any more.
+/// Whether a topic, or an offset of it, existed before and is gone.
 pub(crate) fn is_gone(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),
@@ -352,23 +354,23 @@ pub(crate) fn is_gone(error: &KafkaError) -> bool {
     )
 }
 
-/// Why nobody can go on from an offset.
+/// Why an offset cannot be read.
 pub(crate) fn unreadable(offset: i64, error: &KafkaError) -> String {
     let is_packed = matches!(
         error.rdkafka_error_code(),
         Some(RDKafkaErrorCode::NotImplemented | RDKafkaErrorCode::BadCompression)
     );
     if is_gone(error) {
-        return format!("offset {offset} of the topic is not there any more. {GONE} ({error})");
+        return format!("offset {offset} of the topic no longer exists. {GONE} ({error})");
     }
     if !is_packed {
-        return format!("reading offset {offset} of the topic: {error}");
+        return format!("cannot read offset {offset} of the topic: {error}");
     }
     format!(
-        "reading offset {offset} of the topic: a message there, or soon behind it, is packed in a \
-         way that nodes neither write nor read ({error}). It was written while the topic's \
-         compression.type was not uncompressed. A log that stands before it goes on in a topic of \
-         its own: `upesi restore` from the directory of a node, then `upesi export-log`"
+        "cannot read offset {offset} of the topic: a message there or soon after it is compressed, \
+         which nodes do not support ({error}). It was written while the topic's \
+         compression.type was not uncompressed. Move the log before that message to a new topic: \
+         `upesi restore` from the directory of a node, then `upesi export-log`"
     )
 }
 
@@ -381,9 +383,9 @@ mod tests {
         let why = |code| unreadable(88, &KafkaError::MessageConsumption(code));
         for code in [RDKafkaErrorCode::AutoOffsetReset, RDKafkaErrorCode::UnknownTopic] {
             let said = why(code);
-            assert!(said.starts_with("offset 88 of the topic is not there any more"), "{said}");
+            assert!(said.starts_with("offset 88 of the topic no longer exists"), "{said}");
         }
         let said = why(RDKafkaErrorCode::TopicAuthorizationFailed);
-        assert!(said.starts_with("reading offset 88 of the topic"), "{said}");
+        assert!(said.starts_with("cannot read offset 88 of the topic"), "{said}");
     }
 }

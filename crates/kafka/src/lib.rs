@@ -1,24 +1,24 @@
-//! The log on Kafka: one partition of one topic is the one order in which several nodes are heard,
-//! and each of them keeps a copy of the log that follows from it in its files.
+//! The log on Kafka: one partition of one topic puts the records of several nodes into one order.
+//! Each node keeps a local copy of the resulting log in files.
 //!
 //! # Phases
-//! [`open`] asks the brokers for the topic, makes it if there is none, refuses settings that could
-//! lose records, begins a log in it if it holds none, and finds where in it the copy ends.
-//! [`Stream`] then reads everything behind that, in order, and sends what this node proposes.
-//! What the messages mean is not decided here ([`sequencer::Replica`]).
+//! [`open`] queries the topic and creates it if it does not exist. It refuses settings that could
+//! lose records, starts a log in an empty topic, and finds the offset that matches the end of the
+//! local copy. [`Stream`] then reads all later messages in order, and sends this node's proposals.
+//! The meaning of the messages is decided elsewhere ([`sequencer::Replica`]).
 //!
-//! # What a message is
-//! A [`record::bundle`]: records of one node, without a place in the log. Sending is idempotent
-//! and acknowledged by every replica in sync (`acks=all`), and in order; a message that is not
-//! acknowledged within [`Options::patience`] is given up and reported, and may arrive all the same.
+//! # Messages
+//! A message is a [`record::bundle`]: records of one node, without a log index. Sending is
+//! idempotent, in order, and acknowledged by every in-sync replica (`acks=all`). A message without
+//! acknowledgement within [`Options::patience`] is reported as failed. It may still arrive.
 //!
-//! A log that was in files is moved here frame by frame ([`export`]), and back by reading it like
-//! any node, behind a word that it has left ([`say_left`]).
+//! A log in files is migrated to a topic frame by frame ([`export`]). It is migrated back by
+//! reading the topic like any node, up to an end marker ([`say_left`]).
 //!
 //! # Costs and bounds
-//! Nothing blocks but `open`. A message is copied once into the client library and once out of it.
-//! Two threads of ours and a handful of the library's; what is read waits in a bounded inbox, and
-//! reading waits for it.
+//! Only `open` blocks. A message is copied once into the client library and once out of it. There
+//! are two threads of this crate and several of the library. Messages wait in a bounded inbox;
+//! reading pauses while it is full.
 #![warn(missing_docs)]
 
 mod address;
@@ -49,77 +49,78 @@ use ports::LogError;
 /// Why a log on Kafka could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Nobody answers, or not as a broker does.
+    /// No broker responds, or the response is not from a broker.
     #[error(
         "no broker of {brokers} answered within {seconds} s ({reason}): check the addresses in \
-         --log, and that the brokers run and take connections as `[kafka]` of the configuration \
-         says"
+         --log, that the brokers are running, and that they accept connections with the \
+         settings in `[kafka]` of the configuration"
     )]
     Unreachable {
-        /// Who was asked.
+        /// The brokers' addresses.
         brokers: String,
-        /// How long.
+        /// The timeout.
         seconds: u64,
-        /// What the client library says.
+        /// The client library's error.
         reason: String,
     },
-    /// They will have nothing to do with this client, or it with them.
+    /// TLS or authentication failed, on either side.
     #[error(
-        "the brokers of {brokers} and this node do not trust each other: {reason}. Check the \
+        "the brokers of {brokers} or this node rejected the other side: {reason}. Check the \
          settings kafka.tls, kafka.ca, kafka.certificate, kafka.user and kafka.password_file, and \
-         which listener the addresses in --log are of"
+         that the addresses in --log name the right listener"
     )]
     Distrusted {
-        /// Who was asked.
+        /// The brokers' addresses.
         brokers: String,
-        /// What the client library says.
+        /// The client library's error.
         reason: String,
     },
-    /// This build cannot do what is asked for.
+    /// This build does not support the security settings.
     #[error(
-        "this binary was built without TLS and passwords towards brokers: build it with `cargo \
+        "this binary was built without TLS and passwords for Kafka: build it with `cargo \
          build --profile dist --features kafka-tls`, which needs OpenSSL's headers \
          (Debian: libssl-dev)"
     )]
     NoTls,
-    /// The brokers answered, but not with what was asked for.
-    #[error("the brokers did not do as asked: {0}")]
+    /// The brokers rejected a request.
+    #[error("Kafka request failed: {0}")]
     Brokers(String),
-    /// Nothing was decided in time.
+    /// The controllers did not decide in time.
     #[error(
-        "the brokers answered, and decided nothing within {seconds} s: of their controllers, which \
-         in small clusters are the brokers themselves, more than half must be there. Start again \
-         when they are. What was asked of them may be done by then: a topic that was made is found"
+        "the brokers answered, but their controllers made no decision within {seconds} s: more \
+         than half of the controllers must be running (in small clusters the brokers are the \
+         controllers). Start again when they are. The request may still be carried out: a topic \
+         that was created meanwhile is used"
     )]
     Undecided {
-        /// How long was waited.
+        /// The timeout.
         seconds: u64,
     },
-    /// The topic is to be made, and would not get the replicas that it needs.
+    /// The topic does not exist, and a new one would get too few replicas.
     #[error(
-        "topic {topic} is not there, and {alive} of the {named} brokers that --log names answered: \
-         a topic that is made now would keep too few replicas. Nothing was made; start again when \
-         all of them are there. If there are not so many, name each once in --log"
+        "topic {topic} does not exist, and only {alive} of the {named} brokers in --log answered: \
+         a topic created now would keep too few replicas. Nothing was created. Start again when \
+         all brokers are running; if the cluster has fewer, name each broker once in --log"
     )]
     TooFew {
         /// The topic.
         topic: String,
-        /// Brokers that are there.
+        /// Brokers that responded.
         alive: usize,
-        /// Brokers that should be.
+        /// Brokers in the address.
         named: usize,
     },
-    /// The topic could lose records, or cannot hold them.
+    /// The topic's settings could lose records, or are too small.
     #[error(transparent)]
     Unsafe(#[from] UnsafeTopic),
-    /// There is no log, and none is to be begun.
-    #[error("topic {0} is not there, or holds no log")]
+    /// There is no log, and the options forbid starting one.
+    #[error("topic {0} does not exist or holds no log")]
     NoLog(String),
-    /// The first messages are gone.
+    /// The first messages were deleted.
     #[error(
-        "topic {topic} begins at offset {offset}: what stood before was deleted, and the copy in \
-         the data directory ends before it. Start with an empty directory and a copy of the log: \
-         --from, or `upesi restore`"
+        "topic {topic} begins at offset {offset}: earlier messages were deleted, and the local \
+         copy of the log ends before that offset. Start with an empty data directory and a copy of \
+         the log: use --from or `upesi restore`"
     )]
     Beheaded {
         /// The topic.
@@ -127,23 +128,23 @@ pub enum OpenError {
         /// Its first offset.
         offset: i64,
     },
-    /// The copy is not one of this topic.
+    /// The local copy does not belong to this topic.
     #[error(
-        "the data directory holds a log that ends at record {}, and topic {topic} does not hold \
-         that record: it is a copy of another log, or the topic has lost its end. Compare before \
-         you choose: with an empty data directory the topic is taken as it is",
+        "the data directory holds a log that ends at record {}, but topic {topic} does not contain \
+         that record: the directory belongs to another log, or the topic has lost its end. \
+         Compare both first; with an empty data directory the node uses the topic as it is",
         .end.0
     )]
     Another {
         /// The topic.
         topic: String,
-        /// Where the copy ends.
+        /// The last record of the local copy.
         end: LogIndex,
     },
-    /// The copy cannot be used.
-    #[error("the copy of the log: {0}")]
+    /// The local copy cannot be used.
+    #[error("local copy of the log: {0}")]
     Copy(#[from] CopyError),
-    /// The copy cannot be written.
-    #[error("the copy of the log: {0}")]
+    /// The local copy cannot be written.
+    #[error("local copy of the log: {0}")]
     Write(#[from] LogError),
 }

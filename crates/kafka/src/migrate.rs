@@ -1,15 +1,17 @@
-//! Moving a log between files and a topic.
+//! Migrates a log between files and a topic.
 //!
 //! # To a topic
-//! [`export`], in this order: the topic is found or made, and checked; what it holds is compared
-//! with the files, frame by frame, and must be their beginning; the rest is sent; all of the topic
-//! is read back and compared; whoever moves the log notes that it has left the files; the word that
-//! it is whole is sent. Up to the note the log goes on in the files, from that word on in the
-//! topic, and in between nowhere. What was interrupted goes on with the next attempt.
+//! [`export`] works in this order. It finds or creates the topic, and checks it. It compares the
+//! topic's content, frame by frame, with the beginning of the files. It sends the remaining frames,
+//! reads all of the topic back, and compares it. The observer records that the log has left the
+//! files. Finally the end-of-log message is sent. The log is in the files until the observer's
+//! record, and in the topic from the end-of-log message; in between it is in neither. An
+//! interrupted migration is continued by the next attempt.
 //!
 //! # From a topic
-//! A word that the log has left ([`say_left`]) ends it for every node: what stands behind is no
-//! part of it. Whoever has read up to there ([`Reader`]) has all of it; [`compare`] holds the files
+//! A leave message ([`say_left`]) ends the log for every node: later messages do not belong to it.
+//! A reader that has reached it ([`Reader`]) has the complete log. [`compare`] compares the files
+//! with the topic again.
 //! against the topic once more.
 
 use std::ops::{ControlFlow, Range};
@@ -28,7 +30,7 @@ use crate::consumer::{Messages, ReadMessage, TopicConsumer, is_made_of, range_of
 use crate::topic::{self, TopicCreation};
 use crate::{Address, OpenError, Options};
 
-/// Why a log was not moved.
+/// Why a log was not migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     /// As when a log is opened.
@@ -37,46 +39,46 @@ pub enum MigrateError {
     /// The files cannot be read, or are damaged.
     #[error(transparent)]
     Files(#[from] journal::OpenError),
-    /// The topic holds something else.
+    /// The topic holds other messages.
     #[error(
-        "topic {topic} holds {what} at offset {offset}: a log is moved to a topic of its own. Name \
-         one that does not exist, and it is made as it must be"
+        "topic {topic} holds {what} at offset {offset}: a log needs a topic of its own. Name a \
+         topic that does not exist; it is created with the required settings"
     )]
     Occupied {
         /// The topic.
         topic: String,
-        /// Where.
+        /// Offset of the first of them.
         offset: i64,
-        /// What.
+        /// Their kind.
         what: &'static str,
     },
-    /// The log was moved before, and the files hold something else than then.
+    /// The log was migrated before, and the files have changed since.
     #[error(
-        "topic {topic} holds this log whole, up to record {}, and the files end at record {}: they \
-         are a copy from another time. Start nodes with --log and a directory of their own",
+        "topic {topic} holds the complete log up to record {}, but the files end at record {}: \
+         they are a copy from another time. Start nodes with --log and their own data directory",
         .whole.0,
         .files.0
     )]
     Older {
         /// The topic.
         topic: String,
-        /// Where the log ended when it was moved.
+        /// The end of the log when it was migrated.
         whole: LogIndex,
-        /// Where the files end.
+        /// The end of the files.
         files: LogIndex,
     },
-    /// The log was moved there, and has gone on elsewhere since.
+    /// The log was migrated to this topic, and has left it since.
     #[error(
-        "this log was in topic {topic} and has left it: a topic is used once. Name one that does \
-         not exist, and it is made as it must be"
+        "this log was moved away from topic {topic}: a topic cannot be reused. Name a topic that \
+         does not exist; it is created with the required settings"
     )]
     Left {
         /// The topic.
         topic: String,
     },
-    /// The files are not what the topic says.
+    /// Files and topic differ.
     #[error(
-        "topic {topic} does not hold the frame that begins with record {} as the files have it",
+        "topic {topic} and the files differ in the frame that begins with record {}",
         .log_index.0
     )]
     Differs {
@@ -85,54 +87,55 @@ pub enum MigrateError {
         /// First record of the frame.
         log_index: LogIndex,
     },
-    /// Whoever moves the log gave up.
+    /// The observer cancelled the migration.
     #[error("{0}")]
     Stopped(String),
 }
 
-/// How far a move is.
+/// Progress of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MigrationStep {
-    /// Records were compared with what the topic held, or sent to it.
+    /// Records up to this one were compared with the topic, or sent to it.
     Sent(LogIndex),
-    /// Records were read back and compared.
+    /// Records up to this one were read back and compared.
     Read(LogIndex),
 }
 
-/// What whoever moves a log says to it.
+/// Observes a migration, and can cancel it.
 pub trait MigrationObserver {
-    /// So much is done. With an error the move ends, and goes on with the next attempt.
+    /// Reports progress. An error ends the migration; the next attempt continues it.
     ///
     /// # Errors
-    /// Whatever ends it.
+    /// The reason to end it.
     fn tell(&mut self, step: MigrationStep) -> Result<(), String>;
 
-    /// All of the log is in the topic: notes, durably, that it goes on there and not in the files.
+    /// The complete log is in the topic: records durably that it continues there and not in the
+    /// files.
     ///
     /// # Errors
-    /// When that cannot be noted: then the log goes on in the files.
+    /// When that cannot be recorded. The log then continues in the files.
     fn note_left(&mut self) -> Result<(), String>;
 }
 
-/// What was moved.
+/// Result of a migration.
 #[derive(Clone, Copy, Debug)]
 pub struct Exported {
-    /// Where the log ends.
+    /// The end of the log.
     pub end: LogEnd,
-    /// Its frames.
+    /// Frames that were not in the topic before.
     pub frames: u64,
     /// Frames that the topic did not have before.
     pub sent: u64,
     /// Bytes of all frames.
     pub bytes: u64,
-    /// Whether the topic was made just now.
+    /// Whether the topic was created by this migration.
     pub created: bool,
 }
 
-/// Moves a log in files to a topic.
+/// Migrates a log in files to a topic.
 ///
 /// # Errors
-/// [`MigrateError`]; the log goes on in the files unless `watch` has noted that it left.
+/// [`MigrateError`]. The log continues in the files unless `watch` has recorded that it left.
 pub fn export<D: Disk>(
     address: &Address,
     disk: &D,
@@ -149,7 +152,7 @@ pub fn export<D: Disk>(
         return Err(MigrateError::Occupied {
             topic,
             offset,
-            what: "what follows on deleted messages",
+            what: "the rest of a log whose first messages were deleted",
         });
     }
     let mut sent = 0;
@@ -163,7 +166,7 @@ pub fn export<D: Disk>(
         }
         watch.tell(MigrationStep::Sent(placed.frame.header().last())).map_err(MigrateError::Stopped)
     });
-    // Who gives up keeps what was sent, and the next attempt goes on behind it.
+    // After a cancellation the sent messages stay, and the next attempt continues after them.
     let flushed = outbound.flush();
     let walked = walked?;
     flushed?;
@@ -197,7 +200,7 @@ pub fn export<D: Disk>(
     Ok(exported)
 }
 
-/// Reads the word that a log is whole back.
+/// Reads the end-of-log message back.
 fn wait_for_whole(feed: &TopicConsumer, from: i64, end: &LogEnd) -> Result<(), OpenError> {
     let range = from..feed.range()?.end;
     let mut is_there = false;
@@ -209,7 +212,7 @@ fn wait_for_whole(feed: &TopicConsumer, from: i64, end: &LogEnd) -> Result<(), O
     if is_there {
         return Ok(());
     }
-    let what = "the word that the log is whole was acknowledged and is not there; try again";
+    let what = "the end-of-log message was acknowledged but cannot be read back; try again";
     Err(OpenError::Brokers(what.into()))
 }
 
@@ -228,7 +231,7 @@ fn walk<D: Disk>(
     failed.map_or(Ok(walked), Err)
 }
 
-/// What a topic holds of a log that is moved to it, held against the frames in their order.
+/// The frames of a log that a topic holds, for comparison with the files in order.
 struct History<'a> {
     messages: Messages<'a>,
     topic: &'a str,
@@ -246,7 +249,7 @@ impl<'a> History<'a> {
         Ok(Self { messages, topic: &address.topic, last: LogIndex(0) })
     }
 
-    /// Whether the topic holds the next frame of the files; false behind its end.
+    /// Whether the topic holds the next frame of the files; false after its end.
     fn has(&mut self, frame: &Frame<'_>) -> Result<bool, MigrateError> {
         let first = frame.header().first;
         let topic = || self.topic.to_owned();
@@ -264,7 +267,7 @@ impl<'a> History<'a> {
                 {
                     return Err(occupied("another log"));
                 }
-                // A message of an earlier attempt that came late.
+                // A late message of an earlier attempt.
                 Ok(TopicMessage::Frame(held)) if held.header().last() <= self.last => {}
                 Ok(TopicMessage::Frame(_)) => {
                     return Err(MigrateError::Differs { topic: topic(), log_index: first });
@@ -279,15 +282,15 @@ impl<'a> History<'a> {
                     });
                 }
                 Ok(TopicMessage::Bundle(_) | TopicMessage::State(_) | TopicMessage::Left(_)) => {
-                    return Err(occupied("a log that began there"));
+                    return Err(occupied("a log that was started there"));
                 }
-                Err(_) => return Err(occupied("a message that is no part of a log")),
+                Err(_) => return Err(occupied("a message that does not belong to a log")),
             }
         }
         Ok(false)
     }
 
-    /// Behind the word that the log is whole: fails when it has left.
+    /// After the end-of-log message: fails if the log has left the topic.
     fn check_left(&mut self, identity: LogIdentity) -> Result<(), MigrateError> {
         while let Some(message) = self.messages.next()? {
             let said = TopicMessage::parse(ReadMessage::of(&message).bytes);
@@ -298,8 +301,8 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// Behind the last frame of the files: nothing more may be there but the word that this was
-    /// all, and what nodes wrote behind that. Whether it is.
+    /// After the last frame of the files: allows only the end-of-log message and later messages of
+    /// nodes. Returns whether that message exists.
     fn close(&mut self, end: &LogEnd) -> Result<bool, MigrateError> {
         let topic = || self.topic.to_owned();
         while let Some(message) = self.messages.next()? {
@@ -315,7 +318,7 @@ impl<'a> History<'a> {
                     return Err(MigrateError::Older { topic: topic(), whole, files });
                 }
                 _ => {
-                    let what = "a message that is no part of this log";
+                    let what = "a message that does not belong to this log";
                     let offset = found.offset;
                     return Err(MigrateError::Occupied { topic: topic(), offset, what });
                 }
@@ -325,10 +328,10 @@ impl<'a> History<'a> {
     }
 }
 
-/// Sends messages, all of which must be acknowledged.
+/// Sends messages that must all be acknowledged.
 struct Confirmed {
     outbound: Outbound,
-    /// Why one was not.
+    /// Why a message was not acknowledged.
     lost: Arc<Mutex<Option<String>>>,
     patience: Duration,
 }
@@ -353,7 +356,7 @@ impl Confirmed {
     }
 
     fn flush(&self) -> Result<(), OpenError> {
-        // Each message is acknowledged or given up within the patience, counted from its sending.
+        // Each message is acknowledged or fails within the timeout, counted from its sending.
         self.outbound.flush(2 * self.patience).map_err(cannot)?;
         self.check()
     }
@@ -364,10 +367,10 @@ impl Confirmed {
     }
 }
 
-/// Says in the topic that a log goes on elsewhere. What stands behind that is no part of it.
+/// Sends the leave message: the log continues elsewhere, and later messages do not belong to it.
 ///
 /// # Errors
-/// [`OpenError::Brokers`] when that is not known to have arrived; it may have.
+/// [`OpenError::Brokers`] when the message is not known to have arrived; it may have arrived.
 pub fn say_left(
     address: &Address,
     options: &Options,
@@ -380,7 +383,7 @@ pub fn say_left(
     outbound.flush()
 }
 
-/// Reads a topic from outside of a node.
+/// Reads a topic without being a node.
 pub struct Reader {
     feed: TopicConsumer,
     address: Address,
@@ -388,7 +391,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Over a topic that is there.
+    /// Opens an existing topic.
     ///
     /// # Errors
     /// [`OpenError::Brokers`].
@@ -398,7 +401,7 @@ impl Reader {
         Ok(Self { feed, address: address.clone(), options: options.clone() })
     }
 
-    /// The first offset, and the one behind the last message.
+    /// The first offset, and the offset after the last message.
     ///
     /// # Errors
     /// [`OpenError::Brokers`].
@@ -406,8 +409,7 @@ impl Reader {
         range_of_messages(&self.feed, &self.address, &self.options)
     }
 
-    /// Shows the messages at these offsets, with the times of their arrival, until the visitor has
-    /// enough.
+    /// Visits the messages at these offsets, with their arrival times, until the visitor stops.
     ///
     /// # Errors
     /// [`OpenError::Brokers`].
@@ -420,12 +422,11 @@ impl Reader {
     }
 }
 
-/// Holds the frames of a copy against the messages of the topic from its first on: each was moved
-/// there as it is, or was made of a bundle with just these records. Frames of messages that were
-/// deleted from the topic have nothing to be held against. `tell` hears how far it is.
-///
+/// Compares the frames of a copy with the topic's messages from the first one: each frame was
+/// migrated as it is, or was made from a bundle with exactly these records. Frames whose messages
+/// were deleted from the topic are not compared. `tell` receives the progress.
 /// # Errors
-/// [`MigrateError::Differs`] at the first frame that the topic does not hold, in this order.
+/// [`MigrateError::Differs`] at the first frame that the topic does not hold in this order.
 pub fn compare<D: Disk>(
     reader: &Reader,
     address: &Address,
@@ -468,7 +469,7 @@ fn first_of(reader: &Reader, range: &Range<i64>) -> Result<Option<Vec<u8>>, Open
     Ok(first)
 }
 
-/// Whether a message holds a frame, or the bundle that it was made of.
+/// Whether a message holds a frame, or the bundle that it was made from.
 fn is_of(frame: &Frame<'_>, message: &[u8]) -> bool {
     match TopicMessage::parse(message) {
         Ok(TopicMessage::Frame(held)) => held.as_bytes() == frame.as_bytes(),

@@ -1,46 +1,48 @@
-//! How a node shows brokers who it is, and how it knows them: TLS, and a user with a password.
+//! Authentication between a node and brokers: TLS, and a user with a password.
 //!
-//! Both come with the feature `tls`, which links OpenSSL; without it whoever asks for one is
-//! refused, and nothing is ever sent in the clear instead.
+//! Both need the feature `tls`, which links OpenSSL. Without it such settings are refused; nothing
+//! falls back to plain text.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use rdkafka::ClientConfig;
 
-/// What brokers ask of their clients. By default nothing: plain text, on a network of their own.
+/// Security settings of the brokers' listener. The default is plain text without authentication,
+/// for a private network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
-    /// Encrypts everything, and knows the brokers.
+    /// Encrypts the connection, and authenticates the brokers.
     pub tls: Option<Tls>,
-    /// Who this client is.
+    /// User of this client.
     pub login: Option<Login>,
 }
 
-/// How brokers are known. The names in their certificates must be those of their addresses.
+/// Authentication of brokers. Their certificates must name their addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// File of certificates (PEM) of those who sign brokers' own; none takes the system's.
+    /// File with the CA certificates (PEM) that sign the brokers' certificates; `None` uses the
+    /// system's.
     pub ca: Option<PathBuf>,
-    /// Certificate and key of this client, where brokers ask for them.
+    /// Certificate and key of this client, if brokers require them.
     pub identity: Option<Identity>,
 }
 
 /// A certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// File of the certificate (PEM), with those between it and who signed it.
+    /// File with the certificate (PEM) and its intermediate certificates.
     pub certificate: PathBuf,
-    /// File of the private key (PEM), not encrypted.
+    /// File with the unencrypted private key (PEM).
     pub key: PathBuf,
 }
 
-/// A user of the brokers.
+/// A user with a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// How the password is shown.
+    /// The SASL mechanism.
     pub mechanism: Mechanism,
-    /// The name.
+    /// The user name.
     pub user: String,
     /// The password.
     pub password: String,
@@ -52,20 +54,20 @@ impl fmt::Debug for Login {
     }
 }
 
-/// How a password is shown.
+/// A SASL mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mechanism {
-    /// It is proved, and not said.
+    /// SCRAM with SHA-512: the password is proved and never sent.
     #[default]
     ScramSha512,
-    /// The same with the shorter hash.
+    /// SCRAM with SHA-256.
     ScramSha256,
-    /// It is said.
+    /// The password is sent, protected by TLS only.
     Plain,
 }
 
 impl Mechanism {
-    /// As brokers call it.
+    /// Its name in Kafka.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,12 +79,12 @@ impl Mechanism {
 }
 
 impl Security {
-    /// What is asked for and this build does not have.
+    /// Whether the settings need a feature that this build lacks.
     pub(crate) fn is_missing(&self) -> bool {
         !cfg!(feature = "tls") && *self != Self::default()
     }
 
-    /// As brokers call it.
+    /// The security protocol's name in Kafka.
     const fn protocol(&self) -> &'static str {
         match (&self.tls, &self.login) {
             (None, None) => "plaintext",
@@ -123,7 +125,7 @@ mod tests {
     fn applied(security: &Security) -> Vec<(String, String)> {
         let mut config = ClientConfig::new();
         security.apply(&mut config);
-        // The map of all does not show passwords.
+        // The map of all settings hides passwords.
         let names = config.config_map().into_keys().map(str::to_owned);
         let value = |name: &String| config.get(name).unwrap_or_default().to_owned();
         let mut all: Vec<_> = names.map(|name| (name.clone(), value(&name))).collect();

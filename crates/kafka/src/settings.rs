@@ -1,45 +1,45 @@
-//! Which settings of a topic can lose records, or not hold them.
+//! Checks a topic's settings: which could lose records, or are too small for them.
 
 use std::fmt;
 
 use record::frame::FRAME_BYTES_MAX;
 
-/// What a message may take beyond its frame: Kafka's own headers.
+/// Maximum overhead of a message beyond its frame, in bytes: Kafka's headers.
 const OVERHEAD_BYTES: usize = 1 << 10;
 
-/// A topic must take messages of this many bytes at least: the largest frame there is.
+/// Minimum of a topic's maximum message size, in bytes: the largest frame.
 pub const MESSAGE_BYTES_MIN: usize = FRAME_BYTES_MAX + OVERHEAD_BYTES;
 
-/// Replicas that a topic needs where there are brokers enough.
+/// Replicas that a topic needs in a cluster with enough brokers.
 const REPLICAS_WANTED: usize = 3;
 
-/// What the brokers say of a topic.
+/// A topic's layout as the brokers describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Numbers of the brokers that are alive.
+    /// Ids of the live brokers.
     pub(crate) brokers: Vec<i32>,
-    /// Brokers that there are, as the address says: one that is away counts.
+    /// Number of brokers according to the address, including dead ones.
     pub(crate) named: usize,
     /// Partitions of the topic.
     pub(crate) partitions: usize,
-    /// Numbers of the brokers that have its first partition.
+    /// Ids of the brokers that have its first partition.
     pub(crate) replicas: Vec<i32>,
 }
 
 impl Layout {
-    /// Replicas that a topic should have in a cluster of so many brokers.
+    /// Replicas that a topic should have in a cluster of this many brokers.
     pub(crate) fn replicas_wanted(brokers: usize) -> usize {
         brokers.clamp(1, REPLICAS_WANTED)
     }
 
-    /// Replicas that must have a record before it is acknowledged: a majority, so that the loss
-    /// of a minority loses nothing.
+    /// Replicas that must store a record before it is acknowledged: a majority, so that the loss of
+    /// a minority loses no record.
     pub(crate) fn in_sync_wanted(replicas: usize) -> usize {
         replicas / 2 + 1
     }
 
-    /// Whether a topic that is made while so many brokers are alive gets all the replicas that a
-    /// cluster of as many as are named can give it: it keeps what it is made with.
+    /// Whether a topic created now gets all replicas that the named brokers allow. A topic keeps
+    /// the number of replicas with which it is created.
     pub(crate) fn may_be_made(alive: usize, named: usize) -> bool {
         Self::replicas_wanted(named) <= Self::replicas_wanted(alive)
     }
@@ -48,7 +48,7 @@ impl Layout {
         self.partitions == 1
     }
 
-    /// Brokers that there are, alive or not.
+    /// Number of brokers, dead or alive.
     fn all(&self) -> usize {
         self.named.max(self.brokers.len())
     }
@@ -61,7 +61,8 @@ impl Layout {
         self.wanted() <= self.replicas.len()
     }
 
-    /// Brokers that should have the topic: those that do, then others, as many as it takes.
+    /// Brokers that should have the topic: those that have it, then others, up to the wanted
+    /// number.
     fn brokers_to_have_it(&self) -> String {
         let others = self.brokers.iter().filter(|broker| !self.replicas.contains(broker));
         let brokers = self.replicas.iter().chain(others).take(self.wanted());
@@ -69,8 +70,8 @@ impl Layout {
     }
 }
 
-/// The settings with which a topic is made, and which it must have; the two that are numbers may
-/// be larger.
+/// The settings of a new topic, and the requirements for an existing one. The two numeric settings
+/// may be larger.
 pub(crate) fn wanted(replicas: usize) -> [(&'static str, String); 8] {
     [
         (IN_SYNC, Layout::in_sync_wanted(replicas).to_string()),
@@ -80,7 +81,8 @@ pub(crate) fn wanted(replicas: usize) -> [(&'static str, String); 8] {
         ("retention.bytes", "-1".into()),
         ("unclean.leader.election.enable", "false".into()),
         ("message.timestamp.type", "LogAppendTime".into()),
-        // Brokers unpack what somebody else packs: no node could read past it.
+        // Brokers would decompress and recompress messages of other clients; no node could read
+        // past one.
         ("compression.type", "uncompressed".into()),
     ]
 }
@@ -88,12 +90,12 @@ pub(crate) fn wanted(replicas: usize) -> [(&'static str, String); 8] {
 const IN_SYNC: &str = "min.insync.replicas";
 const MESSAGE_BYTES: &str = "max.message.bytes";
 
-/// A topic that is not safe, and how to make it so.
+/// A topic with unsafe settings, and how to change them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnsafeTopic {
     topic: String,
     layout: Layout,
-    /// Setting, what it is, what it must be.
+    /// Setting, actual value, required value.
     settings: Vec<(String, String, String)>,
 }
 
@@ -102,14 +104,14 @@ impl fmt::Display for UnsafeTopic {
         let Self { topic, layout, settings } = self;
         write!(f, "topic {topic} is not safe for a log:")?;
         if !layout.is_one() {
-            write!(f, " it has {} partitions, and a log is one;", layout.partitions)?;
+            write!(f, " it has {} partitions, but a log needs exactly 1;", layout.partitions)?;
         }
         if !layout.has_replicas_enough() {
             let (is, wanted, brokers) = (layout.replicas.len(), layout.wanted(), layout.all());
             write!(f, " it has {is} of the {wanted} replicas that {brokers} brokers allow;")?;
         }
         for (name, is, must) in settings {
-            write!(f, " {name} is {is} and must be {must};")?;
+            write!(f, " {name} is {is} but must be {must};")?;
         }
         self.advise(f)
     }
@@ -120,8 +122,8 @@ impl UnsafeTopic {
         let Self { topic, layout, settings } = self;
         if !layout.is_one() {
             return f.write_str(
-                " partitions cannot be taken away: name a topic that does not exist, and it is \
-                 made as it must be",
+                " partitions cannot be removed: name a topic that does not exist; it is created \
+                 with the required settings",
             );
         }
         if !layout.has_replicas_enough() {
@@ -129,13 +131,13 @@ impl UnsafeTopic {
                 let (alive, all) = (layout.brokers.len(), layout.all());
                 return write!(
                     f,
-                    " {alive} of the brokers answer: start the others, until all {all} do, and \
-                     again; then it says how replicas are added"
+                    " only {alive} of {all} brokers answer: start the others, then start again to \
+                     see how to add replicas"
                 );
             }
             write!(
                 f,
-                " add replicas, which changes nothing that it holds, with: \
+                " add replicas, which keeps its messages, with: \
                  kafka-reassign-partitions.sh --bootstrap-server BROKER --execute \
                  --reassignment-json-file FILE, where FILE holds \
                  {{\"version\":1,\"partitions\":[{{\"topic\":\"{topic}\",\"partition\":0,\
@@ -157,17 +159,17 @@ impl UnsafeTopic {
     }
 }
 
-/// Holds a topic against what a log needs. `value` gives a setting of it.
+/// Checks a topic against the requirements of a log. `value` returns a setting of it.
 ///
 /// # Errors
-/// Everything that is wrong, at once.
+/// Everything that is wrong, in one error.
 pub(crate) fn check(
     topic: &str,
     layout: &Layout,
     value: impl Fn(&str) -> Option<String>,
 ) -> Result<(), UnsafeTopic> {
     let mut settings = Vec::new();
-    // As it must be with the replicas that it lacks.
+    // Judge by the replicas that it should have.
     for (name, must) in wanted(layout.wanted().max(layout.replicas.len())) {
         let is = value(name).unwrap_or_else(|| "unknown".into());
         let enough = || Some(must.parse::<u64>().ok()? <= is.parse::<u64>().ok()?);
@@ -188,9 +190,9 @@ mod tests {
 
     use super::*;
 
-    /// Checks a topic that is right but for what is given.
+    /// Checks a topic that is safe except for the given values.
     fn said(brokers: i32, partitions: usize, replicas: usize, change: (&str, &str)) -> String {
-        // The last ones have it.
+        // The last brokers have it.
         let brokers: Vec<_> = (1..=brokers).collect();
         let (_, those) = brokers.split_at(brokers.len() - replicas);
         let layout = Layout { replicas: those.to_vec(), brokers, named: 1, partitions };
@@ -217,7 +219,7 @@ mod tests {
         assert_eq!(said(3, 1, 3, ("max.message.bytes", "104857600")), "safe");
     }
 
-    /// A broker that is away for a moment makes no topic safe.
+    /// A broker that is briefly away makes no topic unsafe.
     #[test]
     fn brokers_that_are_named_count_while_they_are_away() {
         let (brokers, replicas) = (vec![2, 3], vec![2, 3]);
@@ -232,7 +234,7 @@ mod tests {
         let error = check("upesi", &two_of(3), value).err().map(|error| error.to_string());
         let error = error.unwrap_or_default();
         assert!(error.contains("it has 2 of the 3 replicas that 3 brokers allow"), "{error}");
-        assert!(error.contains("2 of the brokers answer: start the others"), "{error}");
+        assert!(error.contains("only 2 of 3 brokers answer: start the others"), "{error}");
     }
 
     #[test]
@@ -260,31 +262,31 @@ mod tests {
             ("compression.type", "producer"),
         ] {
             let said = said(3, 1, 3, (name, is));
-            assert!(said.contains(&format!("{name} is {is} and must be ")), "{said}");
+            assert!(said.contains(&format!("{name} is {is} but must be ")), "{said}");
             assert!(said.contains(&format!("--entity-name upesi --add-config {name}=")), "{said}");
         }
         check_said(
             &said(3, 1, 3, ("retention.ms", "604800000")),
             expect![[
-                r#"topic upesi is not safe for a log: retention.ms is 604800000 and must be -1; change the settings with: kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name upesi --add-config retention.ms=-1"#
+                r#"topic upesi is not safe for a log: retention.ms is 604800000 but must be -1; change the settings with: kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name upesi --add-config retention.ms=-1"#
             ]],
         );
         check_said(
             &said(3, 4, 3, ("", "")),
             expect![[
-                r#"topic upesi is not safe for a log: it has 4 partitions, and a log is one; partitions cannot be taken away: name a topic that does not exist, and it is made as it must be"#
+                r#"topic upesi is not safe for a log: it has 4 partitions, but a log needs exactly 1; partitions cannot be removed: name a topic that does not exist; it is created with the required settings"#
             ]],
         );
         check_said(
             &said(3, 1, 2, ("", "")),
             expect![[
-                r#"topic upesi is not safe for a log: it has 2 of the 3 replicas that 3 brokers allow; add replicas, which changes nothing that it holds, with: kafka-reassign-partitions.sh --bootstrap-server BROKER --execute --reassignment-json-file FILE, where FILE holds {"version":1,"partitions":[{"topic":"upesi","partition":0,"replicas":[2,3,1]}]}; when that is done, start again"#
+                r#"topic upesi is not safe for a log: it has 2 of the 3 replicas that 3 brokers allow; add replicas, which keeps its messages, with: kafka-reassign-partitions.sh --bootstrap-server BROKER --execute --reassignment-json-file FILE, where FILE holds {"version":1,"partitions":[{"topic":"upesi","partition":0,"replicas":[2,3,1]}]}; when that is done, start again"#
             ]],
         );
         check_said(
             &said(5, 1, 1, ("", "")),
             expect![[
-                r#"topic upesi is not safe for a log: it has 1 of the 3 replicas that 5 brokers allow; min.insync.replicas is 1 and must be 2; add replicas, which changes nothing that it holds, with: kafka-reassign-partitions.sh --bootstrap-server BROKER --execute --reassignment-json-file FILE, where FILE holds {"version":1,"partitions":[{"topic":"upesi","partition":0,"replicas":[5,1,2]}]}; when that is done, change the settings with: kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name upesi --add-config min.insync.replicas=2"#
+                r#"topic upesi is not safe for a log: it has 1 of the 3 replicas that 5 brokers allow; min.insync.replicas is 1 but must be 2; add replicas, which keeps its messages, with: kafka-reassign-partitions.sh --bootstrap-server BROKER --execute --reassignment-json-file FILE, where FILE holds {"version":1,"partitions":[{"topic":"upesi","partition":0,"replicas":[5,1,2]}]}; when that is done, change the settings with: kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name upesi --add-config min.insync.replicas=2"#
             ]],
         );
     }

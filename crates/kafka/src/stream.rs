@@ -1,8 +1,8 @@
-//! The topic at work: a thread that reads it, one that asks where it ends, and the client library's
-//! own, which sends.
+//! The stream of a topic: a thread that reads it, a thread that queries its end, and the client
+//! library's threads, which send.
 //!
-//! While the broker that leads the topic is gone, the library looks for another one once a second.
-//! Nobody is answered meanwhile, so the thread that reads asks more often ([`Search`]).
+//! While the broker that leads the topic is down, the library looks for the new leader once per
+//! second. Requests wait meanwhile, so the reading thread queries more often ([`LeaderSearch`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -17,33 +17,34 @@ use crate::connect::cannot;
 use crate::consumer::{POLL, ReadMessage, TopicConsumer, end_of_messages, is_passing, unreadable};
 use crate::{Address, OpenError, Options};
 
-/// Questions where the topic ends that may wait; a node asks one at a time.
+/// Maximum number of waiting end queries; a node makes one at a time.
 const QUESTIONS_MAX: usize = 16;
-/// Something was sent and nothing has come for so long: the leader may have moved.
+/// A message was sent, but none arrived for this long: the leader may have moved.
 const SILENCE: Duration = Duration::from_millis(300);
-/// Between two questions who leads the topic.
+/// Interval between two queries for the leader.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Longest wait for an answer.
+/// Timeout of a query.
 const ANSWER: Duration = Duration::from_millis(500);
-/// For so long what stands before the end may still be on its way to the reader.
+/// Within this time, messages before the end may still be on their way to the reader.
 const SOON: Duration = Duration::from_millis(100);
-/// Longest search for the last message, before it is looked again whether it was read.
+/// Maximum duration of one search for the last message. Then the reader's progress is checked
+/// again.
 const SEARCH: Duration = Duration::from_secs(1);
-/// Between two looks whether it has come.
+/// Interval between two checks of the reader's progress.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// One topic, read from an offset on and written to. Dropping it ends its threads.
+/// One topic, read from an offset and written to. Dropping it ends its threads.
 pub struct Stream {
     outbound: Arc<Outbound>,
-    /// Dropped to end the thread that asks.
+    /// Dropped to end the query thread.
     questions: Option<SyncSender<u64>>,
     stopped: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Stream {
-    /// Begins to read at `next`. Everything goes to `sink`, which may block, and is done with when
-    /// it answers false.
+    /// Starts reading at `next`. Everything goes to `sink`, which may block. Returning false ends
+    /// the stream.
     ///
     /// # Errors
     /// [`OpenError::Brokers`] when the client library or a thread cannot be started.
@@ -83,7 +84,7 @@ impl Topic for Stream {
 
     fn ask_end(&mut self, number: u64) {
         if let Some(questions) = &self.questions {
-            // Who asks again before he was answered, and so often, has asked in vain.
+            // A node with this many open queries has stopped waiting for them.
             let _asked = questions.try_send(number);
         }
     }
@@ -104,12 +105,12 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     builder.spawn(work).map_err(|error| OpenError::Brokers(error.to_string()))
 }
 
-/// Looks for the leader of a topic from which nothing comes though something was sent.
+/// Looks for a new leader when sent messages do not arrive.
 struct Search {
     outbound: Arc<Outbound>,
-    /// When something came last.
+    /// Time of the last arrival.
     heard: Instant,
-    /// When the leader was asked for last, if it is looked for.
+    /// Time of the last query, during a search.
     asked: Option<Instant>,
 }
 
@@ -118,14 +119,14 @@ impl Search {
         Self { outbound, heard: Instant::now(), asked: None }
     }
 
-    /// Something came.
+    /// A message arrived: ends the search.
     fn end(&mut self) {
         self.heard = Instant::now();
         self.asked = None;
     }
 
-    /// Asks, if it is time to. What was sent may be reported, and the reader still ask a broker
-    /// that is gone: it goes on until something comes.
+    /// Queries the leader if it is due. Delivery may be reported while the reader still fetches
+    /// from a dead broker, so the search continues until a message arrives.
     fn go_on(&mut self, feed: &TopicConsumer) {
         let is_due = match self.asked {
             Some(asked) => AGAIN <= asked.elapsed(),
@@ -152,13 +153,13 @@ fn read(
             Some(Ok(message)) => {
                 search.end();
                 let ReadMessage { offset, at, bytes } = ReadMessage::of(&message);
-                // What was fetched twice comes once.
+                // Deliver a message that was fetched twice only once.
                 let is_new = next <= offset;
                 next = next.max(offset + 1);
                 reached.store(next, Ordering::Release);
                 !is_new || sink(Arrival::Message { offset, at, bytes: bytes.to_vec() })
             }
-            // The library looks for the leader by itself.
+            // The library looks for the leader itself.
             Some(Err(error)) if is_passing(&error) => true,
             Some(Err(error)) => {
                 sink(Arrival::Broken { reason: unreadable(next, &error) });
@@ -172,10 +173,10 @@ fn read(
     }
 }
 
-/// Says where the topic ends.
+/// Determines the end of the topic.
 struct EndQuery {
     feed: TopicConsumer,
-    /// Up to where the other thread has read.
+    /// The offset up to which the other thread has read.
     reached: Arc<AtomicI64>,
     address: Address,
     options: Options,
@@ -191,8 +192,8 @@ impl EndQuery {
         }
     }
 
-    /// Behind the last message. Nearly always it has been read, or is about to be; otherwise it is
-    /// looked for, because there may be nothing to read at the last offsets.
+    /// The offset after the last message. Usually the reader has reached it or is about to;
+    /// otherwise it is searched, because the last offsets may have no readable message.
     fn end(&self) -> Result<i64, OpenError> {
         let since = Instant::now();
         loop {
@@ -201,14 +202,15 @@ impl EndQuery {
                 return Ok(range.end);
             }
             let found = end_of_messages(&self.address, &self.options, (&range, SEARCH));
-            // Brokers may be gone just now; when they are back it may have been read meanwhile.
+            // The brokers may be down. When they are back, the reader may have reached the end
+            // meanwhile.
             if found.is_ok() || self.options.patience < since.elapsed() {
                 return found;
             }
         }
     }
 
-    /// Whether all before an offset was read, now or soon.
+    /// Whether the reader has reached an offset, or does so soon.
     fn is_reached(&self, end: i64) -> bool {
         let since = Instant::now();
         while self.reached.load(Ordering::Acquire) < end {

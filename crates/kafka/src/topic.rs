@@ -1,4 +1,4 @@
-//! The topic as the brokers know it: found or made, and held against what a log needs.
+//! Finds or creates the topic, and checks it against the requirements of a log.
 
 use std::time::{Duration, Instant};
 
@@ -12,23 +12,23 @@ use crate::client::{self, ErrorLog};
 use crate::settings::{self, Layout};
 use crate::{Address, OpenError, Options};
 
-/// Between two questions whether a new topic is there.
+/// Interval between two checks whether a new topic is available.
 const LOOK: Duration = Duration::from_millis(50);
-/// Longest wait for the first answer, before it is looked why there is none.
+/// Timeout of the first response. Then the cause is investigated.
 const ONCE: Duration = Duration::from_secs(2);
 
-/// A topic that is safe.
+/// A topic that was checked.
 pub(crate) struct SafeTopic {
     pub(crate) layout: Layout,
-    /// Copies of a record before it is acknowledged.
+    /// Replicas that store a record before it is acknowledged.
     pub(crate) in_sync: String,
     pub(crate) created: bool,
 }
 
-/// A topic that is not there is to be made.
+/// Permission to create a missing topic.
 pub(crate) struct TopicCreation;
 
-/// Finds the topic, or makes it, and checks it.
+/// Finds or creates the topic, and checks it.
 ///
 /// # Errors
 /// [`OpenError::Unreachable`], [`OpenError::Brokers`], [`OpenError::Unsafe`], [`OpenError::NoLog`],
@@ -59,8 +59,8 @@ pub(crate) fn check(
     Ok(SafeTopic { layout, in_sync, created })
 }
 
-/// The first answer of a broker. That one side does not trust the other is said without waiting for
-/// one: it does not pass.
+/// The first response of a broker. A TLS or authentication failure is reported at once, because it
+/// is permanent.
 fn first_answer(
     (consumer, quiet): (&BaseConsumer<ErrorLog>, &ErrorLog),
     address: &Address,
@@ -73,7 +73,7 @@ fn first_answer(
             Ok(metadata) => return Ok(metadata),
             Err(error) => error,
         };
-        // What the library has to say is heard by whoever asks for messages.
+        // The library reports its errors only to a polling consumer.
         while consumer.poll(Duration::ZERO).is_some() {}
         if let Some(reason) = quiet.distrust() {
             return Err(OpenError::Distrusted { brokers: address.brokers.clone(), reason });
@@ -98,7 +98,7 @@ fn unreachable(
     }
 }
 
-/// The topic's layout; `None` when there is none.
+/// The topic's layout; `None` if it does not exist.
 fn layout(metadata: &Metadata, named: usize) -> Result<Option<Layout>, OpenError> {
     let Some(topic) = metadata.topics().first() else { return Ok(None) };
     match topic.error().map(RDKafkaErrorCode::from) {
@@ -117,8 +117,8 @@ fn layout(metadata: &Metadata, named: usize) -> Result<Option<Layout>, OpenError
     }))
 }
 
-/// How many brokers there are for a topic that is to be made, once there are enough: those that
-/// start at the same time as this node are waited for.
+/// Number of brokers for a new topic, once there are enough. Brokers that are starting at the same
+/// time as this node are awaited.
 fn enough(
     address: &Address,
     options: &Options,
@@ -151,11 +151,11 @@ fn create(address: &Address, options: &Options, brokers: usize) -> Result<(), Op
     })?;
     for result in results {
         match result {
-            // Another node may have been quicker.
+            // Another node may have been faster.
             Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
             Err((_, RDKafkaErrorCode::RequestTimedOut)) => return Err(undecided(options)),
             Err((_, error)) => {
-                let what = format!("the topic {} was not made: {error}", address.topic);
+                let what = format!("topic {} was not created: {error}", address.topic);
                 return Err(OpenError::Brokers(what));
             }
         }
@@ -163,7 +163,7 @@ fn create(address: &Address, options: &Options, brokers: usize) -> Result<(), Op
     Ok(())
 }
 
-/// A new topic is not known to every broker at once.
+/// Waits until every broker knows a new topic.
 fn wait_for(
     (options, named): (&Options, usize),
     ask: impl Fn(Duration) -> KafkaResult<Metadata>,
@@ -181,10 +181,10 @@ fn wait_for(
         }
         std::thread::sleep(LOOK);
     }
-    Err(OpenError::Brokers("the topic was made and has no leader".into()))
+    Err(OpenError::Brokers("the new topic has no leader; check the brokers".into()))
 }
 
-/// The topic's settings. A broker that has not heard of a new topic knows none.
+/// The topic's settings. A broker that does not know a new topic yet returns none.
 fn describe(address: &Address, options: &Options) -> Result<Vec<(String, String)>, OpenError> {
     let deadline = Instant::now() + options.patience;
     loop {
@@ -204,7 +204,10 @@ fn described(address: &Address, options: &Options) -> Result<Vec<(String, String
     let mut settings = Vec::new();
     for result in results {
         let resource = result.map_err(|error| {
-            OpenError::Brokers(format!("the settings of topic {}: {error}", address.topic))
+            OpenError::Brokers(format!(
+                "cannot read the settings of topic {}: {error}",
+                address.topic
+            ))
         })?;
         let entries = resource.entries.into_iter();
         settings.extend(entries.filter_map(|entry| Some((entry.name, entry.value?))));
@@ -212,7 +215,7 @@ fn described(address: &Address, options: &Options) -> Result<Vec<(String, String
     Ok(settings)
 }
 
-/// One question to the administration of the brokers.
+/// One request of the admin API of Kafka.
 pub(crate) fn administer<R>(
     address: &Address,
     options: &Options,
@@ -233,7 +236,7 @@ pub(crate) fn administer<R>(
     runtime.block_on(question(&admin, &asked)).map_err(failed)
 }
 
-/// Brokers answer for themselves, and their controllers do not: too few of these are there.
+/// Brokers respond, but their controllers do not: too few controllers are running.
 fn undecided(options: &Options) -> OpenError {
     OpenError::Undecided { seconds: options.patience.as_secs() }
 }

@@ -10,29 +10,30 @@ use crate::connect::cannot;
 use crate::consumer::TopicConsumer;
 use crate::{Address, OpenError, Options, topic};
 
-/// What is to be deleted of a topic, or was.
+/// Messages that are to be, or were, deleted from a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// Its messages, by offset.
+    /// Their offsets.
     pub held: Range<i64>,
-    /// The message that will be its first, or is already; `None` if that was deleted before.
+    /// The message that becomes the first one, or is the first one already; `None` if it was
+    /// deleted before.
     pub first: Option<i64>,
 }
 
 impl Trim {
-    /// How many messages go.
+    /// Number of messages.
     #[must_use]
     pub fn deleted(&self) -> u64 {
         self.first.map_or(0, |first| first.saturating_sub(self.held.start).max(0) as u64)
     }
 }
 
-/// Deletes what stands before the message that a frame was made of, which becomes the topic's
-/// first; or only looks what that would be. Whether it is held elsewhere the caller knows.
+/// Deletes the messages before the one that a frame was made from, which becomes the topic's first;
+/// or only determines them. The caller must know that they are stored elsewhere.
 ///
 /// # Errors
 /// [`OpenError`]; [`OpenError::Another`] when the topic begins at its first message and does not
-/// hold the frame's.
+/// hold the frame's message.
 pub fn trim(
     address: &Address,
     options: &Options,

@@ -1,4 +1,4 @@
-//! A topic on real brokers: what every topic promises, and what can be wrong with one.
+//! A topic on real brokers: its guarantees and its failures.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
@@ -30,7 +30,7 @@ use tempfile::TempDir;
 
 /// More than any test here sends.
 const ARRIVALS_MAX: usize = 4_096;
-/// Longest wait for something that must come.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(brokers: u32, home: &TempDir) -> Cluster {
@@ -67,7 +67,7 @@ fn try_open(
     )
 }
 
-/// A node without a switch around it.
+/// A node without a switch.
 struct Node {
     replica: Replica<FileLog<RealDisk>>,
     stream: Stream,
@@ -75,7 +75,7 @@ struct Node {
     /// The offset of the next message.
     next: i64,
     behind: u64,
-    /// So many offsets may have no message.
+    /// Number of offsets that may have no message.
     empty: i64,
 }
 
@@ -97,15 +97,15 @@ impl Node {
         self.arrivals.recv_timeout(PATIENCE).unwrap()
     }
 
-    /// Applies everything up to where the topic ends now. How many messages were no part of the
-    /// log.
+    /// Applies everything up to the current end of the topic. Returns the number of messages that
+    /// do not belong to the log.
     fn catch_up(&mut self) -> usize {
         let (mut until, mut passed) = (None, 0);
         self.stream.ask_end(1);
         while until.is_none_or(|until| self.next < until) {
             match self.hear() {
                 Arrival::End { number: 1, offset: Some(offset) } => until = Some(offset),
-                // While a broker is dead nobody may know it: it is asked again.
+                // While a broker is dead the end may be unknown; query again.
                 Arrival::End { number: 1, offset: None } => self.stream.ask_end(1),
                 Arrival::Message { offset, at, bytes } => {
                     self.empty -= offset - self.next;
@@ -168,8 +168,9 @@ fn one_broker() {
     no_brokers(cluster);
 }
 
-/// Two nodes begin a topic, and write to it with somebody else's messages between; both have the
-/// same log, and so has a third one, that begins later, and the first one with what it had.
+/// Two nodes start a topic and write to it, with another client's messages in between. Both have
+/// the same log. So have a third node that starts later, and the first one after a restart with its
+/// copy.
 fn nodes_make_one_log(cluster: &Cluster) {
     let address = address(cluster, "shared");
     let copies = [(); 3].map(|()| TempDir::new().unwrap());
@@ -200,7 +201,7 @@ fn nodes_make_one_log(cluster: &Cluster) {
     assert_eq!(third.end(), second.end());
 }
 
-/// Has the nodes take all that was sent, which makes so many messages.
+/// Lets the nodes take everything that was sent, `messages` in total.
 fn drain(nodes: &mut [&mut Node], messages: i64) {
     let deadline = Instant::now() + PATIENCE;
     for node in nodes {
@@ -211,8 +212,8 @@ fn drain(nodes: &mut [&mut Node], messages: i64) {
     }
 }
 
-/// Transactions, one of which stays open, and messages without content: nodes read past all of it,
-/// and one that starts behind the end of a transaction knows that nothing is to come.
+/// Transactions, one of which stays open, and empty messages: nodes read past all of them, and a
+/// node that starts after the end of a transaction knows that there are no more messages.
 fn others_write_in_ways_of_their_own(cluster: &Cluster) {
     let address = address(cluster, "busy");
     let copies = [(); 3].map(|()| TempDir::new().unwrap());
@@ -233,7 +234,7 @@ fn others_write_in_ways_of_their_own(cluster: &Cluster) {
     wait_for_high(&address, 7 + 1);
     let end = node.end();
     drop(node);
-    // Behind its copy a message stands between two places that have none.
+    // After its copy, a message lies between two offsets without one.
     transaction(&address).commit_transaction(PATIENCE).unwrap();
     wait_for_high(&address, 8 + 2);
     let mut again = Node::open(&address, &copies[0], 1);
@@ -244,7 +245,7 @@ fn others_write_in_ways_of_their_own(cluster: &Cluster) {
     assert_eq!((fresh.catch_up(), fresh.end()), (4, end));
 }
 
-/// Waits until so many offsets are taken: the end of a transaction takes one, some time later.
+/// Waits until `wanted` offsets are used: the end of a transaction uses one, some time later.
 fn wait_for_high(address: &Address, wanted: i64) {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", &address.brokers)
@@ -258,7 +259,7 @@ fn wait_for_high(address: &Address, wanted: i64) {
     });
 }
 
-/// A transaction of somebody else with a message in it.
+/// A transaction of another client with a message in it.
 fn transaction(address: &Address) -> BaseProducer {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let producer: BaseProducer = ClientConfig::new()
@@ -285,8 +286,8 @@ fn a_copy_of_another_log_is_refused(cluster: &Cluster) {
     assert!(matches!(refused, OpenError::Another { .. }), "{refused}");
 }
 
-/// A log of one switch is moved in three attempts, two of which are interrupted. Two nodes go on
-/// from it, one with its files and one without.
+/// The log of one switch is migrated in three attempts, two of which are interrupted. Two nodes
+/// continue from it, one with its files and one without.
 fn a_log_is_moved(cluster: &Cluster) {
     let address = address(cluster, "moved");
     let home = TempDir::new().unwrap();
@@ -317,7 +318,7 @@ fn a_log_is_moved(cluster: &Cluster) {
     half_way.catch_up();
     assert_eq!(half_way.end(), (end.log_index, end.chain));
 
-    // What is not a place for it is refused, and says why.
+    // Unsuitable topics are refused with a reason.
     let disk = RealDisk::open(home.path()).unwrap();
     produce(&self::address(cluster, "one"), b"hello");
     let refused_by = |topic, part: &str| {
@@ -326,8 +327,8 @@ fn a_log_is_moved(cluster: &Cluster) {
         let error = export(&address, &disk, &options, &mut watch).unwrap_err().to_string();
         assert!(error.contains(part) && !watch.has_left, "{error}");
     };
-    refused_by("one", "holds a log that began there at offset 0");
-    refused_by("unsafe", "retention.ms is 604800000 and must be -1");
+    refused_by("one", "holds a log that was started there at offset 0");
+    refused_by("unsafe", "retention.ms is 604800000 but must be -1");
     drop(disk);
 
     let fresh = TempDir::new().unwrap();
@@ -341,7 +342,7 @@ fn a_log_is_moved(cluster: &Cluster) {
     assert_eq!((one.end(), one.end().0), (two.end(), LogIndex(end.log_index.0 + 5)));
     let (same, _) = one.end();
     drop(one);
-    // Its files are those of a node now, and the older ones are not taken for the log.
+    // Its files are now those of a node; the older ones are not used as the log.
     let one = Node::open(&address, &home, 1);
     assert_eq!(one.end().0, same);
     drop(one);
@@ -353,7 +354,7 @@ fn a_log_is_moved(cluster: &Cluster) {
     assert!(matches!(error, MigrateError::Older { .. }), "{error}");
 }
 
-/// Ends a move after so many steps.
+/// Ends a migration after this many steps.
 struct Moving {
     steps: usize,
     has_left: bool,
@@ -376,7 +377,7 @@ impl MigrationObserver for Moving {
     }
 }
 
-/// A log in files of so many batches, and its end.
+/// A log in files with this many batches, and its end.
 fn write_alone(home: &TempDir, batches: usize) -> LogEnd {
     let disk = RealDisk::open(home.path()).unwrap();
     let options = journal::Options { segment_bytes: 16 << 10, ..journal::Options::default() };
@@ -409,17 +410,17 @@ fn an_unsafe_topic_is_refused(cluster: &Cluster) {
         other => Some(other.unwrap_err().to_string()),
     });
     for part in [
-        "retention.ms is 604800000 and must be -1",
-        "message.timestamp.type is CreateTime and must be LogAppendTime",
-        "max.message.bytes is 1048588 and must be 16778240",
-        "compression.type is producer and must be uncompressed",
+        "retention.ms is 604800000 but must be -1",
+        "message.timestamp.type is CreateTime but must be LogAppendTime",
+        "max.message.bytes is 1048588 but must be 16778240",
+        "compression.type is producer but must be uncompressed",
         "kafka-configs.sh",
     ] {
         assert!(refused.contains(part), "{refused}");
     }
 }
 
-/// What brokers packed before the topic's setting said otherwise cannot be read: that is said.
+/// Messages that brokers compressed before the setting changed cannot be read; the error says so.
 fn a_packed_message_ends_the_reading(cluster: &Cluster) {
     let address = address(cluster, "packed");
     make(&address, &[("compression.type", "gzip")]);
@@ -440,7 +441,7 @@ fn a_packed_message_ends_the_reading(cluster: &Cluster) {
     }
 }
 
-/// Makes a topic with one replica.
+/// Creates a topic with one replica.
 fn make(address: &Address, settings: &[(&str, &str)]) {
     make_in_parts(address, 1, settings);
 }
@@ -458,7 +459,7 @@ fn administration(address: &Address) -> AdminClient<DefaultClientContext> {
     ClientConfig::new().set("bootstrap.servers", &address.brokers).create().unwrap()
 }
 
-/// A topic that somebody deletes takes nothing more, and who uses it hears that it is gone.
+/// A deleted topic accepts no messages, and its user gets an error.
 fn a_deleted_topic_ends_who_uses_it(cluster: &Cluster) {
     let address = address(cluster, "deleted");
     drop(Node::open(&address, &TempDir::new().unwrap(), 1));
@@ -483,10 +484,10 @@ fn a_deleted_topic_ends_who_uses_it(cluster: &Cluster) {
         assert!(since.elapsed() < 2 * PATIENCE, "nobody says it");
     };
     println!("said after {:?}: {reason}", since.elapsed());
-    assert!(reason.contains("is not there any more. It was deleted"), "{reason}");
+    assert!(reason.contains("no longer exists. It was deleted"), "{reason}");
 }
 
-/// Without brokers a message is given up in the time it was given, and so is a start.
+/// Without brokers, a message and a start fail within their timeout.
 fn no_brokers(mut cluster: Cluster) {
     let address = address(&cluster, "gone");
     let copy = TempDir::new().unwrap();
@@ -501,7 +502,7 @@ fn no_brokers(mut cluster: Cluster) {
     let since = Instant::now();
     match arrivals.recv_timeout(PATIENCE).unwrap() {
         Arrival::Lost { tag: 7, reason } => {
-            assert!(reason.contains("the brokers acknowledged nothing"), "{reason}");
+            assert!(reason.contains("no acknowledgement from the brokers"), "{reason}");
         }
         other => panic!("{other:?}"),
     }
@@ -514,7 +515,7 @@ fn no_brokers(mut cluster: Cluster) {
     assert!(matches!(refused, OpenError::Unreachable { seconds: 2, .. }), "{refused}");
 }
 
-/// Any of three brokers may die: what was sent before and after is there, once and in order.
+/// Any of three brokers may die: messages sent before and after are read once and in order.
 #[test]
 fn three_brokers() {
     let home = TempDir::new().unwrap();
@@ -542,7 +543,7 @@ fn three_brokers() {
     a_topic_waits_for_all_brokers(&mut cluster);
     a_topic_waits_for_the_controllers(&mut cluster);
     let address = self::address(&cluster, "promises");
-    // The topic is made, and begun, by whoever is first.
+    // The first node creates the topic and starts the log.
     drop(Node::open(&address, &TempDir::new().unwrap(), 3));
     ports::contract::check(&mut Members { cluster: &mut cluster, address, members: Vec::new() });
 }
@@ -582,7 +583,7 @@ impl ports::contract::Subject for Members<'_> {
     }
 }
 
-/// It is as it was made for one broker, or in parts.
+/// The topic was created for one broker, or with several partitions.
 fn a_topic_with_few_replicas_is_refused(cluster: &Cluster) {
     let refused = |topic: &str, partitions| {
         let address = address(cluster, topic);
@@ -597,15 +598,15 @@ fn a_topic_with_few_replicas_is_refused(cluster: &Cluster) {
     for part in [
         "it has 1 of the 3 replicas that 3 brokers allow",
         "kafka-reassign-partitions.sh",
-        "min.insync.replicas is 1 and must be 2",
+        "min.insync.replicas is 1 but must be 2",
     ] {
         assert!(few.contains(part), "{few}");
     }
     let parts = refused("parts", 4);
-    assert!(parts.contains("it has 4 partitions, and a log is one"), "{parts}");
+    assert!(parts.contains("it has 4 partitions, but a log needs exactly 1"), "{parts}");
 }
 
-/// While a broker is away no topic is made: it would keep two replicas when it is back.
+/// While a broker is away no topic is created: it would keep two replicas.
 fn a_topic_waits_for_all_brokers(cluster: &mut Cluster) {
     let address = address(cluster, "early");
     let copy = TempDir::new().unwrap();
@@ -616,14 +617,14 @@ fn a_topic_waits_for_all_brokers(cluster: &mut Cluster) {
     let disk = RealDisk::open(copy.path()).unwrap();
     let found = open(&address, disk, &options("node-1", short), Missing::Refuse).unwrap_err();
     assert!(matches!(found, OpenError::NoLog(_)), "nothing was made: {found}");
-    // It comes back while a node waits for it.
+    // The broker returns while a node waits for it.
     cluster.launch(3).unwrap();
     let opened = try_open(&address, &copy, (1, PATIENCE)).unwrap();
     assert!(opened.report.created);
     assert_eq!((opened.report.brokers, opened.report.replicas), (3, 3));
 }
 
-/// Brokers answer for themselves; without most of their controllers nothing is made.
+/// Brokers respond, but without most of their controllers nothing is created.
 fn a_topic_waits_for_the_controllers(cluster: &mut Cluster) {
     let address = address(cluster, "undecided");
     let copy = TempDir::new().unwrap();
@@ -631,7 +632,8 @@ fn a_topic_waits_for_the_controllers(cluster: &mut Cluster) {
     let refused = try_open(&address, &copy, (1, Duration::from_secs(5))).unwrap_err();
     assert!(matches!(refused, OpenError::Undecided { seconds: 5 }), "{refused}");
     (2..=3).for_each(|broker| cluster.launch(broker).unwrap());
-    // Made by now, as was asked for, or made anew: it is one topic. One broker may take longer.
+    // The topic was created meanwhile or is created again; it is one topic. One broker may take
+    // longer.
     let opened = wait_for(|| {
         let opened = try_open(&address, &copy, (1, PATIENCE)).ok();
         opened.filter(|opened| opened.report.brokers == 3)

@@ -387,8 +387,8 @@ pub fn stop(directory: &Path) -> Result<usize, BrokersError> {
     let mut strangers = addresses.filter(|(_, broker)| !runs(broker)).map(|(address, _)| address);
     if let Some(address) = strangers.find(|address| TcpStream::connect(address).is_ok()) {
         let what = format!(
-            "what listens on {address} was started by somebody else, with what a broker of this \
-             cluster holds: end it first. Nothing was ended or deleted"
+            "another program listens on {address}, the port of a broker of this cluster: stop \
+             that program first. Nothing was stopped or deleted"
         );
         return Err(BrokersError::Refused(what));
     }

@@ -56,7 +56,7 @@ pub fn install(cache: &Path, say: &mut dyn FnMut(&str)) -> Result<Installation, 
         return Ok(Installation { libraries });
     }
     say(&format!(
-        "installing Kafka {KAFKA_VERSION} and what it needs from Maven's repository into {}",
+        "installing Kafka {KAFKA_VERSION} and its dependencies from the Maven repository into {}",
         libraries.display()
     ));
     fetch(cache, &libraries)?;
@@ -94,7 +94,7 @@ fn fetch(cache: &Path, libraries: &Path) -> Result<(), BrokersError> {
         .map_err(|error| BrokersError::Missing {
             program: "mvn",
             error,
-            mend: "install Maven, such as the package maven; it is needed once, to fetch Kafka",
+            mend: "install Maven (package maven); it is needed once, to download Kafka",
         })?;
     if output.status.success() {
         return Ok(());

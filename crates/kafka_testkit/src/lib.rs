@@ -33,7 +33,7 @@ pub enum BrokersError {
         mend: &'static str,
     },
     /// A program failed.
-    #[error("{what} failed; the end of what it said:\n{output}")]
+    #[error("{what} failed; the end of its output:\n{output}")]
     Failed {
         /// The attempted operation.
         what: String,

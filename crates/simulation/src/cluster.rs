@@ -579,7 +579,7 @@ impl World {
         }
         let is_empty = up.unsent.is_empty();
         for unsent in &lost {
-            let reason = "the brokers acknowledged nothing".to_owned();
+            let reason = "no acknowledgement from the brokers".to_owned();
             up.arrivals.push(Arrival::Lost { tag: unsent.tag, reason });
         }
         self.tally.given_up += lost.len() as u64;

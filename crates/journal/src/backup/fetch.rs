@@ -36,7 +36,7 @@ impl FetchedBackup {
         if (end, chain.to_string()) == (self.end, self.chain.clone()) && walked.torn.is_none() {
             return Ok(());
         }
-        let what = format!("the copy ends at record {} instead of {}", end.0, self.end.0);
+        let what = format!("the backup ends at record {} instead of {}", end.0, self.end.0);
         Err(ArchiveError::Incomplete { place: self.place.clone(), what })
     }
 }
@@ -109,7 +109,7 @@ type Visit<'a> = dyn FnMut(Option<&OpenSegment>, Tail) -> Result<Tail, ArchiveEr
 impl<'a> Copy<'a> {
     fn open(place: &'a dyn BlobStore) -> Result<Self, ArchiveError> {
         let missing = |what: &str| incomplete(place, what.to_owned());
-        let identity = blobs::owner(place)?.ok_or_else(|| missing("there is no copy here"))?;
+        let identity = blobs::owner(place)?.ok_or_else(|| missing("no backup found"))?;
         let manifest = Manifest::read(place)?
             .ok_or_else(|| missing("backup.json is missing: no backup was completed"))?;
         match manifest.is_of(identity) {
@@ -126,7 +126,8 @@ impl<'a> Copy<'a> {
     /// compressed ones.
     fn visit(&self, visit: &mut Visit<'_>) -> Result<(), ArchiveError> {
         let all = &self.manifest.open;
-        let last = all.last().ok_or_else(|| self.incomplete("its end is missing".into()))?;
+        let last =
+            all.last().ok_or_else(|| self.incomplete("the end of the backup is missing".into()))?;
         let mut tail = Tail::genesis(self.identity);
         loop {
             let open = all.iter().find(|open| open.first == tail.next().0);
@@ -155,9 +156,7 @@ impl<'a> Copy<'a> {
             CompressedSegment::open(&ArchivedObject { place: self.place, name: &name }, length)?;
         match same_end(&packed.contents.base, &tail) {
             true => Ok((name, packed)),
-            false => {
-                Err(self.incomplete(format!("{name} does not continue the segments before it")))
-            }
+            false => Err(self.incomplete(format!("{name} does not continue the previous segment"))),
         }
     }
 
@@ -199,7 +198,7 @@ impl<'a> Copy<'a> {
             let part = open.part(chunk);
             let bytes = part.read(self.place)?;
             if (chunk.from, chunk.to) != (at, at + bytes.len() as u64) {
-                let what = format!("{} does not continue the chunk before it", part.object);
+                let what = format!("{} does not continue the previous chunk", part.object);
                 return Err(self.incomplete(what));
             }
             file.write_at(at, &bytes)?;

@@ -92,7 +92,7 @@ impl Backup {
         let base = packed.contents.base;
         match base.identity == self.identity && base.next() == first {
             true => Ok(packed),
-            false => Err(incomplete(*place, format!("{name} is another segment"))),
+            false => Err(incomplete(*place, format!("{name} holds a different segment"))),
         }
     }
 }

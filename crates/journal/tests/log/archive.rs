@@ -295,7 +295,7 @@ fn a_damaged_archive_is_named() {
     check(&|path| change(path, |bytes| bytes[20] ^= 1), "the header has a wrong checksum", start);
     check(&|path| change(path, |bytes| bytes.truncate(middle)), "cut short", end);
     check(&|path| change(path, |bytes| *bytes = bytes.split_off(10)), "wrong magic bytes", start);
-    check(&|path| fs::remove_file(path).expect("removes"), "it is missing", None);
+    check(&|path| fs::remove_file(path).expect("removes"), "the object is missing", None);
     let other = fs::read(scene.object(0)).expect("reads");
     let longer = |path: &Path| {
         change(path, |bytes| {
@@ -323,7 +323,7 @@ fn bytes_behind_an_archived_segment_are_named() {
     assert!(file.ends_with("00000000000000000035.packed"), "{file}");
     assert_eq!(
         (*offset, &**reason),
-        (Some(length), "more bytes follow than the catalogue knows of")
+        (Some(length), "the object is longer than archive.catalogue says")
     );
 }
 
@@ -388,7 +388,7 @@ fn a_place_of_another_log_and_a_place_that_is_gone_are_refused() {
     fs::create_dir(&elsewhere).expect("makes it");
     fs::write(elsewhere.join("holiday.jpg"), "x").expect("writes");
     let error = attempt().expect_err("it is something else").to_string();
-    assert!(error.contains("holds other files"), "{error}");
+    assert!(error.contains("holds other objects"), "{error}");
     fs::remove_file(elsewhere.join("holiday.jpg")).expect("removes");
     assert_eq!(attempt().expect("moves").len(), 3);
     // A share that is not mounted any more shows the empty directory under it.
@@ -405,7 +405,7 @@ fn damage_is_not_archived_and_the_rest_stays() {
     let place = scene.place();
     for destination in [Destination::Here, Destination::Place(&*place)] {
         let error = hand_over_all(&scene.log(), destination).expect_err("it is seen");
-        assert!(error.to_string().contains("it was not archived"), "{error}");
+        assert!(error.to_string().contains("the segment was not archived"), "{error}");
         assert!(scene.segments().contains(&"00000000000000000035.segment".to_owned()));
     }
 }
@@ -488,7 +488,7 @@ fn a_torn_catalogue_loses_nothing_and_a_damaged_one_is_refused() {
     }
     change(&catalogue, |bytes| bytes[40] ^= 1);
     let error = TieredDisk::open(scene.disk()).err().expect("refused").to_string();
-    assert!(error.contains("at byte 0: a line of it: its checksum is wrong"), "{error}");
+    assert!(error.contains("at byte 0: invalid line: wrong checksum"), "{error}");
     // As the advice says: nothing is lost with it.
     for object in (0..3).map(|at| scene.object(at)) {
         let name = object.file_name().expect("it has one");

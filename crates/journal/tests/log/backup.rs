@@ -244,13 +244,13 @@ fn a_damaged_copy_is_refused_with_its_place() {
     check(&first, &Vec::clear, "the records from 1 on are missing");
     check(&second, &Vec::clear, "on are missing");
     check(&second, &|bytes| bytes[600] ^= 1, "checksum of the block");
-    check(&second, &|bytes| bytes.truncate(1_000), "it was cut short");
+    check(&second, &|bytes| bytes.truncate(1_000), "the file was cut short");
     let other = fs::read(&first).expect("reads");
     check(&second, &|bytes| bytes.clone_from(&other), "does not continue");
     check(&file, &|bytes| bytes[0] ^= 1, "is damaged: wrong digest");
     check(&scene.path("copy/backup.json"), &Vec::clear, "no backup was completed");
     check(&scene.path("copy/backup.json"), &|bytes| bytes.truncate(40), "read backup.json");
-    check(&scene.path("copy/identity.json"), &Vec::clear, "holds other files");
+    check(&scene.path("copy/identity.json"), &Vec::clear, "holds other objects");
     scene.restore("restored").expect("all of it was put back");
     let surveyed = journal::survey(&*scene.place()).expect("all of it is there");
     let last = scene.disk().segments().expect("lists").pop().expect("a last one").base;
@@ -333,7 +333,7 @@ fn what_is_damaged_in_a_copy_is_written_again() {
     let mut backup = Backup::open(&scene.disk(), scene.place()).expect("opens");
     assert_eq!(backup.damaged(), named(&second));
     let error = backup.run(&scene.disk(), &[], &mut go).expect_err("refused").to_string();
-    assert!(error.contains("it is another segment"), "{error}");
+    assert!(error.contains("it holds a different segment"), "{error}");
 }
 
 /// What an attempt brought of a damaged object is brought again once the object is good.

@@ -170,7 +170,7 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     assert!(said.contains(restore), "{said}");
     for more in [&good[..], b"more"] {
         fs::write(&object, [&good, more].concat()).unwrap();
-        refused(&["verify", "--data", data], "more bytes follow than the catalogue knows of");
+        refused(&["verify", "--data", data], "the object is longer than archive.catalogue says");
     }
     fs::write(&object, &good).unwrap();
     let catalogue = Path::new(data).join("archive.catalogue");
@@ -188,7 +188,7 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     assert_eq!(disproof["fault"]["segment"], "archive.catalogue", "{disproof}");
     fs::write(&catalogue, lines).unwrap();
     fs::remove_file(&object).unwrap();
-    let missing = "it is missing, though this segment was archived there";
+    let missing = "the object is missing, but this segment was archived there";
     refused(&["verify", "--data", data], missing);
     let said = home.serve_in_vain(Ports::free()).err();
     assert!(said.contains(missing), "{said}");
@@ -501,7 +501,7 @@ fn a_copy_of_a_running_switch_gives_the_same_state() {
     assert_eq!(answer(&backup)["bytes"], 0, "nothing is new");
     scheme.end();
     let (empty, none) = (beside.place("empty"), beside.path("none"));
-    refused(&["restore", "--from", &empty, "--data", text(&none)], "there is no copy here");
+    refused(&["restore", "--from", &empty, "--data", text(&none)], "no backup found");
 }
 
 /// What is damaged in a copy, or gone, the next backup says and writes again.

@@ -76,7 +76,7 @@ fn a_scheme_moves_to_brokers_and_back() {
     // To a topic.
     let before = bytes(&scheme.home);
     let premature = node_in_vain(&scheme.home, &log, "a");
-    assert!(premature.contains("topic moved is not there, or holds no log"), "{premature}");
+    assert!(premature.contains("topic moved does not exist or holds no log"), "{premature}");
     assert!(premature.contains("upesi export-log --data"), "{premature}");
     let moved = done(&scheme.home, &to_topic);
     let end = moved["end"].as_u64().unwrap().to_string();
@@ -163,7 +163,7 @@ fn a_scheme_moves_to_brokers_and_back() {
     assert_eq!(chain(&again), chain(&away), "it is there already");
     assert!(!fresh.data().join("kafka-topic").exists(), "it is no copy any more");
     let used = refused(&empty, &to_topic);
-    assert!(used.contains("was in topic moved and has left it: a topic is used once"), "{used}");
+    assert!(used.contains("was moved away from topic moved: a topic cannot be reused"), "{used}");
     assert!(!used.contains("run the same command again"), "{used}");
     a_topic_that_is_gone(&scheme.home, &cluster);
     scheme.home = empty;
@@ -188,7 +188,7 @@ fn a_topic_that_is_gone(copy: &Home, cluster: &Cluster) {
     let before = bytes(copy);
     for _ in 0..2 {
         let said = node_in_vain(copy, &log, "a");
-        assert!(said.contains("topic gone is not there, or holds no log, and "), "{said}");
+        assert!(said.contains("topic gone does not exist or holds no log, and "), "{said}");
         assert!(said.contains("Nothing was made. If the topic is gone, stop all nodes"), "{said}");
     }
     let restored = Home::new();

@@ -41,7 +41,7 @@ fn nodes_and_brokers_that_know_each_other() {
         assert!(expected.iter().all(|part| said.contains(part)), "{expected:?}: {said}");
         assert!(!said.contains(PASSWORD), "{said}");
     };
-    let distrusted = "and this node do not trust each other";
+    let distrusted = "or this node rejected the other side";
     refused(
         &files.settings("ca", "client", "wrong-password"),
         secure,

@@ -47,7 +47,7 @@ fn what_a_copy_holds_goes_from_the_topic() {
     };
 
     // Nothing goes that is not in a copy of this log.
-    refused(&["--keep", KEEP], "there is no copy here");
+    refused(&["--keep", KEEP], "no backup found");
     scheme.home.offline(&["backup", "--to", &place]).succeeds();
     let object = kept.path().join("segments/00000000000000000001.packed");
     let aside = kept.path().join("aside");

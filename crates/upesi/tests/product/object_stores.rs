@@ -144,7 +144,7 @@ fn a_copy_in_a_bucket_gives_the_same_state() {
     let foreign = played().0;
     let taken = ["backup", "--data", text(&foreign.data()), "--to", place].map(str::to_owned);
     let taken: Vec<&str> = taken.iter().map(String::as_str).collect();
-    scene.refused(&taken, "give each hub a place of its own");
+    scene.refused(&taken, "give each hub its own");
 }
 
 #[test]
@@ -155,9 +155,12 @@ fn what_is_wrong_with_a_bucket_is_said_and_changes_nothing() {
     let data = text(&data);
     let to = |url: &'static str| ["archive", "--data", data, "--to", url];
     let before = segments(data);
-    scene.refused(&to("s3://nowhere/x"), "s3://nowhere/x: list: the bucket is not there");
-    scene.refused(&to("ftp://host/x"), "not a place that this program knows");
-    scene.refused(&to("s3://key:secret@bucket/x"), "stand in the environment, not in the URL");
+    scene.refused(&to("s3://nowhere/x"), "s3://nowhere/x: list: the bucket does not exist");
+    scene.refused(&to("ftp://host/x"), "not the location of a blob store");
+    scene.refused(
+        &to("s3://key:secret@bucket/x"),
+        "belong in environment variables, not in the URL",
+    );
     let address: SocketAddr = scene.wire.address();
     let mut wrong = Server::environment(address);
     wrong[4].1 = "another".to_owned();

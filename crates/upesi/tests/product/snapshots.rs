@@ -282,7 +282,7 @@ fn a_backup_becomes_a_data_directory_once_it_is_proved() {
     let url = format!("file://{}", strange.path().display());
     command.args(["restore", "--from", &url, "--data"]).arg(&none);
     let output = finish(command);
-    assert!(said(&output).contains("holds other files"), "{}", said(&output));
+    assert!(said(&output).contains("holds other objects"), "{}", said(&output));
     assert!(!said(&output).contains("the fetched part is kept"), "{}", said(&output));
     // Another hash than the one that comes out; a place that is taken; a good one.
     let output = restore(&none, &["--state-hash", &"0".repeat(64)]);

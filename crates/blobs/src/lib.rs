@@ -122,7 +122,7 @@ pub enum BlobError {
     #[error(
         "{url} belongs to log {found}, not to this log {expected}: give each hub its own blob store"
     )]
-    Foreign {
+    OtherLog {
         /// URL of the store.
         url: String,
         /// The log that it belongs to.
@@ -135,10 +135,10 @@ pub enum BlobError {
         "{0} holds other objects but no {MARKER}, which names the log that it belongs to: use an \
          empty directory or prefix, or the right one. If {MARKER} was deleted, put it back"
     )]
-    Strange(String),
+    NoMarker(String),
     /// The store was written before and is empty now.
     #[error("{0} is empty, but segments were archived there: is it mounted?")]
-    Emptied(String),
+    Empty(String),
     /// Any other error, in the system's words.
     #[error("{url}: {what}: {error}")]
     Failed {
@@ -246,7 +246,7 @@ impl Location {
 ///
 /// # Errors
 /// [`BlobError::Url`].
-pub fn open_place(text: &str) -> Result<Arc<dyn BlobStore>, BlobError> {
+pub fn open_blob_store(text: &str) -> Result<Arc<dyn BlobStore>, BlobError> {
     Location::parse(text)?.open()
 }
 
@@ -297,23 +297,23 @@ fn open_bucket(
 ///
 /// # Errors
 /// [`BlobError::NoMarker`], [`BlobError::Failed`].
-pub fn owner(place: &dyn BlobStore) -> Result<Option<LogIdentity>, BlobError> {
-    let Some(length) = place.length(MARKER)? else {
-        let others = place.list("")?;
+pub fn owner(store: &dyn BlobStore) -> Result<Option<LogIdentity>, BlobError> {
+    let Some(length) = store.length(MARKER)? else {
+        let others = store.list("")?;
         return match others.is_empty() {
             true => Ok(None),
-            false => Err(BlobError::Strange(place.url().to_owned())),
+            false => Err(BlobError::NoMarker(store.url().to_owned())),
         };
     };
     let failed = |error: &str| BlobError::Failed {
-        url: place.url().to_owned(),
+        url: store.url().to_owned(),
         what: format!("read {MARKER}"),
         error: format!(
             "{error}. Restore {MARKER} from a copy, or use an empty directory or prefix"
         ),
     };
     let mut bytes = vec![0; length.min(MARKER_BYTES_MAX) as usize];
-    let read = place.read_at(MARKER, 0, &mut bytes)?;
+    let read = store.read_at(MARKER, 0, &mut bytes)?;
     let marker: Marker =
         serde_json::from_slice(&bytes[..read]).map_err(|error| failed(&error.to_string()))?;
     match (marker.version, parse_hexadecimal(&marker.identity)) {
@@ -326,33 +326,33 @@ pub fn owner(place: &dyn BlobStore) -> Result<Option<LogIdentity>, BlobError> {
 /// Verifies that a blob store belongs to this log; claims an empty one.
 ///
 /// # Errors
-/// [`BlobError::OtherLog`], [`BlobError::NoMarker`], [`BlobError::Emptied`], and write errors.
+/// [`BlobError::OtherLog`], [`BlobError::NoMarker`], [`BlobError::Empty`], and write errors.
 pub fn claim(
-    place: &dyn BlobStore,
+    store: &dyn BlobStore,
     identity: LogIdentity,
     expected: Expected,
 ) -> Result<(), BlobError> {
-    match owner(place)? {
-        Some(found) => same(place, found, identity),
-        None if expected == Expected::InUse => Err(BlobError::Emptied(place.url().to_owned())),
-        None => take(place, identity),
+    match owner(store)? {
+        Some(found) => same(store, found, identity),
+        None if expected == Expected::InUse => Err(BlobError::Empty(store.url().to_owned())),
+        None => take(store, identity),
     }
 }
 
-fn same(place: &dyn BlobStore, found: LogIdentity, expected: LogIdentity) -> Result<(), BlobError> {
+fn same(store: &dyn BlobStore, found: LogIdentity, expected: LogIdentity) -> Result<(), BlobError> {
     if found == expected {
         return Ok(());
     }
     let (found, expected) = (found.to_string(), expected.to_string());
-    Err(BlobError::Foreign { url: place.url().to_owned(), found, expected })
+    Err(BlobError::OtherLog { url: store.url().to_owned(), found, expected })
 }
 
 /// Claims an empty blob store. If archive and backup of one switch do so at the same time, both
 /// succeed once the marker is written.
-fn take(place: &dyn BlobStore, identity: LogIdentity) -> Result<(), BlobError> {
-    let mut upload = place.upload(MARKER)?;
-    if let Some(found) = owner(place)? {
-        return same(place, found, identity);
+fn take(store: &dyn BlobStore, identity: LogIdentity) -> Result<(), BlobError> {
+    let mut upload = store.upload(MARKER)?;
+    if let Some(found) = owner(store)? {
+        return same(store, found, identity);
     }
     let marker = Marker { version: MARKER_VERSION, identity: identity.to_string() };
     let text = serde_json::to_string(&marker).expect("a marker is text and a number");
@@ -364,8 +364,8 @@ fn take(place: &dyn BlobStore, identity: LogIdentity) -> Result<(), BlobError> {
 ///
 /// # Errors
 /// As [`Upload::write`].
-pub fn put(place: &dyn BlobStore, name: &str, bytes: &[u8]) -> Result<(), BlobError> {
-    let mut upload = place.upload(name)?;
+pub fn put(store: &dyn BlobStore, name: &str, bytes: &[u8]) -> Result<(), BlobError> {
+    let mut upload = store.upload(name)?;
     upload.write(bytes)?;
     upload.finish()
 }
@@ -374,9 +374,9 @@ pub fn put(place: &dyn BlobStore, name: &str, bytes: &[u8]) -> Result<(), BlobEr
 ///
 /// # Errors
 /// [`BlobError::NotFound`], [`BlobError::Failed`], also when it is longer.
-pub fn get(place: &dyn BlobStore, name: &str, bytes_max: u64) -> Result<Vec<u8>, BlobError> {
-    let url = || place.url().to_owned();
-    let length = place
+pub fn get(store: &dyn BlobStore, name: &str, bytes_max: u64) -> Result<Vec<u8>, BlobError> {
+    let url = || store.url().to_owned();
+    let length = store
         .length(name)?
         .ok_or_else(|| BlobError::NotFound { url: url(), name: name.to_owned() })?;
     if bytes_max < length {
@@ -384,7 +384,7 @@ pub fn get(place: &dyn BlobStore, name: &str, bytes_max: u64) -> Result<Vec<u8>,
         return Err(BlobError::Failed { url: url(), what: format!("read {name}"), error });
     }
     let mut bytes = vec![0; length as usize];
-    let read = place.read_at(name, 0, &mut bytes)?;
+    let read = store.read_at(name, 0, &mut bytes)?;
     bytes.truncate(read);
     Ok(bytes)
 }
@@ -444,7 +444,7 @@ mod tests {
             ("s3://key:secret@bucket/x", "s3://...@bucket/x: credentials and settings"),
             ("ftp://key:secret@host", "ftp://...@host: not the location"),
         ] {
-            let error = open_place(url).err().expect("refused").to_string();
+            let error = open_blob_store(url).err().expect("refused").to_string();
             assert!(error.contains(named), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
@@ -461,7 +461,7 @@ mod tests {
             ("gs://bucket/x", "this build does not support Google Cloud Storage"),
             ("az://container/x", "this build does not support Azure Blob Storage"),
         ] {
-            let error = open_place(url).err().expect("refused").to_string();
+            let error = open_blob_store(url).err().expect("refused").to_string();
             assert!(error.contains(named), "{error}");
         }
     }

@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use blobs::{BlobStore, contract, open_place, put};
+use blobs::{BlobStore, contract, open_blob_store, put};
 use tempfile::TempDir;
 
 fn open(path: &Path) -> Arc<dyn BlobStore> {
-    open_place(&format!("file://{}", path.display())).expect("a place")
+    open_blob_store(&format!("file://{}", path.display())).expect("a place")
 }
 
 #[test]
@@ -30,22 +30,22 @@ fn a_directory_is_never_made_and_its_files_are_nobody_elses() {
     assert!(error.contains("open the directory"), "{error}");
     fs::create_dir(&path).expect("makes it");
     fs::create_dir(path.join("lost+found")).expect("makes it");
-    let place = open(&path);
-    put(&*place, "a/b", b"x").expect("it stores");
+    let store = open(&path);
+    put(&*store, "a/b", b"x").expect("it stores");
     let mode =
         |name: &str| fs::metadata(path.join(name)).expect("it is there").permissions().mode();
     assert_eq!((mode("a") & 0o777, mode("a/b") & 0o777), (0o700, 0o600));
-    assert_eq!(place.list(""), Ok(vec!["a".to_owned()]));
+    assert_eq!(store.list(""), Ok(vec!["a".to_owned()]));
 }
 
 /// Two processes that write the same object do not mix it.
 #[test]
 fn an_object_has_one_writer() {
     let root = TempDir::new().expect("a directory");
-    let place = open(root.path());
-    let mut first = place.upload("x").expect("it begins");
+    let store = open(root.path());
+    let mut first = store.upload("x").expect("it begins");
     first.write(b"first").expect("it takes bytes");
-    assert!(place.upload("x").is_err(), "somebody writes it");
+    assert!(store.upload("x").is_err(), "somebody writes it");
     first.finish().expect("it ends");
-    assert_eq!(blobs::get(&*place, "x", 10), Ok(b"first".to_vec()));
+    assert_eq!(blobs::get(&*store, "x", 10), Ok(b"first".to_vec()));
 }

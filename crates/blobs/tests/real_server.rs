@@ -52,9 +52,9 @@ fn a_bucket_keeps_the_contract() {
 fn a_whole_bucket_is_a_place() {
     let scene = Scene::new();
     for url in ["s3://bucket", "s3://bucket/"] {
-        let place = scene.open(url);
-        put(&*place, "a/b", b"x").expect("it stores");
-        assert_eq!(place.list(""), Ok(vec!["a".to_owned()]));
+        let store = scene.open(url);
+        put(&*store, "a/b", b"x").expect("it stores");
+        assert_eq!(store.list(""), Ok(vec!["a".to_owned()]));
         assert_eq!(get(&*scene.open("s3://bucket/a"), "b", 10), Ok(b"x".to_vec()));
     }
 }
@@ -69,10 +69,10 @@ fn what_is_wrong_with_bucket_or_credentials_is_said() {
     check_error(owner(&*missing), &named);
     check_error(missing.length("a"), &named);
     for wrong in [("AWS_SECRET_ACCESS_KEY", "another"), ("AWS_ACCESS_KEY_ID", "NOBODY")] {
-        let place = open("s3://bucket/x", address, &[wrong]);
+        let store = open("s3://bucket/x", address, &[wrong]);
         let named = ["s3://bucket/x", "refused (403", "AWS_SECRET_ACCESS_KEY"];
-        check_error(put(&*place, "a", b"x"), &named);
-        check_error(owner(&*place), &named);
+        check_error(put(&*store, "a", b"x"), &named);
+        check_error(owner(&*store), &named);
     }
     assert_eq!(scene.open("s3://bucket/x").list(""), Ok(Vec::new()), "nothing came of it");
 }
@@ -81,8 +81,8 @@ fn what_is_wrong_with_bucket_or_credentials_is_said() {
 fn a_server_that_is_away_is_said_soon() {
     let scene = Scene::new();
     let address = scene.server.address();
-    let place = scene.open("s3://bucket/x");
-    put(&*place, "a", b"x").expect("it stores");
+    let store = scene.open("s3://bucket/x");
+    put(&*store, "a", b"x").expect("it stores");
     drop(scene);
     let started = Instant::now();
     for result in [put(&*place, "b", b"x"), get(&*place, "a", 10).map(drop)] {
@@ -99,16 +99,16 @@ fn a_server_that_is_away_is_said_soon() {
 fn an_upload_that_is_cut_changes_nothing() {
     let scene = Scene::new();
     let wire = Wire::to(scene.server.address()).expect("it listens");
-    let place = open("s3://bucket/x", wire.address(), &[]);
-    put(&*place, "object", b"before").expect("it stores");
+    let store = open("s3://bucket/x", wire.address(), &[]);
+    put(&*store, "object", b"before").expect("it stores");
     let bytes = contract::sample(3 * PART_BYTES, 1);
     for part in [0, 1, 2] {
         wire.cut_after(part * PART_BYTES as u32 + 1_000_000);
-        check_error(put(&*place, "object", &bytes), &["s3://bucket/x: write object"]);
+        check_error(put(&*store, "object", &bytes), &["s3://bucket/x: write object"]);
         wire.mend();
-        assert_eq!(get(&*place, "object", 10), Ok(b"before".to_vec()), "part {part}");
+        assert_eq!(get(&*store, "object", 10), Ok(b"before".to_vec()), "part {part}");
     }
-    assert_eq!(place.list(""), Ok(vec!["object".to_owned()]));
-    put(&*place, "object", &bytes).expect("it stores");
-    assert!(get(&*place, "object", bytes.len() as u64) == Ok(bytes), "whole");
+    assert_eq!(store.list(""), Ok(vec!["object".to_owned()]));
+    put(&*store, "object", &bytes).expect("it stores");
+    assert!(get(&*store, "object", bytes.len() as u64) == Ok(bytes), "whole");
 }

@@ -49,9 +49,9 @@ pub struct Retention {
 #[derive(Clone, Copy)]
 pub enum Destination<'a> {
     /// The log's directory, compressed.
-    Here,
+    InPlace,
     /// This blob store.
-    Place(&'a dyn BlobStore),
+    BlobStore(&'a dyn BlobStore),
 }
 
 /// A closed segment that is due to be archived.
@@ -81,7 +81,7 @@ pub struct ArchivedSegment {
 pub enum ArchiveError {
     /// The blob store returned an error.
     #[error(transparent)]
-    Place(#[from] BlobError),
+    BlobStore(#[from] BlobError),
     /// The disk returned an error, or its content is damaged.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -94,18 +94,18 @@ pub enum ArchiveError {
         reason: &'static str,
     },
     /// The backup has records that this log does not have.
-    #[error("{place} holds a backup of another history of this log: {reason}")]
+    #[error("{store} holds a backup of another history of this log: {reason}")]
     Forked {
         /// The URL.
-        place: String,
+        store: String,
         /// Where the histories diverge.
         reason: String,
     },
     /// The backup lacks an object, or an object is damaged.
-    #[error("{place}: {what}")]
+    #[error("{store}: {what}")]
     Incomplete {
         /// The URL.
-        place: String,
+        store: String,
         /// What is missing or damaged.
         what: String,
     },
@@ -131,8 +131,8 @@ pub fn due<D: Disk>(
     let may_go = closed.saturating_sub(retention.keep_segments);
     let pairs = segments.iter().zip(segments.iter().skip(1)).take(may_go);
     let wanted = |segment: &SegmentInfo| match destination {
-        Destination::Here => segment.tier == Tier::Plain,
-        Destination::Place(_) => true,
+        Destination::InPlace => segment.tier == Tier::Plain,
+        Destination::BlobStore(_) => true,
     };
     let due = pairs
         .filter(|(segment, next)| wanted(segment) && next.base.stamp <= retention.closed_by)
@@ -144,14 +144,14 @@ pub fn due<D: Disk>(
 ///
 /// # Errors
 /// As [`blobs::claim`].
-pub fn claim_for<D: Disk>(log: &TieredDisk<D>, place: &dyn BlobStore) -> Result<(), ArchiveError> {
+pub fn claim_for<D: Disk>(log: &TieredDisk<D>, store: &dyn BlobStore) -> Result<(), ArchiveError> {
     let segments = log.local_segments()?;
     let Some(last) = segments.last() else {
         return Err(DiskError::NotFound("a log".to_owned()).into());
     };
-    let in_use = log.is_in_use(place.url());
+    let in_use = log.is_in_use(store.url());
     let expected = if in_use { Expected::InUse } else { Expected::Any };
-    Ok(blobs::claim(place, last.base.identity, expected)?)
+    Ok(blobs::claim(store, last.base.identity, expected)?)
 }
 
 /// Archives one segment. Its local file is removed when this returns.
@@ -166,18 +166,18 @@ pub fn archive_segment<D: Disk>(
 ) -> Result<ArchivedSegment, ArchiveError> {
     let first = due.segment.first;
     let contents = match destination {
-        Destination::Here => pack_here(log, due, watch)?,
-        Destination::Place(place) => {
-            let contents = copy_to(log, due, place, watch)?;
-            let entry = Entry { place: place.url().into(), contents: contents.clone() };
+        Destination::InPlace => pack_here(log, due, watch)?,
+        Destination::BlobStore(store) => {
+            let contents = copy_to(log, due, store, watch)?;
+            let entry = Entry { place: store.url().into(), contents: contents.clone() };
             log.note_archived(entry)?;
             contents
         }
     };
     let disk = log.below();
     let packed = match destination {
-        Destination::Here => None,
-        Destination::Place(_) => Some(segment::packed_name_of(first)),
+        Destination::InPlace => None,
+        Destination::BlobStore(_) => Some(segment::packed_name_of(first)),
     };
     for name in [Some(segment::name_of(first)), packed].into_iter().flatten() {
         match disk.remove(&name) {
@@ -195,7 +195,7 @@ pub fn archive_segment<D: Disk>(
 pub(crate) fn copy_to<D: Disk>(
     log: &TieredDisk<D>,
     due: &PendingSegment,
-    place: &dyn BlobStore,
+    store: &dyn BlobStore,
     watch: &mut ProgressObserver<'_>,
 ) -> Result<SegmentSummary, ArchiveError> {
     let first = due.segment.first;
@@ -203,14 +203,14 @@ pub(crate) fn copy_to<D: Disk>(
         Tier::Plain => {
             let file = &log.below().open(&segment::name_of(first))?;
             let checked = &check(file, due, watch)?;
-            store(place, first, &Original::Plain { file, checked }, watch)
+            store_object(store, first, &Original::Plain { file, checked }, watch)
         }
         Tier::Packed | Tier::Archived(_) => {
             let file = log
                 .open_packed(first)?
                 .ok_or_else(|| DiskError::NotFound(segment::packed_name_of(first)))?;
             let (packed, source) = (file.opened()?, file.source());
-            store::<D::File>(place, first, &Original::Packed { packed, source }, watch)
+            store_object::<D::File>(store, first, &Original::Packed { packed, source }, watch)
         }
     }
 }
@@ -262,15 +262,15 @@ impl<F: DiskFile> Original<'_, F> {
 
 const ANOTHER_SEGMENT: &str = "it holds a different segment";
 
-fn store<F: DiskFile>(
-    place: &dyn BlobStore,
+fn store_object<F: DiskFile>(
+    store: &dyn BlobStore,
     first: LogIndex,
     original: &Original<'_, F>,
     watch: &mut ProgressObserver<'_>,
 ) -> Result<SegmentSummary, ArchiveError> {
     let name = segment::object_name_of(first);
-    if place.length(&name)?.is_some() {
-        match read_back(place, &name, original, watch) {
+    if store.length(&name)?.is_some() {
+        match read_back(store, &name, original, watch) {
             // A damaged object is written again.
             Err(ArchiveError::Disk(DiskError::Damaged { .. })) => {}
             read => return read,
@@ -280,24 +280,24 @@ fn store<F: DiskFile>(
         // Damage is not copied.
         packed.check(*source, &mut |bytes| went_on(watch, bytes))?;
     }
-    let mut upload = place.upload(&name)?;
+    let mut upload = store.upload(&name)?;
     original.write(&mut |bytes| {
         upload.write(bytes)?;
         went_on(watch, bytes.len())
     })?;
     upload.finish()?;
-    read_back(place, &name, original, watch)
+    read_back(store, &name, original, watch)
 }
 
 /// Reads an object in full and compares it.
 fn read_back<F: DiskFile>(
-    place: &dyn BlobStore,
+    store: &dyn BlobStore,
     name: &str,
     original: &Original<'_, F>,
     watch: &mut ProgressObserver<'_>,
 ) -> Result<SegmentSummary, ArchiveError> {
-    let source = ArchivedObject { place, name };
-    let length = place.length(name)?.unwrap_or_default();
+    let source = ArchivedObject { store, name };
+    let length = store.length(name)?.unwrap_or_default();
     let packed = CompressedSegment::open(&source, length)?;
     original.compare((&packed, &source), watch)?;
     Ok(packed.contents)
@@ -453,18 +453,18 @@ pub(crate) fn went_on(watch: &mut ProgressObserver<'_>, bytes: usize) -> Result<
 
 /// An object of a blob store, opened without the archive index.
 pub(crate) struct ArchivedObject<'a> {
-    pub(crate) place: &'a dyn BlobStore,
+    pub(crate) store: &'a dyn BlobStore,
     pub(crate) name: &'a str,
 }
 
 impl Source for ArchivedObject<'_> {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
-        let read = self.place.read_at(self.name, offset, buffer);
-        read.map_err(crate::tiered::unreachable_place)
+        let read = self.store.read_at(self.name, offset, buffer);
+        read.map_err(crate::tiered::unreachable_store)
     }
 
     fn shown(&self) -> String {
-        format!("{}/{}", self.place.url(), self.name)
+        format!("{}/{}", self.store.url(), self.name)
     }
 }
 
@@ -493,7 +493,7 @@ mod tests {
         drop(log);
         let tiered = TieredDisk::open(disk).expect("it opens");
         let retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
-        let mut due = due(&tiered, &retention, Destination::Here).expect("it is read");
+        let mut due = due(&tiered, &retention, Destination::InPlace).expect("it is read");
         assert_eq!(due.len(), 1);
         (tiered, due.remove(0))
     }

@@ -81,7 +81,7 @@ pub struct ExtraFile {
 
 /// Keeps a backup up to date.
 pub struct Backup {
-    place: Arc<dyn BlobStore>,
+    store: Arc<dyn BlobStore>,
     identity: LogIdentity,
     manifest: Option<Manifest>,
     /// Segments in the backup, compressed.
@@ -109,18 +109,18 @@ impl Backup {
     /// this log.
     pub fn open<D: Disk>(
         log: &TieredDisk<D>,
-        place: Arc<dyn BlobStore>,
+        store: Arc<dyn BlobStore>,
     ) -> Result<Self, ArchiveError> {
-        archive::claim_for(log, &*place)?;
+        archive::claim_for(log, &*store)?;
         let segments = log.local_segments()?;
         let base = segments.last().map(|last| last.base);
         let identity = base.ok_or_else(|| DiskError::NotFound("a log".to_owned()))?.identity;
-        let names = place.list(OBJECTS)?;
+        let names = store.list(OBJECTS)?;
         let packed = names.iter().filter_map(|name| segment::first_of_packed(name)).collect();
-        let manifest = Manifest::read(&*place)?;
+        let manifest = Manifest::read(&*store)?;
         let copied = BackupSummary::default();
         let damaged = Vec::new();
-        let mut backup = Self { place, identity, manifest, packed, damaged, scanned: None, copied };
+        let mut backup = Self { store, identity, manifest, packed, damaged, scanned: None, copied };
         backup.check_history(log)?;
         backup.miss(&log.segments()?);
         backup.look_over()?;
@@ -133,7 +133,7 @@ impl Backup {
     /// # Errors
     /// When the blob store cannot be read.
     pub fn is_current(&self) -> Result<bool, ArchiveError> {
-        Ok(Manifest::read(&*self.place)? == self.manifest)
+        Ok(Manifest::read(&*self.store)? == self.manifest)
     }
 
     /// Copies everything new. What was copied before a failure is kept.
@@ -179,7 +179,7 @@ impl Backup {
                 continue;
             }
             let due = PendingSegment { segment: segment.clone(), after: next.base };
-            let contents = archive::copy_to(log, &due, &*self.place, watch)?;
+            let contents = archive::copy_to(log, &due, &*self.store, watch)?;
             self.packed.insert(segment.first);
             self.copied.segments += 1;
             self.copied.bytes += contents.packed_bytes;
@@ -262,7 +262,7 @@ impl Backup {
         }
         let (to, blake3) = (from + bytes.len() as u64, digest_of(&bytes));
         let chunk = Chunk { from, to, blake3 };
-        blobs::put(&*self.place, &open.part(&chunk).object, &bytes)?;
+        blobs::put(&*self.store, &open.part(&chunk).object, &bytes)?;
         self.copied.bytes += bytes.len() as u64;
         went_on(watch, bytes.len())?;
         Ok(chunk)
@@ -321,7 +321,7 @@ impl Backup {
         let file = CopiedFile { name, bytes: length, blake3: digest_of(bytes) };
         let known = self.manifest.as_ref().is_some_and(|manifest| manifest.files.contains(&file));
         if !known {
-            blobs::put(&*self.place, &file.part().object, bytes)?;
+            blobs::put(&*self.store, &file.part().object, bytes)?;
             self.copied.files += 1;
             self.copied.bytes += length;
             went_on(watch, bytes.len())?;
@@ -339,7 +339,7 @@ impl Backup {
         let Some(Scan { tail, .. }) = self.scanned else { return Ok(()) };
         let manifest = Manifest::new(&tail, open, files);
         if self.manifest.as_ref() != Some(&manifest) {
-            manifest.write(&*self.place)?;
+            manifest.write(&*self.store)?;
             self.manifest = Some(manifest);
         }
         Ok(())
@@ -350,7 +350,7 @@ impl Backup {
     fn check_history<D: Disk>(&self, log: &TieredDisk<D>) -> Result<(), ArchiveError> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         let forked =
-            |reason: String| ArchiveError::Forked { place: self.place.url().to_owned(), reason };
+            |reason: String| ArchiveError::Forked { store: self.store.url().to_owned(), reason };
         for open in &manifest.open {
             let file = match log.open(&segment::name_of(LogIndex(open.first))) {
                 Err(DiskError::NotFound(_)) => {

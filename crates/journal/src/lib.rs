@@ -53,7 +53,7 @@ pub use backup::{
     Backup, BackupSummary, ExtraFile, FetchedBackup, MANIFEST, MANIFEST_VERSION, fetch, survey,
 };
 pub use blobs::{
-    BlobError, BlobStore, Expected, Location, MARKER, Upload, claim, get, open_place, owner,
+    BlobError, BlobStore, Expected, Location, MARKER, Upload, claim, get, open_blob_store, owner,
     parse_hexadecimal, put,
 };
 pub use compressed_segment::{BLOCK_BYTES, PACKED_VERSION, SegmentSummary};

@@ -41,7 +41,7 @@ struct Inner<D: Disk> {
     catalogue: RwLock<ArchiveIndex>,
     /// Another process may move segments while this one reads.
     beside: bool,
-    places: Mutex<HashMap<Arc<str>, Arc<dyn BlobStore>>>,
+    stores: Mutex<HashMap<Arc<str>, Arc<dyn BlobStore>>>,
     cache: Arc<Cache>,
 }
 
@@ -103,7 +103,7 @@ pub struct PackedFile<F> {
 /// Source of the bytes of a compressed segment.
 pub(crate) enum PackedBytes<F> {
     Local { file: F, name: String },
-    Object { place: Arc<dyn BlobStore>, name: String },
+    Object { store: Arc<dyn BlobStore>, name: String },
 }
 
 impl<D: Disk> TieredDisk<D> {
@@ -126,8 +126,8 @@ impl<D: Disk> TieredDisk<D> {
 
     fn open_with(disk: D, beside: bool) -> Result<Self, DiskError> {
         let catalogue = RwLock::new(ArchiveIndex::load(&disk)?);
-        let (places, cache) = (Mutex::default(), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { disk, catalogue, beside, places, cache }) })
+        let (stores, cache) = (Mutex::default(), Arc::default());
+        Ok(Self { inner: Arc::new(Inner { disk, catalogue, beside, stores, cache }) })
     }
 
     /// The underlying disk.
@@ -225,8 +225,8 @@ impl<D: Disk> TieredDisk<D> {
 
     fn open_archived(&self, first: LogIndex) -> Result<Option<PackedFile<D::File>>, DiskError> {
         let Some(entry) = self.catalogue().entries.get(&first).cloned() else { return Ok(None) };
-        let place = self.place(&entry.place).map_err(unreachable_place)?;
-        let bytes = PackedBytes::Object { place, name: segment::object_name_of(first) };
+        let store = self.store(&entry.place).map_err(unreachable_store)?;
+        let bytes = PackedBytes::Object { store, name: segment::object_name_of(first) };
         Ok(Some(self.packed_file(entry.contents, bytes, OnceLock::new())))
     }
 
@@ -241,19 +241,19 @@ impl<D: Disk> TieredDisk<D> {
     }
 
     /// Uses this blob store for its URL. For stores that [`crate::open_blob_store`] does not know.
-    pub fn mount(&self, place: Arc<dyn BlobStore>) {
-        lock(&self.inner.places).insert(place.url().into(), place);
+    pub fn mount(&self, store: Arc<dyn BlobStore>) {
+        lock(&self.inner.stores).insert(store.url().into(), store);
     }
 
     /// The blob store of a URL, opened once.
-    pub(crate) fn place(&self, url: &Arc<str>) -> Result<Arc<dyn BlobStore>, BlobError> {
-        let mut places = lock(&self.inner.places);
-        if let Some(place) = places.get(url) {
-            return Ok(Arc::clone(place));
+    pub(crate) fn store(&self, url: &Arc<str>) -> Result<Arc<dyn BlobStore>, BlobError> {
+        let mut stores = lock(&self.inner.stores);
+        if let Some(store) = stores.get(url) {
+            return Ok(Arc::clone(store));
         }
-        let place = blobs::open_place(url)?;
-        places.insert(Arc::clone(url), Arc::clone(&place));
-        Ok(place)
+        let store = blobs::open_blob_store(url)?;
+        stores.insert(Arc::clone(url), Arc::clone(&store));
+        Ok(store)
     }
 
     pub(crate) fn is_in_use(&self, url: &str) -> bool {
@@ -416,8 +416,8 @@ impl<F: DiskFile> PackedFile<F> {
     /// Checks the length of an archived object against the archive index. A local file carries its
     /// length in its trailer.
     fn check_length(&self) -> Result<(), DiskError> {
-        let PackedBytes::Object { place, name } = &self.bytes else { return Ok(()) };
-        match place.length(name).map_err(unreachable_place)? {
+        let PackedBytes::Object { store, name } = &self.bytes else { return Ok(()) };
+        match store.length(name).map_err(unreachable_store)? {
             Some(length) if self.contents.packed_bytes < length => {
                 let reason = "the object is longer than archive.catalogue says";
                 Err(compressed_segment::damaged(
@@ -481,15 +481,15 @@ impl<F: DiskFile> Source for PackedBytes<F> {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
         match self {
             Self::Local { file, .. } => file.read_at(offset, buffer),
-            Self::Object { place, name } => {
-                place.read_at(name, offset, buffer).map_err(|error| match error {
+            Self::Object { store, name } => {
+                store.read_at(name, offset, buffer).map_err(|error| match error {
                     BlobError::NotFound { .. } => compressed_segment::damaged(
                         self,
                         None,
                         "the object is missing, but this segment was archived there: mount the archive \
                          if that is not there, or put it back from a copy",
                     ),
-                    other => unreachable_place(other),
+                    other => unreachable_store(other),
                 })
             }
         }
@@ -498,7 +498,7 @@ impl<F: DiskFile> Source for PackedBytes<F> {
     fn shown(&self) -> String {
         match self {
             Self::Local { name, .. } => name.clone(),
-            Self::Object { place, name } => format!("{}/{name}", place.url()),
+            Self::Object { store, name } => format!("{}/{name}", store.url()),
         }
     }
 }
@@ -549,7 +549,7 @@ impl Cache {
     }
 }
 
-pub(crate) fn unreachable_place(error: BlobError) -> DiskError {
+pub(crate) fn unreachable_store(error: BlobError) -> DiskError {
     DiskError::Failed { what: "read from an archive".into(), error: error.to_string() }
 }
 

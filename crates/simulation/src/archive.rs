@@ -80,13 +80,13 @@ impl SimulationRun {
         let retention = Retention { keep_segments, closed_by: Stamp(u64::MAX) };
         let vault = self.archiver.vault.clone();
         let destination = match random.chance(600) {
-            true => Destination::Place(&vault),
-            false => Destination::Here,
+            true => Destination::BlobStore(&vault),
+            false => Destination::InPlace,
         };
         let mut handed = Vec::new();
         let mut work = || {
             for due in due(disk, &retention, destination)?.iter().take(SEGMENTS_MAX) {
-                if let Destination::Place(place) = destination {
+                if let Destination::BlobStore(place) = destination {
                     claim_for(disk, place)?;
                 }
                 let mut watch = |_| if random.chance(20) { Err(StopReading) } else { Ok(()) };
@@ -102,7 +102,7 @@ impl SimulationRun {
             Err(ArchiveError::Disk(damage @ DiskError::Damaged { .. })) => {
                 assert!(self.disk.is_down(), "damaged: {damage}");
             }
-            Err(ArchiveError::Disk(_) | ArchiveError::Place(_) | ArchiveError::Stopped) => {
+            Err(ArchiveError::Disk(_) | ArchiveError::BlobStore(_) | ArchiveError::Stopped) => {
                 self.desk.tally.archiving_failed += 1;
             }
             Err(error) => panic!("a segment can not be handed over: {error}"),

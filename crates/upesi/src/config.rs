@@ -200,7 +200,7 @@ impl Config {
     fn fault_of_places(&self) -> Option<String> {
         let places = [("archive.to", &self.archive.to), ("backup.to", &self.backup.to)];
         places.into_iter().find_map(|(name, url)| {
-            let error = journal::open_place(url.as_deref()?).err()?;
+            let error = journal::open_blob_store(url.as_deref()?).err()?;
             Some(format!("{name}: {error}"))
         })
     }

@@ -23,7 +23,7 @@ pub struct FetchedBackup {
     /// The last record, from the manifest.
     pub end: LogIndex,
     chain: String,
-    place: String,
+    store: String,
 }
 
 impl FetchedBackup {
@@ -37,7 +37,7 @@ impl FetchedBackup {
             return Ok(());
         }
         let what = format!("the backup ends at record {} instead of {}", end.0, self.end.0);
-        Err(ArchiveError::Incomplete { place: self.place.clone(), what })
+        Err(ArchiveError::Incomplete { store: self.store.clone(), what })
     }
 }
 
@@ -48,11 +48,11 @@ impl FetchedBackup {
 /// # Errors
 /// Any [`ArchiveError`]. The directory then holds no usable log.
 pub fn fetch<D: Disk>(
-    place: &dyn BlobStore,
+    store: &dyn BlobStore,
     disk: &D,
     watch: &mut ProgressObserver<'_>,
 ) -> Result<FetchedBackup, ArchiveError> {
-    let copy = Copy::open(place)?;
+    let copy = Copy::open(store)?;
     copy.visit(&mut |open, tail| match open {
         Some(open) => copy.bring_open(disk, open, (tail, &mut *watch)),
         None => copy.bring_packed(disk, tail, watch),
@@ -66,7 +66,7 @@ pub fn fetch<D: Disk>(
         files: manifest.files.iter().map(|file| file.name.clone()).collect(),
         end: LogIndex(manifest.end),
         chain: manifest.chain.clone(),
-        place: place.url().to_owned(),
+        store: store.url().to_owned(),
     })
 }
 
@@ -78,12 +78,12 @@ pub fn fetch<D: Disk>(
 /// # Errors
 /// [`ArchiveError::Incomplete`], also for a backup whose last run was interrupted; errors of the
 /// blob store.
-pub fn survey(place: &dyn BlobStore) -> Result<Tail, ArchiveError> {
-    let copy = Copy::open(place)?;
+pub fn survey(store: &dyn BlobStore) -> Result<Tail, ArchiveError> {
+    let copy = Copy::open(store)?;
     let mut packed = Tail::genesis(copy.identity);
     copy.visit(&mut |open, tail| match open {
         Some(_) if 1 < copy.manifest.open.len() => {
-            Err(incomplete(place, "the last backup was interrupted; run it again".to_owned()))
+            Err(incomplete(store, "the last backup was interrupted; run it again".to_owned()))
         }
         Some(_) => Ok(tail),
         None => {
@@ -91,13 +91,13 @@ pub fn survey(place: &dyn BlobStore) -> Result<Tail, ArchiveError> {
             Ok(packed)
         }
     })?;
-    copy.manifest.parts().try_for_each(|part| part.check_length(place))?;
+    copy.manifest.parts().try_for_each(|part| part.check_length(store))?;
     Ok(packed)
 }
 
 /// A backup being read.
 struct Copy<'a> {
-    place: &'a dyn BlobStore,
+    store: &'a dyn BlobStore,
     identity: LogIdentity,
     manifest: Manifest,
 }
@@ -107,19 +107,19 @@ struct Copy<'a> {
 type Visit<'a> = dyn FnMut(Option<&OpenSegment>, Tail) -> Result<Tail, ArchiveError> + 'a;
 
 impl<'a> Copy<'a> {
-    fn open(place: &'a dyn BlobStore) -> Result<Self, ArchiveError> {
-        let missing = |what: &str| incomplete(place, what.to_owned());
-        let identity = blobs::owner(place)?.ok_or_else(|| missing("no backup found"))?;
-        let manifest = Manifest::read(place)?
+    fn open(store: &'a dyn BlobStore) -> Result<Self, ArchiveError> {
+        let missing = |what: &str| incomplete(store, what.to_owned());
+        let identity = blobs::owner(store)?.ok_or_else(|| missing("no backup found"))?;
+        let manifest = Manifest::read(store)?
             .ok_or_else(|| missing("backup.json is missing: no backup was completed"))?;
         match manifest.is_of(identity) {
-            true => Ok(Self { place, identity, manifest }),
+            true => Ok(Self { store, identity, manifest }),
             false => Err(missing("backup.json belongs to another log")),
         }
     }
 
     fn incomplete(&self, what: String) -> ArchiveError {
-        incomplete(self.place, what)
+        incomplete(self.store, what)
     }
 
     /// Visits the segments. After an interrupted run, chunks may exist for segments before
@@ -146,14 +146,14 @@ impl<'a> Copy<'a> {
     /// The compressed segment after `tail` and the name of its object.
     fn packed_after(&self, tail: Tail) -> Result<(String, CompressedSegment), ArchiveError> {
         let name = segment::object_name_of(tail.next());
-        let length = self.place.length(&name)?.ok_or_else(|| {
+        let length = self.store.length(&name)?.ok_or_else(|| {
             self.incomplete(format!(
                 "the records from {} on are missing: {name} does not exist",
                 tail.next().0
             ))
         })?;
         let packed =
-            CompressedSegment::open(&ArchivedObject { place: self.place, name: &name }, length)?;
+            CompressedSegment::open(&ArchivedObject { store: self.store, name: &name }, length)?;
         match same_end(&packed.contents.base, &tail) {
             true => Ok((name, packed)),
             false => Err(self.incomplete(format!("{name} does not continue the previous segment"))),
@@ -168,7 +168,7 @@ impl<'a> Copy<'a> {
         watch: &mut ProgressObserver<'_>,
     ) -> Result<Tail, ArchiveError> {
         let (object, packed) = self.packed_after(tail)?;
-        let source = ArchivedObject { place: self.place, name: &object };
+        let source = ArchivedObject { store: self.store, name: &object };
         let original = Original::Packed { packed: &packed, source: &source };
         if !is_there(disk, tail.next(), &original, watch)? {
             match archive::keep(disk, tail.next(), &original, watch) {
@@ -196,7 +196,7 @@ impl<'a> Copy<'a> {
         let mut at = 0;
         for chunk in &open.chunks {
             let part = open.part(chunk);
-            let bytes = part.read(self.place)?;
+            let bytes = part.read(self.store)?;
             if (chunk.from, chunk.to) != (at, at + bytes.len() as u64) {
                 let what = format!("{} does not continue the previous chunk", part.object);
                 return Err(self.incomplete(what));
@@ -217,7 +217,7 @@ impl<'a> Copy<'a> {
             let what = format!("{MANIFEST} names the file {name:?}, which is never copied");
             return Err(self.incomplete(what));
         }
-        let bytes = file.part().read(self.place)?;
+        let bytes = file.part().read(self.store)?;
         archive::remove_if_there(disk, name)?;
         let file = disk.create(name)?;
         file.write_at(0, &bytes)?;

@@ -108,13 +108,13 @@ impl Manifest {
     }
 
     /// The manifest of a blob store; `None` if no backup was completed.
-    pub(super) fn read(place: &dyn BlobStore) -> Result<Option<Self>, BlobError> {
-        let bytes = match blobs::get(place, MANIFEST, MANIFEST_BYTES_MAX) {
+    pub(super) fn read(store: &dyn BlobStore) -> Result<Option<Self>, BlobError> {
+        let bytes = match blobs::get(store, MANIFEST, MANIFEST_BYTES_MAX) {
             Err(BlobError::NotFound { .. }) => return Ok(None),
             read => read?,
         };
         let failed = |error: String| BlobError::Failed {
-            url: place.url().to_owned(),
+            url: store.url().to_owned(),
             what: format!("read {MANIFEST}"),
             error,
         };
@@ -132,15 +132,15 @@ impl Manifest {
     }
 
     /// Writes the manifest, and removes the objects that it does not name.
-    pub(super) fn write(&self, place: &dyn BlobStore) -> Result<(), BlobError> {
+    pub(super) fn write(&self, store: &dyn BlobStore) -> Result<(), BlobError> {
         let text = serde_json::to_vec(self).expect("a manifest is text and numbers");
-        blobs::put(place, MANIFEST, &text)?;
+        blobs::put(store, MANIFEST, &text)?;
         let wanted: BTreeSet<String> = self.parts().map(|part| part.object).collect();
         for prefix in [OPEN, FILES] {
-            for name in place.list(prefix)? {
+            for name in store.list(prefix)? {
                 let object = format!("{prefix}/{name}");
                 if !wanted.contains(&object) {
-                    place.remove(&object)?;
+                    store.remove(&object)?;
                 }
             }
         }
@@ -150,33 +150,33 @@ impl Manifest {
 
 impl Part {
     /// Checks that the object exists and has its length.
-    pub(super) fn check_length(&self, place: &dyn BlobStore) -> Result<(), ArchiveError> {
+    pub(super) fn check_length(&self, store: &dyn BlobStore) -> Result<(), ArchiveError> {
         let Self { object, bytes, .. } = self;
-        let what = match place.length(object)? {
+        let what = match store.length(object)? {
             Some(length) if length == *bytes => return Ok(()),
             Some(length) => format!("{object} has {length} bytes instead of {bytes}"),
             None => format!("{object} is missing"),
         };
-        Err(incomplete(place, what))
+        Err(incomplete(store, what))
     }
 
     /// Reads the object and checks its digest.
-    pub(super) fn read(&self, place: &dyn BlobStore) -> Result<Vec<u8>, ArchiveError> {
-        self.check_length(place)?;
-        let bytes = blobs::get(place, &self.object, self.bytes)?;
+    pub(super) fn read(&self, store: &dyn BlobStore) -> Result<Vec<u8>, ArchiveError> {
+        self.check_length(store)?;
+        let bytes = blobs::get(store, &self.object, self.bytes)?;
         match digest_of(&bytes) == self.blake3 {
             true => Ok(bytes),
             false => {
                 let what = format!("{} is damaged: wrong digest", self.object);
-                Err(incomplete(place, what))
+                Err(incomplete(store, what))
             }
         }
     }
 }
 
 /// The error of an incomplete backup.
-pub(super) fn incomplete(place: &dyn BlobStore, what: String) -> ArchiveError {
-    ArchiveError::Incomplete { place: place.url().to_owned(), what }
+pub(super) fn incomplete(store: &dyn BlobStore, what: String) -> ArchiveError {
+    ArchiveError::Incomplete { store: store.url().to_owned(), what }
 }
 
 fn damaged(error: &serde_json::Error) -> String {

@@ -48,7 +48,7 @@ impl Backup {
         for open in &mut manifest.open {
             for at in 0..open.chunks.len() {
                 let part = open.part(&open.chunks[at]);
-                if !is_sound(part.read(&*self.place).map(drop))? {
+                if !is_sound(part.read(&*self.store).map(drop))? {
                     self.damaged.push(part.object);
                     // The later chunks continue this one, so they are written again too.
                     open.chunks.truncate(at);
@@ -58,7 +58,7 @@ impl Backup {
         }
         for file in std::mem::take(&mut manifest.files) {
             let part = file.part();
-            match is_sound(part.read(&*self.place).map(drop))? {
+            match is_sound(part.read(&*self.store).map(drop))? {
                 true => manifest.files.push(file),
                 false => self.damaged.push(part.object),
             }
@@ -70,7 +70,7 @@ impl Backup {
     fn keep_sound(&mut self, check: &mut Check<'_>) -> Result<(), ArchiveError> {
         for first in self.packed.clone() {
             let name = segment::object_name_of(first);
-            let object = ArchivedObject { place: &*self.place, name: &name };
+            let object = ArchivedObject { store: &*self.store, name: &name };
             let opened = self.open_packed(first, &object);
             if !is_sound(opened.and_then(|packed| check(&object, &packed)))? {
                 self.packed.remove(&first);
@@ -85,14 +85,14 @@ impl Backup {
         first: LogIndex,
         object: &ArchivedObject<'_>,
     ) -> Result<CompressedSegment, ArchiveError> {
-        let ArchivedObject { place, name } = object;
-        let length = place.length(name)?;
-        let length = length.ok_or_else(|| incomplete(*place, format!("{name} is missing")))?;
+        let ArchivedObject { store, name } = object;
+        let length = store.length(name)?;
+        let length = length.ok_or_else(|| incomplete(*store, format!("{name} is missing")))?;
         let packed = CompressedSegment::open(object, length)?;
         let base = packed.contents.base;
         match base.identity == self.identity && base.next() == first {
             true => Ok(packed),
-            false => Err(incomplete(*place, format!("{name} holds a different segment"))),
+            false => Err(incomplete(*store, format!("{name} holds a different segment"))),
         }
     }
 }

@@ -50,7 +50,7 @@ impl Scene {
     }
 
     fn place(&self) -> Arc<dyn BlobStore> {
-        journal::open_place(&format!("file://{}", self.archive().display())).expect("a place")
+        journal::open_blob_store(&format!("file://{}", self.archive().display())).expect("a place")
     }
 
     fn segments(&self) -> Vec<String> {
@@ -87,7 +87,7 @@ fn hand_over_all<D: Disk>(
     log: &TieredDisk<D>,
     destination: Destination<'_>,
 ) -> Result<Vec<ArchivedSegment>, ArchiveError> {
-    if let Destination::Place(place) = destination {
+    if let Destination::BlobStore(place) = destination {
         journal::claim_for(log, place)?;
     }
     let due = journal::due(log, &ALL, destination)?;
@@ -106,7 +106,7 @@ fn a_log_reads_the_same_plain_packed_and_archived() {
     let reference = records(scene.log());
 
     let log = scene.log();
-    let handed = hand_over_all(&log, Destination::Here).expect("packs");
+    let handed = hand_over_all(&log, Destination::InPlace).expect("packs");
     assert_eq!(handed.len(), 3);
     let (plain_bytes, packed_bytes) =
         handed.iter().fold((0, 0), |(a, b), h| (a + h.plain_bytes, b + h.packed_bytes));
@@ -118,12 +118,12 @@ fn a_log_reads_the_same_plain_packed_and_archived() {
     assert_eq!(records(scene.log()), reference);
 
     let (log, place) = (scene.log(), scene.place());
-    assert_eq!(hand_over_all(&log, Destination::Place(&*place)).expect("moves").len(), 3);
+    assert_eq!(hand_over_all(&log, Destination::BlobStore(&*place)).expect("moves").len(), 3);
     let tiers: Vec<_> =
         log.segments().expect("lists").into_iter().map(|segment| segment.tier).collect();
     let archived = Tier::Archived(place.url().into());
     assert_eq!(tiers, [archived.clone(), archived.clone(), archived, Tier::Plain]);
-    assert_eq!(hand_over_all(&log, Destination::Place(&*place)), Ok(vec![]), "nothing is left");
+    assert_eq!(hand_over_all(&log, Destination::BlobStore(&*place)), Ok(vec![]), "nothing is left");
     drop(log);
     assert_eq!(walk(&scene.log()), Ok(plain));
     assert_eq!(records(scene.log()), reference);
@@ -140,7 +140,7 @@ fn a_packed_segment_tells_where_frames_begin() {
     });
     all.expect("sound");
     let log = scene.log();
-    hand_over_all(&log, Destination::Here).expect("packs");
+    hand_over_all(&log, Destination::InPlace).expect("packs");
     for name in scene.segments_of(&log).iter().take(3) {
         let starts = log.open(name).and_then(|file| file.frame_starts()).expect("reads");
         assert!(1 < starts.len() && starts.iter().all(|start| frames.contains(start)), "{name}");
@@ -153,7 +153,7 @@ fn any_part_of_a_packed_segment_is_that_of_the_plain_one() {
     let name = "00000000000000000001.segment";
     let plain = fs::read(scene.path("data").join(name)).expect("reads");
     let log = scene.log();
-    hand_over_all(&log, Destination::Here).expect("packs");
+    hand_over_all(&log, Destination::InPlace).expect("packs");
     let file = log.open(name).expect("opens");
     let (block, end) = (256 << 10, plain.len());
     for (from, length) in [
@@ -203,7 +203,7 @@ fn a_long_segment_is_packed() {
     drop(log);
     let log = TieredDisk::open(RealDisk::open(directory.path()).expect("opens")).expect("opens");
     let plain = walk(&log).expect("sound");
-    let handed = hand_over_all(&log, Destination::Here).expect("packs");
+    let handed = hand_over_all(&log, Destination::InPlace).expect("packs");
     assert_eq!((plain.segments, handed.len()), (2, 1));
     assert_eq!(walk(&log), Ok(plain));
 }
@@ -232,7 +232,7 @@ fn a_log_at_work_goes_on_while_its_segments_are_moved() {
     let (mut log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
     let (reader, closer) = (log.reader(), log.closer());
     let before = reader.read(LogIndex(1)).expect("reads");
-    for handed in hand_over_all(&disk, Destination::Place(&*place)).expect("moves") {
+    for handed in hand_over_all(&disk, Destination::BlobStore(&*place)).expect("moves") {
         closer(handed.first);
     }
     assert_eq!(reader.read(LogIndex(1)).expect("reads"), before);
@@ -240,7 +240,7 @@ fn a_log_at_work_goes_on_while_its_segments_are_moved() {
         log.append(&noisy_frame_after(&log.tail(), &[40_000])).expect("appends");
     }
     log.sync().expect("syncs");
-    assert_eq!(hand_over_all(&disk, Destination::Place(&*place)).expect("moves").len(), 1);
+    assert_eq!(hand_over_all(&disk, Destination::BlobStore(&*place)).expect("moves").len(), 1);
     assert_eq!(walk(&disk).expect("sound").tail.end, LogIndex(140));
 }
 
@@ -248,7 +248,8 @@ fn a_log_at_work_goes_on_while_its_segments_are_moved() {
 fn what_is_kept_and_what_is_young_stays() {
     let scene = Scene::new();
     let log = scene.log();
-    let count = |retention| journal::due(&log, &retention, Destination::Here).expect("lists").len();
+    let count =
+        |retention| journal::due(&log, &retention, Destination::InPlace).expect("lists").len();
     assert_eq!(count(ALL), 3);
     assert_eq!(count(Retention { keep_segments: 2, ..ALL }), 1);
     assert_eq!(count(Retention { keep_segments: 9, ..ALL }), 0);
@@ -268,7 +269,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 fn a_damaged_archive_is_named() {
     let scene = Scene::new();
     let place = scene.place();
-    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
     let good = fs::read(scene.object(1)).expect("reads");
     let check = |spoil: &dyn Fn(&Path), named: &str, at: Option<u64>| {
         let path = scene.archive().join("segments/00000000000000000035.packed");
@@ -312,7 +313,7 @@ fn a_damaged_archive_is_named() {
 fn bytes_behind_an_archived_segment_are_named() {
     let scene = Scene::new();
     let place = scene.place();
-    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
     let length = fs::metadata(scene.object(1)).expect("is there").len();
     walk(&scene.log()).expect("as it was written");
     change(&scene.object(1), |bytes| bytes.push(0));
@@ -338,7 +339,7 @@ fn what_is_archived_under_a_readers_eyes_is_read_where_it_is() {
     let (early, later) = (beside(), beside());
     let plain = journal::walk_beside(&early, &mut |_| Ok(())).expect("sound");
     let place = scene.place();
-    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
     let mut firsts = Vec::new();
     let moved = journal::walk_beside(&later, &mut |placed| {
         firsts.push(placed.frame.header().first);
@@ -352,7 +353,7 @@ fn what_is_archived_under_a_readers_eyes_is_read_where_it_is() {
 #[test]
 fn every_flipped_byte_of_a_packed_file_is_found() {
     let scene = Scene::new();
-    hand_over_all(&scene.log(), Destination::Here).expect("packs");
+    hand_over_all(&scene.log(), Destination::InPlace).expect("packs");
     let path = scene.path("data").join("00000000000000000001.packed");
     let length = fs::read(&path).expect("reads").len();
     let mut checked = 0;
@@ -374,15 +375,16 @@ fn a_place_of_another_log_and_a_place_that_is_gone_are_refused() {
     let place = scene.place();
     let other = TieredDisk::open(MemoryDisk::new(1)).expect("opens");
     write_log(other.clone(), LogIdentity(*b"another log    1"));
-    let moved = |log: &TieredDisk<MemoryDisk>| hand_over_all(log, Destination::Place(&*place));
+    let moved = |log: &TieredDisk<MemoryDisk>| hand_over_all(log, Destination::BlobStore(&*place));
     moved(&other).expect("an empty place is taken");
-    let error = hand_over_all(&scene.log(), Destination::Place(&*place)).expect_err("it is taken");
-    assert!(matches!(error, ArchiveError::Place(BlobError::Foreign { .. })), "{error}");
+    let error =
+        hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect_err("it is taken");
+    assert!(matches!(error, ArchiveError::BlobStore(BlobError::OtherLog { .. })), "{error}");
 
     let elsewhere = scene.path("elsewhere");
     let url = format!("file://{}", elsewhere.display());
-    let place = journal::open_place(&url).expect("a place");
-    let attempt = || hand_over_all(&scene.log(), Destination::Place(&*place));
+    let place = journal::open_blob_store(&url).expect("a place");
+    let attempt = || hand_over_all(&scene.log(), Destination::BlobStore(&*place));
     let error = attempt().expect_err("there is none").to_string();
     assert!(error.contains("open the directory"), "{error}");
     fs::create_dir(&elsewhere).expect("makes it");
@@ -403,7 +405,7 @@ fn damage_is_not_archived_and_the_rest_stays() {
     let scene = Scene::new();
     change(&scene.path("data").join(&scene.segments()[1]), |bytes| bytes[90_000] ^= 1);
     let place = scene.place();
-    for destination in [Destination::Here, Destination::Place(&*place)] {
+    for destination in [Destination::InPlace, Destination::BlobStore(&*place)] {
         let error = hand_over_all(&scene.log(), destination).expect_err("it is seen");
         assert!(error.to_string().contains("the segment was not archived"), "{error}");
         assert!(scene.segments().contains(&"00000000000000000035.segment".to_owned()));
@@ -422,7 +424,7 @@ fn an_interrupted_archive_goes_on() {
         let mut left = most;
         let log = scene.log();
         journal::claim_for(&log, &*place).expect("ours");
-        let due = journal::due(&log, &ALL, Destination::Place(&*place)).expect("lists");
+        let due = journal::due(&log, &ALL, Destination::BlobStore(&*place)).expect("lists");
         let Some(due) = due.first() else { break };
         let mut watch = |_| match left {
             0 => Err(StopReading),
@@ -431,7 +433,7 @@ fn an_interrupted_archive_goes_on() {
                 Ok(())
             }
         };
-        let done = journal::archive_segment(&log, due, Destination::Place(&*place), &mut watch);
+        let done = journal::archive_segment(&log, due, Destination::BlobStore(&*place), &mut watch);
         stops += usize::from(done == Err(ArchiveError::Stopped));
         assert_eq!(walk(&log), Ok(plain.clone()), "after {most} steps");
         let shown = fs::read_dir(scene.archive()).expect("lists").count();
@@ -450,7 +452,7 @@ fn what_is_there_already_is_compared() {
     let names = scene.segments();
     let data = scene.path("data");
     let keep: Vec<_> = names.iter().map(|name| fs::read(data.join(name)).expect("reads")).collect();
-    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
     // As before the catalogue was written.
     for (name, bytes) in names.iter().zip(&keep) {
         fs::write(data.join(name), bytes).expect("writes");
@@ -460,7 +462,7 @@ fn what_is_there_already_is_compared() {
     change(&scene.object(1), |bytes| bytes[9_000] ^= 1);
     fs::copy(scene.object(1), scene.object(2)).expect("copies");
     fs::write(scene.object(2), &good).expect("writes");
-    let error = hand_over_all(&scene.log(), Destination::Place(&*place)).expect_err("another");
+    let error = hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect_err("another");
     assert!(matches!(error, ArchiveError::Differs { .. }), "{error}");
     assert_eq!(fs::read(scene.object(1)).expect("reads"), good, "it was written anew");
     assert_eq!(scene.segments().len(), 2, "the last two are still here");
@@ -475,14 +477,14 @@ fn a_torn_catalogue_loses_nothing_and_a_damaged_one_is_refused() {
     let place = scene.place();
     let last = scene.segments()[2].clone();
     let bytes = fs::read(scene.path("data").join(&last)).expect("reads");
-    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
     let catalogue = scene.path("data").join(journal::CATALOGUE);
     let whole = fs::read(&catalogue).expect("reads");
     for cut in [1, 30, 300] {
         fs::write(&catalogue, &whole[..whole.len() - cut]).expect("writes");
         fs::write(scene.path("data").join(&last), &bytes).expect("writes");
         assert_eq!(walk(&scene.log()), Ok(plain.clone()), "{cut} bytes cut off");
-        let moved = hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+        let moved = hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
         assert_eq!(moved.len(), 1);
         assert_eq!(fs::read(&catalogue).expect("reads"), whole);
     }
@@ -496,7 +498,10 @@ fn a_torn_catalogue_loses_nothing_and_a_damaged_one_is_refused() {
     }
     fs::remove_file(&catalogue).expect("removes");
     assert_eq!(walk(&scene.log()), Ok(plain));
-    assert_eq!(hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves").len(), 3);
+    assert_eq!(
+        hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves").len(),
+        3
+    );
     assert_eq!(fs::read(&catalogue).expect("reads"), whole);
 }
 
@@ -517,7 +522,7 @@ fn a_full_disk_loses_nothing() {
     for room in [0, 600, 70_000, 200_000, 500_000, 700_000, 2_000_000] {
         disk.set_capacity(used + room);
         let log = TieredDisk::open(disk.clone()).expect("opens");
-        match hand_over_all(&log, Destination::Here) {
+        match hand_over_all(&log, Destination::InPlace) {
             Err(ArchiveError::Disk(DiskError::Full)) => full += 1,
             done => assert_eq!(done.map(|handed| handed.len()), Ok(3)),
         }

@@ -40,7 +40,8 @@ impl Scene {
     }
 
     fn place(&self) -> Arc<dyn BlobStore> {
-        journal::open_place(&format!("file://{}", self.path("copy").display())).expect("a place")
+        journal::open_blob_store(&format!("file://{}", self.path("copy").display()))
+            .expect("a place")
     }
 
     fn own(&self) -> TieredDisk<RealDisk> {
@@ -120,8 +121,9 @@ fn a_copy_follows_a_log_at_work() {
     let retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
     drop(log);
     let own = scene.own();
-    for due in journal::due(&own, &retention, Destination::Here).expect("lists") {
-        journal::archive_segment(&own, &due, Destination::Place(&*place), &mut go).expect("moves");
+    for due in journal::due(&own, &retention, Destination::InPlace).expect("lists") {
+        journal::archive_segment(&own, &due, Destination::BlobStore(&*place), &mut go)
+            .expect("moves");
     }
     assert_eq!(scene.run().expect("copies").segments, 0);
     scene.restore("at last").expect("whole");
@@ -389,7 +391,7 @@ fn another_log_and_another_history_are_refused() {
     let other = LogIdentity(*b"another log    2");
     FileLog::create(TieredDisk::open(disk).expect("opens"), other, OPTIONS).expect("creates");
     let error = Backup::open(&beside("other"), scene.place()).err().expect("refused");
-    assert!(matches!(error, ArchiveError::Place(BlobError::Foreign { .. })), "{error}");
+    assert!(matches!(error, ArchiveError::BlobStore(BlobError::OtherLog { .. })), "{error}");
 }
 
 /// One that is kept open is opened anew when somebody else has copied to the same place.

@@ -211,9 +211,9 @@ fn a_packed_log_is_unpacked_ahead() {
     write(&disk, Options { segment_bytes: 8 << 20, ..Options::default() });
     let log = TieredDisk::open(disk.clone()).expect("opens");
     let all = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
-    let due = journal::due(&log, &all, Destination::Here).expect("lists");
+    let due = journal::due(&log, &all, Destination::InPlace).expect("lists");
     for due in &due {
-        journal::archive_segment(&log, due, Destination::Here, &mut |_| Ok(())).expect("packs");
+        journal::archive_segment(&log, due, Destination::InPlace, &mut |_| Ok(())).expect("packs");
     }
     let log = TieredDisk::open(disk.clone()).expect("opens");
     let before = disk.reads();

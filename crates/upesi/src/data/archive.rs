@@ -80,9 +80,9 @@ pub(crate) fn archive(arguments: &ArchiveArguments) -> Result<(), CliError> {
         false => RealDisk::open(&arguments.data),
     };
     let log = disk.and_then(TieredDisk::open).map_err(|error| failed(error.to_string()))?;
-    let to = arguments.to.as_deref().map(journal::open_place).transpose();
+    let to = arguments.to.as_deref().map(journal::open_blob_store).transpose();
     let to = to.map_err(|error| CliError::new(error.to_string()))?;
-    let destination = to.as_deref().map_or(Destination::Here, Destination::Place);
+    let destination = to.as_deref().map_or(Destination::InPlace, Destination::BlobStore);
     let age = Duration::from_secs(u64::from(arguments.after_hours) * 3_600);
     let retention = Retention { keep_segments: arguments.keep, closed_by: before_now(age) };
     let due =

@@ -101,7 +101,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     {
         return Err(CliError::new(format!("{}: cannot be read: {error}", config.display())));
     }
-    let place = journal::open_place(&arguments.to);
+    let place = journal::open_blob_store(&arguments.to);
     let place = place.map_err(|error| CliError::new(error.to_string()))?;
     let disk = RealDisk::open_beside(&arguments.data).map_err(|error| failed(error.to_string()))?;
     let _alone = copy_alone(&disk, || false).map_err(|error| failed(error.to_string()))?;

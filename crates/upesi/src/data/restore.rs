@@ -504,13 +504,13 @@ mod tests {
                         assert_eq!(place.open().expect("opens").url(), url);
                     }
                 }
-                let backup = journal::open_place(text).expect("a place");
+                let backup = journal::open_blob_store(text).expect("a place");
                 assert_eq!(backup.url(), url);
             }
         }
         for wrong in ["", "ftp://host/x", "file://relative", "s3://key:secret@bucket/x"] {
             let restore = Copy::of(wrong).err().expect("refused").to_string();
-            let backup = journal::open_place(wrong).err().expect("refused").to_string();
+            let backup = journal::open_blob_store(wrong).err().expect("refused").to_string();
             assert_eq!(restore, backup);
         }
     }

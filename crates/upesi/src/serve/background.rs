@@ -161,7 +161,7 @@ fn be_nice() {
 }
 
 fn open(url: Option<&str>) -> Result<Option<Arc<dyn BlobStore>>, CliError> {
-    let place = url.map(journal::open_place).transpose();
+    let place = url.map(journal::open_blob_store).transpose();
     place.map_err(|error| CliError::new(error.to_string()))
 }
 
@@ -246,7 +246,8 @@ impl ArchiveJob {
 
     fn hand_over(&self, stopping: &AtomicBool) -> Result<Option<LogIndex>, ArchiveError> {
         let Segments { log, closer } = &self.segments;
-        let destination = self.place.as_deref().map_or(Destination::Here, Destination::Place);
+        let destination =
+            self.place.as_deref().map_or(Destination::InPlace, Destination::BlobStore);
         let age = Duration::from_secs(self.settings.after_hours * 3_600);
         let keep_segments = self.settings.keep_segments;
         let retention = Retention { keep_segments, closed_by: before_now(age) };
@@ -280,7 +281,7 @@ impl Archives {
         };
         let places: BTreeSet<_> = segments.into_iter().filter_map(place).collect();
         for place in places {
-            let looked = journal::open_place(&place).map_err(ArchiveError::from);
+            let looked = journal::open_blob_store(&place).map_err(ArchiveError::from);
             let looked = looked.and_then(|it| journal::claim_for(&self.log, &*it));
             match looked.map_err(|error| error.to_string()) {
                 Err(why) if self.absent.get(&place) != Some(&why) => {

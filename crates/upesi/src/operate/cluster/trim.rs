@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &TrimArguments) -> Result<(), CliError> {
 
 #[cfg(feature = "kafka")]
 mod work {
-    use journal::{OfflineReader, RealDisk, TieredDisk, open_place, survey};
+    use journal::{OfflineReader, RealDisk, TieredDisk, open_blob_store, survey};
     use ledger::LogIndex;
     use operations::Cluster;
     use ports::StopReading;
@@ -150,7 +150,7 @@ mod work {
         records: &OfflineReader<TieredDisk<RealDisk>>,
     ) -> Result<Tail, CliError> {
         let failed = |error: String| CliError::new(format!("--copy: {error}"));
-        let place = open_place(&arguments.copy).map_err(|error| failed(error.to_string()))?;
+        let place = open_blob_store(&arguments.copy).map_err(|error| failed(error.to_string()))?;
         let copied = survey(&*place).map_err(|error| failed(error.to_string()))?;
         let mut is_of_log = copied.end.0 == 0;
         let visited = records.visit(copied.end, &mut |frame| {

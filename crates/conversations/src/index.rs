@@ -64,7 +64,7 @@ impl Rows {
     /// index.md.
     pub(crate) fn index(&self, conversations: &[Conversation]) -> String {
         let coverage = self.coverage(conversations);
-        let mut text = "# What the conversations cover\n\nWritten by \
+        let mut text = "# Coverage by the conversations\n\nWritten by \
             `cargo xtask conversations --write-index`; do not edit.\n"
             .to_owned();
         for line in &self.lines {

@@ -1,7 +1,7 @@
 //! How runs reach the outcomes of changes.
 //!
-//! Each change declares how each of its outcomes is reached ([`Reach`]). An outcome that is left
-//! out does not compile. The [`examiner`](crate::examiner) asks for the aims.
+//! Each change declares how each of its outcomes is reached ([`Reach`]). An omitted outcome does
+//! not compile. The [`outcomes`](crate::workload::outcomes) workload asks for the aims.
 
 mod catalogue;
 mod funds;
@@ -13,7 +13,7 @@ use ledger::{
 };
 
 use crate::transfers::{Actors, GHOST};
-use crate::workload_outcomes::OutcomeWorkload;
+use crate::workload::outcomes::OutcomeWorkload;
 
 /// Why runs do not reach an outcome that they could reach.
 const UNAIMED: &str =
@@ -22,12 +22,12 @@ const UNAIMED: &str =
 /// How runs reach an outcome of a change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By {
-    /// The examiner asks for these changes.
+    /// The outcome workload asks for these changes.
     Aim(Aim),
-    /// The examiner's aim at this outcome that another change has, which picks one of several
+    /// The outcome workload's aim at this outcome of another change, which picks one of several
     /// changes.
     SharedAim,
-    /// Operator, treasurer, clerk or an aim at another outcome, without aiming at this one.
+    /// Reached by the other workloads, or by an aim at another outcome, without aiming at this one.
     Chance,
     /// Runs do not reach it, or only rarely, for this reason.
     Nothing(&'static str),
@@ -45,10 +45,10 @@ pub(crate) trait Reach {
     const REACHED: Reached;
 }
 
-/// The situation in which the examiner asks.
+/// The situation in which the outcome workload asks.
 pub(crate) struct Situation<'a> {
-    pub(crate) examiner: &'a mut OutcomeWorkload,
-    pub(crate) cast: &'a Actors,
+    pub(crate) outcome_workload: &'a mut OutcomeWorkload,
+    pub(crate) actors: &'a Actors,
     /// The state of the hub, while it is up.
     pub(crate) state: Option<&'a State>,
     /// A participant, drawn.
@@ -58,7 +58,7 @@ pub(crate) struct Situation<'a> {
 impl Situation<'_> {
     /// A currency that every participant has.
     pub(crate) fn currency(&self) -> Currency {
-        self.cast.currency(0)
+        self.actors.currency(0)
     }
 
     /// A currency that no participant has.
@@ -68,7 +68,7 @@ impl Situation<'_> {
 
     /// A name that no participant has.
     pub(crate) fn ghost(&self) -> FspName {
-        self.cast.name(GHOST)
+        self.actors.name(GHOST)
     }
 
     /// POSITION and SETTLEMENT of a participant, in [`Self::currency`].
@@ -156,7 +156,7 @@ impl Reach for Activate {
         (
             AdminOutcome::RulesVersionRefused,
             By::Aim(|it| {
-                let rules_version = it.examiner.random.pick(&[0, 2, u32::MAX]);
+                let rules_version = it.outcome_workload.random.pick(&[0, 2, u32::MAX]);
                 vec![Activate { rules_version }.into()]
             }),
         ),

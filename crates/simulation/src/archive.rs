@@ -1,9 +1,9 @@
-//! The archiver beside the hub: packs closed segments where they are, or hands them over to a
-//! place on another machine, while the hub's disk tears, fills up and goes down under it.
+//! The archiver, which runs while the hub does: compresses closed segments in place, or moves them
+//! to a blob store on another machine, while the hub's disk tears writes, fills up and crashes.
 //!
-//! What production does on a thread of its own is done between two events here. The place is
-//! sound but not always reachable; what is in it stays. Dice of its own, and only in some seeds,
-//! so that the runs without it are what they were.
+//! Production does this on a separate thread; here it happens between two events. The blob store is
+//! reliable but not always reachable, and keeps its objects. The archiver has its own RNG stream
+//! and runs for some seeds only, so that the other runs do not change.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,13 +17,13 @@ use ports::{DiskError, StopReading};
 
 use crate::event::Event;
 use crate::random::{Random, mix};
-use crate::simulation_run::SimulationRun;
+use crate::simulation::SimulationRun;
 
 /// The disk of the hub with what has left it.
 pub(crate) type HubDisk = TieredDisk<MemoryDisk>;
 
-/// What sets its dice apart.
-const DICE: u64 = 0x6172_6368_6976;
+/// Separates the archiver's RNG stream from the others.
+const STREAM: u64 = 0x6172_6368_6976;
 /// Looks for closed segments in the time of the faults, on average.
 const LOOKS: u64 = 8;
 /// Segments that are handed over in one look, at most.
@@ -36,17 +36,17 @@ const URL: &str = "memory://vault";
 #[derive(Debug)]
 pub(crate) struct Archiver {
     random: Random,
-    is_there: bool,
+    is_active: bool,
     vault: MemoryBlobs,
 }
 
 impl Archiver {
     /// A pure function of the seed; some of its runs have snapshots too.
     pub(crate) fn new(seed: u64) -> Self {
-        let random = Random::new(mix(seed ^ DICE));
-        let inner = Inner { random: Random::new(mix(seed ^ DICE ^ 1)), objects: BTreeMap::new() };
+        let random = Random::new(mix(seed ^ STREAM));
+        let inner = Inner { random: Random::new(mix(seed ^ STREAM ^ 1)), objects: BTreeMap::new() };
         let vault = MemoryBlobs { inner: Arc::new(Mutex::new(inner)) };
-        Self { random, is_there: matches!(seed % 8, 1 | 4), vault }
+        Self { random, is_active: matches!(seed % 8, 1 | 4), vault }
     }
 
     /// A disk, with the place that its catalogue may name.
@@ -59,19 +59,19 @@ impl Archiver {
 
 impl SimulationRun {
     /// The archiver begins, if the run has one.
-    pub(crate) fn seat_archiver(&mut self) {
-        if self.archiver.is_there && !self.desk.calm {
-            let wait = self.archiver.random.around(self.desk.plan.chaos_us / LOOKS);
-            self.desk.after(wait.max(1), Event::Archive);
+    pub(crate) fn schedule_archiver(&mut self) {
+        if self.archiver.is_active && !self.env.calm {
+            let wait = self.archiver.random.around(self.env.parameters.chaos_us / LOOKS);
+            self.env.after(wait.max(1), Event::Archive);
         }
     }
 
-    /// One look of the archiver. What fails is tried again at another one.
+    /// One pass of the archiver. A failed step is retried in a later pass.
     pub(crate) fn archive(&mut self) {
-        self.seat_archiver();
+        self.schedule_archiver();
         let (Some(hub), Some(disk)) = (&self.hub, &self.tiers) else { return };
-        // How far the log is durable is noted at that rate, too. What a recovery finds must never
-        // be less; a note that fails is as good as none.
+        // The durable mark is written at the same rate. A recovery must never find less than the
+        // mark; a failed mark is ignored.
         let frames = hub.sequencer().log().inner().frames();
         let _noted = DurableMarkWriter::new(disk.clone(), frames).note();
         let closer = hub.sequencer().log().inner().closer();
@@ -103,12 +103,12 @@ impl SimulationRun {
                 assert!(self.disk.is_down(), "damaged: {damage}");
             }
             Err(ArchiveError::Disk(_) | ArchiveError::BlobStore(_) | ArchiveError::Stopped) => {
-                self.desk.tally.archiving_failed += 1;
+                self.env.counts.archiving_failed += 1;
             }
             Err(error) => panic!("a segment can not be handed over: {error}"),
         }
-        self.desk.tally.archived += handed.len() as u64;
-        handed.iter().for_each(|first| self.desk.mark(*first));
+        self.env.counts.archived += handed.len() as u64;
+        handed.iter().for_each(|first| self.env.mark(*first));
     }
 }
 

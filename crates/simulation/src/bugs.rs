@@ -4,14 +4,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ledger::planted::{ALL, Bug, plant};
-use simulation::{Options, Report, run, shrink};
+use simulation::{Report, RunOptions, run, shrink};
 
 /// Within this time of one core every bug must be caught.
 const CATCH_MAX: Duration = Duration::from_secs(60);
 /// Runs in which the run that caught a bug is made small.
 const SHRINK_RUNS: u32 = 1_000;
 
-/// What a bug did to the runs.
+/// The effect of a bug on the runs.
 struct Catch {
     bug: Bug,
     report: Option<Report>,
@@ -26,7 +26,7 @@ pub(crate) fn plant_all(seed: u64) -> ExitCode {
     let mut sound = true;
     for bug in ALL {
         let caught = catch(bug, seed);
-        sound &= tell(&caught);
+        sound &= print_catch(&caught);
     }
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -36,7 +36,7 @@ fn catch(bug: Bug, first: u64) -> Catch {
     let (start, mut runs) = (Instant::now(), 0);
     let mut report = None;
     while report.is_none() && start.elapsed() < CATCH_MAX {
-        let made = run(first + runs, &Options::default());
+        let made = run(first + runs, &RunOptions::default());
         runs += 1;
         report = Some(made).filter(|report| report.failure.is_some());
     }
@@ -46,20 +46,20 @@ fn catch(bug: Bug, first: u64) -> Catch {
 }
 
 /// Prints how it was caught; false if it was not, or if something else was.
-fn tell(Catch { bug, report, runs, took }: &Catch) -> bool {
+fn print_catch(Catch { bug, report, runs, took }: &Catch) -> bool {
     let Some(report) = report else {
         println!("\n{bug}: NOT CAUGHT in {runs} runs, {} s", took.as_secs());
         return false;
     };
-    let without_it = run(report.seed, &Options::default());
+    let without_it = run(report.seed, &RunOptions::default());
     plant(Some(*bug));
     let same = |again: &Report| again.failure.is_some() && again.place == report.place;
-    let shrunk = shrink(&Options::default(), report.clone(), SHRINK_RUNS, &same);
+    let shrunk = shrink(&RunOptions::default(), report.clone(), SHRINK_RUNS, &same);
     plant(None);
     let left = shrunk.options.transfers as usize - shrunk.options.without.transfers.len();
     println!(
         "\n{bug}: caught by seed {} after {runs} runs, {} ms, at {} virtual ms\n  {}\n  at {}\n  \
-         made small: {left} transfers, without {:?}",
+         shrunk to {left} transfers, without {:?}",
         report.seed,
         took.as_millis(),
         report.virtual_us / 1_000,

@@ -9,10 +9,10 @@ const SLEW: u64 = 20;
 /// Each stamp may be rounded.
 const ROUNDING_US: u64 = 1_000;
 
-/// The time of one life.
+/// The time of one epoch.
 #[derive(Debug)]
 pub(crate) struct ClockCheck {
-    /// What the life began with: the wall clock, or the last stamp of the log.
+    /// The start of the epoch: the wall clock, or the last stamp of the log if that is later.
     began: Stamp,
     /// The last batch, and when it was, by the monotonic clock.
     last: (Stamp, u64),
@@ -36,7 +36,7 @@ impl ClockCheck {
         assert!(stamp.0 <= most, "{stamp:?} runs ahead of the clock, which allows {most}");
         let (least, expired) = (self.least(now), state.counters().expired);
         let is_kept = least <= stamp.0 || self.expired < expired;
-        assert!(is_kept, "{stamp:?} is behind the clock, which asks for {least}");
+        assert!(is_kept, "{stamp:?} is below the clock, which requires {least}");
         (self.last, self.expired) = ((stamp, passed), expired);
     }
 

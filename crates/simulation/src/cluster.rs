@@ -1,24 +1,24 @@
 //! Three nodes that share a log over a model of Kafka, among faults, in virtual time, all from one
 //! seed.
 //!
-//! The kernel, the replicas, the sequencer's thread ([`node::Driven`]) and the outboxes with their
-//! lanes are those that ship. The brokers are a model (module `brokers`): three of them, which
-//! copy from a leader, die, come back and choose another one; what was not committed may be cut
-//! off, what was never is. Messages are late, may be taken twice, and are given up after a while
-//! though they may arrive. Nodes are killed and go on from their copy, lose it, are told to leave,
-//! stand still with all their threads, are cut off from the brokers, and have clocks that are
-//! wrong.
+//! The kernel, the replicas, the sequencer's thread ([`node::ReplicatedNode`]) and the outboxes
+//! with their lanes are the production code. The brokers are a model (module `brokers`): three of
+//! them replicate from a leader, crash, recover and elect another leader. Uncommitted messages may
+//! be truncated, committed ones never are. Messages are delayed, may be appended twice, and are
+//! given up after a timeout although they may still arrive. Nodes are killed and continue from
+//! their copy, lose it, are asked to leave, pause with all their threads, are partitioned from the
+//! brokers, and have wrong clocks.
 //!
 //! # What is watched (module `proof`)
 //! - At every record every node has the same chain, and at rest the same state; the hashes that
 //!   they compare each minute are the same.
-//! - A lane is sent to by nobody but the node that took it last, even by one that stood still.
-//! - No prepare begins long after the transfer's end, and no FSP is told two ends.
+//! - Only the node that took a lane last sends to it, even if another one was paused.
+//! - No prepare begins long after the transfer's end, and no FSP is notified of two ends.
 //! - At rest each lane was repeated at most its window for each time that it was taken.
-//! - Whatever a sender was answered stands in the log; the independent model says the same of
-//!   every command, and of every notice that follows.
-//! - Within a bounded time after the faults stop every transfer has ended, everything owed was
-//!   delivered or is a dead letter, everybody has his answer, and all nodes are there.
+//! - Every outcome that a sender got is in the log. The independent model predicts the same for
+//!   every command and for every notice that follows.
+//! - Within a bounded time after the faults stop, every transfer has ended, every notice was
+//!   delivered or is a dead letter, every request was answered, and all nodes are live.
 
 mod brokers;
 mod faults;
@@ -42,13 +42,13 @@ use crate::io::{Act, Host, Parcel};
 use crate::parameters::{Parameters, SECOND};
 use crate::random::{Random, mix, spread16};
 use crate::transfers::{Actors, Request, TransferPlan};
-use crate::workload_operator::OperatorWorkload;
-use crate::{BROKEN, words_of};
+use crate::workload::operator::OperatorWorkload;
+use crate::{FAILED_AT, panic_message};
 use ::node::Turn;
 use ::node::outbox::{Outbox, RECORD_PATIENCE};
 use brokers::{BROKERS, Brokers, Duplicates};
 use delivery::AttemptResult;
-use invariants::{NodeRun, Proof};
+use invariants::{Invariants, NodeRun};
 use journal::MemoryDisk;
 use node::{PendingMessage, RunningNode, TopicRequest, open_copy};
 use workload::key_of;
@@ -63,8 +63,8 @@ const RESEND_US: u64 = SECOND / 5;
 /// Messages handed to a node at once.
 const FETCH_MAX: usize = 200;
 /// Within this time after the faults stopped everything must be at rest. Most of it is for the
-/// brokers' clock, which may have been so far ahead: until it has caught up, time stands still, and
-/// no session of a node ends.
+/// brokers' clock, which may have run ahead by as much. Until real time has caught up, stamps do
+/// not advance and no node's session ends.
 const REST_US: u64 = 1_200 * SECOND;
 
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ enum Event {
     Look,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterReport {
     /// The run.
@@ -100,18 +100,18 @@ pub struct ClusterReport {
     pub trace: u64,
     /// Of the state at the end.
     pub state: Digest,
-    /// What went wrong, and where.
+    /// The failed check, and its source location.
     pub failure: Option<(String, String)>,
     /// How long it was.
     pub virtual_us: u64,
-    /// What happened.
-    pub tally: ClusterTally,
+    /// Counts of events.
+    pub counts: ClusterCounts,
 }
 
-/// What happened in a run.
+/// Counts of events in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct ClusterTally {
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct ClusterCounts {
     pub transfers: u64,
     pub records: u64,
     pub messages: u64,
@@ -133,10 +133,10 @@ pub struct ClusterTally {
 
 impl fmt::Display for ClusterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, trace, state, virtual_us, tally, .. } = self;
+        let Self { seed, trace, state, virtual_us, counts, .. } = self;
         write!(
             f,
-            "seed {seed}: {} s, trace {trace:016x}, state {}, {tally:?}",
+            "seed {seed}: {} s, trace {trace:016x}, state {}, {counts:?}",
             virtual_us / SECOND,
             &state.to_string()[..16]
         )
@@ -147,22 +147,22 @@ impl fmt::Display for ClusterReport {
 #[must_use]
 pub fn run_cluster(seed: u64, transfers: u32, verbose: bool) -> ClusterReport {
     crate::watch_panics();
-    let mut world = World::new(seed, transfers, verbose);
-    BROKEN.set(Some(String::new()));
-    let failure = catch_unwind(AssertUnwindSafe(|| world.run())).err();
-    let place = BROKEN.take().unwrap_or_default();
-    let failure = failure.map(|panic| (words_of(&*panic), place));
-    world.tally.cut_off = world.brokers.cut_off;
-    world.tally.takes = world.proof.takes();
-    world.tally.repeats = world.proof.repeats();
-    world.tally.messages = world.brokers.committed() as u64;
+    let mut simulation = ClusterSimulation::new(seed, transfers, verbose);
+    FAILED_AT.set(Some(String::new()));
+    let failure = catch_unwind(AssertUnwindSafe(|| simulation.run())).err();
+    let place = FAILED_AT.take().unwrap_or_default();
+    let failure = failure.map(|panic| (panic_message(&*panic), place));
+    simulation.counts.cut_off = simulation.brokers.cut_off;
+    simulation.counts.takes = simulation.invariants.takes();
+    simulation.counts.repeats = simulation.invariants.repeats();
+    simulation.counts.messages = simulation.brokers.committed() as u64;
     ClusterReport {
         seed,
-        trace: world.trace,
-        state: world.state,
+        trace: simulation.trace,
+        state: simulation.state,
         failure,
-        virtual_us: world.now,
-        tally: world.tally,
+        virtual_us: simulation.now,
+        counts: simulation.counts,
     }
 }
 
@@ -170,15 +170,15 @@ pub fn run_cluster(seed: u64, transfers: u32, verbose: bool) -> ClusterReport {
 struct Machine {
     disk: MemoryDisk,
     up: Option<RunningNode>,
-    lives: u32,
+    epochs: u32,
     clock: SimClock,
     /// How much its wall clock is wrong.
     skew_us: i64,
-    /// It stands still until then.
+    /// All threads of the node are paused until then.
     paused_until: u64,
     is_cut: bool,
     is_leaving: bool,
-    /// Its node has been told so.
+    /// The node was asked to leave.
     is_told: bool,
     /// The next turn is already due by then.
     turn_at: u64,
@@ -187,13 +187,13 @@ struct Machine {
     sent_until: u64,
 }
 
-struct World {
+struct ClusterSimulation {
     now: u64,
     queue: Queue<Event>,
     random: Random,
-    plan: Parameters,
-    cast: Actors,
-    scripts: Vec<TransferPlan>,
+    parameters: Parameters,
+    actors: Actors,
+    plans: Vec<TransferPlan>,
     changes: Vec<Change>,
     funded: bool,
     answered: u32,
@@ -201,8 +201,8 @@ struct World {
     told_to_answer: BTreeSet<u32>,
     brokers: Brokers,
     machines: Vec<Machine>,
-    proof: Proof,
-    tally: ClusterTally,
+    invariants: Invariants,
+    counts: ClusterCounts,
     transfers: u32,
     calm_since: Option<u64>,
     jumped_at: u64,
@@ -213,19 +213,19 @@ struct World {
     verbose: bool,
 }
 
-impl World {
+impl ClusterSimulation {
     fn new(seed: u64, transfers: u32, verbose: bool) -> Self {
         let mut random = Random::new(mix(seed ^ 0x6b61_666b_6120));
-        let mut plan = Parameters::draw(&mut random, transfers);
-        plan.interval_us = random.pick(&[50_000, 200_000, 600_000]);
-        plan.network_us = random.pick(&[(100, 1_000), (200, 5_000), (300, 40_000)]);
-        plan.lifetime_ms = random.pick(&[(2_000, 8_000), (5_000, 20_000)]);
-        let cast = Actors::new(random.next(), &plan);
-        let changes = OperatorWorkload::new(&cast).changes().to_vec();
+        let mut parameters = Parameters::draw(&mut random, transfers);
+        parameters.interval_us = random.pick(&[50_000, 200_000, 600_000]);
+        parameters.network_us = random.pick(&[(100, 1_000), (200, 5_000), (300, 40_000)]);
+        parameters.lifetime_ms = random.pick(&[(2_000, 8_000), (5_000, 20_000)]);
+        let actors = Actors::new(random.next(), &parameters);
+        let changes = OperatorWorkload::new(&actors).changes().to_vec();
         let machine = |number: usize| Machine {
             disk: MemoryDisk::new(seed ^ number as u64),
             up: None,
-            lives: 0,
+            epochs: 0,
             clock: SimClock::default(),
             skew_us: 0,
             paused_until: 0,
@@ -241,9 +241,9 @@ impl World {
             now: 0,
             queue: Queue::default(),
             random,
-            plan,
-            cast,
-            scripts: Vec::new(),
+            parameters,
+            actors,
+            plans: Vec::new(),
             changes,
             funded: false,
             answered: 0,
@@ -251,8 +251,8 @@ impl World {
             told_to_answer: BTreeSet::new(),
             brokers: Brokers::new(),
             machines,
-            proof: Proof::default(),
-            tally: ClusterTally::default(),
+            invariants: Invariants::default(),
+            counts: ClusterCounts::default(),
             transfers,
             calm_since: None,
             jumped_at: 0,
@@ -273,7 +273,7 @@ impl World {
     }
 
     fn net(&mut self) -> u64 {
-        let ends = self.plan.network_us;
+        let ends = self.parameters.network_us;
         self.random.between(ends)
     }
 
@@ -297,7 +297,7 @@ impl World {
 
     /// The log begins.
     fn found(&mut self) {
-        let hub = FspName::new("Hub").expect("a short name");
+        let hub = FspName::new("SimHub").expect("a short name");
         let genesis = Genesis { seed: spread16(self.seed ^ 1), hub };
         let founding =
             GenesisMessage { identity: self.identity(), genesis, node: 1, wall: Stamp(0) };
@@ -307,9 +307,9 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
-        if let Some((at, life)) = node_of(&event) {
+        if let Some((at, epoch)) = node_of(&event) {
             let machine = &self.machines[at];
-            let is_gone = machine.up.as_ref().is_none_or(|up| up.life.1 != life);
+            let is_gone = machine.up.as_ref().is_none_or(|up| up.epoch.1 != epoch);
             if is_gone {
                 return;
             }
@@ -331,16 +331,16 @@ impl World {
             Event::Replicate(broker) => self.replicate(broker),
             Event::Elect => self.elect(),
             Event::Arrive(at, request) => self.arrive(at, request),
-            Event::Answer(request, outcome) => self.hear_answer(request, outcome),
+            Event::Answer(request, outcome) => self.receive_answer(request, outcome),
             Event::Again(request) => {
                 if self.waiting.contains(&key_of(request)) {
                     self.send(request);
                 }
             }
-            Event::Receive(at, life, notice) => self.receive((at, life), notice),
+            Event::Receive(at, epoch, notice) => self.receive((at, epoch), notice),
             Event::Attempted(at, _, notice, result) => {
                 if !matches!(result, AttemptResult::Status(200..500)) {
-                    self.proof.failed(&notice);
+                    self.invariants.failed(&notice);
                 }
                 self.io(at, |outbox, host| {
                     outbox.attempted(notice.id, result, host);
@@ -365,8 +365,8 @@ impl World {
         self.machines[at].up.as_mut().expect("events of the dead are dropped")
     }
 
-    fn life(&self, at: usize) -> u32 {
-        self.machines[at].lives
+    fn epoch(&self, at: usize) -> u32 {
+        self.machines[at].epochs
     }
 
     fn start(&mut self, at: usize) {
@@ -380,14 +380,14 @@ impl World {
         let copy = open_copy(&machine.disk, identity);
         let copy = copy.unwrap_or_else(|| {
             // The end of a copy may be damaged: it is begun with an empty directory.
-            self.tally.lost_copies += 1;
+            self.counts.lost_copies += 1;
             machine.disk = MemoryDisk::new(seed);
             open_copy(&machine.disk, identity).expect("an empty disk takes a log")
         });
-        machine.lives += 1;
-        let life = (at, machine.lives);
-        let about = (machine.clock.clone(), self.plan.policy.clone(), seed);
-        machine.up = Some(RunningNode::start(life, copy, &topic, about));
+        machine.epochs += 1;
+        let epoch = (at, machine.epochs);
+        let about = (machine.clock.clone(), self.parameters.policy.clone(), seed);
+        machine.up = Some(RunningNode::start(epoch, copy, &topic, about));
         (machine.is_leaving, machine.is_told, machine.paused_until) = (false, false, 0);
         (machine.turn_at, machine.mail_at) = (u64::MAX, u64::MAX);
         self.turn_soon(at, 1);
@@ -395,32 +395,32 @@ impl World {
     }
 
     fn turn_soon(&mut self, at: usize, wait: u64) {
-        let (due, life) = (self.now + wait, self.life(at));
+        let (due, epoch) = (self.now + wait, self.epoch(at));
         if due < self.machines[at].turn_at {
             self.machines[at].turn_at = due;
-            self.after(wait, Event::Turn(at, life));
+            self.after(wait, Event::Turn(at, epoch));
         }
     }
 
     fn mail_soon(&mut self, at: usize, wait: u64) {
-        let (due, life) = (self.now + wait, self.life(at));
+        let (due, epoch) = (self.now + wait, self.epoch(at));
         if due < self.machines[at].mail_at {
             self.machines[at].mail_at = due;
-            self.after(wait, Event::Mail(at, life));
+            self.after(wait, Event::Mail(at, epoch));
         }
     }
 
     fn fetch_soon(&mut self, at: usize) {
-        let (wait, life) = (self.net(), self.life(at));
-        self.after(wait, Event::Fetch(at, life));
+        let (wait, epoch) = (self.net(), self.epoch(at));
+        self.after(wait, Event::Fetch(at, epoch));
     }
 
     fn produce_soon(&mut self, at: usize) {
-        let (due, life) = (self.now + self.net(), self.life(at));
+        let (due, epoch) = (self.now + self.net(), self.epoch(at));
         // One connection: requests arrive in the order in which they were sent.
         let due = due.max(self.machines[at].sent_until + 1);
         self.machines[at].sent_until = due;
-        self.after(due - self.now, Event::Produce(at, life));
+        self.after(due - self.now, Event::Produce(at, epoch));
     }
 
     fn turn(&mut self, at: usize) {
@@ -428,8 +428,8 @@ impl World {
         let now = self.now;
         let up = self.up(at);
         let turn = up.driven.turn(Some(Duration::ZERO), &mut |_, _, _| {});
-        let said = up.said();
-        for one in said {
+        let sent_requests = up.sent_requests();
+        for one in sent_requests {
             match one {
                 TopicRequest::Send { tag, bytes } => {
                     let up = self.up(at);
@@ -439,13 +439,13 @@ impl World {
                     self.produce_soon(at);
                 }
                 TopicRequest::AskEnd(number) => {
-                    let (wait, life) = (self.net(), self.life(at));
-                    self.after(wait, Event::End(at, life, number));
+                    let (wait, epoch) = (self.net(), self.epoch(at));
+                    self.after(wait, Event::End(at, epoch, number));
                 }
             }
         }
         let tail = self.up(at).driven.replica().sequencer().log().tail();
-        self.proof.applied(at, tail.end, tail.chain);
+        self.invariants.applied(at, tail.end, tail.chain);
         let head = tail.chain.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         self.trace = mix(self.trace ^ self.now ^ head);
         if matches!(turn, Ok(Turn::Ended) | Err(_)) {
@@ -457,12 +457,12 @@ impl World {
         self.mail_soon(at, wait);
     }
 
-    /// The sequencer's thread has ended: in order, or because it must not go on.
+    /// The sequencer's thread has ended: in order, or because it must not continue.
     fn ended(&mut self, at: usize) {
         let reason = self.up(at).driven.handle().status().stopped;
         if let Some(reason) = reason {
             assert!(reason.contains("could not join"), "node {at} gave up: {reason}");
-            self.tally.stops += 1;
+            self.counts.stops += 1;
         }
         self.machines[at].disk = self.machines[at].disk.kill();
         self.machines[at].up = None;
@@ -480,31 +480,31 @@ impl World {
     fn io(&mut self, at: usize, work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>)) {
         let Machine { up, clock, .. } = &mut self.machines[at];
         let up = up.as_mut().expect("events of the dead are dropped");
-        let (now, life) = (clock.now(), up.life);
-        for act in up.work(now, &mut self.proof, work) {
-            self.follow((at, life), now.monotonic_us, act);
+        let (now, epoch) = (clock.now(), up.epoch);
+        for act in up.work(now, &mut self.invariants, work) {
+            self.follow((at, epoch), now.monotonic_us, act);
         }
     }
 
-    fn follow(&mut self, (at, life): (usize, NodeRun), now_us: u64, act: Act) {
+    fn follow(&mut self, (at, epoch): (usize, NodeRun), now_us: u64, act: Act) {
         match act {
             Act::Answer(request, _, outcome) => {
                 if let Some(outcome) = outcome {
-                    self.proof.answered(request, outcome);
+                    self.invariants.answered(request, outcome);
                 }
                 let wait = self.net();
                 self.after(wait, Event::Answer(request, outcome));
             }
-            Act::Owe(notice) => self.proof.is_owed(&notice, now_us),
+            Act::Owe(notice) => self.invariants.is_owed(&notice, now_us),
             Act::Attempt(attempt) => {
                 let parcel = attempt.message.expect("a lane keeps its messages");
-                self.proof.attempt(&parcel.notice, life, now_us);
+                self.invariants.attempt(&parcel.notice, epoch, now_us);
                 let wait = self.net();
-                self.after(wait, Event::Receive(at, life.1, Box::new(parcel.notice)));
+                self.after(wait, Event::Receive(at, epoch.1, Box::new(parcel.notice)));
             }
             Act::Record => {
                 let wait = RECORD_PATIENCE.as_micros() as u64;
-                self.after(wait, Event::Record(at, life.1));
+                self.after(wait, Event::Record(at, epoch.1));
             }
             Act::Retry(due) => self.mail_soon(at, due.0.saturating_sub(self.now).max(1_000)),
             Act::Submit(_) => self.turn_soon(at, 1),
@@ -513,8 +513,8 @@ impl World {
         }
     }
 
-    /// Told to leave: callbacks begin no more; when those under way have ended and are on the way
-    /// to the record, the node itself is told.
+    /// The node was asked to leave. No new callback begins. Once those in flight have ended and
+    /// their records are submitted, the node itself leaves.
     fn leave(&mut self, at: usize) {
         let now_us = self.now;
         let machine = &mut self.machines[at];
@@ -522,7 +522,7 @@ impl World {
             return;
         }
         machine.is_leaving = true;
-        self.tally.leaves += 1;
+        self.counts.leaves += 1;
         self.up(at).io.outbox.stop();
         self.mail_soon(at, 1);
     }
@@ -542,9 +542,9 @@ impl World {
         if self.machines[at].is_cut {
             return self.produce_later(at);
         }
-        let Machine { up, lives, .. } = &mut self.machines[at];
+        let Machine { up, epochs, .. } = &mut self.machines[at];
         let up = up.as_mut().expect("events of the dead are dropped");
-        let producer = (at as u64) << 32 | u64::from(*lives);
+        let producer = (at as u64) << 32 | u64::from(*epochs);
         let mut has_taken = false;
         for unsent in &up.unsent {
             let again = match self.random.chance(3) {
@@ -554,7 +554,7 @@ impl World {
             let source = (producer, unsent.number);
             let is_taken = self.brokers.append(self.now, source, &unsent.bytes, again);
             has_taken |= is_taken;
-            self.tally.taken_twice += u64::from(is_taken && again == Duplicates::Yes);
+            self.counts.taken_twice += u64::from(is_taken && again == Duplicates::Yes);
             if !is_taken {
                 break;
             }
@@ -567,10 +567,10 @@ impl World {
 
     /// Again, as long as something is not acknowledged; or it is given up.
     fn produce_later(&mut self, at: usize) {
-        let Machine { up, lives, .. } = &mut self.machines[at];
+        let Machine { up, epochs, .. } = &mut self.machines[at];
         let up = up.as_mut().expect("events of the dead are dropped");
-        let producer = (at as u64) << 32 | u64::from(*lives);
-        let (life, now) = (*lives, self.now);
+        let producer = (at as u64) << 32 | u64::from(*epochs);
+        let (epoch, now) = (*epochs, self.now);
         let brokers = &self.brokers;
         up.unsent.retain(|unsent| !brokers.has((producer, unsent.number)));
         let mut lost = Vec::new();
@@ -582,12 +582,12 @@ impl World {
             let reason = "no acknowledgement from the brokers".to_owned();
             up.arrivals.push(Arrival::Lost { tag: unsent.tag, reason });
         }
-        self.tally.given_up += lost.len() as u64;
+        self.counts.given_up += lost.len() as u64;
         if !lost.is_empty() {
             self.turn_soon(at, 1);
         }
         if !is_empty {
-            self.after(RESEND_US, Event::Produce(at, life));
+            self.after(RESEND_US, Event::Produce(at, epoch));
         }
     }
 
@@ -687,7 +687,7 @@ impl World {
     }
 
     fn is_at_rest(&self) -> bool {
-        let is_all_made = self.scripts.len() as u32 == self.transfers;
+        let is_all_made = self.plans.len() as u32 == self.transfers;
         let mut hashes = BTreeSet::new();
         for machine in &self.machines {
             let Some(up) = &machine.up else { return false };
@@ -726,17 +726,21 @@ impl World {
     }
 
     fn finish(&mut self) {
-        self.proof.check_repeats(self.plan.policy.window);
+        self.invariants.check_repeats(self.parameters.policy.window);
         let identity = self.identity();
         let mut hashes = BTreeSet::new();
         for machine in &mut self.machines {
             let up = machine.up.take().expect("a node at rest is up");
             let hash = up.driven.replica().sequencer().state().hash();
-            self.tally.same_states += u64::from(up.driven.replica().agreed().is_some());
+            self.counts.same_states += u64::from(up.driven.replica().agreed().is_some());
             drop(up);
             let mut copy = open_copy(&machine.disk.kill(), identity).expect("a sound copy opens");
-            assert_eq!(self.proof.check_log(&mut copy), hash, "the log alone gives another state");
-            self.tally.records = copy.tail().end.0;
+            assert_eq!(
+                self.invariants.check_log(&mut copy),
+                hash,
+                "the log alone gives another state"
+            );
+            self.counts.records = copy.tail().end.0;
             hashes.insert(hash.0);
             self.state = hash;
         }
@@ -745,16 +749,16 @@ impl World {
     }
 }
 
-/// The life that an event is for, if it is for one.
+/// The epoch that an event is for, if it is for one.
 fn node_of(event: &Event) -> Option<(usize, u32)> {
     match event {
-        Event::Turn(at, life)
-        | Event::Mail(at, life)
-        | Event::Record(at, life)
-        | Event::Produce(at, life)
-        | Event::Fetch(at, life)
-        | Event::End(at, life, _)
-        | Event::Attempted(at, life, ..) => Some((*at, *life)),
+        Event::Turn(at, epoch)
+        | Event::Mail(at, epoch)
+        | Event::Record(at, epoch)
+        | Event::Produce(at, epoch)
+        | Event::Fetch(at, epoch)
+        | Event::End(at, epoch, _)
+        | Event::Attempted(at, epoch, ..) => Some((*at, *epoch)),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! A writer that writes twice: between two lives the last batch is appended once more, under the
+//! A writer that writes twice: between two epochs the last batch is appended again, under the
 //! numbers that its node gave it.
 //!
 //! No client can cause that, and a log in files never holds it: its one writer numbers its records
@@ -14,16 +14,17 @@ use sequencer::ReplayResult;
 
 use crate::archive::HubDisk;
 use crate::faults::NEVER;
-use crate::simulation_run::SimulationRun;
+use crate::simulation::SimulationRun;
 
 /// Starts, in a thousand, before which the last batch is appended again.
 const ECHOES_PER_MILLE: u32 = 60;
 
 impl SimulationRun {
-    /// Now and then, before a recovery: the last batch stands in the log twice.
+    /// Sometimes, before a recovery: appends the last batch to the log a second time.
     pub(crate) fn echo(&mut self) {
-        let wanted = self.examiner.visits.is_there() && !self.desk.calm && 0 < self.lives;
-        if !wanted || !self.examiner.random.chance(ECHOES_PER_MILLE) {
+        let wanted =
+            self.outcome_workload.arrivals.is_active() && !self.env.calm && 0 < self.epochs;
+        if !wanted || !self.outcome_workload.random.chance(ECHOES_PER_MILLE) {
             return;
         }
         // The echo itself is no place for a fault: whether it is in the log must be known.
@@ -37,7 +38,7 @@ impl SimulationRun {
         };
         let end = log.tail().end.0;
         match append_again(&mut log) {
-            Ok(records) => self.witness.echoed(end + 1..=end + records),
+            Ok(records) => self.external.duplicated(end + 1..=end + records),
             Err(LogError::Full) => {}
             Err(error) => panic!("a sound disk takes a batch: {error}"),
         }
@@ -60,13 +61,13 @@ fn append_again(log: &mut FileLog<HubDisk>) -> Result<u64, LogError> {
             let (kind, version, fields) = (record.kind, record.version, record.fields);
             let encoded = NewRecord { kind, version, fields, payload }.encode();
             let fits = builder.push(&encoded.expect("it was a record")).is_ok();
-            assert!(fits, "what was in a frame fits one");
+            assert!(fits, "the records of a frame fit into one");
         }
         last = Some((frame.header().batch, builder, u64::from(frame.header().count)));
         Ok(())
     })?;
     let Some((header, mut builder, records)) = last else { return Ok(0) };
-    // Whoever makes a frame says what was decided before it.
+    // The writer of a frame records the outcome digest of the frames before it.
     let Ok(ReplayResult { state, .. }) = sequencer::replay(log, &mut |_| {}) else { return Ok(0) };
     let (applied, outcome_digest) = (state.log_index(), *state.digest());
     let header = BatchHeader { applied, outcome_digest, ..header };

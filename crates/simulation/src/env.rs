@@ -1,4 +1,5 @@
-//! What every part of a run needs: the time, the dice, the events to come, and the network.
+//! The environment that every part of a run shares: the time, the RNG, the queue of events, and the
+//! network.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use crate::event::{Callback, Event, HubEvent, Queue};
 use crate::faults::SKEW_MAX_US;
 use crate::parameters::{EPOCH_US, Parameters, SECOND};
 use crate::random::{Random, mix};
-use crate::report::Tally;
+use crate::report::RunCounts;
 use crate::transfers::Request;
 
 /// Shared by all parts of a run.
@@ -21,18 +22,18 @@ pub(crate) struct SimEnv {
     pub(crate) now: u64,
     pub(crate) random: Random,
     pub(crate) queue: Queue<Event>,
-    pub(crate) plan: Parameters,
+    pub(crate) parameters: Parameters,
     /// The faults have stopped.
     pub(crate) calm: bool,
     /// How each FSP treats callbacks.
-    pub(crate) manners: Vec<CallbackBehaviour>,
-    /// What the wall clock shows beyond the truth, in microseconds.
+    pub(crate) behaviours: Vec<CallbackBehaviour>,
+    /// Offset of the wall clock from the true time, in microseconds.
     pub(crate) skew_us: i64,
     /// Until then each commit takes so much longer.
     pub(crate) slow_until: u64,
     pub(crate) slow_us: u64,
-    pub(crate) tally: Tally,
-    /// Attempts to deliver a notice since it was owed, by life of the hub.
+    pub(crate) counts: RunCounts,
+    /// Attempts to deliver a notice since it was owed, by epoch of the hub.
     pub(crate) tries: BTreeMap<(u32, NoticeId), Vec<AttemptResult>>,
     /// How often each outcome was decided, by its number.
     pub(crate) outcomes: Vec<u64>,
@@ -77,8 +78,8 @@ pub(crate) const fn class_of(kind: NoticeKind) -> u8 {
 }
 
 /// One attempt to deliver a notice.
-pub(crate) struct Attempting {
-    pub(crate) life: u32,
+pub(crate) struct AttemptParams {
+    pub(crate) epoch: u32,
     pub(crate) edge: u8,
     pub(crate) to: u8,
     pub(crate) notice: NoticeId,
@@ -90,8 +91,8 @@ impl SimEnv {
         self.queue.add(self.now + wait_us, event);
     }
 
-    pub(crate) fn hub_after(&mut self, wait_us: u64, life: u32, event: HubEvent) {
-        self.after(wait_us, Event::Hub(life, event));
+    pub(crate) fn hub_after(&mut self, wait_us: u64, epoch: u32, event: HubEvent) {
+        self.after(wait_us, Event::Hub(epoch, event));
     }
 
     /// Adds to the digest of what has happened.
@@ -105,7 +106,7 @@ impl SimEnv {
     }
 
     /// How much longer a commit takes now.
-    pub(crate) fn drag(&self) -> u64 {
+    pub(crate) fn commit_delay(&self) -> u64 {
         if self.now < self.slow_until { self.slow_us } else { 0 }
     }
 
@@ -114,32 +115,32 @@ impl SimEnv {
         (EPOCH_US + self.now) / 1_000
     }
 
-    fn way(&mut self) -> u64 {
-        let ends = self.plan.network_us;
+    fn latency(&mut self) -> u64 {
+        let ends = self.parameters.network_us;
         self.random.between(ends)
     }
 
     fn is_lost(&mut self) -> bool {
-        let lost = !self.calm && self.random.chance(self.plan.faults.loss_per_mille);
-        self.tally.messages_lost += u64::from(lost);
+        let lost = !self.calm && self.random.chance(self.parameters.faults.loss_per_mille);
+        self.counts.messages_lost += u64::from(lost);
         lost
     }
 
-    fn comes_twice(&mut self) -> bool {
-        let twice = !self.calm && self.random.chance(self.plan.faults.twice_per_mille);
-        self.tally.messages_twice += u64::from(twice);
+    fn is_duplicated(&mut self) -> bool {
+        let twice = !self.calm && self.random.chance(self.parameters.faults.twice_per_mille);
+        self.counts.messages_twice += u64::from(twice);
         twice
     }
 
     /// A request sets out for the hub.
     pub(crate) fn send(&mut self, request: Request) {
-        self.tally.requests += 1;
-        if self.comes_twice() {
-            let way = self.way();
+        self.counts.requests += 1;
+        if self.is_duplicated() {
+            let way = self.latency();
             self.after(way, Event::Arrive(request));
         }
         if !self.is_lost() {
-            let way = self.way();
+            let way = self.latency();
             self.after(way, Event::Arrive(request));
         }
     }
@@ -147,114 +148,116 @@ impl SimEnv {
     /// The hub's answer sets out for the sender of a request.
     pub(crate) fn answer(&mut self, request: Request, result: Option<Outcome>) {
         if !self.is_lost() {
-            let way = self.way();
+            let way = self.latency();
             self.after(way, Event::Answer(request, result));
         }
     }
 
     /// A callback sets out for an FSP; that the attempt ends is certain, how is not.
-    pub(crate) fn attempt(&mut self, attempting: Attempting) {
-        self.tally.attempts += 1;
-        let limit = self.plan.attempt_us;
-        let (there, back) = (self.way(), self.way());
-        // Who joins later has manners like anybody at first.
-        match *self.manners.get(usize::from(attempting.to)).unwrap_or(&CallbackBehaviour::Fine) {
+    pub(crate) fn attempt(&mut self, attempt: AttemptParams) {
+        self.counts.attempts += 1;
+        let limit = self.parameters.attempt_us;
+        let (outbound_us, return_us) = (self.latency(), self.latency());
+        // A participant that joins later behaves well at first.
+        match *self.behaviours.get(usize::from(attempt.to)).unwrap_or(&CallbackBehaviour::Fine) {
             CallbackBehaviour::Down => {
-                self.end_attempt(&attempting, there, AttemptResult::ConnectFailed)
+                self.end_attempt(&attempt, outbound_us, AttemptResult::ConnectFailed)
             }
             CallbackBehaviour::Breaking => {
                 let reads = self.random.chance(500);
-                self.end_attempt(&attempting, there + back, AttemptResult::Broken);
-                self.arrive(attempting, there, reads);
+                self.end_attempt(&attempt, outbound_us + return_us, AttemptResult::Broken);
+                self.arrive(attempt, outbound_us, reads);
             }
             CallbackBehaviour::Silent => {
                 let reads = self.random.chance(500);
-                self.end_attempt(&attempting, limit, AttemptResult::TimedOut);
-                self.arrive(attempting, there, reads);
+                self.end_attempt(&attempt, limit, AttemptResult::TimedOut);
+                self.arrive(attempt, outbound_us, reads);
             }
             CallbackBehaviour::Answering(status) => {
                 let result = AttemptResult::Status(status);
-                let reads = (200..300).contains(&status) || (500 <= status && back % 2 == 0);
-                self.end_attempt(&attempting, there + back, result);
-                self.arrive(attempting, there, reads);
+                let reads = (200..300).contains(&status) || (500 <= status && return_us % 2 == 0);
+                self.end_attempt(&attempt, outbound_us + return_us, result);
+                self.arrive(attempt, outbound_us, reads);
             }
             CallbackBehaviour::Unaddressed(_) | CallbackBehaviour::Fine => {
-                self.exchange(attempting, there, back)
+                self.exchange(attempt, outbound_us, return_us)
             }
             CallbackBehaviour::Slow(extra) => {
-                self.tally.slow_answers += 1;
-                self.exchange(attempting, there, back + extra);
+                self.counts.slow_answers += 1;
+                self.exchange(attempt, outbound_us, return_us + extra);
             }
         }
     }
 
     /// Whether an FSP has an address for a notice.
     pub(crate) fn has_address(&self, notice: &Notice) -> bool {
-        let manners = self.manners.get(notice.recipient.at() - 1).copied();
-        manners != Some(CallbackBehaviour::Unaddressed(class_of(notice.kind)))
+        let behaviours = self.behaviours.get(notice.recipient.at() - 1).copied();
+        behaviours != Some(CallbackBehaviour::Unaddressed(class_of(notice.kind)))
     }
 
     /// An exchange with an FSP that does its part, over a network that may not.
-    fn exchange(&mut self, attempting: Attempting, there: u64, back: u64) {
-        let limit = self.plan.attempt_us;
+    fn exchange(&mut self, attempt: AttemptParams, outbound_us: u64, return_us: u64) {
+        let limit = self.parameters.attempt_us;
         let (lost, unanswered) = (self.is_lost(), self.is_lost());
-        match lost || unanswered || limit < there + back {
-            true => self.end_attempt(&attempting, limit, AttemptResult::TimedOut),
-            false => self.end_attempt(&attempting, there + back, AttemptResult::Status(200)),
+        match lost || unanswered || limit < outbound_us + return_us {
+            true => self.end_attempt(&attempt, limit, AttemptResult::TimedOut),
+            false => {
+                self.end_attempt(&attempt, outbound_us + return_us, AttemptResult::Status(200))
+            }
         }
-        if self.comes_twice() {
-            let later = there + self.way();
-            let callback = attempting.callback.clone();
-            self.after(later, Event::Callback(attempting.to, callback));
+        if self.is_duplicated() {
+            let later = outbound_us + self.latency();
+            let callback = attempt.callback.clone();
+            self.after(later, Event::Callback(attempt.to, callback));
         }
-        self.arrive(attempting, there, !lost);
+        self.arrive(attempt, outbound_us, !lost);
     }
 
-    fn arrive(&mut self, attempting: Attempting, there: u64, reads: bool) {
+    fn arrive(&mut self, attempt: AttemptParams, outbound_us: u64, reads: bool) {
         if reads {
-            self.after(there, Event::Callback(attempting.to, attempting.callback));
+            self.after(outbound_us, Event::Callback(attempt.to, attempt.callback));
         }
     }
 
-    fn end_attempt(&mut self, attempting: &Attempting, wait: u64, result: AttemptResult) {
+    fn end_attempt(&mut self, attempt: &AttemptParams, wait: u64, result: AttemptResult) {
         match result {
             AttemptResult::Status(200..300) => {}
-            AttemptResult::Status(_) => self.tally.refusals += 1,
-            AttemptResult::TimedOut => self.tally.silences += 1,
-            AttemptResult::ConnectFailed => self.tally.no_connections += 1,
-            AttemptResult::Broken => self.tally.broken_connections += 1,
+            AttemptResult::Status(_) => self.counts.refusals += 1,
+            AttemptResult::TimedOut => self.counts.silences += 1,
+            AttemptResult::ConnectFailed => self.counts.no_connections += 1,
+            AttemptResult::Broken => self.counts.broken_connections += 1,
             AttemptResult::Unsent | AttemptResult::NoAddress => {
                 unreachable!("an attempt that was made was sent")
             }
         }
-        self.tries.entry((attempting.life, attempting.notice)).or_default().push(result);
+        self.tries.entry((attempt.epoch, attempt.notice)).or_default().push(result);
         if matches!(result, AttemptResult::Status(429 | 503)) && self.random.chance(500) {
             let micros = self.random.below(10 * SECOND);
-            self.tally.pauses_asked += 1;
-            let event = HubEvent::PauseAsked(attempting.edge, attempting.to, micros);
-            self.hub_after(wait, attempting.life, event);
+            self.counts.pauses_asked += 1;
+            let event = HubEvent::PauseAsked(attempt.edge, attempt.to, micros);
+            self.hub_after(wait, attempt.epoch, event);
         }
-        let event = HubEvent::Attempted(attempting.edge, attempting.notice, result);
-        self.hub_after(wait, attempting.life, event);
+        let event = HubEvent::Attempted(attempt.edge, attempt.notice, result);
+        self.hub_after(wait, attempt.epoch, event);
     }
 
-    /// A delivery ended: all its attempts are told, and one that was not delivered was refused for
-    /// good, was owed for as long as may be, or is a prepare of a transfer that has ended.
-    pub(crate) fn judge_end(
+    /// A delivery ended: the record lists all its attempts. An undelivered notice was refused for
+    /// good, was owed for the longest time allowed, or is a prepare of a transfer that has ended.
+    pub(crate) fn check_end(
         &mut self,
-        life: u32,
+        epoch: u32,
         (notice, end): (&Notice, &FinishedDelivery),
-        tried: &[EndedAttempt],
+        attempts: &[EndedAttempt],
     ) {
-        let made = self.tries.remove(&(life, end.notice)).unwrap_or_default();
+        let made = self.tries.remove(&(epoch, end.notice)).unwrap_or_default();
         let tries = made.len() as u32;
         assert_eq!(u32::from(end.attempts), tries, "attempts of {end:?}");
-        let told: Vec<_> = tried.iter().map(|one| one.result).collect();
-        let telling = match &*made {
+        let recorded: Vec<_> = attempts.iter().map(|one| one.result).collect();
+        let expected = match &*made {
             [AttemptResult::Status(200..300)] => &[],
             all => &all[all.len().saturating_sub(TRIED_MAX)..],
         };
-        assert_eq!(told, telling, "what is told of the attempts of {end:?}");
+        assert_eq!(recorded, expected, "the recorded attempts of {end:?}");
         let passing = [401, 403, 404, 408, 409, 421, 425, 429];
         let for_good = end.status == 501
             || ((400..500).contains(&end.status) && !passing.contains(&end.status));
@@ -273,7 +276,7 @@ impl SimEnv {
 
     /// Whether the next attempt would come after a notice's time. Clocks differ by so much.
     fn is_late(&self, notice: &Notice) -> bool {
-        let policy = &self.plan.policy;
+        let policy = &self.parameters.policy;
         let latest = EPOCH_US + self.now + policy.backoff_max_micros.max(policy.probe_max_micros);
         notice.owed_at.0 + policy.horizon_micros <= latest + 2 * SKEW_MAX_US as u64
     }

@@ -23,34 +23,34 @@ pub(crate) enum Event {
     /// A payee looks after a transfer.
     PayeeTimer(u32),
     /// The operator acts.
-    Operate,
-    /// The clerk acts.
-    Clerk,
-    /// The examiner acts.
-    Examine,
-    /// The treasurer acts.
-    Treasurer,
+    Operator,
+    /// The registry workload acts.
+    Registry,
+    /// The outcome workload acts.
+    Outcomes,
+    /// The currency workload acts.
+    Currencies,
     /// Something breaks.
-    Fault(Fault),
-    /// What was broken for a while works again.
-    Mend(Fault),
-    /// The state is stored beside the log.
+    Fault(FaultKind),
+    /// The cause of a temporary fault ends.
+    Repair(FaultKind),
+    /// A snapshot of the state is taken.
     Snapshot,
     /// Closed segments are packed or leave.
     Archive,
     /// The hub's process starts.
     Start,
-    /// Something within one life of the hub's process.
+    /// An event within one epoch of the hub's process.
     Hub(u32, HubEvent),
     /// Is everything at rest?
     Look,
 }
 
-/// What an FSP receives.
+/// A callback as an FSP receives it.
 #[derive(Clone, Debug)]
 pub(crate) struct Callback {
     pub(crate) notice: Notice,
-    /// The request that the notice is made from, if what it says needs it.
+    /// The request that the notice is made from, if its message needs it.
     pub(crate) source: Option<Request>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum HubEvent {
 
 /// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum FaultKind {
     Crash,
     Torn,
     Sync,

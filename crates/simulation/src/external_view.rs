@@ -1,8 +1,8 @@
-//! What the outside world was told, and whether it stays true.
+//! The hub as seen from outside, and the durability oracle.
 //!
-//! The witness stands beside the hub. It notes what was decided at each position, what was
-//! acknowledged, and what became of each notice; after a crash it compares the log that is left
-//! with its notes. It keeps its own count of each lane's window.
+//! The external view observes the hub. It records the outcome at each log index, the acknowledged
+//! records, and the fate of each notice. After a crash it compares the remaining log with these
+//! records. It keeps its own count of each lane's window.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -25,22 +25,22 @@ struct DecidedRecord {
     outcome: Outcome,
 }
 
-/// What became of a notice.
+/// The fate of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum NoticeStage {
     Owed,
     InFlight,
     Ended(DeliveryResult),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Track {
+struct NoticeTrack {
     /// The last record of the batch that made it.
     made: u64,
     recipient: u32,
     /// None for an answer to a registration, which has no order among others.
     transfer: Option<u32>,
-    stage: Stage,
+    stage: NoticeStage,
     received: bool,
     /// It was a dead letter once and is sent again.
     again: bool,
@@ -50,13 +50,13 @@ struct Track {
     is_quiet: bool,
 }
 
-impl Track {
+impl NoticeTrack {
     /// An attempt was made of which the log did not know when the hub crashed.
     fn holds_a_slot(&self) -> bool {
         match self.stage {
-            Stage::Owed => false,
-            Stage::InFlight => true,
-            Stage::Ended(_) => !self.is_quiet,
+            NoticeStage::Owed => false,
+            NoticeStage::InFlight => true,
+            NoticeStage::Ended(_) => !self.is_quiet,
         }
     }
 }
@@ -65,14 +65,14 @@ impl Track {
 pub(crate) struct ExternalView {
     pub(crate) model: Model,
     /// A recovery that did not come to its end has taken the model along.
-    model_is_gone: bool,
+    model_is_lost: bool,
     window: u32,
     decided: Vec<DecidedRecord>,
     /// Records that are in the log a second time.
-    echoes: BTreeSet<u64>,
-    /// Everything up to here has been promised to somebody.
-    promised: u64,
-    tracks: Vec<Track>,
+    duplicates: BTreeSet<u64>,
+    /// Everything up to here was acknowledged.
+    acknowledged_end: u64,
+    tracks: Vec<NoticeTrack>,
     /// Per recipient: attempts under way, and ends whose record is not durable.
     open: BTreeMap<u32, u32>,
     unrecorded: VecDeque<(u64, Vec<u32>)>,
@@ -99,7 +99,7 @@ impl ExternalView {
             let content = content_of_encoded(record);
             self.decided.push(DecidedRecord { content, outcome: *outcome });
             let predicted = self.model.decide(command);
-            assert_eq!(*outcome, predicted, "is not what the rules say of {command:?}");
+            assert_eq!(*outcome, predicted, "the model disagrees on {command:?}");
             self.note_ends(command);
         }
         let last = self.decided.len() as u64;
@@ -113,39 +113,40 @@ impl ExternalView {
 
     /// Everything up to here is durable.
     pub(crate) fn durable(&mut self, durable: LogIndex) {
-        self.promise(durable.0);
+        self.note_acknowledged(durable.0);
         self.recorded(durable.0);
     }
 
-    /// Somebody was told the outcome of the record at `position`, or that all is durable so far.
-    pub(crate) fn promise(&mut self, log_index: u64) {
-        self.promised = self.promised.max(log_index);
+    /// A sender got the outcome of the record at `log_index`, or the log reported that all up to
+    /// there is durable.
+    pub(crate) fn note_acknowledged(&mut self, log_index: u64) {
+        self.acknowledged_end = self.acknowledged_end.max(log_index);
     }
 
-    /// These records are earlier ones, appended once more by the node that wrote them.
-    /// What was decided but not durable may have been lost before: they take its place.
-    pub(crate) fn echoed(&mut self, records: RangeInclusive<u64>) {
+    /// These records repeat earlier ones, appended again by the node that wrote them. Decided
+    /// records that were not durable may have been lost before; the repeated ones take their place.
+    pub(crate) fn duplicated(&mut self, records: RangeInclusive<u64>) {
         let end = *records.start() - 1;
         if end < self.seen() {
-            self.check_promise(end, "after a crash");
+            self.check_acknowledged(end, "after a crash");
             self.decided.truncate(end as usize);
             self.tracks.retain(|track| track.made <= end);
-            self.model_is_gone = true;
+            self.model_is_lost = true;
         }
-        self.echoes.extend(records);
+        self.duplicates.extend(records);
     }
 
     /// How many records are in the log a second time.
-    pub(crate) fn echoes(&self) -> u64 {
-        self.echoes.len() as u64
+    pub(crate) fn duplicates(&self) -> u64 {
+        self.duplicates.len() as u64
     }
 
     /// A log that ends here has all that was acknowledged.
-    pub(crate) fn check_promise(&self, end: u64, what: &str) {
+    pub(crate) fn check_acknowledged(&self, end: u64, what: &str) {
         assert!(
-            self.promised <= end,
+            self.acknowledged_end <= end,
             "{what}: record {} was acknowledged, the log now ends at {end}",
-            self.promised
+            self.acknowledged_end
         );
     }
 
@@ -165,8 +166,8 @@ impl ExternalView {
             "{id:?} leaves the hub before record {} is durable: {durable:?}",
             track.made
         );
-        assert_eq!(track.stage, Stage::Owed, "{id:?} is attempted");
-        (track.stage, track.is_quiet) = (Stage::InFlight, false);
+        assert_eq!(track.stage, NoticeStage::Owed, "{id:?} is attempted");
+        (track.stage, track.is_quiet) = (NoticeStage::InFlight, false);
         let open = self.open.entry(track.recipient).or_default();
         *open += 1;
         assert!(*open <= self.window, "the window of lane {} is exceeded", track.recipient);
@@ -182,11 +183,11 @@ impl ExternalView {
     /// The attempt ended; `end` unless another one follows.
     pub(crate) fn attempted(&mut self, id: NoticeId, end: Option<DeliveryResult>) {
         let track = &mut self.tracks[at(id)];
-        assert_eq!(track.stage, Stage::InFlight, "{id:?} was attempted");
-        track.stage = end.map_or(Stage::Owed, Stage::Ended);
+        assert_eq!(track.stage, NoticeStage::InFlight, "{id:?} was attempted");
+        track.stage = end.map_or(NoticeStage::Owed, NoticeStage::Ended);
         assert!(
             end != Some(DeliveryResult::Delivered) || track.received,
-            "{id:?} was delivered though nobody received it"
+            "{id:?} was delivered but never received"
         );
         if end.is_none() {
             *self.open.entry(track.recipient).or_default() -= 1;
@@ -204,8 +205,8 @@ impl ExternalView {
     /// It was withdrawn, or its time was over, while no attempt was under way.
     pub(crate) fn ended_quietly(&mut self, id: NoticeId, end: DeliveryResult) {
         let track = &mut self.tracks[at(id)];
-        assert_eq!(track.stage, Stage::Owed, "{id:?} ends without an attempt");
-        (track.stage, track.is_quiet) = (Stage::Ended(end), true);
+        assert_eq!(track.stage, NoticeStage::Owed, "{id:?} ends without an attempt");
+        (track.stage, track.is_quiet) = (NoticeStage::Ended(end), true);
     }
 
     /// An FSP received a notice. False if it had it already.
@@ -219,25 +220,26 @@ impl ExternalView {
         self.decided.len() as u64
     }
 
-    /// The log, which now ends at `end`, is opened again. Where it has lost nothing the model
-    /// goes on from where it is, and is compared with what the replay arrives at; else, or where
-    /// that is wanted, it follows the log from the beginning.
+    /// The log, which now ends at `end`, is opened again. If it has lost no record, the model
+    /// continues and is compared with the result of the replay. Otherwise, or with
+    /// `from_the_beginning`, the model follows the log from its first record.
     pub(crate) fn reopen(&mut self, end: u64, from_the_beginning: bool) -> Reopening<'_> {
         let seen = self.decided.len();
-        let anew = from_the_beginning || self.model_is_gone || end < seen as u64;
-        self.model_is_gone = true;
+        let anew = from_the_beginning || self.model_is_lost || end < seen as u64;
+        self.model_is_lost = true;
         let model = if anew { Model::default() } else { std::mem::take(&mut self.model) };
         let known = if anew { 0 } else { seen };
-        Reopening { witness: self, model, known, at: 0, stamp: None, seen }
+        Reopening { external: self, model, known, at: 0, stamp: None, seen }
     }
 
     /// Nothing is owed, and nothing that ever was owed is unaccounted for.
     pub(crate) fn check_rest(&self, sequencer: &mut Sequencer<impl Log>) {
         for (at, track) in self.tracks.iter().enumerate() {
-            let ended = matches!(track.stage, Stage::Ended(_));
+            let ended = matches!(track.stage, NoticeStage::Ended(_));
             assert!(ended, "notice {} was never delivered nor given up: {track:?}", at + 1);
         }
-        let is_dead = |track: &&Track| track.stage == Stage::Ended(DeliveryResult::Dead);
+        let is_dead =
+            |track: &&NoticeTrack| track.stage == NoticeStage::Ended(DeliveryResult::Dead);
         let dead = self.tracks.iter().filter(is_dead).count();
         assert_eq!(sequencer.state().dead_letter_count(), dead, "dead letters");
         compare_in_full(&self.model, sequencer);
@@ -247,11 +249,11 @@ impl ExternalView {
         let next = self.tracks.len();
         let again = at(notice.id) < next;
         assert!(at(notice.id) <= next, "notices are numbered without gaps");
-        let mut track = Track {
+        let mut track = NoticeTrack {
             made,
             recipient: notice.recipient.0,
             transfer: notice.transfer.as_ref().map(number_of),
-            stage: Stage::Owed,
+            stage: NoticeStage::Owed,
             received: false,
             again,
             parked: false,
@@ -259,7 +261,11 @@ impl ExternalView {
         };
         if again {
             let known = self.tracks[at(notice.id)];
-            assert_eq!(known.stage, Stage::Ended(DeliveryResult::Dead), "{notice:?} is owed again");
+            assert_eq!(
+                known.stage,
+                NoticeStage::Ended(DeliveryResult::Dead),
+                "{notice:?} is owed again"
+            );
             track.made = known.made;
             track.received = known.received;
             self.tracks[at(notice.id)] = track;
@@ -288,7 +294,7 @@ impl ExternalView {
     /// After a crash: what is owed is what was owed, and at most a window of it per lane was
     /// seen by its recipient already.
     fn reconcile(&mut self, state: &State, end: u64) {
-        self.check_promise(end, "after a crash");
+        self.check_acknowledged(end, "after a crash");
         self.decided.truncate(end as usize);
         while self.tracks.last().is_some_and(|track| end < track.made) {
             self.tracks.pop();
@@ -307,14 +313,14 @@ impl ExternalView {
             if track.holds_a_slot() {
                 *repeats.entry(track.recipient).or_default() += 1;
             }
-            track.stage = Stage::Owed;
+            track.stage = NoticeStage::Owed;
         }
         for (lane, count) in repeats {
             assert!(count <= self.window, "{count} notices of lane {lane} are repeated");
         }
         for (at, track) in self.tracks.iter().enumerate().take(is_owed.len()) {
-            let let_go = matches!(track.stage, Stage::Ended(_));
-            assert!(is_owed[at] || let_go, "notice {} is owed no longer: {track:?}", at + 1);
+            let has_ended = matches!(track.stage, NoticeStage::Ended(_));
+            assert!(is_owed[at] || has_ended, "notice {} is owed no longer: {track:?}", at + 1);
         }
         self.open.clear();
         self.unrecorded.clear();
@@ -324,7 +330,7 @@ impl ExternalView {
 
 /// Follows a log that is replayed.
 pub(crate) struct Reopening<'a> {
-    witness: &'a mut ExternalView,
+    external: &'a mut ExternalView,
     model: Model,
     /// How many records the model knows already.
     known: usize,
@@ -344,33 +350,33 @@ impl Reopening<'_> {
                 self.stamp = Some(applied.stamp);
                 self.model.begin(applied.stamp);
             }
-            let predicted = match self.witness.echoes.contains(&log_index) {
+            let predicted = match self.external.duplicates.contains(&log_index) {
                 true => self.model.pass_over(),
                 false => self.model.decide(applied.command),
             };
             let (outcome, command) = (applied.outcome, applied.command);
-            assert_eq!(outcome, predicted, "is not what the rules say of {command:?}");
+            assert_eq!(outcome, predicted, "the model disagrees on {command:?}");
         }
         let decided =
             DecidedRecord { content: content_of_stored(applied.record), outcome: applied.outcome };
         if self.at < self.seen {
-            let before = self.witness.decided[self.at];
+            let before = self.external.decided[self.at];
             assert_eq!(decided, before, "record {log_index} is not what it was before the crash");
         } else {
-            self.witness.decided.push(decided);
-            self.note_exhumed(applied);
+            self.external.decided.push(decided);
+            self.note_redelivered(applied);
         }
         self.at += 1;
     }
 
     /// A dead letter is owed again by a record that was never seen committed.
-    fn note_exhumed(&mut self, applied: &AppliedCommand<'_>) {
+    fn note_redelivered(&mut self, applied: &AppliedCommand<'_>) {
         if let Command::Administer(administer) = applied.command
             && let Change::Redeliver(Redeliver { notice }) = administer.change
             && applied.outcome == Outcome::Accepted
         {
-            let track = &mut self.witness.tracks[at(notice)];
-            (track.stage, track.again) = (Stage::Owed, true);
+            let track = &mut self.external.tracks[at(notice)];
+            (track.stage, track.again) = (NoticeStage::Owed, true);
         }
     }
 
@@ -378,9 +384,9 @@ impl Reopening<'_> {
         let log_index = sequencer.state().log_index();
         assert_eq!(log_index.0, self.at as u64, "the state is as far as the log");
         compare_in_full(&self.model, sequencer);
-        self.witness.model = self.model;
-        self.witness.model_is_gone = false;
-        self.witness.reconcile(sequencer.state(), self.at as u64);
+        self.external.model = self.model;
+        self.external.model_is_lost = false;
+        self.external.reconcile(sequencer.state(), self.at as u64);
     }
 }
 
@@ -415,7 +421,7 @@ fn digest(parts: &[&[u8]]) -> u64 {
     let mut sum = 0;
     for part in parts {
         sum = mix(sum ^ part.len() as u64);
-        // Each step tells any two words apart; the bits are spread with the next part.
+        // Each step distinguishes any two words; the bits are spread with the next part.
         sum = words(part).fold(sum, |sum, word| (sum.rotate_left(23) ^ word).wrapping_mul(ODD));
     }
     sum

@@ -1,6 +1,6 @@
-//! The store beside the kernel: in memory, written late, and not synced. A killed process loses
-//! what waits to be written; a loss of power takes newer portions from what was written, too; and
-//! now and then the whole store is gone.
+//! The cold store with faults: in memory, written asynchronously, and not synced. A killed process
+//! loses the queued batches. A power cut also loses some of the newest written batches. Now and
+//! then the whole store is lost.
 //!
 //! Its chance is drawn from a seed of its own, so that it disturbs no other draw.
 
@@ -18,7 +18,7 @@ use crate::random::Random;
 /// Portions that may wait, at most.
 const QUEUE_MAX: usize = 8;
 
-/// What outlives a process.
+/// The part of the store that outlives a process.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultyStore {
     inner: Arc<Mutex<Inner>>,
@@ -31,14 +31,14 @@ struct Inner {
     written: Memory,
     /// As a loss of power leaves it at least.
     safe: Memory,
-    /// What makes the one of the other.
-    unsafe_portions: VecDeque<WriteBatch>,
+    /// The batches by which `written` is ahead of `safe`.
+    unsynced_batches: VecDeque<WriteBatch>,
 }
 
 /// The store as one process writes it.
 #[derive(Debug)]
-struct Hand {
-    shelf: FaultyStore,
+struct StoreHandle {
+    store: FaultyStore,
     queue: VecDeque<WriteBatch>,
 }
 
@@ -48,27 +48,27 @@ impl FaultyStore {
             random: Random::new(seed),
             written: Memory::default(),
             safe: Memory::default(),
-            unsafe_portions: VecDeque::new(),
+            unsynced_batches: VecDeque::new(),
         };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// What a process that starts has beside its kernel; now and then nothing is left of it.
+    /// The cold tier of a process that starts; now and then the store is empty.
     pub(crate) fn side(&self) -> ColdTier {
         let mut inner = self.lock();
         if inner.random.chance(100) {
-            inner.forget_everything();
+            inner.clear();
         }
         drop(inner);
-        self.side_as_it_is()
+        self.cold_tier_as_is()
     }
 
-    /// [`FaultyStore::side`], with what is there.
-    pub(crate) fn side_as_it_is(&self) -> ColdTier {
+    /// [`FaultyStore::cold_tier`], without emptying the store.
+    pub(crate) fn cold_tier_as_is(&self) -> ColdTier {
         let mut inner = self.lock();
         let seconds = inner.random.pick(&[0, 0, 1, 5]);
         drop(inner);
-        let hand = Hand { shelf: self.clone(), queue: VecDeque::new() };
+        let hand = StoreHandle { store: self.clone(), queue: VecDeque::new() };
         ColdTier::new(Box::new(hand), Duration::from_secs(seconds))
     }
 
@@ -79,7 +79,7 @@ impl FaultyStore {
             random: inner.random.clone(),
             written: inner.written.clone(),
             safe: Memory::default(),
-            unsafe_portions: VecDeque::new(),
+            unsynced_batches: VecDeque::new(),
         };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -92,12 +92,12 @@ impl FaultyStore {
     /// The power went off: the newest portions may be gone.
     pub(crate) fn lose_power(&self) {
         let mut inner = self.lock();
-        let most = inner.unsafe_portions.len() as u64;
+        let most = inner.unsynced_batches.len() as u64;
         let left = inner.random.below(most + 1);
         for _ in 0..left {
-            inner.make_safe();
+            inner.sync_oldest();
         }
-        inner.unsafe_portions.clear();
+        inner.unsynced_batches.clear();
         inner.written = inner.safe.clone();
     }
 
@@ -107,28 +107,28 @@ impl FaultyStore {
 }
 
 impl Inner {
-    fn write(&mut self, portion: WriteBatch) -> Result<(), StoreError> {
-        self.written.write(&portion)?;
-        self.unsafe_portions.push_back(portion);
+    fn write(&mut self, batch: WriteBatch) -> Result<(), StoreError> {
+        self.written.write(&batch)?;
+        self.unsynced_batches.push_back(batch);
         if self.random.chance(200) {
-            self.make_safe();
+            self.sync_oldest();
         }
         Ok(())
     }
 
-    fn make_safe(&mut self) {
-        if let Some(portion) = self.unsafe_portions.pop_front() {
-            self.safe.write(&portion).expect("memory takes everything");
+    fn sync_oldest(&mut self) {
+        if let Some(batch) = self.unsynced_batches.pop_front() {
+            self.safe.write(&batch).expect("memory takes everything");
         }
     }
 
-    fn forget_everything(&mut self) {
+    fn clear(&mut self) {
         (self.written, self.safe) = (Memory::default(), Memory::default());
-        self.unsafe_portions.clear();
+        self.unsynced_batches.clear();
     }
 }
 
-/// The store as whoever takes snapshots sees it.
+/// The store as the snapshot writer sees it.
 impl ColdStore for FaultyStore {
     fn mark(&self) -> ports::StoreMark {
         Self::mark(self)
@@ -154,14 +154,14 @@ impl ColdStore for FaultyStore {
         self.lock().written.delivery_records(notice)
     }
 
-    fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
-        self.lock().write(portion.clone())
+    fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+        self.lock().write(batch.clone())
     }
 
     fn sync(&self) -> Result<(), StoreError> {
         let mut inner = self.lock();
-        while !inner.unsafe_portions.is_empty() {
-            inner.make_safe();
+        while !inner.unsynced_batches.is_empty() {
+            inner.sync_oldest();
         }
         Ok(())
     }
@@ -171,30 +171,30 @@ impl ColdStore for FaultyStore {
     }
 }
 
-impl Hand {
+impl StoreHandle {
     fn write(&mut self, count: usize) -> Result<(), StoreError> {
-        let portions: Vec<_> = self.queue.drain(..count.min(self.queue.len())).collect();
-        let mut inner = self.shelf.lock();
-        portions.into_iter().try_for_each(|portion| inner.write(portion))
+        let batches: Vec<_> = self.queue.drain(..count.min(self.queue.len())).collect();
+        let mut inner = self.store.lock();
+        batches.into_iter().try_for_each(|batch| inner.write(batch))
     }
 }
 
-impl ColdReader for Hand {
+impl ColdReader for StoreHandle {
     fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
-        self.shelf.lock().written.read(id, at)
+        self.store.lock().written.read(id, at)
     }
 
     fn drop_absent(&self, ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
-        self.shelf.drop_absent(ids)
+        self.store.drop_absent(ids)
     }
 
     fn visible(&self) -> LogIndex {
-        self.shelf.mark().log_index
+        self.store.mark().log_index
     }
 
-    fn offer(&mut self, portion: &mut WriteBatch) -> bool {
+    fn offer(&mut self, batch: &mut WriteBatch) -> bool {
         let (count, is_deaf) = {
-            let mut inner = self.shelf.lock();
+            let mut inner = self.store.lock();
             (inner.random.below(4) as usize, inner.random.chance(100))
         };
         self.write(count).expect("memory takes everything");
@@ -202,7 +202,7 @@ impl ColdReader for Hand {
             return false;
         }
         let mut taken = WriteBatch::default();
-        taken.append(portion);
+        taken.append(batch);
         self.queue.push_back(taken);
         true
     }

@@ -1,5 +1,6 @@
-//! One life of the hub's process, without threads: the sequencer's node and the outboxes of the I/O
-//! threads as they ship, one event at a time. Only the wake-ups between them are simulated.
+//! One epoch of the hub's process, without threads: the production code of the sequencer's node and
+//! of the outboxes of the I/O threads, one event at a time. Only the wake-ups between them are
+//! simulated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +17,11 @@ use snapshots::{FrozenState, SnapshotFile};
 use crate::archive::HubDisk;
 use crate::clock::SimClock;
 use crate::clock_check::ClockCheck;
-use crate::edge::Edge;
 use crate::env::SimEnv;
 use crate::event::HubEvent;
 use crate::external_view::ExternalView;
 use crate::io::Io;
+use crate::io_thread::IoThread;
 use crate::parameters::SECOND;
 use crate::transfers::Request;
 
@@ -34,60 +35,62 @@ pub(crate) type HubSequencer = Sequencer<TracedLog<FileLog<HubDisk>>>;
 #[derive(Debug)]
 pub(crate) struct Stopped;
 
-pub(crate) struct Hub {
-    pub(crate) life: u32,
+pub(crate) struct SimHub {
+    pub(crate) epoch: u32,
     pub(crate) born_us: u64,
     pub(crate) node: Standalone<FileLog<HubDisk>, SimClock, Request>,
     clock: SimClock,
     /// A state to be stored as a snapshot.
-    pub(crate) aside: Option<FrozenState>,
-    /// The last snapshot of this life.
+    pub(crate) frozen: Option<FrozenState>,
+    /// The last snapshot of this epoch.
     pub(crate) stored: Option<SnapshotFile>,
     pub(crate) reader: Arc<dyn RecordReader>,
-    pub(crate) edges: Vec<Edge>,
+    pub(crate) io_threads: Vec<IoThread>,
     pub(crate) awake: bool,
     sleeps: u64,
     /// The disk was full: deadlines may be missed before this moment.
     full_until: u64,
-    pace: ClockCheck,
+    clock_check: ClockCheck,
 }
 
-impl Hub {
-    /// A process that has just recovered its log. What is owed is posted at once.
-    pub(crate) fn new(desk: &mut SimEnv, life: u32, born_us: u64, sequencer: HubSequencer) -> Self {
-        let now = desk.clock(born_us);
-        let (pace, reader) = (ClockCheck::new(sequencer.state(), now), sequencer.log().reader());
+impl SimHub {
+    /// A process that has just recovered its log. Owed notices are posted at once.
+    pub(crate) fn new(env: &mut SimEnv, epoch: u32, born_us: u64, sequencer: HubSequencer) -> Self {
+        let now = env.clock(born_us);
+        let (clock_check, reader) =
+            (ClockCheck::new(sequencer.state(), now), sequencer.log().reader());
         let clock = SimClock::default();
         clock.set(now);
-        let rings = (0..desk.plan.edges).map(|_| Arc::new(AtomicBool::new(false)));
+        let rings = (0..env.parameters.io_threads).map(|_| Arc::new(AtomicBool::new(false)));
         let threads: Vec<_> = rings.map(|rung| (mailbox(&rung), rung)).collect();
         let mailboxes = threads.iter().map(|thread| Arc::clone(&thread.0)).collect();
-        let limits = InboxLimits { submissions_max: desk.plan.inbox_max, ..InboxLimits::default() };
+        let limits =
+            InboxLimits { submissions_max: env.parameters.inbox_max, ..InboxLimits::default() };
         let beside = (clock.clone(), Directory::default());
         let node = Standalone::new(sequencer, beside, (mailboxes, limits));
         let handle = node.handle();
         let edge = |(number, (mailbox, rung))| {
-            let policy = (desk.plan.policy.clone(), desk.random.next());
-            Edge::new(Io::new(handle.clone(), (number, mailbox), policy), rung)
+            let policy = (env.parameters.policy.clone(), env.random.next());
+            IoThread::new(Io::new(handle.clone(), (number, mailbox), policy), rung)
         };
-        let edges = threads.into_iter().enumerate().map(edge).collect();
-        let (aside, stored, awake, sleeps, full_until) = (None, None, true, 0, 0);
+        let io_threads = threads.into_iter().enumerate().map(edge).collect();
+        let (frozen, stored, awake, sleeps, full_until) = (None, None, true, 0, 0);
         let mut hub = Self {
-            life,
+            epoch,
             born_us,
             node,
             clock,
-            aside,
+            frozen,
             stored,
             reader,
-            edges,
+            io_threads,
             awake,
             sleeps,
             full_until,
-            pace,
+            clock_check,
         };
-        hub.ring(desk, 0);
-        desk.hub_after(0, life, HubEvent::Step);
+        hub.ring(env, 0);
+        env.hub_after(0, epoch, HubEvent::Step);
         hub
     }
 
@@ -102,96 +105,96 @@ impl Hub {
     }
 
     /// The time that the process sees is now.
-    pub(crate) fn tell_time(&self, desk: &SimEnv) -> ClockReading {
-        self.clock.set(desk.clock(self.born_us));
+    pub(crate) fn set_clock(&self, env: &SimEnv) -> ClockReading {
+        self.clock.set(env.clock(self.born_us));
         self.clock.now()
     }
 
     /// The sequencer's thread has slept; a wake-up of an earlier sleep is passed over.
     pub(crate) fn wake(
         &mut self,
-        desk: &mut SimEnv,
-        witness: &mut ExternalView,
+        env: &mut SimEnv,
+        external: &mut ExternalView,
         sleep: u64,
     ) -> Result<(), Stopped> {
         if self.awake || sleep != self.sleeps {
             return Ok(());
         }
         self.awake = true;
-        if self.full_until < desk.now {
-            self.pace.woke(self.sequencer().state(), desk.clock(self.born_us));
+        if self.full_until < env.now {
+            self.clock_check.woke(self.sequencer().state(), env.clock(self.born_us));
         }
-        self.step(desk, witness)
+        self.step(env, external)
     }
 
     /// One turn of the sequencer's thread, which then works on or goes to sleep.
     pub(crate) fn step(
         &mut self,
-        desk: &mut SimEnv,
-        witness: &mut ExternalView,
+        env: &mut SimEnv,
+        external: &mut ExternalView,
     ) -> Result<(), Stopped> {
-        let now = self.tell_time(desk);
-        let Self { node, edges, pace, .. } = self;
+        let now = self.set_clock(env);
+        let Self { node, io_threads, clock_check, .. } = self;
         let found = node.sequencer().cold_counts().found;
         let turn = node.turn(Some(Duration::ZERO), &mut |sequencer, committed, batch| {
-            pace.decided(sequencer.state(), now);
-            observe(desk, witness, (sequencer, committed, batch));
+            clock_check.decided(sequencer.state(), now);
+            observe(env, external, (sequencer, committed, batch));
             for (submission, log_index) in batch.iter().zip(committed.first.0..) {
                 if let ReplyTo::Waiter { mailbox, waiter } = submission.attached.ticket {
-                    edges[mailbox].io.note_decided(waiter, log_index);
+                    io_threads[mailbox].io.note_decided(waiter, log_index);
                 }
             }
         });
         let took = match turn {
             Ok(Turn::Decided) => {
-                let ends = desk.plan.commit_us;
-                desk.random.between(ends) + desk.drag()
+                let ends = env.parameters.commit_us;
+                env.random.between(ends) + env.commit_delay()
             }
             // As a switch ends whose log cannot be begun.
             Ok(Turn::Full) if self.sequencer().state().log_index() == LogIndex(0) => {
                 return Err(Stopped);
             }
             Ok(Turn::Full) => {
-                desk.tally.full += 1;
-                self.full_until = desk.now + FULL_PAUSE_US;
+                env.counts.full += 1;
+                self.full_until = env.now + FULL_PAUSE_US;
                 SECOND / 1_000
             }
             Ok(Turn::Rested) => 0,
-            Ok(Turn::Ended) => unreachable!("a life ends with its process"),
+            Ok(Turn::Ended) => unreachable!("a epoch ends with its process"),
             Err(NodeError::Commit(CommitError::Full | CommitError::Stopped(_))) => {
                 return Err(Stopped);
             }
             Err(error) => panic!("{error}"),
         };
-        desk.tally.thawed += self.sequencer().cold_counts().found - found;
-        witness.durable(self.sequencer().log().durable_end());
-        self.ring(desk, took);
+        env.counts.prefetched += self.sequencer().cold_counts().found - found;
+        external.durable(self.sequencer().log().durable_end());
+        self.ring(env, took);
         match turn {
-            Ok(Turn::Rested) => self.sleep(desk),
-            _ => desk.hub_after(took, self.life, HubEvent::Step),
+            Ok(Turn::Rested) => self.sleep(env),
+            _ => env.hub_after(took, self.epoch, HubEvent::Step),
         }
         Ok(())
     }
 
     /// Whether nothing is under way in the process.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.awake && self.edges.iter().all(Edge::is_idle)
+        !self.awake && self.io_threads.iter().all(IoThread::is_idle)
     }
 
-    fn sleep(&mut self, desk: &mut SimEnv) {
+    fn sleep(&mut self, env: &mut SimEnv) {
         self.awake = false;
         self.sleeps += 1;
         if let Some(wait) = self.node.patience() {
             let wait = (wait.as_micros() as u64).max(1);
-            desk.hub_after(wait, self.life, HubEvent::Wake(self.sleeps));
+            env.hub_after(wait, self.epoch, HubEvent::Wake(self.sleeps));
         }
     }
 
     /// The I/O threads that have mail read it after `wait_us`.
-    fn ring(&mut self, desk: &mut SimEnv, wait_us: u64) {
-        for (number, edge) in self.edges.iter().enumerate() {
+    fn ring(&mut self, env: &mut SimEnv, wait_us: u64) {
+        for (number, edge) in self.io_threads.iter().enumerate() {
             if edge.has_mail() {
-                desk.hub_after(wait_us, self.life, HubEvent::Mail(number as u8));
+                env.hub_after(wait_us, self.epoch, HubEvent::Mail(number as u8));
             }
         }
     }
@@ -205,20 +208,20 @@ fn mailbox(rung: &Arc<AtomicBool>) -> Arc<Mailbox<Request>> {
 
 /// A batch was committed: its effects are about to be posted.
 fn observe(
-    desk: &mut SimEnv,
-    witness: &mut ExternalView,
+    env: &mut SimEnv,
+    external: &mut ExternalView,
     (sequencer, committed, batch): (&HubSequencer, &Committed, &[Submission<Request>]),
 ) {
     let (state, effects) = (sequencer.state(), sequencer.effects());
     let records = batch.iter().map(|one| (&one.command, &one.record));
-    witness.committed(committed, records, (state, effects));
-    desk.tally.batches += 1;
-    desk.tally.records += batch.len() as u64;
+    external.committed(committed, records, (state, effects));
+    env.counts.batches += 1;
+    env.counts.records += batch.len() as u64;
     let digest = state.digest().0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    desk.mark(digest);
+    env.mark(digest);
     for (one, outcome) in batch.iter().zip(&effects.outcomes) {
-        desk.outcomes[usize::from(outcome.number())] += 1;
+        env.outcomes[usize::from(outcome.number())] += 1;
         let change = one.command.change();
-        desk.changed.extend(change.map(|change| (change.declaration().name, *outcome)));
+        env.changed.extend(change.map(|change| (change.declaration().name, *outcome)));
     }
 }

@@ -1,5 +1,5 @@
-//! One I/O thread: the outbox as it ships. What it does is gathered in order; the simulated network
-//! and clock follow it.
+//! One I/O thread: the production outbox. Its actions are collected in order; the simulated network
+//! and clock carry them out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) enum Act {
     Attempt(Attempt<Parcel>),
     /// It queued the end of a delivery for a record.
     End(FinishedDelivery),
-    /// It handed submissions over, of which so many were refused.
+    /// It submitted commands; the number of refused ones.
     Submit(usize),
     /// It wants to flush.
     Flush,

@@ -11,17 +11,17 @@ use ledger::{
 use node::outbox::{Outbox, RECORD_PATIENCE};
 use ports::{Log, LogError, OwnedPayload};
 
-use crate::env::{Attempting, SimEnv};
+use crate::env::{AttemptParams, SimEnv};
 use crate::event::{Callback, HubEvent};
 use crate::external_view::ExternalView;
-use crate::hub::{Hub, Stopped};
+use crate::hub::{SimHub, Stopped};
 use crate::io::{Act, Host, Io, Parcel};
 use crate::transfers::Request;
 
-/// Records, in a thousand, that are read from the log though nobody needs them.
+/// Records, per thousand, that are read from the log although the notice does not need them.
 const CHECKED_PER_MILLE: u32 = 20;
 
-pub(crate) struct Edge {
+pub(crate) struct IoThread {
     pub(crate) io: Io,
     has_mail: Arc<AtomicBool>,
     flushing: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Edge {
     retry_at: Option<u64>,
 }
 
-impl Edge {
+impl IoThread {
     pub(crate) const fn new(io: Io, has_mail: Arc<AtomicBool>) -> Self {
         Self { io, has_mail, flushing: false, recording: false, retry_at: None }
     }
@@ -43,53 +43,53 @@ impl Edge {
     }
 }
 
-impl Hub {
+impl SimHub {
     /// A request whose command is to be committed.
-    pub(crate) fn request(&mut self, desk: &mut SimEnv, request: Request, command: Command) {
-        let edge = desk.random.below(self.edges.len() as u64) as u8;
+    pub(crate) fn request(&mut self, env: &mut SimEnv, request: Request, command: Command) {
+        let edge = env.random.below(self.io_threads.len() as u64) as u8;
         self.edge(edge).io.request(request, command);
-        self.flush_soon(desk, edge);
+        self.flush_soon(env, edge);
     }
 
     /// Something happens within the process.
     pub(crate) fn handle(
         &mut self,
-        desk: &mut SimEnv,
-        witness: &mut ExternalView,
+        env: &mut SimEnv,
+        external: &mut ExternalView,
         event: HubEvent,
     ) -> Result<(), Stopped> {
         match event {
-            HubEvent::Step => return self.step(desk, witness),
-            HubEvent::Wake(sleep) => return self.wake(desk, witness, sleep),
+            HubEvent::Step => return self.step(env, external),
+            HubEvent::Wake(sleep) => return self.wake(env, external, sleep),
             HubEvent::Flush(edge) => {
                 self.edge(edge).flushing = false;
-                self.work((desk, witness), edge, |outbox, host| outbox.flush(host));
+                self.work((env, external), edge, |outbox, host| outbox.flush(host));
             }
             HubEvent::Record(edge) => {
                 self.edge(edge).recording = false;
-                self.work((desk, witness), edge, |outbox, host| outbox.record_when_idle(host));
+                self.work((env, external), edge, |outbox, host| outbox.record_when_idle(host));
             }
             HubEvent::Mail(edge) => {
                 self.edge(edge).has_mail.store(false, Ordering::Relaxed);
-                self.work((desk, witness), edge, |outbox, host| {
+                self.work((env, external), edge, |outbox, host| {
                     outbox.read_mail(host);
                     outbox.start_due_attempts(host);
                 });
             }
             HubEvent::Retry(edge) => {
-                self.edge(edge).retry_at.take_if(|due| *due <= desk.now);
-                self.work((desk, witness), edge, |outbox, host| outbox.start_due_attempts(host));
+                self.edge(edge).retry_at.take_if(|due| *due <= env.now);
+                self.work((env, external), edge, |outbox, host| outbox.start_due_attempts(host));
             }
             HubEvent::Attempted(edge, notice, result) => {
-                self.attempted((desk, witness), edge, (notice, result));
+                self.attempted((env, external), edge, (notice, result));
             }
             HubEvent::PauseAsked(edge, fsp, micros) => {
-                let now = self.tell_time(desk);
+                let now = self.set_clock(env);
                 self.edge(edge).io.outbox.pause_asked(index_of(fsp), micros, now);
             }
             HubEvent::Addressed(fsp) => {
-                for edge in 0..self.edges.len() as u8 {
-                    self.work((desk, witness), edge, |outbox, host| {
+                for edge in 0..self.io_threads.len() as u8 {
+                    self.work((env, external), edge, |outbox, host| {
                         outbox.address_changed(index_of(fsp), host.now);
                         outbox.start_due_attempts(host);
                     });
@@ -102,136 +102,136 @@ impl Hub {
     /// An attempt to deliver a notice ended.
     fn attempted(
         &mut self,
-        (desk, witness): (&mut SimEnv, &mut ExternalView),
+        (env, external): (&mut SimEnv, &mut ExternalView),
         edge: u8,
         (notice, result): (NoticeId, AttemptResult),
     ) {
-        let (now, mut verdict) = (self.tell_time(desk), Verdict::Left);
+        let (now, mut verdict) = (self.set_clock(env), Verdict::Left);
         let acts = self.edge(edge).io.work(now, |outbox, host| {
             verdict = outbox.attempted(notice, result, host);
         });
         let is_sent = !matches!(result, AttemptResult::Unsent | AttemptResult::NoAddress);
         match verdict {
-            Verdict::Ended(report) if is_sent => witness.attempted(notice, Some(report.result)),
+            Verdict::Ended(report) if is_sent => external.attempted(notice, Some(report.result)),
             // Nothing was sent, so that no slot is taken.
             Verdict::Ended(report) => {
-                witness.attempted(notice, None);
-                witness.ended_quietly(notice, report.result);
+                external.attempted(notice, None);
+                external.ended_quietly(notice, report.result);
             }
-            Verdict::RetryAt(_) => witness.attempted(notice, None),
+            Verdict::RetryAt(_) => external.attempted(notice, None),
             Verdict::Parked => {
-                desk.tally.parked += 1;
-                witness.attempted(notice, None);
-                witness.parked(notice);
+                env.counts.parked += 1;
+                external.attempted(notice, None);
+                external.parked(notice);
             }
             Verdict::Left => unreachable!("there is no other node that a lane could go to"),
         }
         for act in acts {
             match act {
-                Act::End(end) => self.judge(desk, edge, &end),
-                act => self.follow((desk, witness), edge, act),
+                Act::End(end) => self.check_end(env, edge, &end),
+                act => self.follow((env, external), edge, act),
             }
         }
-        self.work((desk, witness), edge, |outbox, host| outbox.start_due_attempts(host));
+        self.work((env, external), edge, |outbox, host| outbox.start_due_attempts(host));
     }
 
-    fn edge(&mut self, number: u8) -> &mut Edge {
-        &mut self.edges[usize::from(number)]
+    fn edge(&mut self, number: u8) -> &mut IoThread {
+        &mut self.io_threads[usize::from(number)]
     }
 
     /// An I/O thread works; what follows from it is on its way.
     fn work(
         &mut self,
-        (desk, witness): (&mut SimEnv, &mut ExternalView),
+        (env, external): (&mut SimEnv, &mut ExternalView),
         edge: u8,
         work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>),
     ) {
-        let now = self.tell_time(desk);
+        let now = self.set_clock(env);
         for act in self.edge(edge).io.work(now, work) {
-            self.follow((desk, witness), edge, act);
+            self.follow((env, external), edge, act);
         }
     }
 
-    fn follow(&mut self, (desk, witness): (&mut SimEnv, &mut ExternalView), edge: u8, act: Act) {
+    fn follow(&mut self, (env, external): (&mut SimEnv, &mut ExternalView), edge: u8, act: Act) {
         match act {
             Act::Answer(request, log_index, outcome) => {
                 if let Some(outcome) = outcome {
                     assert_ne!(outcome, Outcome::Repeated, "no record is applied twice");
-                    witness.promise(log_index.expect("an answered request was decided"));
+                    external.note_acknowledged(log_index.expect("an answered request was decided"));
                 }
-                desk.answer(request, outcome);
+                env.answer(request, outcome);
             }
             Act::Owe(_) => {}
-            Act::Attempt(attempt) => self.carry_out((desk, witness), edge, attempt),
+            Act::Attempt(attempt) => self.run_attempt((env, external), edge, attempt),
             Act::End(end) => {
                 let is_withdrawn = end.result == DeliveryResult::Withdrawn;
-                desk.tally.withdrawn += u64::from(is_withdrawn);
-                desk.tally.lapsed += u64::from(!is_withdrawn);
-                witness.ended_quietly(end.notice, end.result);
-                self.judge(desk, edge, &end);
+                env.counts.withdrawn += u64::from(is_withdrawn);
+                env.counts.lapsed += u64::from(!is_withdrawn);
+                external.ended_quietly(end.notice, end.result);
+                self.check_end(env, edge, &end);
             }
             Act::Submit(refused) => {
-                desk.tally.refused += refused as u64;
+                env.counts.refused += refused as u64;
                 if !std::mem::replace(&mut self.awake, true) {
-                    desk.hub_after(1, self.life, HubEvent::Step);
+                    env.hub_after(1, self.epoch, HubEvent::Step);
                 }
             }
-            Act::Flush => self.flush_soon(desk, edge),
+            Act::Flush => self.flush_soon(env, edge),
             Act::Record => {
                 if !std::mem::replace(&mut self.edge(edge).recording, true) {
                     let wait = RECORD_PATIENCE.as_micros() as u64;
-                    desk.hub_after(wait, self.life, HubEvent::Record(edge));
+                    env.hub_after(wait, self.epoch, HubEvent::Record(edge));
                 }
             }
             Act::Retry(due) => {
                 let due = self.born_us + due.0;
                 if self.edge(edge).retry_at.is_none_or(|set| due < set) {
                     self.edge(edge).retry_at = Some(due);
-                    let wait = due.saturating_sub(desk.now);
-                    desk.hub_after(wait, self.life, HubEvent::Retry(edge));
+                    let wait = due.saturating_sub(env.now);
+                    env.hub_after(wait, self.epoch, HubEvent::Retry(edge));
                 }
             }
         }
     }
 
-    fn flush_soon(&mut self, desk: &mut SimEnv, edge: u8) {
+    fn flush_soon(&mut self, env: &mut SimEnv, edge: u8) {
         if !std::mem::replace(&mut self.edge(edge).flushing, true) {
-            let wait = desk.random.below(20);
-            desk.hub_after(wait, self.life, HubEvent::Flush(edge));
+            let wait = env.random.below(20);
+            env.hub_after(wait, self.epoch, HubEvent::Flush(edge));
         }
     }
 
-    fn judge(&self, desk: &mut SimEnv, edge: u8, end: &FinishedDelivery) {
-        let delivery = self.edges[usize::from(edge)].io.outbox.delivery();
-        desk.judge_end(self.life, (&self.notice(end.notice), end), delivery.tried(end.notice));
+    fn check_end(&self, env: &mut SimEnv, edge: u8, end: &FinishedDelivery) {
+        let delivery = self.io_threads[usize::from(edge)].io.outbox.delivery();
+        env.check_end(self.epoch, (&self.notice(end.notice), end), delivery.tried(end.notice));
     }
 
-    fn carry_out(
+    fn run_attempt(
         &self,
-        (desk, witness): (&mut SimEnv, &mut ExternalView),
+        (env, external): (&mut SimEnv, &mut ExternalView),
         edge: u8,
         attempt: Attempt<Parcel>,
     ) {
         let id = attempt.notice;
-        witness.attempt(id, self.sequencer().log().durable_end());
+        external.attempt(id, self.sequencer().log().durable_end());
         let parcel =
             attempt.message.unwrap_or_else(|| Parcel { notice: self.notice(id), message: None });
-        if !desk.has_address(&parcel.notice) {
+        if !env.has_address(&parcel.notice) {
             let event = HubEvent::Attempted(edge, id, AttemptResult::NoAddress);
-            return desk.hub_after(1, self.life, event);
+            return env.hub_after(1, self.epoch, event);
         }
         let source = match parcel.message {
-            None if needs_message(parcel.notice.kind) || desk.random.chance(CHECKED_PER_MILLE) => {
-                self.load(desk, &parcel.notice)
+            None if needs_message(parcel.notice.kind) || env.random.chance(CHECKED_PER_MILLE) => {
+                self.load(env, &parcel.notice)
             }
             known => Ok(known),
         };
         let Ok(source) = source else {
             let event = HubEvent::Attempted(edge, id, AttemptResult::Unsent);
-            return desk.hub_after(1, self.life, event);
+            return env.hub_after(1, self.epoch, event);
         };
-        desk.attempt(Attempting {
-            life: self.life,
+        env.attempt(AttemptParams {
+            epoch: self.epoch,
             edge,
             to: attempt.recipient.0 as u8 - 1,
             notice: id,
@@ -245,8 +245,8 @@ impl Hub {
     }
 
     /// The message that a notice is made from, out of the log; an error when the disk is gone.
-    fn load(&self, desk: &mut SimEnv, notice: &Notice) -> Result<Option<Request>, LogError> {
-        desk.tally.reloads += 1;
+    fn load(&self, env: &mut SimEnv, notice: &Notice) -> Result<Option<Request>, LogError> {
+        env.counts.reloads += 1;
         let record = self.reader.read(notice.source)?;
         let record = record.expect("the record of a notice is durable");
         let OwnedPayload::Stored(payload) = record.payload else {
@@ -262,8 +262,8 @@ fn index_of(fsp: u8) -> ParticipantIndex {
     ParticipantIndex(u32::from(fsp) + 1)
 }
 
-/// Whether the HTTP message of such a notice is made from the record it names; the others say
-/// all they have to say by themselves.
+/// Whether the HTTP message of such a notice is made from the record it names. The other notices
+/// contain all that their message needs.
 fn needs_message(kind: NoticeKind) -> bool {
     use NoticeKind::*;
     match kind {

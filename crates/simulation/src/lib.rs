@@ -1,14 +1,14 @@
 //! The deterministic simulator: one seed, one run of the hub among faults, in virtual time.
 //!
-//! The production kernel, sequencer, node, outbox and file log run over a disk that crashes,
-//! tears, fills up and fails, over a network that loses, repeats and delays, and beside a store
-//! that is written late, loses its newest part and sometimes all of it. FSPs, the
-//! operator and the clocks are simulated; there are no threads, sockets or real clocks in here,
-//! and all chance comes from the seed. So the same seed gives the same run, event for event.
+//! The production kernel, sequencer, node, outbox and file log run over a disk that crashes, tears
+//! writes, fills up and fails, over a network that loses, repeats and delays messages, and with a
+//! cold store that is written asynchronously, loses its newest part and sometimes everything. FSPs,
+//! operators and clocks are simulated. There are no threads, sockets or real clocks, and all random
+//! numbers come from the seed. So the same seed gives the same run, event for event.
 //!
 //! # What is watched, after every batch
-//! - an independent model (the module `model`) predicts every outcome, every balance, every
-//!   notice with what it says, and every withdrawn prepare, from the rules alone;
+//! - an independent model (the module `model`) predicts every outcome, every balance, every notice
+//!   with its content, and every withdrawn prepare, from the rules alone;
 //! - batches, records and notices are numbered without gaps; stamps never go back;
 //! - a notice leaves the hub only when the record that made it is durable, within the window of
 //!   its lane, and not before an earlier one about its transfer has ended.
@@ -19,15 +19,15 @@
 //! - what was owed is owed; at most a window of notices per lane is sent once more.
 //!
 //! # What is watched at the end
-//! - within a bounded time after the faults stop every transfer has ended, every notice has been
-//!   delivered or is a dead letter, and nobody waits;
-//! - no FSP was ever told two ends of a transfer, and what it was told is what the kernel holds;
-//! - the log alone, read once more, gives the same state, with a store beside the kernel and
-//!   without one, and the model reads it along.
+//! - within a bounded time after the faults stop, every transfer has ended, every notice has been
+//!   delivered or is a dead letter, and no party waits;
+//! - no FSP was ever notified of two ends of a transfer, and its notices agree with the kernel;
+//! - a replay of the log alone gives the same state, with a cold store and without one, and the
+//!   model follows it.
 //!
 //! # When something is wrong
-//! The run is made small ([`shrink`]): transfers, faults and acts are dropped while it fails in
-//! the same way. What is left is a [`Regression`], a few lines of text to be committed.
+//! The run is shrunk ([`shrink`]): transfers, faults and acts are dropped while it fails in the
+//! same way. The result is a [`Regression`], a few lines of text to be committed.
 //!
 //! # What is not simulated
 //! HTTP and its parsing, connections, the party directory, and the threads. The sequencer's node
@@ -38,7 +38,7 @@
 //! About 50 microseconds per transfer in a release build, half of it for recoveries, each of which
 //! reads the log twice: its last segment when it is opened, and all of it to decide it again. A run
 //! keeps everything in memory, a few KB per transfer. Each kind of fault has a budget per run (see
-//! `faults`), and the time to come to rest has a bound (see `world`).
+//! `faults`), and the time to come to rest has a bound (see the module `simulation`).
 #![warn(missing_docs)]
 
 mod aim;
@@ -48,7 +48,6 @@ mod clock_check;
 mod cluster;
 mod corruption;
 mod duplicate_batch;
-mod edge;
 mod env;
 mod event;
 mod external_view;
@@ -56,19 +55,16 @@ mod faults;
 mod faulty_store;
 mod hub;
 mod io;
+mod io_thread;
 mod parameters;
 mod random;
 mod reduction;
 mod regression;
 mod report;
 mod shrink;
-mod simulation_run;
+mod simulation;
 mod transfers;
-mod workload_currencies;
-mod workload_fsp;
-mod workload_operator;
-mod workload_outcomes;
-mod workload_registry;
+mod workload;
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -78,86 +74,86 @@ use std::sync::Once;
 use ledger::{Counters, Outcome};
 
 pub use aim::reachable;
-pub use cluster::{ClusterReport, ClusterTally, run_cluster};
-pub use reduction::{Kind, Reduction};
+pub use cluster::{ClusterCounts, ClusterReport, run_cluster};
+pub use reduction::{Reduction, Removal};
 pub use regression::Regression;
-pub use report::{Report, Tally};
+pub use report::{Report, RunCounts};
 pub use shrink::{ReducedRun, shrink};
 
-use simulation_run::SimulationRun;
+use simulation::SimulationRun;
 
-/// How a run is made, beside its seed.
+/// Options of a run, apart from its seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct RunOptions {
     /// Transfers that payers make.
     pub transfers: u32,
     /// Whether every event is printed.
     pub verbose: bool,
-    /// What it is made without.
+    /// The parts left out of the run.
     pub without: Reduction,
 }
 
-impl Default for Options {
+impl Default for RunOptions {
     fn default() -> Self {
         Self { transfers: 300, verbose: false, without: Reduction::default() }
     }
 }
 
-/// Makes the run of a seed and reports on it. What goes wrong is in [`Report::failure`], with the
-/// place of the broken assertion; nothing is printed about it.
+/// Runs a seed and reports on it. A failure is in [`Report::failure`], with the location of the
+/// failed assertion in [`Report::place`]; nothing is printed about it.
 #[must_use]
-pub fn run(seed: u64, options: &Options) -> Report {
+pub fn run(seed: u64, options: &RunOptions) -> Report {
     watch_panics();
-    let mut world = SimulationRun::new(seed, options);
-    BROKEN.set(Some(String::new()));
-    let failure = catch_unwind(AssertUnwindSafe(|| world.run())).err();
-    let place = BROKEN.take().unwrap_or_default();
-    let failure = failure.map(|panic| words_of(&*panic));
-    let counters = world.state().map_or_else(Counters::default, |state| *state.counters());
+    let mut simulation = SimulationRun::new(seed, options);
+    FAILED_AT.set(Some(String::new()));
+    let failure = catch_unwind(AssertUnwindSafe(|| simulation.run())).err();
+    let place = FAILED_AT.take().unwrap_or_default();
+    let failure = failure.map(|panic| panic_message(&*panic));
+    let counters = simulation.state().map_or_else(Counters::default, |state| *state.counters());
     let outcomes = Outcome::ALL.iter().map(|outcome| {
         // No command has these: a deadline does, an outflow that was given back, and a replay.
         let others = [
             (Outcome::Expired, counters.expired),
-            (Outcome::FundsOutAborted, world.witness.model.given_back),
-            (Outcome::Repeated, world.witness.echoes()),
+            (Outcome::FundsOutAborted, simulation.external.model.given_back),
+            (Outcome::Repeated, simulation.external.duplicates()),
         ];
         let other = others.iter().find(|(known, _)| known == outcome);
-        let decided = world.desk.outcomes[usize::from(outcome.number())];
+        let decided = simulation.env.outcomes[usize::from(outcome.number())];
         (*outcome, other.map_or(decided, |(_, count)| *count))
     });
     Report {
         seed,
         outcomes: outcomes.collect(),
-        changed: world.desk.changed,
+        changed: simulation.env.changed,
         counters,
-        virtual_us: world.desk.now,
-        trace: world.desk.trace,
-        state: world.final_hash,
+        virtual_us: simulation.env.now,
+        trace: simulation.env.trace,
+        state: simulation.final_hash,
         failure,
         place,
-        tally: world.desk.tally,
+        counts: simulation.env.counts,
     }
 }
 
-/// What a panic said.
-fn words_of(panic: &(dyn Any + Send)) -> String {
+/// The message of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<String>().map(String::as_str);
     let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-    said.unwrap_or("something panicked without words").to_owned()
+    said.unwrap_or("a panic without a message").to_owned()
 }
 
 thread_local! {
     /// Within a run: where an assertion broke last.
-    static BROKEN: RefCell<Option<String>> = const { RefCell::new(None) };
+    static FAILED_AT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From now on a panic within a run is noted; any other is told as before.
+/// From now on a panic within a run is recorded; any other is reported as before.
 fn watch_panics() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |broken| {
-            let within_run = BROKEN.with_borrow_mut(|place| {
+            let within_run = FAILED_AT.with_borrow_mut(|place| {
                 let is_in = place.is_some();
                 *place = place
                     .is_some()

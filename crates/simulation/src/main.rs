@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use ledger::Outcome;
-use simulation::{Options, Reduction, Regression, Report, run, run_cluster, shrink};
+use simulation::{Reduction, Regression, Report, RunOptions, run, run_cluster, shrink};
 
 /// The switch's own; a run is a great many small allocations.
 #[global_allocator]
@@ -36,11 +36,11 @@ struct Arguments {
     /// How many seeds, one after the other.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
-    /// How long to go on, in seconds of real time.
+    /// Run for SECONDS of real time.
     #[arg(long)]
     seconds: Option<u64>,
     /// Transfers in each run.
-    #[arg(long, default_value_t = Options::default().transfers)]
+    #[arg(long, default_value_t = RunOptions::default().transfers)]
     transfers: u32,
     /// Plays a regression, a text as a failing run leaves one, instead of a seed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "runs", "seconds", "transfers"])]
@@ -66,7 +66,7 @@ struct Arguments {
     bugs: bool,
 }
 
-/// What all runs came to.
+/// The totals of all runs.
 #[derive(Default)]
 struct Total {
     runs: u64,
@@ -77,7 +77,7 @@ struct Total {
 impl Total {
     fn add(&mut self, report: &Report) {
         self.runs += 1;
-        self.transfers += report.tally.transfers;
+        self.transfers += report.counts.transfers;
         for (outcome, count) in &report.outcomes {
             *self.outcomes.entry(*outcome).or_default() += count;
         }
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     }
     let without = Reduction::default();
     let mut options =
-        Options { transfers: arguments.transfers, verbose: arguments.verbose, without };
+        RunOptions { transfers: arguments.transfers, verbose: arguments.verbose, without };
     let mut seed = arguments.seed;
     if let Some(path) = &arguments.regression {
         let read = read(path);
@@ -104,10 +104,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         };
         seed = its_seed;
-        options = Options { verbose: arguments.verbose, ..its_options };
+        options = RunOptions { verbose: arguments.verbose, ..its_options };
     }
     println!("seed {seed}, {} transfers a run", options.transfers);
-    let (start, before, mut total) = (Instant::now(), worked_us(), Total::default());
+    let (start, before, mut total) = (Instant::now(), cpu_time_us(), Total::default());
     while is_wanted(&arguments, total.runs, start.elapsed()) {
         let report = run(seed.wrapping_add(total.runs), &options);
         total.add(&report);
@@ -119,7 +119,7 @@ fn main() -> ExitCode {
             println!("{report}");
         }
     }
-    print_total(&total, seed, (start.elapsed(), worked_us() - before));
+    print_total(&total, seed, (start.elapsed(), cpu_time_us() - before));
     count(total.transfers);
     if arguments.outcomes {
         total.outcomes.iter().for_each(|(outcome, count)| println!("{count:>10}  {outcome:?}"));
@@ -135,7 +135,7 @@ fn run_clusters(arguments: &Arguments) -> ExitCode {
     while is_wanted(arguments, runs, start.elapsed()) {
         let report = run_cluster(seed.wrapping_add(runs), transfers, verbose);
         runs += 1;
-        made += report.tally.transfers;
+        made += report.counts.transfers;
         if let Some((failure, place)) = &report.failure {
             println!("seed {} failed at {} microseconds:", report.seed, report.virtual_us);
             println!("{failure}\n  at {place}\n  {report}");
@@ -170,15 +170,15 @@ fn is_wanted(arguments: &Arguments, runs: u64, elapsed: Duration) -> bool {
 }
 
 /// Time of the processor so far, that of whatever this process was before included, as cargo.
-fn worked_us() -> u64 {
+fn cpu_time_us() -> u64 {
     let worked = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     worked.tv_sec as u64 * 1_000_000 + worked.tv_nsec as u64 / 1_000
 }
 
 /// The rate is that of the processor's time, which other programs do not take part in.
-fn print_total(total: &Total, seed: u64, (took, worked_us): (Duration, u64)) {
+fn print_total(total: &Total, seed: u64, (took, cpu_time_us): (Duration, u64)) {
     let Total { runs, transfers, .. } = total;
-    let rate = transfers * 1_000_000 / worked_us.max(1);
+    let rate = transfers * 1_000_000 / cpu_time_us.max(1);
     println!(
         "{runs} runs from seed {seed}, {transfers} transfers in {} ms, {rate} per second of the \
          processor; all passed",
@@ -186,7 +186,7 @@ fn print_total(total: &Total, seed: u64, (took, worked_us): (Duration, u64)) {
     );
 }
 
-/// Adds to the transfers of all runs, where somebody keeps count.
+/// Adds to the transfers of all runs, if the totals are kept.
 fn count(transfers: u64) {
     let Some(path) = std::env::var_os("UPESI_PROOF_TALLY") else { return };
     let file = OpenOptions::new().create(true).append(true).open(&path);
@@ -196,18 +196,18 @@ fn count(transfers: u64) {
     }
 }
 
-fn print_failure(report: Report, options: &Options, runs_max: u32) {
+fn print_failure(report: Report, options: &RunOptions, runs_max: u32) {
     let (seed, place) = (report.seed, report.place.clone());
     let failure = report.failure.clone().unwrap_or_default();
     println!("seed {seed} failed at {} microseconds:", report.virtual_us);
     println!("{failure}\n  at {place}\n  {report}");
-    println!("making it small, in at most {runs_max} runs ...");
+    println!("shrinking it, in at most {runs_max} runs ...");
     let same = |report: &Report| report.failure.is_some() && report.place == place;
     let shrunk = shrink(options, report, runs_max, &same);
     let found = format!("{}\nat {place}", shrunk.report.failure.clone().unwrap_or_default());
     let left = shrunk.options.transfers - shrunk.options.without.transfers.len() as u32;
-    let options = Options { verbose: false, ..shrunk.options };
-    println!("{left} transfers are left after {} runs, and it says:\n", shrunk.runs);
+    let options = RunOptions { verbose: false, ..shrunk.options };
+    println!("{left} transfers are left after {} runs, with this failure:\n", shrunk.runs);
     println!("{}", Regression { found, seed, options });
     println!(
         "Keep these lines as crates/simulation/regressions/NAME.seed: the gate plays every file \

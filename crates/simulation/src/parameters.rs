@@ -1,7 +1,9 @@
-//! What one seed draws before its run begins: sizes, limits, speeds, and which faults may happen.
+//! The parameters that a seed draws before its run begins: sizes, limits, speeds, and the faults
+//! that may happen.
 //!
-//! Runs differ in kind, not only in their dice: one has a disk that fails and a good network,
-//! another a tiny window and a fast payee. A fault that is always there hides those behind it.
+//! Runs differ in kind as well as in their random numbers: one has a failing disk and a good
+//! network, another a tiny window and a fast payee. A fault that is present in all runs would hide
+//! those that come after it.
 
 use delivery::Policy;
 
@@ -18,7 +20,7 @@ pub(crate) struct Parameters {
     pub(crate) fsps: u8,
     pub(crate) currencies: u8,
     /// I/O threads of the hub, each with lanes of its own.
-    pub(crate) edges: u8,
+    pub(crate) io_threads: u8,
     pub(crate) policy: Policy,
     pub(crate) inbox_max: usize,
     pub(crate) segment_bytes: u64,
@@ -36,8 +38,8 @@ pub(crate) struct Parameters {
     pub(crate) think_us: (u64, u64),
     /// Time from a prepare to its expiration.
     pub(crate) lifetime_ms: (u64, u64),
-    /// Smallest and largest ordinary amount, in ten-thousandths. Where they are one, positions
-    /// meet caps and covers exactly.
+    /// Smallest and largest ordinary amount, in ten-thousandths. If both are equal, positions meet
+    /// caps and covers exactly.
     pub(crate) amount: (u64, u64),
     /// Transfers, in a thousand, that have something odd about them.
     pub(crate) odd_per_mille: u32,
@@ -76,11 +78,11 @@ impl Parameters {
         let interval_us = random.pick(&[20, 50, 100, 400, 2_000, 20_000]);
         let traffic_us = interval_us * u64::from(transfers.max(1));
         let chaos_us = traffic_us + random.between((1, 15)) * SECOND;
-        let edges = random.between((1, 3)) as u8;
+        let io_threads = random.between((1, 3)) as u8;
         Self {
             fsps: random.between((2, 8)) as u8,
             currencies: random.between((1, 2)) as u8,
-            edges,
+            io_threads,
             policy: policy(random),
             inbox_max: random.pick(&[64, 1_000, 65_536, 65_536]),
             segment_bytes: random.pick(&[20_000, 100_000, 1 << 20, 256 << 20]),
@@ -96,7 +98,7 @@ impl Parameters {
             operator_us: maybe(random, 700, |random| chaos_us / random.between((5, 80))),
             faults: Faults::draw(random, traffic_us, chaos_us),
             chaos_us,
-            // Of a copy of the dice: what is drawn behind it does not depend on it.
+            // Drawn from a copy of the RNG, so that later draws do not depend on it.
             room_bytes: random.clone().pick(&[0, 700, 5_000, 50_000]),
         }
     }

@@ -39,7 +39,7 @@ impl Random {
     }
 }
 
-/// When somebody acts who comes in some of the runs only.
+/// Schedule of a workload that exists in some of the runs only.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     /// Time between two acts, on average.
@@ -47,23 +47,24 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// So many times in a thousand there is somebody, who acts between so many times and so many.
+    /// The workload exists with a probability of `per_mille`, and acts between `acts.0` and
+    /// `acts.1` times.
     pub(crate) fn draw(
         random: &mut Random,
         per_mille: u32,
         acts: (u64, u64),
         chaos_us: u64,
     ) -> Self {
-        let is_there = random.chance(per_mille);
+        let is_active = random.chance(per_mille);
         let acts = random.between(acts);
-        Self { every_us: is_there.then_some(chaos_us / acts) }
+        Self { every_us: is_active.then_some(chaos_us / acts) }
     }
 
     pub(crate) fn leave(&mut self) {
         self.every_us = None;
     }
 
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.every_us.is_some()
     }
 
@@ -96,7 +97,7 @@ pub(crate) fn spread32(number: u64) -> [u8; 32] {
     bytes
 }
 
-/// The bytes as numbers of eight bytes; zeros stand for what the last one lacks.
+/// The bytes as words of eight bytes; the last one is padded with zeros.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (whole, rest) = bytes.as_chunks();
     let last = (!rest.is_empty()).then(|| {

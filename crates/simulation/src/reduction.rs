@@ -1,8 +1,7 @@
-//! What a run is made without: the way in which a failing seed is made small.
+//! The parts left out of a run, by which a failing seed is shrunk.
 //!
-//! A run without something draws its dice all the same where it can, so that what is left stays
-//! as it was; what happens then may still be another story. So a smaller run is kept only when it
-//! fails in the same way.
+//! A reduced run draws the same random numbers where it can, so that the remaining parts do not
+//! change; its course may still differ. So a smaller run is kept only if it fails in the same way.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +11,7 @@ use crate::parameters::Parameters;
 
 /// Something that a run can be made without altogether.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum Removal {
     /// Crashes of the machine and the process.
     Crash,
     /// Crashes within an operation of the disk.
@@ -33,19 +32,19 @@ pub enum Kind {
     Loss,
     /// Messages that come twice.
     Twice,
-    /// The operator, once everybody is in.
+    /// The operator, after the onboarding.
     Operator,
-    /// The clerk.
-    Clerk,
-    /// The examiner.
-    Examiner,
-    /// The treasurer.
-    Treasurer,
+    /// The registry workload.
+    Registry,
+    /// The outcome workload.
+    Outcomes,
+    /// The currency workload.
+    Currencies,
     /// Zeros written ahead of the log.
     Room,
 }
 
-impl Kind {
+impl Removal {
     /// All of them.
     pub const ALL: [Self; 15] = [
         Self::Crash,
@@ -59,58 +58,62 @@ impl Kind {
         Self::Loss,
         Self::Twice,
         Self::Operator,
-        Self::Clerk,
-        Self::Examiner,
-        Self::Treasurer,
+        Self::Registry,
+        Self::Outcomes,
+        Self::Currencies,
         Self::Room,
     ];
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for Removal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for Removal {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|kind| kind.to_string() == text);
-        found.ok_or_else(|| format!("nothing is called {text:?} that a run can be made without"))
+        found.ok_or_else(|| format!("unknown part of a run: {text:?}"))
     }
 }
 
-/// What a run is made without.
+/// The parts left out of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reduction {
     /// Altogether.
-    pub kinds: BTreeSet<Kind>,
+    pub kinds: BTreeSet<Removal>,
     /// Transfers, by number: they are drawn and never sent.
     pub transfers: BTreeSet<u32>,
     /// Faults, in the order in which they strike.
     pub faults: BTreeSet<u32>,
-    /// Acts of operator, clerk, examiner and treasurer, in their order, onboarding not counted.
+    /// Acts of all workloads of operators, in their order, without the onboarding.
     pub acts: BTreeSet<u32>,
 }
 
 impl Reduction {
     /// Takes the kinds out of a plan.
-    pub(crate) fn bend(&self, plan: &mut Parameters) {
-        let faults = &mut plan.faults;
+    pub(crate) fn apply(&self, parameters: &mut Parameters) {
+        let faults = &mut parameters.faults;
         for kind in &self.kinds {
             match kind {
-                Kind::Crash => faults.crash_us = None,
-                Kind::Torn => faults.torn_us = None,
-                Kind::Sync => faults.sync_us = None,
-                Kind::Full => faults.full_us = None,
-                Kind::Fsp => faults.fsp_us = None,
-                Kind::Clock => faults.clock_us = None,
-                Kind::Loss => faults.loss_per_mille = 0,
-                Kind::Twice => faults.twice_per_mille = 0,
-                Kind::Operator => plan.operator_us = None,
-                Kind::Room => plan.room_bytes = 0,
-                Kind::Slow | Kind::Damage | Kind::Clerk | Kind::Examiner | Kind::Treasurer => {}
+                Removal::Crash => faults.crash_us = None,
+                Removal::Torn => faults.torn_us = None,
+                Removal::Sync => faults.sync_us = None,
+                Removal::Full => faults.full_us = None,
+                Removal::Fsp => faults.fsp_us = None,
+                Removal::Clock => faults.clock_us = None,
+                Removal::Loss => faults.loss_per_mille = 0,
+                Removal::Twice => faults.twice_per_mille = 0,
+                Removal::Operator => parameters.operator_us = None,
+                Removal::Room => parameters.room_bytes = 0,
+                Removal::Slow
+                | Removal::Damage
+                | Removal::Registry
+                | Removal::Outcomes
+                | Removal::Currencies => {}
             }
         }
     }

@@ -1,29 +1,29 @@
 //! A run that once found something, as a small text that can be committed and played again.
 //!
 //! Lines are `seed N`, `transfers N`, `without KIND...`, `without-transfers RANGES`,
-//! `without-faults RANGES` and `without-acts RANGES`, where a range is `4` or `4-9`. What the run
-//! found stands in lines that begin with `#`.
+//! `without-faults RANGES` and `without-acts RANGES`, where a range is `4` or `4-9`. Lines that
+//! begin with `#` describe the failure.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Options, Reduction};
+use crate::{Reduction, RunOptions};
 
 /// A run to be played again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Regression {
-    /// What it found, in lines.
+    /// The description of the failure, in lines.
     pub found: String,
     /// Its seed.
     pub seed: u64,
     /// How it is made.
-    pub options: Options,
+    pub options: RunOptions,
 }
 
 impl fmt::Display for Regression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { transfers, without, .. } = &self.options;
+        let RunOptions { transfers, without, .. } = &self.options;
         self.found.lines().try_for_each(|line| writeln!(f, "# {line}"))?;
         writeln!(f, "seed {}\ntransfers {transfers}", self.seed)?;
         if !without.kinds.is_empty() {
@@ -77,7 +77,7 @@ impl FromStr for Regression {
         }
         let seed = seed.ok_or("there is no line \"seed N\"")?;
         let transfers = transfers.ok_or("there is no line \"transfers N\"")?;
-        let options = Options { transfers, without, ..Options::default() };
+        let options = RunOptions { transfers, without, ..RunOptions::default() };
         Ok(Self { found: found.join("\n"), seed, options })
     }
 }
@@ -101,7 +101,8 @@ fn numbers(text: &str) -> Result<BTreeSet<u32>, String> {
     let mut all = BTreeSet::new();
     for range in text.split(' ').filter(|range| !range.is_empty()) {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{range:?} is no range"));
+        let number =
+            |text: &str| text.parse::<u32>().map_err(|_| format!("{range:?} is not a range"));
         all.extend(number(first)?..=number(last)?);
     }
     Ok(all)
@@ -112,8 +113,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_regression_is_read_as_it_was_written() {
-        let text = "# it broke\n# twice\nseed 7\ntransfers 20\nwithout crash examiner\n\
+    fn regression_text_round_trips() {
+        let text = "# it broke\n# twice\nseed 7\ntransfers 20\nwithout crash outcomes\n\
                     without-transfers 0-3 5\nwithout-faults 2\nwithout-acts 0-1 7-9\n";
         let read: Regression = text.parse().expect("it is well formed");
         assert_eq!(read.to_string(), text);
@@ -121,17 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regression_says_why() {
+    fn invalid_regressions_name_the_error() {
         for (text, why) in [
             ("transfers 3", "there is no line \"seed N\""),
             ("seed 3", "there is no line \"transfers N\""),
             ("seed", "line \"seed\": a value is missing"),
             ("seed x", "line \"seed x\": invalid digit found in string"),
-            ("without-acts 1-x", "line \"without-acts 1-x\": \"1-x\" is no range"),
-            (
-                "without rain",
-                "line \"without rain\": nothing is called \"rain\" that a run can be made without",
-            ),
+            ("without-acts 1-x", "line \"without-acts 1-x\": \"1-x\" is not a range"),
+            ("without rain", "line \"without rain\": unknown part of a run: \"rain\""),
         ] {
             assert_eq!(text.parse::<Regression>(), Err(why.to_owned()), "{text}");
         }

@@ -1,4 +1,4 @@
-//! What a run was like.
+//! The report of a run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use ledger::{Counters, Digest, Outcome};
 
 /// Counts of what happened in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct RunCounts {
     /// Events.
     pub events: u64,
     /// Transfers that payers made.
@@ -51,27 +51,28 @@ pub struct Tally {
     /// Pauses that FSPs asked for.
     pub pauses_asked: u64,
     /// Dead letters sent again.
-    pub exhumed: u64,
+    pub redelivered: u64,
     /// Snapshots taken.
     pub snapshots: u64,
     /// Attempts to take one that failed.
     pub snapshots_failed: u64,
-    /// Starts that went on from one.
+    /// Starts that continued from a snapshot.
     pub snapshot_starts: u64,
     /// Segments packed or handed over to an archive.
     pub archived: u64,
     /// Looks of the archiver that ended in a failure.
     pub archiving_failed: u64,
     /// Transfers that a batch asked for and that were read from the store.
-    pub thawed: u64,
+    pub prefetched: u64,
     /// Faults that struck.
     pub faults: u32,
-    /// Acts of operator, clerk, examiner and treasurer after the onboarding.
+    /// Acts of all workloads of operators after the onboarding.
     pub acts: u32,
-    /// First caps in a currency that were asked for beside an account that was off in another.
-    pub begun_beside: u64,
+    /// First caps in a currency that were requested while an account in another currency was
+    /// inactive.
+    pub begun_while_off: u64,
     /// Ends of outflows that were asked for through the account of another currency.
-    pub ends_astray: u64,
+    pub ends_misaddressed: u64,
     /// Times that the disk was slow.
     pub slow: u64,
     /// Messages that were lost.
@@ -92,21 +93,21 @@ pub struct Tally {
     pub broken_connections: u64,
     /// Copies of the disk in which a bit was flipped.
     pub bits_flipped: u64,
-    /// Copies in which a sector stood in another's place.
-    pub writes_astray: u64,
+    /// Copies in which a sector was overwritten with another one's content.
+    pub writes_misdirected: u64,
     /// Damaged copies of the disk that were refused.
     pub damage_refused: u64,
     /// Damaged copies whose damage lay in what a recovery drops.
     pub damage_harmless: u64,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Its seed.
     pub seed: u64,
-    /// What happened, counted.
-    pub tally: Tally,
+    /// Counts of events.
+    pub counts: RunCounts,
     /// The kernel's own counts at the end.
     pub counters: Counters,
     /// How often each outcome was decided, by number.
@@ -119,32 +120,32 @@ pub struct Report {
     pub trace: u64,
     /// Hash of the kernel's state at the end.
     pub state: Digest,
-    /// What was found wrong, if anything.
+    /// The message of the failed assertion, if any.
     pub failure: Option<String>,
-    /// Where the assertion broke that found it; empty if none did.
+    /// The source location of the failed assertion; empty without a failure.
     pub place: String,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, tally, counters, .. } = self;
+        let Self { seed, counts, counters, .. } = self;
         write!(
             f,
             "seed {seed}: {} transfers ({} committed, {} aborted, {} expired, {} refused), {} \
              records in {} batches, {} attempts, {} power cuts, {} kills, {} stops, {} records \
              lost, {} ms; trace {:016x}, state {}",
-            tally.transfers,
+            counts.transfers,
             counters.committed,
             counters.aborted,
             counters.expired,
             counters.refused,
-            tally.records,
-            tally.batches,
-            tally.attempts,
-            tally.power_cuts,
-            tally.kills,
-            tally.stops,
-            tally.records_lost,
+            counts.records,
+            counts.batches,
+            counts.attempts,
+            counts.power_cuts,
+            counts.kills,
+            counts.stops,
+            counts.records_lost,
             self.virtual_us / 1_000,
             self.trace,
             &self.state.to_string()[..16],

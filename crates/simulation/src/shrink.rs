@@ -7,15 +7,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::reduction::{Kind, Reduction};
-use crate::{Options, Report, run};
+use crate::reduction::{Reduction, Removal};
+use crate::{Report, RunOptions, run};
 
 /// A failing run made small.
 #[derive(Clone, Debug)]
 pub struct ReducedRun {
     /// How it is made.
-    pub options: Options,
-    /// What came of it.
+    pub options: RunOptions,
+    /// The report of the smallest failing run.
     pub report: Report,
     /// Runs that it took.
     pub runs: u32,
@@ -25,23 +25,23 @@ pub struct ReducedRun {
 /// in at most `runs_max` runs.
 #[must_use]
 pub fn shrink(
-    options: &Options,
+    options: &RunOptions,
     report: Report,
     runs_max: u32,
     wanted: &dyn Fn(&Report) -> bool,
 ) -> ReducedRun {
     let shrunk = ReducedRun { options: options.clone(), report, runs: 0 };
     let mut search = Search { shrunk, wanted, runs_max };
-    let made = search.shrunk.report.tally.transfers as u32;
+    let made = search.shrunk.report.counts.transfers as u32;
     search.drop_numbers(made..options.transfers, |without| &mut without.transfers);
     loop {
         let before = search.shrunk.options.clone();
-        for kind in Kind::ALL {
+        for kind in Removal::ALL {
             search.attempt(|without| _ = without.kinds.insert(kind));
         }
-        search.halve(|report| report.tally.transfers as u32, |without| &mut without.transfers);
-        search.halve(|report| report.tally.faults, |without| &mut without.faults);
-        search.halve(|report| report.tally.acts, |without| &mut without.acts);
+        search.halve(|report| report.counts.transfers as u32, |without| &mut without.transfers);
+        search.halve(|report| report.counts.faults, |without| &mut without.faults);
+        search.halve(|report| report.counts.acts, |without| &mut without.acts);
         if search.shrunk.options == before || search.is_over() {
             return search.shrunk;
         }

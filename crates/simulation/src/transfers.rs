@@ -1,8 +1,8 @@
-//! What the FSPs are going to do: transfers and the messages about them, all drawn beforehand.
+//! The planned transfers of the FSPs and the messages about them, all drawn beforehand.
 //!
-//! A message is a [`Request`] of a few bytes. What it says follows from the transfer's
+//! A message is a [`Request`] of a few bytes. Its content follows from the transfer's
 //! [`TransferPlan`], so that it can be made as often as it is sent, and recognised when the hub
-//! hands it on: the bytes that the hub stores and forwards are the request itself.
+//! forwards it: the bytes that the hub stores and forwards are the request itself.
 
 use ledger::{
     Abort, Administer, Amount, Change, Command, Currency, Digest, FspName, Fulfil, FulfilState,
@@ -12,12 +12,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::parameters::Parameters;
 use crate::random::{Random, mix, spread16, spread32};
-use crate::workload_currencies;
+use crate::workload::currencies;
 
 /// Number of the FSP that does not exist.
 pub(crate) const GHOST: u8 = u8::MAX;
-/// Number of the first currency that only the treasurer brings in.
-const OF_TREASURER: u8 = 100;
+/// Number of the first currency of the currency workload.
+const CURRENCY_WORKLOAD_FIRST: u8 = 100;
 /// Number of the operator among those who send requests.
 pub(crate) const OPERATOR: u8 = u8::MAX - 1;
 
@@ -28,7 +28,7 @@ pub(crate) struct Request {
     pub(crate) what: MessageVariant,
 }
 
-/// What a message is. Variant 0 is the message as planned; any other one differs from it.
+/// The kind of a message. Variant 0 is the message as planned; any other one differs from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageVariant {
     Prepare {
@@ -45,7 +45,7 @@ pub(crate) enum MessageVariant {
     },
     /// A change by the operator, by number.
     Change(u32),
-    /// A command of the examiner's that is no change, by number.
+    /// A command of the outcome workload that is not a change, by number.
     Stray(u32),
 }
 
@@ -93,11 +93,11 @@ pub(crate) struct TransferPlan {
     pub(crate) expiration_ms: u64,
     pub(crate) preimage: [u8; 32],
     pub(crate) condition: [u8; 32],
-    pub(crate) twist: Anomaly,
+    pub(crate) anomaly: Anomaly,
     pub(crate) reply: Reply,
 }
 
-/// What is common to all scripts of a run.
+/// Common to all transfer plans of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Actors {
     pub(crate) salt: u64,
@@ -115,8 +115,8 @@ impl Request {
         }
     }
 
-    /// The bytes of the message: eight that say which it is, then as many as it takes to have
-    /// records of all sizes.
+    /// The bytes of the message: eight that identify it, then padding, so that records of all sizes
+    /// occur.
     pub(crate) fn payload(self) -> Vec<u8> {
         let (tag, transfer, variant) = match self.what {
             MessageVariant::Prepare { transfer, variant } => (1, transfer, variant),
@@ -155,11 +155,15 @@ pub(crate) fn number_of(id: &TransferId) -> u32 {
 }
 
 impl Actors {
-    pub(crate) fn new(salt: u64, plan: &Parameters) -> Self {
+    pub(crate) fn new(salt: u64, parameters: &Parameters) -> Self {
         let name = |number| FspName::new(&format!("fsp{number}")).expect("a short name");
-        let codes = ["KES", "TZS"].into_iter().take(usize::from(plan.currencies));
+        let codes = ["KES", "TZS"].into_iter().take(usize::from(parameters.currencies));
         let currencies = codes.map(|code| Currency::parse(code).expect("three letters"));
-        Self { salt, fsps: (1..=plan.fsps).map(name).collect(), currencies: currencies.collect() }
+        Self {
+            salt,
+            fsps: (1..=parameters.fsps).map(name).collect(),
+            currencies: currencies.collect(),
+        }
     }
 
     pub(crate) fn id(&self, number: u32) -> TransferId {
@@ -175,30 +179,31 @@ impl Actors {
     }
 
     /// The same in other letters, which some checks of the hub ignore and others do not.
-    fn shouted(&self, fsp: u8) -> FspName {
+    fn in_upper_case(&self, fsp: u8) -> FspName {
         FspName::new(&self.name(fsp).as_str().to_uppercase()).expect("as long as it was")
     }
 
     /// One of the two, by what is drawn.
     fn written(&self, fsp: u8, drawn: u64) -> FspName {
         match drawn.is_multiple_of(8) {
-            true => self.shouted(fsp),
+            true => self.in_upper_case(fsp),
             false => self.name(fsp),
         }
     }
 
     pub(crate) fn currency(&self, number: u8) -> Currency {
         let parse = |code| Currency::parse(code).expect("three letters");
-        let found = match number.checked_sub(OF_TREASURER) {
+        let found = match number.checked_sub(CURRENCY_WORKLOAD_FIRST) {
             None => self.currencies.get(usize::from(number)).copied(),
-            Some(at) => workload_currencies::CURRENCIES.get(usize::from(at)).copied().map(parse),
+            Some(at) => currencies::CURRENCIES.get(usize::from(at)).copied().map(parse),
         };
         found.unwrap_or_else(|| parse("XTS"))
     }
 
-    /// The number of a currency of the run, or of the treasurer.
+    /// The number of a currency of the run, or of the currency workload.
     pub(crate) fn number_of(&self, currency: Currency) -> u8 {
-        let own = OF_TREASURER..OF_TREASURER + workload_currencies::CURRENCIES.len() as u8;
+        let own =
+            CURRENCY_WORKLOAD_FIRST..CURRENCY_WORKLOAD_FIRST + currencies::CURRENCIES.len() as u8;
         let numbers = (0..self.currencies.len() as u8).chain(own);
         let mut found = numbers.filter(|number| self.currency(*number) == currency);
         found.next().expect("it is one of those")
@@ -221,30 +226,30 @@ impl Actors {
     }
 
     /// The command that the hub's edge makes of a prepare.
-    pub(crate) fn prepare(&self, script: &TransferPlan, request: Request) -> Command {
+    pub(crate) fn prepare(&self, plan: &TransferPlan, request: Request) -> Command {
         let MessageVariant::Prepare { variant, .. } = request.what else { panic!("not a prepare") };
-        let next = script.payer.wrapping_add(1) % self.fsps.len() as u8;
-        let shouts = script.number.is_multiple_of(3);
-        let source = match script.twist {
-            Anomaly::ForeignSource if shouts => self.shouted(script.payer),
+        let next = plan.payer.wrapping_add(1) % self.fsps.len() as u8;
+        let shouts = plan.number.is_multiple_of(3);
+        let source = match plan.anomaly {
+            Anomaly::ForeignSource if shouts => self.in_upper_case(plan.payer),
             Anomaly::ForeignSource => self.name(next),
             _ => self.name(request.from),
         };
-        let payee = match script.twist {
-            Anomaly::UnknownPayee if shouts => self.shouted(next),
-            Anomaly::OwnPayee if shouts => self.shouted(script.payer),
-            _ => self.name(script.payee),
+        let payee = match plan.anomaly {
+            Anomaly::UnknownPayee if shouts => self.in_upper_case(next),
+            Anomaly::OwnPayee if shouts => self.in_upper_case(plan.payer),
+            _ => self.name(plan.payee),
         };
         let more = Amount::from_units(i128::from(variant));
         Command::Prepare(Box::new(Prepare {
-            id: self.id(script.number),
+            id: self.id(plan.number),
             source,
-            payer: self.name(script.payer),
+            payer: self.name(plan.payer),
             payee,
-            currency: self.currency(script.currency),
-            amount: script.amount.checked_add(more).expect("amounts of scripts are small"),
-            condition: script.condition,
-            expiration_ms: script.expiration_ms,
+            currency: self.currency(plan.currency),
+            amount: plan.amount.checked_add(more).expect("amounts of plans are small"),
+            condition: plan.condition,
+            expiration_ms: plan.expiration_ms,
             hash: self.hash(request),
             trace: self.trace(request),
         }))
@@ -252,26 +257,26 @@ impl Actors {
 
     /// The command that the hub's edge makes of an answer. Changed answers of every other
     /// transfer are refusals, the others the same with another body.
-    pub(crate) fn answer(&self, script: &TransferPlan, request: Request) -> Command {
+    pub(crate) fn answer(&self, plan: &TransferPlan, request: Request) -> Command {
         let MessageVariant::Answer { variant, .. } = request.what else { panic!("not an answer") };
-        let drawn = mix(self.salt ^ u64::from(script.number) << 8 ^ u64::from(variant));
-        let refuses = matches!(script.reply, Reply::Abort | Reply::AbortUnknownCode);
-        let changed = variant != 0 && script.number.is_multiple_of(2);
-        let astray =
-            matches!(script.reply, Reply::WrongDestination | Reply::WrongDestinationReserve);
-        let destination = match script.reply {
+        let drawn = mix(self.salt ^ u64::from(plan.number) << 8 ^ u64::from(variant));
+        let refuses = matches!(plan.reply, Reply::Abort | Reply::AbortUnknownCode);
+        let changed = variant != 0 && plan.number.is_multiple_of(2);
+        let is_misaddressed =
+            matches!(plan.reply, Reply::WrongDestination | Reply::WrongDestinationReserve);
+        let destination = match plan.reply {
             Reply::NoDestination => None,
-            _ if astray && variant == 0 => Some(self.name(GHOST)),
-            _ => Some(self.written(script.payer, drawn >> 32)),
+            _ if is_misaddressed && variant == 0 => Some(self.name(GHOST)),
+            _ => Some(self.written(plan.payer, drawn >> 32)),
         };
-        let (id, source) = (self.id(script.number), self.written(request.from, drawn));
+        let (id, source) = (self.id(plan.number), self.written(request.from, drawn));
         let (hash, trace) = (self.hash(request), self.trace(request));
         if refuses != changed {
-            let code_is_known = script.reply != Reply::AbortUnknownCode;
+            let code_is_known = plan.reply != Reply::AbortUnknownCode;
             let abort = Abort { id, source, destination, code_is_known, hash, trace };
             return Command::Abort(Box::new(abort));
         }
-        let state = match script.reply {
+        let state = match plan.reply {
             Reply::Reserve | Reply::WrongFulfilmentReserve | Reply::WrongDestinationReserve => {
                 FulfilState::Reserved
             }
@@ -279,10 +284,10 @@ impl Actors {
             Reply::PutAborted => FulfilState::Aborted,
             _ => FulfilState::Committed,
         };
-        let fulfilment = match script.reply {
+        let fulfilment = match plan.reply {
             Reply::WrongFulfilment | Reply::WrongFulfilmentReserve => Fulfilment::Present([0; 32]),
             Reply::NoFulfilment => Fulfilment::Absent,
-            _ => Fulfilment::Present(script.preimage),
+            _ => Fulfilment::Present(plan.preimage),
         };
         let fulfil = Fulfil { id, source, destination, state, fulfilment, hash, trace };
         Command::Fulfil(Box::new(fulfil))
@@ -296,8 +301,8 @@ pub(crate) fn administer(change: &Change) -> Command {
     Command::Administer(Box::new(administer))
 }
 
-/// What a transfer is drawn from.
-pub(crate) struct Draw {
+/// The inputs of drawing a transfer.
+pub(crate) struct TransferDraw {
     pub(crate) number: u32,
     pub(crate) now_ms: u64,
     pub(crate) lifetime_ms: (u64, u64),
@@ -306,30 +311,30 @@ pub(crate) struct Draw {
 }
 
 impl TransferPlan {
-    pub(crate) fn draw(random: &mut Random, cast: &Actors, draw: &Draw) -> Self {
-        let fsps = cast.fsps.len() as u64;
+    pub(crate) fn draw(random: &mut Random, actors: &Actors, draw: &TransferDraw) -> Self {
+        let fsps = actors.fsps.len() as u64;
         let payer = random.below(fsps) as u8;
         let payee = ((u64::from(payer) + 1 + random.below(fsps - 1)) % fsps) as u8;
-        let preimage = spread32(cast.salt ^ u64::from(draw.number).rotate_left(40));
+        let preimage = spread32(actors.salt ^ u64::from(draw.number).rotate_left(40));
         let odd = random.chance(draw.odd_per_mille);
-        let mut script = Self {
+        let mut plan = Self {
             number: draw.number,
             payer,
             payee,
-            currency: random.below(cast.currencies.len() as u64) as u8,
+            currency: random.below(actors.currencies.len() as u64) as u8,
             amount: Amount::from_units(i128::from(random.between(draw.amount))),
             expiration_ms: draw.now_ms + random.between(draw.lifetime_ms),
             preimage,
             condition: Sha256::digest(preimage).into(),
-            twist: if odd { twist(random) } else { Anomaly::None },
+            anomaly: if odd { anomaly(random) } else { Anomaly::None },
             reply: if odd { reply(random) } else { random.pick(&[Reply::Commit, Reply::Reserve]) },
         };
-        script.bend(draw.now_ms);
-        script
+        plan.apply_anomaly(draw.now_ms);
+        plan
     }
 
-    fn bend(&mut self, now_ms: u64) {
-        match self.twist {
+    fn apply_anomaly(&mut self, now_ms: u64) {
+        match self.anomaly {
             Anomaly::None | Anomaly::ForeignSource => {}
             Anomaly::Past => self.expiration_ms = now_ms.saturating_sub(5),
             Anomaly::Precision => self.amount = amount_of_many_digits(self.number),
@@ -353,7 +358,7 @@ fn amount_of_many_digits(number: u32) -> Amount {
     Amount::from_units(ten_thousandths[number as usize % 4])
 }
 
-fn twist(random: &mut Random) -> Anomaly {
+fn anomaly(random: &mut Random) -> Anomaly {
     if random.chance(600) {
         return Anomaly::None;
     }

@@ -27,17 +27,17 @@ fn the_same_seed_is_the_same_run() {
     for seed in 1..=6 {
         let report = check(seed);
         assert_eq!(check(seed), report);
-        kills += report.tally.kills;
-        pauses += report.tally.pauses;
-        takes += report.tally.takes;
-        same_states += report.tally.same_states;
+        kills += report.counts.kills;
+        pauses += report.counts.pauses;
+        takes += report.counts.takes;
+        same_states += report.counts.same_states;
     }
     assert!(0 < kills && 0 < pauses && 0 < takes, "{kills} kills, {pauses} pauses, {takes} takes");
     assert!(0 < same_states, "no node ever heard that another one had the same state");
 }
 
-/// The brokers' clock went ahead and back: for minutes time stood still, and a node that began
-/// again in the meantime took its lanes only then.
+/// The brokers' clock jumped ahead and back: for minutes stamps did not advance, and a node that
+/// restarted meanwhile took its lanes only afterwards.
 #[test]
 fn nodes_come_to_rest_once_time_goes_on() {
     [134, 3_000, 4_786].into_iter().for_each(|seed| _ = check(seed));
@@ -50,8 +50,8 @@ fn what_a_node_left_under_way_is_no_sign_of_it() {
     _ = check(143_884_276_628_579);
 }
 
-/// Nodes lost lanes while they owed notices whose answers had been lost: those are tried again by
-/// whoever has the lane, beside what the window allows.
+/// Nodes lost lanes while they owed notices whose answers had been lost. The new owner of the lane
+/// retries them in addition to its window.
 #[test]
 fn what_was_not_answered_is_no_repeat() {
     _ = check(910_009_274);

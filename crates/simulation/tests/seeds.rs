@@ -6,23 +6,23 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ledger::Outcome;
-use simulation::{Options, ReducedRun, Regression, Report, reachable, run, shrink};
+use simulation::{ReducedRun, Regression, Report, RunOptions, reachable, run, shrink};
 
 /// Real time for fresh seeds, unless `UPESI_PROOF_SECONDS` gives another.
 const FRESH_SECONDS: u64 = 60;
 const COMMAND: &str = "repeat it with: cargo run --release -p simulation -- --verbose --seed";
 
-fn check(seed: u64, options: &Options) -> Report {
+fn check(seed: u64, options: &RunOptions) -> Report {
     println!("seed {seed}, {} transfers", options.transfers);
     let report = run(seed, options);
-    let Options { transfers, .. } = options;
+    let RunOptions { transfers, .. } = options;
     if let Some(failure) = &report.failure {
         panic!("seed {seed}: {failure}\n{report}\n{COMMAND} {seed} --transfers {transfers}");
     }
     report
 }
 
-/// The runs in `regressions` fail when the fault that each tells of is put back.
+/// The runs in `regressions` fail when the bug that each describes is put back.
 #[test]
 fn runs_that_found_something_pass() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
@@ -40,8 +40,8 @@ fn runs_that_found_something_pass() {
     assert!(0 < played, "there are regressions");
 }
 
-/// Any property of a run can stand for a failure: here, that somebody is told that the payee's
-/// error code is none of the protocol's.
+/// Any property of a run can serve as a failure: here, a notice that reports an unknown error code
+/// of the payee.
 #[test]
 fn a_run_is_made_small_as_long_as_it_is_wanted() {
     let wanted = |report: &Report| {
@@ -50,7 +50,7 @@ fn a_run_is_made_small_as_long_as_it_is_wanted() {
         };
         report.failure.is_none() && report.outcomes.iter().any(told)
     };
-    let options = Options { transfers: 60, ..Options::default() };
+    let options = RunOptions { transfers: 60, ..RunOptions::default() };
     let found = (1..).map(|seed| run(seed, &options)).filter(wanted);
     let left = |small: &ReducedRun| {
         small.options.transfers as usize - small.options.without.transfers.len()
@@ -72,7 +72,7 @@ fn fresh_seeds_pass() {
     let first = RandomState::new().hash_one(0) >> 16;
     let mut seed = first;
     while start.elapsed() < time {
-        check(seed, &Options::default());
+        check(seed, &RunOptions::default());
         seed += 1;
     }
     assert!(first < seed, "there is time for at least one run");
@@ -80,7 +80,7 @@ fn fresh_seeds_pass() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let options = Options { transfers: 100, ..Options::default() };
+    let options = RunOptions { transfers: 100, ..RunOptions::default() };
     let mut traces = Vec::new();
     for seed in 1..=12 {
         let (once, again) = (check(seed, &options), check(seed, &options));
@@ -92,53 +92,53 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(traces.len(), 12, "every seed has a run of its own");
 }
 
-/// What these seeds do not reach, they do not prove.
+/// Outcomes that these seeds do not reach are not proved.
 #[test]
 fn sixty_seeds_reach_every_kind_of_fault_and_every_outcome() {
     let mut outcomes: BTreeMap<Outcome, u64> = BTreeMap::new();
     let mut reached: BTreeMap<&str, u64> = BTreeMap::new();
     let mut changed = BTreeSet::new();
     for seed in 1..=60 {
-        let report = check(seed, &Options::default());
+        let report = check(seed, &RunOptions::default());
         for (outcome, count) in report.outcomes {
             *outcomes.entry(outcome).or_default() += count;
         }
         changed.extend(report.changed);
-        let tally = report.tally;
+        let counts = report.counts;
         for (kind, count) in [
-            ("power cuts", tally.power_cuts),
-            ("kills", tally.kills),
-            ("stops", tally.stops),
-            ("cuts within an operation of the disk", tally.cut_within),
-            ("failed syncs", tally.syncs_failed),
-            ("failed starts", tally.failed_starts),
-            ("records lost", tally.records_lost),
-            ("full disks", tally.full),
-            ("full inboxes", tally.refused),
-            ("messages read from the log", tally.reloads),
-            ("withdrawn prepares", tally.withdrawn),
-            ("dead letters sent again", tally.exhumed),
-            ("repeated notices", tally.repeats),
-            ("snapshots", tally.snapshots),
-            ("failed snapshots", tally.snapshots_failed),
-            ("starts from snapshots", tally.snapshot_starts),
-            ("archived segments", tally.archived),
-            ("failures of the archiver", tally.archiving_failed),
-            ("transfers read from the store", tally.thawed),
-            ("caps beside accounts that are off", tally.begun_beside),
-            ("outflows ended through another account", tally.ends_astray),
-            ("slow disks", tally.slow),
-            ("damaged copies refused", tally.damage_refused),
-            ("bits flipped", tally.bits_flipped),
-            ("writes to a wrong place", tally.writes_astray),
-            ("messages lost", tally.messages_lost),
-            ("messages twice", tally.messages_twice),
-            ("jumps of the clock", tally.clock_jumps),
-            ("slow answers", tally.slow_answers),
-            ("refusals by an FSP", tally.refusals),
-            ("silent FSPs", tally.silences),
-            ("FSPs that are down", tally.no_connections),
-            ("broken connections", tally.broken_connections),
+            ("power cuts", counts.power_cuts),
+            ("kills", counts.kills),
+            ("stops", counts.stops),
+            ("cuts within an operation of the disk", counts.cut_within),
+            ("failed syncs", counts.syncs_failed),
+            ("failed starts", counts.failed_starts),
+            ("records lost", counts.records_lost),
+            ("full disks", counts.full),
+            ("full inboxes", counts.refused),
+            ("messages read from the log", counts.reloads),
+            ("withdrawn prepares", counts.withdrawn),
+            ("dead letters sent again", counts.redelivered),
+            ("repeated notices", counts.repeats),
+            ("snapshots", counts.snapshots),
+            ("failed snapshots", counts.snapshots_failed),
+            ("starts from snapshots", counts.snapshot_starts),
+            ("archived segments", counts.archived),
+            ("failures of the archiver", counts.archiving_failed),
+            ("transfers read from the store", counts.prefetched),
+            ("caps beside accounts that are off", counts.begun_while_off),
+            ("outflows ended through another account", counts.ends_misaddressed),
+            ("slow disks", counts.slow),
+            ("damaged copies refused", counts.damage_refused),
+            ("bits flipped", counts.bits_flipped),
+            ("writes to a wrong place", counts.writes_misdirected),
+            ("messages lost", counts.messages_lost),
+            ("messages twice", counts.messages_twice),
+            ("jumps of the clock", counts.clock_jumps),
+            ("slow answers", counts.slow_answers),
+            ("refusals by an FSP", counts.refusals),
+            ("silent FSPs", counts.silences),
+            ("FSPs that are down", counts.no_connections),
+            ("broken connections", counts.broken_connections),
         ] {
             *reached.entry(kind).or_default() += count;
         }

@@ -58,7 +58,7 @@ impl Reach for RemoveKey {
 /// More than a register holds: endpoints of one participant, or types of accounts.
 fn fill_a_register(situation: &mut Situation<'_>) -> Vec<Change> {
     let name = situation.name;
-    let random = &mut situation.examiner.random;
+    let random = &mut situation.outcome_workload.random;
     if !random.chance(BURSTS_PER_MILLE) {
         return Vec::new();
     }

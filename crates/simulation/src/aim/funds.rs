@@ -8,7 +8,7 @@ use ledger::{
 use super::{By, Reach, Reached, Situation, UNAIMED};
 use crate::random::spread32;
 
-/// Units of funds that the examiner moves.
+/// Units of funds that the outcome workload moves.
 const SOME: i128 = 10_000;
 
 impl Reach for MoveFunds {
@@ -50,8 +50,8 @@ fn funds(
     (direction, units): (FundsDirection, i128),
 ) -> Option<MoveFunds> {
     let (currency, (_, account)) = (situation.currency(), situation.holding(&name)?);
-    let id = situation.examiner.fresh_id();
-    let hash = Digest(spread32(situation.examiner.random.next()));
+    let id = situation.outcome_workload.fresh_id();
+    let hash = Digest(spread32(situation.outcome_workload.random.next()));
     let amount = Amount::from_units(units);
     Some(MoveFunds { id, name, account, direction, currency, amount, hash })
 }
@@ -67,14 +67,14 @@ fn end_of(funds: &MoveFunds, commit: bool) -> Change {
 }
 
 fn while_switched_off(situation: &mut Situation<'_>) -> Vec<Change> {
-    let name = situation.examiner.newcomer(false);
+    let name = situation.outcome_workload.newcomer(false);
     let Some(funds) = funds(situation, name, (FundsDirection::In, SOME)) else { return Vec::new() };
     let switch = |active| SetParticipantActive { name, active }.into();
     vec![switch(false), funds.into(), switch(true)]
 }
 
 fn into_an_account_that_is_off(situation: &mut Situation<'_>) -> Vec<Change> {
-    let name = situation.examiner.newcomer(false);
+    let name = situation.outcome_workload.newcomer(false);
     let funds = funds(situation, name, (FundsDirection::In, SOME));
     funds.map(Change::from).into_iter().collect()
 }
@@ -92,7 +92,7 @@ fn twice(situation: &mut Situation<'_>) -> Vec<Change> {
 
 fn twice_otherwise(situation: &mut Situation<'_>) -> Vec<Change> {
     let Some(funds) = funds_in(situation) else { return Vec::new() };
-    let hash = Digest(spread32(situation.examiner.random.next()));
+    let hash = Digest(spread32(situation.outcome_workload.random.next()));
     vec![funds.clone().into(), MoveFunds { hash, ..funds }.into()]
 }
 

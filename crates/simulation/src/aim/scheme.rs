@@ -88,7 +88,7 @@ impl Reach for SetEndpoint {
 
 fn account_not_for_the_hub(situation: &mut Situation<'_>) -> Vec<Change> {
     let kinds = [AccountKind::Position, AccountKind::InFlight];
-    let (currency, kind) = (situation.currency(), situation.examiner.random.pick(&kinds));
+    let (currency, kind) = (situation.currency(), situation.outcome_workload.random.pick(&kinds));
     vec![CreateHubAccount { currency, kind }.into()]
 }
 
@@ -98,7 +98,7 @@ fn account_again(situation: &mut Situation<'_>) -> Vec<Change> {
 }
 
 fn model_again(situation: &mut Situation<'_>) -> Vec<Change> {
-    vec![added("FEES", AccountKind::InterchangeFee, Some(situation.cast.currency(1)))]
+    vec![added("FEES", AccountKind::InterchangeFee, Some(situation.actors.currency(1)))]
 }
 
 fn unknown_model(_: &mut Situation<'_>) -> Vec<Change> {
@@ -109,22 +109,22 @@ fn unknown_model(_: &mut Situation<'_>) -> Vec<Change> {
 fn participant_again(situation: &mut Situation<'_>) -> Vec<Change> {
     let (name, currency) = (situation.name, situation.currency());
     let shouting = FspName::new(&name.as_str().to_uppercase()).expect("as short");
-    let hub = FspName::new("Hub").expect("a short name");
-    let name = situation.examiner.random.pick(&[name, shouting, hub]);
+    let hub = FspName::new("SimHub").expect("a short name");
+    let name = situation.outcome_workload.random.pick(&[name, shouting, hub]);
     vec![CreateParticipant { name, currency }.into()]
 }
 
 fn currency_that_the_hub_lacks(situation: &mut Situation<'_>) -> Vec<Change> {
-    let (name, currency) = (situation.examiner.newcomer(true), situation.unused_currency());
+    let (name, currency) = (situation.outcome_workload.newcomer(true), situation.unused_currency());
     vec![CreateParticipant { name, currency }.into()]
 }
 
-/// Switches the scheme's own settlement model off while somebody joins, and on again later.
+/// Switches the scheme's own settlement model off while a participant joins, and on again later.
 fn toggle_the_model(situation: &mut Situation<'_>) -> Vec<Change> {
     let own = situation.state.and_then(|state| state.register().models().first().cloned());
     let Some(SettlementModel { name, active, .. }) = own else { return Vec::new() };
     let toggle = SetSettlementModelActive { name, active: !active }.into();
-    let (name, currency) = (situation.examiner.newcomer(true), situation.currency());
+    let (name, currency) = (situation.outcome_workload.newcomer(true), situation.currency());
     let join = CreateParticipant { name, currency }.into();
     if active { vec![toggle, join] } else { vec![join, toggle] }
 }
@@ -134,7 +134,7 @@ fn about_a_ghost(situation: &mut Situation<'_>) -> Vec<Change> {
     let (account, active) = (AccountId(1), false);
     let (limit, position, alarm_percentage) = (Amount::ZERO, Amount::ZERO, Amount::ZERO);
     let (endpoint, value) = ("T".into(), "http://g".into());
-    let (id, hash) = (situation.examiner.fresh_id(), Digest([7; 32]));
+    let (id, hash) = (situation.outcome_workload.fresh_id(), Digest([7; 32]));
     let (direction, amount, commit) = (FundsDirection::In, Amount::from_units(1), true);
     let mut changes: Vec<Change> = vec![
         SetParticipantActive { name, active }.into(),
@@ -145,13 +145,13 @@ fn about_a_ghost(situation: &mut Situation<'_>) -> Vec<Change> {
         EndFundsOut { id, name, account, commit, hash }.into(),
         SetEndpoint { name, endpoint, value }.into(),
     ];
-    let at = situation.examiner.random.below(changes.len() as u64) as usize;
+    let at = situation.outcome_workload.random.below(changes.len() as u64) as usize;
     vec![changes.swap_remove(at)]
 }
 
 fn not_its_accounts(situation: &mut Situation<'_>) -> Vec<Change> {
     let (name, currency) = (situation.name, situation.unused_currency());
-    let random = &mut situation.examiner.random;
+    let random = &mut situation.outcome_workload.random;
     let account = random.pick(&[AccountId(0), AccountId(1), AccountId(u32::MAX)]);
     let (limit, position) = (Amount::ZERO, Amount::ZERO);
     vec![match random.chance(500) {
@@ -164,9 +164,9 @@ fn not_its_accounts(situation: &mut Situation<'_>) -> Vec<Change> {
 fn wrong_accounts(situation: &mut Situation<'_>) -> Vec<Change> {
     let (name, currency) = (situation.name, situation.currency());
     let Some((position, settlement)) = situation.holding(&name) else { return Vec::new() };
-    let (id, hash) = (situation.examiner.fresh_id(), Digest([7; 32]));
+    let (id, hash) = (situation.outcome_workload.fresh_id(), Digest([7; 32]));
     let (direction, amount) = (FundsDirection::In, Amount::from_units(1));
-    vec![match situation.examiner.random.below(3) {
+    vec![match situation.outcome_workload.random.below(3) {
         0 => SetAccountActive { name, account: settlement, active: false }.into(),
         1 => added("ODD", AccountKind::HubFee, None),
         _ => MoveFunds { id, name, account: position, direction, currency, amount, hash }.into(),
@@ -180,7 +180,7 @@ fn limits_again(situation: &mut Situation<'_>) -> Vec<Change> {
 }
 
 fn limit_too_early(situation: &mut Situation<'_>) -> Vec<Change> {
-    let (name, currency) = (situation.examiner.newcomer(true), situation.currency());
+    let (name, currency) = (situation.outcome_workload.newcomer(true), situation.currency());
     let (limit, alarm_percentage) = (Amount::from_units(1), Amount::ZERO);
     vec![
         CreateParticipant { name, currency }.into(),

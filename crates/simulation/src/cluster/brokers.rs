@@ -1,9 +1,9 @@
-//! The model of the topic: one partition on three brokers, as far as nodes can tell.
+//! The model of the topic: one partition on three brokers, as far as nodes can observe it.
 //!
-//! The leader appends and stamps; the others copy from it. What every broker in sync has is
-//! committed: only that is read, and only that is acknowledged. A leader is chosen among those in
-//! sync; what it does not have and was not committed is cut off from the others. Nothing is taken
-//! while fewer than two are in sync.
+//! The leader appends and stamps; the others replicate from it. A message is committed when every
+//! in-sync broker has it. Only committed messages are read and acknowledged. A leader is elected
+//! among the in-sync brokers; uncommitted messages that it lacks are truncated on the others. No
+//! message is accepted while fewer than two brokers are in sync.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ pub(crate) const BROKERS: usize = 3;
 /// Fewest brokers in sync that take anything.
 const IN_SYNC_MIN: usize = 2;
 
-/// Who sent a message, and its number among those that he sent.
+/// The sender of a message, and its number among the messages of that sender.
 pub(crate) type Source = (u64, u64);
 
 /// A message in the topic.
@@ -38,9 +38,9 @@ struct Broker {
 pub(crate) struct Brokers {
     brokers: [Broker; BROKERS],
     leader: Option<usize>,
-    /// So many messages are committed.
+    /// Number of committed messages.
     committed: usize,
-    /// Where the leader has the messages of each sender.
+    /// Indices of each sender's messages in the leader's log.
     placed: BTreeMap<Source, usize>,
     /// How far their clocks are ahead.
     pub(crate) skew_us: u64,
@@ -79,19 +79,19 @@ impl Brokers {
         (offset < self.committed).then(|| Rc::clone(&leader.log[offset]))
     }
 
-    /// All committed messages, whoever is up.
+    /// All committed messages, whichever brokers are up.
     pub(crate) fn all(&self) -> Vec<Rc<Entry>> {
         let in_sync = self.brokers.iter().find(|broker| broker.in_sync);
         in_sync.expect("one is in sync at least").log[..self.committed].to_vec()
     }
 
-    /// Whether a message is committed: its sender hears so.
+    /// Whether a message is committed: its sender gets an acknowledgement.
     pub(crate) fn has(&self, source: Source) -> bool {
         self.placed.get(&source).is_some_and(|at| *at < self.committed)
     }
 
-    /// The leader takes a message, unless it has it; `again` takes it though it has. False when
-    /// nobody takes anything.
+    /// The leader appends a message unless it has it; `again` appends a duplicate. Returns false
+    /// when no broker accepts messages.
     pub(crate) fn append(
         &mut self,
         now: u64,
@@ -141,8 +141,9 @@ impl Brokers {
         self.brokers[broker].is_up = true;
     }
 
-    /// The sessions of those who are down have ended: they are in sync no longer, unless nobody
-    /// else is, and one who is leads. True when somebody leads.
+    /// The sessions of crashed brokers have ended: they leave the in-sync set unless they are its
+    /// last members, and an in-sync broker that is up becomes leader. Returns true if there is a
+    /// leader.
     pub(crate) fn elect(&mut self) -> bool {
         let next = (0..BROKERS).find(|at| self.brokers[*at].in_sync && self.brokers[*at].is_up);
         let Some(next) = self.leader().or(next) else { return false };
@@ -162,8 +163,8 @@ impl Brokers {
         true
     }
 
-    /// A new leader's log is the log: what others have beyond it, or instead of it, goes. Of a
-    /// broker that is down nobody reads it meanwhile.
+    /// A new leader's log is authoritative: entries of other brokers beyond it, or that differ from
+    /// it, are truncated. The log of a broker that is down is not read meanwhile.
     fn cut_off_others(&mut self, leader: usize) {
         let theirs = self.brokers[leader].log.clone();
         for broker in &mut self.brokers {
@@ -191,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// Members beside the brokers: what a message takes on its way is left to whoever hears next.
+    /// Nodes that use the brokers. A message in transit is delivered by the next read.
     struct Members {
         brokers: Brokers,
         members: Vec<Member>,

@@ -1,12 +1,12 @@
-//! What goes wrong, until it does no more.
+//! Faults, until they stop.
 
 use journal::MemoryDisk;
 
 use super::brokers::BROKERS;
-use super::{BROKER_SESSION_US, Event, NODES, World};
+use super::{BROKER_SESSION_US, ClusterSimulation, Event, NODES};
 use crate::parameters::SECOND;
 
-impl World {
+impl ClusterSimulation {
     pub(super) fn fault(&mut self) {
         if self.calm_since.is_some() {
             return;
@@ -18,7 +18,7 @@ impl World {
             5..8 => self.pause(at),
             8 | 9 => {
                 self.machines[at].is_cut = true;
-                self.tally.cuts += 1;
+                self.counts.cuts += 1;
                 let wait = self.random.between((SECOND / 2, 12 * SECOND));
                 self.after(wait, Event::Uncut(at));
             }
@@ -38,7 +38,7 @@ impl World {
         if self.machines[at].up.take().is_none() {
             return;
         }
-        self.tally.kills += 1;
+        self.counts.kills += 1;
         let loses_all = self.random.chance(150);
         let loses_power = self.random.chance(200);
         let seed = self.random.next();
@@ -48,16 +48,16 @@ impl World {
             (false, true) => machine.disk.crash(),
             (false, false) => machine.disk.kill(),
         };
-        self.tally.lost_copies += u64::from(loses_all);
+        self.counts.lost_copies += u64::from(loses_all);
         let wait = self.random.between((SECOND / 10, 8 * SECOND));
         self.after(wait, Event::Start(at));
     }
 
-    /// All threads of a node stand still.
+    /// All threads of a node pause.
     pub(super) fn pause(&mut self, at: usize) {
         let length = self.random.between((SECOND / 10, 12 * SECOND));
         self.machines[at].paused_until = self.now + length;
-        self.tally.pauses += 1;
+        self.counts.pauses += 1;
     }
 
     pub(super) fn stop_broker(&mut self) {
@@ -67,7 +67,7 @@ impl World {
         if !self.brokers.is_up(broker) || self.brokers.ups() <= least {
             return;
         }
-        self.tally.brokers_down += 1;
+        self.counts.brokers_down += 1;
         self.brokers.stop(broker);
         self.after(BROKER_SESSION_US, Event::Elect);
         let wait = self.random.between((SECOND, 15 * SECOND));
@@ -80,7 +80,7 @@ impl World {
             return;
         }
         self.jumped_at = self.now;
-        self.tally.jumps += 1;
+        self.counts.jumps += 1;
         self.brokers.skew_us = self.random.pick(&[0, 900_000, 3 * SECOND, 600 * SECOND]);
     }
 }

@@ -1,4 +1,4 @@
-//! What must hold of several nodes, whatever happens to them.
+//! Invariants of a group of nodes, which hold under every fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,33 +9,33 @@ use sequencer::{LEASE_US, Replay};
 
 use crate::transfers::Request;
 
-/// A life of a node.
+/// An epoch of a node.
 pub(crate) type NodeRun = (usize, u32);
 
-/// What was seen of all nodes so far.
+/// Observations of all nodes so far.
 #[derive(Default)]
-pub(crate) struct Proof {
-    /// The chain at each end of a batch, by whoever applied it first.
+pub(crate) struct Invariants {
+    /// The chain at the end of each batch, from the node that applied it first.
     chains: BTreeMap<LogIndex, Digest>,
-    /// Who took a lane last, and how often it was taken.
+    /// The node that took each lane last, and how often it was taken.
     owners: BTreeMap<u32, NodeRun>,
     takes: BTreeMap<u32, u64>,
-    /// When some node first meant to tell the end of a transfer.
+    /// When a node first owed a notice with the end of a transfer.
     ends: BTreeMap<TransferId, u64>,
-    /// Which lives have attempted a notice.
+    /// The epochs that have attempted a notice.
     attempted: BTreeSet<(NoticeId, NodeRun)>,
-    /// Who sent a notice that was received last.
+    /// The sender of the last received copy of a notice.
     receipts: BTreeMap<NoticeId, NodeRun>,
-    /// Notices received again from another life, by lane.
+    /// Notices received again from another epoch, by lane.
     repeats: BTreeMap<u32, u64>,
-    /// Which end of a transfer an FSP was told.
-    told: BTreeMap<(u32, TransferId), bool>,
-    /// What senders were answered.
+    /// The end of a transfer that each FSP was notified of.
+    notified: BTreeMap<(u32, TransferId), bool>,
+    /// The outcomes that senders got.
     answers: Vec<(Request, Outcome)>,
 }
 
-impl Proof {
-    /// A node has applied the log so far: so has everybody, to the same.
+impl Invariants {
+    /// A node has applied the log up to here: every node gets the same chain.
     pub(crate) fn applied(&mut self, node: usize, log_index: LogIndex, chain: Digest) {
         let known = *self.chains.entry(log_index).or_insert(chain);
         assert_eq!(known, chain, "node {node} has another log at record {}", log_index.0);
@@ -61,7 +61,7 @@ impl Proof {
     pub(crate) fn attempt(&mut self, notice: &Notice, by: NodeRun, now: u64) {
         let lane = notice.recipient.0;
         assert_eq!(self.owners.get(&lane), Some(&by), "lane {lane} is another's: {notice:?}");
-        // What was attempted and failed is tried again: the end is told behind it.
+        // A failed attempt is retried, and may follow the notice of the end.
         if self.attempted.insert((notice.id, by)) && notice.kind == NoticeKind::Prepare {
             let end = notice.transfer.and_then(|transfer| self.ends.get(&transfer));
             let is_late = end.is_some_and(|end| end + LEASE_US < now);
@@ -78,17 +78,17 @@ impl Proof {
             *self.repeats.entry(lane).or_default() += 1;
         }
         let (Some(end), Some(transfer)) = (end_of(notice.kind), notice.transfer) else { return };
-        let told = *self.told.entry((lane, transfer)).or_insert(end);
-        assert_eq!(told, end, "an FSP was told two ends: {notice:?}");
+        let notified = *self.notified.entry((lane, transfer)).or_insert(end);
+        assert_eq!(notified, end, "an FSP was notified of two ends: {notice:?}");
     }
 
-    /// The sender heard that an attempt failed: the notice is still owed, received or not, and
-    /// whoever tries it again repeats nothing.
+    /// The sender learned that an attempt failed. The notice is still owed, received or not, so a
+    /// retry does not count as a repeat.
     pub(crate) fn failed(&mut self, notice: &Notice) {
         self.receipts.remove(&notice.id);
     }
 
-    /// Notices received again from another life.
+    /// Notices received again from another epoch.
     pub(crate) fn repeats(&self) -> u64 {
         self.repeats.values().sum()
     }
@@ -108,8 +108,8 @@ impl Proof {
         }
     }
 
-    /// The log alone: the rules say the same of every command, and whatever was answered stands
-    /// in it. Gives the hash of its state.
+    /// Replays the log alone: the model predicts every outcome, and every outcome that was answered
+    /// is in the log. Returns the hash of its state.
     pub(crate) fn check_log(&self, log: &mut impl Log) -> Digest {
         let (mut replay, mut model) = (Replay::new(), Model::default());
         let mut decided = BTreeSet::new();
@@ -119,7 +119,7 @@ impl Proof {
             replay.observe(frame, &mut |applied| {
                 let predicted = model.decide(applied.command);
                 let (outcome, command) = (applied.outcome, applied.command);
-                assert_eq!(outcome, predicted, "is not what the rules say of {command:?}");
+                assert_eq!(outcome, predicted, "the model disagrees on {command:?}");
                 if let record::frame::Payload::Stored(payload) = applied.record.payload {
                     decided.insert((payload[..8].to_vec(), outcome.number()));
                 }
@@ -136,7 +136,7 @@ impl Proof {
     }
 }
 
-/// Whether a notice says that a transfer was committed, or that it was aborted.
+/// True if a notice reports a commit, false if it reports an abort.
 fn end_of(kind: NoticeKind) -> Option<bool> {
     use NoticeKind::*;
     match kind {

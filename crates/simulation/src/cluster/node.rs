@@ -18,28 +18,28 @@ use record::frame::LogIdentity;
 use sequencer::{LastMessage, NodeName, Quarantine, Replica, Sequencer};
 
 use super::brokers::Entry as Stored;
-use super::invariants::{NodeRun, Proof};
+use super::invariants::{Invariants, NodeRun};
 use crate::clock::SimClock;
 use crate::io::{Act, Host, Io, Parcel};
 use crate::transfers::Request;
 
-/// A copy of what the topic says.
+/// A local copy of the topic.
 pub(crate) type Copy = FileLog<MemoryDisk>;
 
-/// What a node asks of the topic.
+/// A request of a node to the topic.
 #[derive(Debug)]
 pub(crate) enum TopicRequest {
     Send { tag: u64, bytes: Vec<u8> },
     AskEnd(u64),
 }
 
-/// The way to the brokers: what is said waits here until the turn is over.
-pub(crate) struct Outward(Arc<Mutex<Vec<TopicRequest>>>);
+/// The way to the brokers: requests wait here until the turn is over.
+pub(crate) struct TopicClient(Arc<Mutex<Vec<TopicRequest>>>);
 
-impl Topic for Outward {
+impl Topic for TopicClient {
     fn send(&mut self, message: &[u8], tag: u64) -> Result<(), String> {
-        let said = TopicRequest::Send { tag, bytes: message.to_vec() };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(said);
+        let sent_requests = TopicRequest::Send { tag, bytes: message.to_vec() };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(sent_requests);
         Ok(())
     }
 
@@ -57,16 +57,16 @@ pub(crate) struct PendingMessage {
     pub(crate) since: u64,
 }
 
-/// A life of a node.
+/// An epoch of a node.
 pub(crate) struct RunningNode {
-    pub(crate) life: NodeRun,
-    pub(crate) driven: ReplicatedNode<Copy, SimClock, Request, Outward>,
+    pub(crate) epoch: NodeRun,
+    pub(crate) driven: ReplicatedNode<Copy, SimClock, Request, TopicClient>,
     pub(crate) arrivals: Arrivals<Request>,
-    said: Arc<Mutex<Vec<TopicRequest>>>,
+    sent_requests: Arc<Mutex<Vec<TopicRequest>>>,
     mailbox: Arc<Mailbox<Request>>,
     pub(crate) io: Io,
-    /// Lanes that were taken, and not yet while there was a lease: one that stood still may hear
-    /// late of a lane that is another's by now.
+    /// Lanes taken but not yet confirmed under a lease. A node that was paused may learn late that
+    /// a lane belongs to another node by now.
     unconfirmed: BTreeSet<ParticipantIndex>,
     /// The next message to be fetched.
     pub(crate) fetched: usize,
@@ -79,8 +79,8 @@ pub(crate) fn open_copy(disk: &MemoryDisk, identity: LogIdentity) -> Option<Copy
     opened.ok().map(|it| it.0.into_copy())
 }
 
-/// Where the message of the copy's last frame stands, and what the next stamp needs of it.
-fn place_of(copy: &mut Copy, topic: &[std::rc::Rc<Stored>]) -> Option<(usize, LastMessage)> {
+/// Index in the topic after the message of the copy's last frame, and the inputs of the next stamp.
+fn find_place(copy: &mut Copy, topic: &[std::rc::Rc<Stored>]) -> Option<(usize, LastMessage)> {
     let end = copy.tail().end;
     let mut header = None;
     let visited = copy.replay(end, &mut |frame| {
@@ -95,7 +95,7 @@ fn place_of(copy: &mut Copy, topic: &[std::rc::Rc<Stored>]) -> Option<(usize, La
             (node, epoch, sequence) == (batch.node, batch.epoch, batch.sequence)
         })
     });
-    let at = at.expect("what a copy ends with is committed");
+    let at = at.expect("the last frame of a copy is committed");
     let bundle = Bundle::parse(&topic[at].bytes).expect("it was just read");
     let BundleHeader { node, wall, .. } = bundle.header;
     Some((at + 1, LastMessage { at: topic[at].at, node, wall }))
@@ -103,13 +103,14 @@ fn place_of(copy: &mut Copy, topic: &[std::rc::Rc<Stored>]) -> Option<(usize, La
 
 impl RunningNode {
     pub(crate) fn start(
-        life: NodeRun,
+        epoch: NodeRun,
         mut copy: Copy,
         topic: &[std::rc::Rc<Stored>],
         (clock, policy, seed): (SimClock, Policy, u64),
     ) -> Self {
-        let number = life.0 as u32 + 1;
-        let (next, last) = place_of(&mut copy, topic).map_or((0, None), |(at, it)| (at, Some(it)));
+        let number = epoch.0 as u32 + 1;
+        let (next, last) =
+            find_place(&mut copy, topic).map_or((0, None), |(at, it)| (at, Some(it)));
         let log = TracedLog::new(copy, Arc::new(LatencyTrace::new(1)));
         let sequencer = Sequencer::open(log, number, clock.now(), &mut |_| ());
         let sequencer = sequencer.expect("a copy of a good log replays");
@@ -124,11 +125,11 @@ impl RunningNode {
             say: |_| {},
         };
         let mailbox = Arc::new(Mailbox::new(|| {}));
-        let said = Arc::new(Mutex::new(Vec::new()));
+        let sent_requests = Arc::new(Mutex::new(Vec::new()));
         let mut arrivals = None;
         let connect = |from| {
             arrivals = Some(from);
-            Ok(Outward(Arc::clone(&said)))
+            Ok(TopicClient(Arc::clone(&sent_requests)))
         };
         let of_io = (vec![Arc::clone(&mailbox)], InboxLimits::default());
         let beside = (clock, Directory::default());
@@ -138,10 +139,10 @@ impl RunningNode {
         let policy = Policy { bytes_max: u64::MAX, ..policy };
         let io = Io::new(driven.handle(), (0, Arc::clone(&mailbox)), (policy, seed));
         Self {
-            life,
+            epoch,
             driven,
             arrivals: arrivals.expect("it was connected"),
-            said,
+            sent_requests,
             mailbox,
             io,
             unconfirmed: BTreeSet::new(),
@@ -151,18 +152,18 @@ impl RunningNode {
         }
     }
 
-    pub(crate) fn said(&self) -> Vec<TopicRequest> {
-        std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn sent_requests(&self) -> Vec<TopicRequest> {
+        std::mem::take(&mut *self.sent_requests.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The I/O thread reads its mail, works, and hands over what it has gathered.
     pub(crate) fn work(
         &mut self,
         now: ClockReading,
-        proof: &mut Proof,
+        invariants: &mut Invariants,
         work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>),
     ) -> Vec<Act> {
-        let Self { life, mailbox, io, unconfirmed, .. } = self;
+        let Self { epoch, mailbox, io, unconfirmed, .. } = self;
         io.work(now, |outbox, host| {
             let mut events = Vec::new();
             mailbox.take(&mut events);
@@ -178,7 +179,7 @@ impl RunningNode {
             }
             if outbox.may_send(now) {
                 let taken = std::mem::take(unconfirmed);
-                taken.into_iter().for_each(|lane| proof.taken(lane.0, *life));
+                taken.into_iter().for_each(|lane| invariants.taken(lane.0, *epoch));
             }
             work(outbox, host);
             outbox.flush(host);

@@ -1,23 +1,23 @@
-//! Those around the nodes: FSPs that pay and answer, and an operator who brings them in. Whoever
-//! has no answer asks again, and any node.
+//! The clients of the nodes: FSPs that pay and answer, and an operator that onboards them. A client
+//! without an answer retries, at any node.
 
 use delivery::AttemptResult;
 use ledger::{
     Amount, Change, Digest, FundsDirection, MoveFunds, Notice, NoticeKind, Outcome, TransferId,
 };
 
-use super::{Event, NODES, World};
+use super::{ClusterSimulation, Event, NODES};
 use crate::parameters::{EPOCH_US, SECOND};
 use crate::random::spread16;
 use crate::transfers::{
-    Draw, MessageVariant, OPERATOR, Reply, Request, TransferPlan, administer, number_of,
+    MessageVariant, OPERATOR, Reply, Request, TransferDraw, TransferPlan, administer, number_of,
 };
 
 /// How long a sender waits for an answer.
 const ANSWER_US: u64 = 2 * SECOND;
 const UNIT: i128 = 10_000;
 
-impl World {
+impl ClusterSimulation {
     pub(super) fn send(&mut self, request: Request) {
         self.waiting.insert(key_of(request));
         let at = self.random.below(NODES as u64) as usize;
@@ -39,10 +39,10 @@ impl World {
         }
         let command = match request.what {
             MessageVariant::Prepare { transfer, .. } => {
-                self.cast.prepare(&self.scripts[transfer as usize], request)
+                self.actors.prepare(&self.plans[transfer as usize], request)
             }
             MessageVariant::Answer { transfer, .. } => {
-                self.cast.answer(&self.scripts[transfer as usize], request)
+                self.actors.answer(&self.plans[transfer as usize], request)
             }
             MessageVariant::Change(number) => administer(&self.changes[number as usize]),
             MessageVariant::Ask { .. } | MessageVariant::Stray(_) => return,
@@ -51,7 +51,7 @@ impl World {
         self.mail_soon(at, 1);
     }
 
-    pub(super) fn hear_answer(&mut self, request: Request, outcome: Option<Outcome>) {
+    pub(super) fn receive_answer(&mut self, request: Request, outcome: Option<Outcome>) {
         if outcome.is_none() || !self.waiting.remove(&key_of(request)) {
             return;
         }
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// The operator brings everybody in, one change at a time; then traffic begins.
+    /// The operator onboards all participants, one change at a time; then traffic begins.
     pub(super) fn ask_operator(&mut self) {
         if self.answered as usize == self.changes.len() && !self.funded {
             self.funded = true;
@@ -71,7 +71,7 @@ impl World {
         }
         if self.answered as usize == self.changes.len() {
             self.after(0, Event::NewTransfer);
-            let traffic = self.plan.interval_us * u64::from(self.transfers);
+            let traffic = self.parameters.interval_us * u64::from(self.transfers);
             return self.after(traffic + 10 * SECOND, Event::Look);
         }
         self.send(Request { from: OPERATOR, what: MessageVariant::Change(self.answered) });
@@ -80,13 +80,13 @@ impl World {
     pub(super) fn fund(&mut self) {
         let newest = self.machines.iter().filter_map(|machine| machine.up.as_ref());
         let newest = newest.max_by_key(|up| up.driven.replica().sequencer().state().log_index());
-        let state = newest.expect("somebody answered").driven.replica().sequencer().state();
+        let state = newest.expect("a node has answered").driven.replica().sequencer().state();
         let mut changes = Vec::new();
-        for fsp in 0..self.plan.fsps {
-            for currency in 0..self.plan.currencies {
-                let (name, currency) = (self.cast.name(fsp), self.cast.currency(currency));
-                let holding = state.register().find(&name).and_then(|one| one.1.holding(currency));
-                let account = holding.expect("it was brought in").settlement;
+        for fsp in 0..self.parameters.fsps {
+            for currency in 0..self.parameters.currencies {
+                let (name, currency) = (self.actors.name(fsp), self.actors.currency(currency));
+                let accounts = state.register().find(&name).and_then(|one| one.1.holding(currency));
+                let account = accounts.expect("it was brought in").settlement;
                 let amount = Amount::from_units(100_000 * UNIT);
                 let mut bytes = [0; 17];
                 bytes[1..].copy_from_slice(&spread16(self.random.next()));
@@ -100,28 +100,28 @@ impl World {
     }
 
     pub(super) fn new_transfer(&mut self) {
-        if self.scripts.len() as u32 == self.transfers {
+        if self.plans.len() as u32 == self.transfers {
             return;
         }
-        let draw = Draw {
-            number: self.scripts.len() as u32,
+        let draw = TransferDraw {
+            number: self.plans.len() as u32,
             now_ms: (EPOCH_US + self.now) / 1_000,
-            lifetime_ms: self.plan.lifetime_ms,
-            amount: self.plan.amount,
-            odd_per_mille: self.plan.odd_per_mille,
+            lifetime_ms: self.parameters.lifetime_ms,
+            amount: self.parameters.amount,
+            odd_per_mille: self.parameters.odd_per_mille,
         };
-        let script = TransferPlan::draw(&mut self.random, &self.cast, &draw);
+        let plan = TransferPlan::draw(&mut self.random, &self.actors, &draw);
         let what = MessageVariant::Prepare { transfer: draw.number, variant: 0 };
-        let request = Request { from: script.payer, what };
-        self.scripts.push(script);
-        self.tally.transfers += 1;
+        let request = Request { from: plan.payer, what };
+        self.plans.push(plan);
+        self.counts.transfers += 1;
         self.send(request);
-        let wait = self.random.around(self.plan.interval_us);
+        let wait = self.random.around(self.parameters.interval_us);
         self.after(wait, Event::NewTransfer);
     }
 
     /// An FSP receives a callback, and answers it or not.
-    pub(super) fn receive(&mut self, (at, life): (usize, u32), notice: Box<Notice>) {
+    pub(super) fn receive(&mut self, (at, epoch): (usize, u32), notice: Box<Notice>) {
         let is_calm = self.calm_since.is_some();
         let (result, is_received) = match self.random.below(1_000) {
             _ if is_calm => (AttemptResult::Status(200), true),
@@ -131,33 +131,33 @@ impl World {
             _ => (AttemptResult::Status(200), true),
         };
         if is_received {
-            self.proof.received(&notice, (at, life));
+            self.invariants.received(&notice, (at, epoch));
             if notice.kind == NoticeKind::Prepare {
                 self.answer_prepare(&notice);
             }
         }
         let wait = match result {
-            AttemptResult::TimedOut => self.plan.attempt_us,
+            AttemptResult::TimedOut => self.parameters.attempt_us,
             _ => self.net(),
         };
-        self.after(wait, Event::Attempted(at, life, notice, result));
+        self.after(wait, Event::Attempted(at, epoch, notice, result));
     }
 
     pub(super) fn answer_prepare(&mut self, notice: &Notice) {
         let Some(id) = &notice.transfer else { return };
         let transfer = number_of(id);
-        let script = &self.scripts[transfer as usize];
-        if script.reply == Reply::Silent || !self.told_to_answer.insert(transfer) {
+        let plan = &self.plans[transfer as usize];
+        if plan.reply == Reply::Silent || !self.told_to_answer.insert(transfer) {
             return;
         }
-        let late = match script.reply {
-            Reply::Late => self.plan.lifetime_ms.1 * 1_000,
+        let late = match plan.reply {
+            Reply::Late => self.parameters.lifetime_ms.1 * 1_000,
             _ => 0,
         };
         let request =
-            Request { from: script.payee, what: MessageVariant::Answer { transfer, variant: 0 } };
+            Request { from: plan.payee, what: MessageVariant::Answer { transfer, variant: 0 } };
         self.waiting.insert(key_of(request));
-        let ends = self.plan.think_us;
+        let ends = self.parameters.think_us;
         let wait = late + self.random.between(ends);
         self.after(wait, Event::Again(request));
     }

@@ -1,15 +1,15 @@
 //! Payers and payees: what they send, what they make of callbacks, and when they ask again.
 //!
-//! An FSP believes what the hub tells it. It never sees the kernel's state; at the end of a run
-//! its beliefs are compared with it.
+//! An FSP believes the hub's messages. It never sees the kernel's state; at the end of a run its
+//! beliefs are compared with it.
 
 use ledger::{ErrorOutcome, LookUp, Notice, NoticeKind, Outcome, TransferId, TransferState};
 
 use crate::event::{Callback, Event};
 use crate::parameters::SECOND;
-use crate::simulation_run::SimulationRun;
+use crate::simulation::SimulationRun;
 use crate::transfers::{GHOST, MessageVariant, Reply, Request, TransferPlan, number_of};
-use crate::workload_outcomes::STRAY;
+use crate::workload::outcomes::STRAY;
 
 /// Resends of a message before its sender gives up until the faults stop; in calm, before it
 /// asks for the state instead.
@@ -27,11 +27,11 @@ pub(crate) enum End {
     Aborted,
 }
 
-/// What one party of a transfer knows and did.
+/// The knowledge and actions of one party of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Party {
     pub(crate) end: Option<End>,
-    /// It takes part: the payer from the start, the payee once it has heard of the transfer.
+    /// It takes part: the payer from the start, the payee once it has received the prepare.
     involved: bool,
     acknowledged: bool,
     answered: bool,
@@ -66,21 +66,21 @@ impl SimulationRun {
         payee.involved && payee.end.is_none()
     }
 
-    /// A payer sends a prepare it has just made; now and then somebody meddles with it.
+    /// A payer sends a new prepare; sometimes a modified copy follows.
     pub(crate) fn pay(&mut self, transfer: u32) {
-        let script = &self.scripts[transfer as usize];
-        let (payer, fsps) = (script.payer, u64::from(self.desk.plan.fsps));
+        let plan = &self.plans[transfer as usize];
+        let (payer, fsps) = (plan.payer, u64::from(self.env.parameters.fsps));
         self.parties[transfer as usize].payer.involved = true;
-        self.desk
+        self.env
             .send(Request { from: payer, what: MessageVariant::Prepare { transfer, variant: 0 } });
-        let wait = self.desk.random.between((SECOND, 3 * SECOND));
-        self.desk.after(wait, Event::PayerTimer(transfer));
-        if self.desk.random.chance(self.desk.plan.odd_per_mille / 10) {
-            let stranger = self.desk.random.below(fsps) as u8;
-            if stranger != self.scripts[transfer as usize].payee {
+        let wait = self.env.random.between((SECOND, 3 * SECOND));
+        self.env.after(wait, Event::PayerTimer(transfer));
+        if self.env.random.chance(self.env.parameters.odd_per_mille / 10) {
+            let stranger = self.env.random.below(fsps) as u8;
+            if stranger != self.plans[transfer as usize].payee {
                 let what = MessageVariant::Answer { transfer, variant: 0 };
-                let wait = self.desk.random.below(SECOND);
-                self.desk.after(wait, Event::Arrive(Request { from: stranger, what }));
+                let wait = self.env.random.below(SECOND);
+                self.env.after(wait, Event::Arrive(Request { from: stranger, what }));
             }
         }
     }
@@ -102,18 +102,18 @@ impl SimulationRun {
     /// A callback reaches an FSP.
     pub(crate) fn callback(&mut self, fsp: u8, callback: &Callback) {
         let Callback { notice, source } = callback;
-        if !self.witness.received(notice.id) {
-            self.desk.tally.repeats += 1;
+        if !self.external.received(notice.id) {
+            self.env.counts.repeats += 1;
         }
-        self.desk.mark(notice.id.0);
+        self.env.mark(notice.id.0);
         let Some(id) = notice.transfer else { return };
         let transfer = number_of(&id);
-        // What the examiner brought about, nobody acts on.
+        // No party acts on the transfers of the outcome workload.
         if STRAY <= transfer {
             return;
         }
-        // A message of the examiner's under the id of a movement of funds.
-        if source.is_none_or(|source| source.transfer().is_none()) && self.is_of_funds(&id) {
+        // A message of the outcome workload under the id of a movement of funds.
+        if source.is_none_or(|source| source.transfer().is_none()) && self.is_funds_id(&id) {
             return;
         }
         if let Some(source) = *source {
@@ -121,49 +121,49 @@ impl SimulationRun {
             assert_eq!(about, Some(transfer), "{notice:?} is made from another message");
             check_source(notice, source);
         }
-        let script = &self.scripts[transfer as usize];
-        let end = end_told_by(notice);
-        let roles = roles_of(script, fsp);
+        let plan = &self.plans[transfer as usize];
+        let end = end_from_notice(notice);
+        let roles = roles_of(plan, fsp);
         assert!(end.is_none() || roles != [None, None], "{fsp} is no party of {notice:?}");
         if notice.kind == NoticeKind::Prepare {
-            assert_eq!(fsp, script.payee, "a prepare goes to the payee");
-            self.asked_to_take_part(transfer);
+            assert_eq!(fsp, plan.payee, "a prepare goes to the payee");
+            self.involve_payee(transfer);
         }
         for role in roles.into_iter().flatten() {
-            self.learn(transfer, role, end);
+            self.record_end(transfer, role, end);
         }
     }
 
     /// A payer that does not know the end sends its prepare again, or asks.
     pub(crate) fn payer_timer(&mut self, transfer: u32) {
-        let calm = self.desk.calm;
-        let late = self.scripts[transfer as usize].expiration_ms + 1_000 < self.desk.true_ms();
+        let calm = self.env.calm;
+        let late = self.plans[transfer as usize].expiration_ms + 1_000 < self.env.true_ms();
         let payer = &mut self.parties[transfer as usize].payer;
         if payer.end.is_some() || (!calm && RESENDS_MAX <= payer.resends) {
             return;
         }
-        let patient = payer.acknowledged && !late && !self.desk.random.chance(100);
+        let patient = payer.acknowledged && !late && !self.env.random.chance(100);
         if !patient {
             payer.resends = payer.resends.saturating_add(1);
             let ask = calm && RESENDS_MAX < payer.resends && payer.resends.is_multiple_of(2);
             let variant = self.variant();
-            let from = self.scripts[transfer as usize].payer;
+            let from = self.plans[transfer as usize].payer;
             let what = match ask {
                 true => MessageVariant::Ask { transfer },
                 false => MessageVariant::Prepare { transfer, variant },
             };
-            self.desk.send(Request { from, what });
+            self.env.send(Request { from, what });
         }
         let resends = self.parties[transfer as usize].payer.resends;
         let wait = self.pause(resends);
-        self.desk.after(wait, Event::PayerTimer(transfer));
+        self.env.after(wait, Event::PayerTimer(transfer));
     }
 
     /// A payee gives its answer, gives it again, or asks.
     pub(crate) fn payee_timer(&mut self, transfer: u32) {
-        let calm = self.desk.calm;
-        let script = &self.scripts[transfer as usize];
-        let (from, silent) = (script.payee, script.reply == Reply::Silent);
+        let calm = self.env.calm;
+        let plan = &self.plans[transfer as usize];
+        let (from, silent) = (plan.payee, plan.reply == Reply::Silent);
         let payee = &mut self.parties[transfer as usize].payee;
         if payee.answered {
             payee.resends = payee.resends.saturating_add(1);
@@ -174,24 +174,24 @@ impl SimulationRun {
             return;
         }
         if silent || tired {
-            self.desk.send(Request { from, what: MessageVariant::Ask { transfer } });
+            self.env.send(Request { from, what: MessageVariant::Ask { transfer } });
         } else {
             let variant = if first { 0 } else { self.variant() };
-            self.desk.send(Request { from, what: MessageVariant::Answer { transfer, variant } });
+            self.env.send(Request { from, what: MessageVariant::Answer { transfer, variant } });
         }
         let wait = self.pause(resends);
-        self.desk.after(wait, Event::PayeeTimer(transfer));
+        self.env.after(wait, Event::PayeeTimer(transfer));
     }
 
     /// `GET /transfers/{id}`: answered from the state at once.
     pub(crate) fn asked(&mut self, fsp: u8, transfer: u32) {
-        let (asker, id) = (self.cast.name(fsp), self.cast.id(transfer));
-        self.warm(&id);
+        let (asker, id) = (self.actors.name(fsp), self.actors.id(transfer));
+        self.prefetch(&id);
         let Some(state) = self.state() else { return };
         let found = state.look_up(&asker, &id);
         let LookUp::Found(view) = found else {
-            let known = self.witness.model.is_party(&id, &asker);
-            assert!(!known, "{asker} asked for {id} and was told {found:?}");
+            let known = self.external.model.is_party(&id, &asker);
+            assert!(!known, "{asker} asked for {id} and got {found:?}");
             return;
         };
         let end = match view.state {
@@ -199,19 +199,19 @@ impl SimulationRun {
             TransferState::Committed => Some(End::Committed),
             TransferState::Aborted => Some(End::Aborted),
         };
-        for role in roles_of(&self.scripts[transfer as usize], fsp).into_iter().flatten() {
-            self.learn(transfer, role, end);
+        for role in roles_of(&self.plans[transfer as usize], fsp).into_iter().flatten() {
+            self.record_end(transfer, role, end);
         }
     }
 
-    /// Everybody believes what the kernel holds.
+    /// The belief of every party equals the kernel's state.
     pub(crate) fn check_agreement(&mut self) {
         for transfer in 0..self.parties.len() {
-            let id = self.cast.id(transfer as u32);
+            let id = self.actors.id(transfer as u32);
             if self.is_dropped(transfer as u32) {
                 continue;
             }
-            self.warm(&id);
+            self.prefetch(&id);
             let state = self.state().expect("a hub at rest is up");
             let parties = &self.parties[transfer];
             let end = match state.view(&id).map(|view| view.state) {
@@ -226,42 +226,43 @@ impl SimulationRun {
         }
     }
 
-    /// How long somebody waits before asking again: longer each time once the faults have
-    /// stopped, for the hub may have a backlog that more questions only lengthen.
+    /// How long a party waits before it asks again. After the faults have stopped the wait doubles
+    /// each time, because more questions would only lengthen a backlog of the hub.
     fn pause(&mut self, resends: u8) -> u64 {
-        let wait = self.desk.random.between((SECOND, 2 * SECOND));
-        if self.desk.calm { wait << resends.min(DOUBLINGS_MAX) } else { wait }
+        let wait = self.env.random.between((SECOND, 2 * SECOND));
+        if self.env.calm { wait << resends.min(DOUBLINGS_MAX) } else { wait }
     }
 
     fn variant(&mut self) -> u8 {
-        let changed = !self.desk.calm && self.desk.random.chance(self.desk.plan.changed_per_mille);
+        let changed =
+            !self.env.calm && self.env.random.chance(self.env.parameters.changed_per_mille);
         u8::from(changed)
     }
 
-    /// Whether an id is one that no script has.
-    fn is_of_funds(&self, id: &TransferId) -> bool {
+    /// Whether no transfer plan has the id.
+    fn is_funds_id(&self, id: &TransferId) -> bool {
         let number = number_of(id);
-        self.scripts.len() as u32 <= number || self.cast.id(number) != *id
+        self.plans.len() as u32 <= number || self.actors.id(number) != *id
     }
 
-    fn asked_to_take_part(&mut self, transfer: u32) {
-        let script = &self.scripts[transfer as usize];
-        let (reply, expiration_ms) = (script.reply, script.expiration_ms);
+    fn involve_payee(&mut self, transfer: u32) {
+        let plan = &self.plans[transfer as usize];
+        let (reply, expiration_ms) = (plan.reply, plan.expiration_ms);
         let payee = &mut self.parties[transfer as usize].payee;
         if std::mem::replace(&mut payee.involved, true) {
             return;
         }
-        let left = expiration_ms.saturating_sub(self.desk.true_ms()) * 1_000;
-        let thinks = self.desk.plan.think_us;
+        let left = expiration_ms.saturating_sub(self.env.true_ms()) * 1_000;
+        let thinks = self.env.parameters.think_us;
         let wait = match reply {
-            Reply::Late => left + self.desk.random.below(SECOND),
+            Reply::Late => left + self.env.random.below(SECOND),
             Reply::Silent => left + 2 * SECOND,
-            _ => self.desk.random.between(thinks),
+            _ => self.env.random.between(thinks),
         };
-        self.desk.after(wait, Event::PayeeTimer(transfer));
+        self.env.after(wait, Event::PayeeTimer(transfer));
     }
 
-    fn learn(&mut self, transfer: u32, role: Role, end: Option<End>) {
+    fn record_end(&mut self, transfer: u32, role: Role, end: Option<End>) {
         let Some(end) = end else { return };
         let parties = &mut self.parties[transfer as usize];
         let party = match role {
@@ -269,7 +270,7 @@ impl SimulationRun {
             Role::Payee => &mut parties.payee,
         };
         let known = *party.end.get_or_insert(end);
-        assert_eq!(known, end, "the {role:?} of transfer {transfer} is told two ends");
+        assert_eq!(known, end, "the {role:?} of transfer {transfer} is notified of two ends");
         party.involved = true;
     }
 }
@@ -292,15 +293,15 @@ fn check_source(notice: &Notice, source: Request) {
     }
 }
 
-fn roles_of(script: &TransferPlan, fsp: u8) -> [Option<Role>; 2] {
-    assert_ne!(fsp, GHOST, "the hub has nothing to say to a stranger");
-    let payer = (script.payer == fsp).then_some(Role::Payer);
-    let payee = (script.payee == fsp).then_some(Role::Payee);
+fn roles_of(plan: &TransferPlan, fsp: u8) -> [Option<Role>; 2] {
+    assert_ne!(fsp, GHOST, "the hub sends nothing to an unknown FSP");
+    let payer = (plan.payer == fsp).then_some(Role::Payer);
+    let payee = (plan.payee == fsp).then_some(Role::Payee);
     [payer, payee]
 }
 
 /// The end of a transfer that a notice speaks of, if it does.
-fn end_told_by(notice: &Notice) -> Option<End> {
+fn end_from_notice(notice: &Notice) -> Option<End> {
     match notice.kind {
         NoticeKind::Prepare | NoticeKind::Reserved => None,
         NoticeKind::Fulfil | NoticeKind::FulfilCopy => {
@@ -308,7 +309,7 @@ fn end_told_by(notice: &Notice) -> Option<End> {
             Some(if committed { End::Committed } else { End::Aborted })
         }
         NoticeKind::Committed | NoticeKind::PatchCommitted => Some(End::Committed),
-        NoticeKind::Error => ErrorOutcome::of(notice.outcome).and_then(end_told_by_error),
+        NoticeKind::Error => ErrorOutcome::of(notice.outcome).and_then(end_from_error),
         NoticeKind::Abort
         | NoticeKind::AbortCopy
         | NoticeKind::AbortedState
@@ -318,7 +319,7 @@ fn end_told_by(notice: &Notice) -> Option<End> {
 }
 
 /// A refused prepare and every error that ends a transfer; others leave it as it is.
-fn end_told_by_error(error: ErrorOutcome) -> Option<End> {
+fn end_from_error(error: ErrorOutcome) -> Option<End> {
     use ErrorOutcome::*;
     match error {
         Expired

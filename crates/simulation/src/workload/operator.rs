@@ -1,4 +1,4 @@
-//! The operator: brings everybody in, then keeps changing things.
+//! The operator: onboards all participants, then keeps changing settings.
 
 use ledger::{
     AccountKind, Amount, Change, Configure, CreateHubAccount, CreateParticipant, Digest,
@@ -9,10 +9,10 @@ use ledger::{
 use crate::event::Event;
 use crate::parameters::SECOND;
 use crate::random::{Random, spread16};
-use crate::simulation_run::SimulationRun;
+use crate::simulation::SimulationRun;
 use crate::transfers::{Actors, MessageVariant, OPERATOR, Request};
 
-/// How long the operator waits for an answer while bringing everybody in.
+/// How long the operator waits for an answer during the onboarding.
 const PATIENCE_US: u64 = SECOND / 5;
 const UNIT: i128 = 10_000;
 
@@ -20,7 +20,7 @@ const UNIT: i128 = 10_000;
 #[derive(Debug)]
 pub(crate) struct OperatorWorkload {
     changes: Vec<Change>,
-    /// How many of the first changes bring everybody in.
+    /// How many of the first changes belong to the onboarding.
     onboarding: u32,
     /// How many of them were answered.
     answered: u32,
@@ -32,16 +32,16 @@ pub(crate) struct OperatorWorkload {
 }
 
 impl OperatorWorkload {
-    pub(crate) fn new(cast: &Actors) -> Self {
+    pub(crate) fn new(actors: &Actors) -> Self {
         let mut changes = Vec::new();
-        for currency in cast.currencies.iter().copied() {
+        for currency in actors.currencies.iter().copied() {
             let kinds = [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement];
             changes.extend(
                 kinds.map(|kind| Change::CreateHubAccount(CreateHubAccount { currency, kind })),
             );
         }
-        for name in cast.fsps.iter().copied() {
-            for currency in cast.currencies.iter().copied() {
+        for name in actors.fsps.iter().copied() {
+            for currency in actors.currencies.iter().copied() {
                 changes.push(CreateParticipant { name, currency }.into());
                 let (limit, position) = (Amount::from_units(60_000 * UNIT), Amount::ZERO);
                 changes
@@ -69,21 +69,21 @@ impl OperatorWorkload {
 }
 
 impl SimulationRun {
-    /// The operator acts: asks again for what brings somebody in, or for something new.
-    pub(crate) fn operate(&mut self) {
+    /// The operator acts: repeats the current step of the onboarding, or requests a new change.
+    pub(crate) fn run_operator_step(&mut self) {
         if self.operator.answered < self.operator.onboarding || !self.operator.funded {
-            self.bring_in();
-            return self.desk.after(PATIENCE_US, Event::Operate);
+            self.onboard_next();
+            return self.env.after(PATIENCE_US, Event::Operator);
         }
-        if self.desk.calm {
+        if self.env.calm {
             return;
         }
         if let Some(change) = self.next_change() {
             self.ask_for_change(change);
         }
-        if let Some(mean) = self.desk.plan.operator_us {
-            let wait = self.desk.random.around(mean);
-            self.desk.after(wait, Event::Operate);
+        if let Some(mean) = self.env.parameters.operator_us {
+            let wait = self.env.random.around(mean);
+            self.env.after(wait, Event::Operator);
         }
     }
 
@@ -93,12 +93,12 @@ impl SimulationRun {
             return;
         }
         self.operator.answered += 1;
-        self.bring_in();
+        self.onboard_next();
     }
 
     /// Asks for a new change.
     pub(crate) fn ask_for_change(&mut self, change: Change) {
-        let act = self.count_act();
+        let act = self.next_act_number();
         if self.without.acts.contains(&act) {
             return;
         }
@@ -106,14 +106,14 @@ impl SimulationRun {
         self.ask_for(number);
     }
 
-    /// Number of an act of operator, clerk, examiner or treasurer.
-    pub(crate) fn count_act(&mut self) -> u32 {
-        self.desk.tally.acts += 1;
-        self.desk.tally.acts - 1
+    /// Number of an act of any operator workload.
+    pub(crate) fn next_act_number(&mut self) -> u32 {
+        self.env.counts.acts += 1;
+        self.env.counts.acts - 1
     }
 
     /// The next step of the onboarding.
-    fn bring_in(&mut self) {
+    fn onboard_next(&mut self) {
         if self.operator.answered == self.operator.onboarding {
             match self.operator.funded {
                 true => return self.begin_traffic(),
@@ -126,19 +126,19 @@ impl SimulationRun {
     }
 
     fn ask_for(&mut self, number: u32) {
-        self.desk.send(Request { from: OPERATOR, what: MessageVariant::Change(number) });
+        self.env.send(Request { from: OPERATOR, what: MessageVariant::Change(number) });
     }
 
-    /// The accounts are there: deposits follow, as the last part of the onboarding. Their
-    /// numbers are read from the state, so this waits for the hub to be up.
+    /// The accounts exist: deposits follow, as the last part of the onboarding. The numbers of the
+    /// accounts are read from the state, so this waits for the hub to be up.
     fn fund_everybody(&mut self) {
         if self.hub.is_none() {
             return;
         }
         self.operator.funded = true;
-        for fsp in 0..self.desk.plan.fsps {
-            for currency in 0..self.desk.plan.currencies {
-                let units = self.desk.random.between((20_000, 200_000));
+        for fsp in 0..self.env.parameters.fsps {
+            for currency in 0..self.env.parameters.currencies {
+                let units = self.env.random.between((20_000, 200_000));
                 let funds = self.move_funds((fsp, currency), FundsDirection::In, units);
                 funds.into_iter().for_each(|change| _ = self.operator.add(change));
             }
@@ -147,25 +147,25 @@ impl SimulationRun {
     }
 
     fn next_change(&mut self) -> Option<Change> {
-        let fsp = self.desk.random.below(u64::from(self.desk.plan.fsps)) as u8;
-        let currency = self.desk.random.below(u64::from(self.desk.plan.currencies)) as u8;
-        match self.desk.random.below(11) {
+        let fsp = self.env.random.below(u64::from(self.env.parameters.fsps)) as u8;
+        let currency = self.env.random.below(u64::from(self.env.parameters.currencies)) as u8;
+        match self.env.random.below(11) {
             0 | 1 => Some(self.set_limit(fsp, currency)),
             2 => self.move_funds((fsp, currency), FundsDirection::In, 5_000),
             3 => self.take_funds(fsp, currency),
             4 | 5 => self.end_outflow(),
             6 => self.switch_off(fsp, currency),
             7 | 8 => self.operator.off.pop(),
-            9 => Some(Configure { settings: settings(&mut self.desk.random) }.into()),
+            9 => Some(Configure { settings: settings(&mut self.env.random) }.into()),
             _ => self.redeliver(),
         }
     }
 
     fn set_limit(&mut self, fsp: u8, currency: u8) -> Change {
-        let limit = i128::from(self.desk.random.between((0, 80_000)));
+        let limit = i128::from(self.env.random.between((0, 80_000)));
         Change::SetLimit(SetLimit {
-            name: self.cast.name(fsp),
-            currency: self.cast.currency(currency),
+            name: self.actors.name(fsp),
+            currency: self.actors.currency(currency),
             limit: Amount::from_units(limit * UNIT),
             alarm_percentage: Amount::from_units(10 * UNIT),
         })
@@ -177,12 +177,12 @@ impl SimulationRun {
         direction: FundsDirection,
         units: u64,
     ) -> Option<Change> {
-        let (name, currency) = (self.cast.name(fsp), self.cast.currency(currency));
+        let (name, currency) = (self.actors.name(fsp), self.actors.currency(currency));
         let (_, participant) = self.state()?.register().find(&name)?;
         let account = participant.holding(currency)?.settlement;
         let amount = Amount::from_units(i128::from(units) * UNIT);
         let mut bytes = [0; 17];
-        bytes[1..].copy_from_slice(&spread16(self.desk.random.next()));
+        bytes[1..].copy_from_slice(&spread16(self.env.random.next()));
         let id = TransferId::from_bytes(bytes)?;
         if direction == FundsDirection::Out {
             self.operator.outflows.push((fsp, id));
@@ -193,7 +193,7 @@ impl SimulationRun {
     }
 
     fn take_funds(&mut self, fsp: u8, currency: u8) -> Option<Change> {
-        let units = self.desk.random.between((1, 100_000));
+        let units = self.env.random.between((1, 100_000));
         self.move_funds((fsp, currency), FundsDirection::Out, units)
     }
 
@@ -203,27 +203,27 @@ impl SimulationRun {
         let Some(Change::MoveFunds(funds)) = self.operator.changes.iter().find(asked) else {
             return None;
         };
-        let (name, account) = (self.cast.name(fsp), funds.account);
-        let commit = self.desk.random.chance(500);
+        let (name, account) = (self.actors.name(fsp), funds.account);
+        let commit = self.env.random.chance(500);
         let hash = request_hash(id, 1 + u8::from(commit));
         Some(EndFundsOut { id, name, account, commit, hash }.into())
     }
 
     fn switch_off(&mut self, fsp: u8, currency: u8) -> Option<Change> {
-        let name = self.cast.name(fsp);
-        if self.desk.random.chance(500) {
+        let name = self.actors.name(fsp);
+        if self.env.random.chance(500) {
             self.operator.off.push(SetParticipantActive { name, active: true }.into());
             return Some(SetParticipantActive { name, active: false }.into());
         }
         let (_, participant) = self.state()?.register().find(&name)?;
-        let account = participant.holding(self.cast.currency(currency))?.position;
+        let account = participant.holding(self.actors.currency(currency))?.position;
         self.operator.off.push(SetAccountActive { name, account, active: true }.into());
         Some(SetAccountActive { name, account, active: false }.into())
     }
 
     fn redeliver(&mut self) -> Option<Change> {
         let notice = self.state()?.dead_letters().last()?.notice.id;
-        self.desk.tally.exhumed += 1;
+        self.env.counts.redelivered += 1;
         Some(Redeliver { notice }.into())
     }
 }

@@ -1,14 +1,14 @@
-//! The examiner: makes requests by the outcome that they should have, so that every outcome of
-//! the kernel is aimed at, and breaks what the plan of a run does not.
+//! The outcome workload: makes requests by the outcome that they should have, so that every outcome
+//! of the kernel is aimed at, and injects faults that the parameters of a run do not.
 //!
 //! Changes declare how to ask for their outcomes ([`Reach`](crate::aim::Reach)); this module aims
 //! at the outcomes of messages. A request may be lost, overtaken or refused, so an aim may miss; an
 //! outcome that is asked for more than once is hit. Payers and payees reach the other outcomes of
 //! messages by themselves.
 //!
-//! The examiner has dice of its own, as the clerk has: a run without one is the run that its seed
-//! gave before there were examiners. It also makes the disk slow for a while, and lays damaged
-//! copies of the disk before the recovery (see [`damage`](crate::damage)).
+//! The workload has its own RNG stream, as the registry workload has. A run without it is the same
+//! as before the workload existed. It also slows the disk down for a while, and opens corrupted
+//! copies of the disk before a recovery (see [`corruption`](crate::corruption)).
 
 use ledger::{
     Abort, Activate, AdminOutcome, Amount, Change, ChangeParties, Command, CreateParticipant,
@@ -20,14 +20,14 @@ use crate::aim::{self, Situation};
 use crate::event::Event;
 use crate::parameters::SECOND;
 use crate::random::{Arrivals, Random, mix, spread16, spread32};
-use crate::reduction::Kind;
-use crate::simulation_run::SimulationRun;
+use crate::reduction::Removal;
+use crate::simulation::SimulationRun;
 use crate::transfers::{GHOST, MessageVariant, Request};
 
-/// What sets its dice apart. This number gives none of the seeds that found something an
-/// examiner, so that they still find it.
-const DICE: u64 = 0x0065_7861_6d11;
-/// Numbers of the examiner's own transfers begin here, beyond those of all scripts.
+/// Separates the RNG stream of this workload. With this number, no seed that had found a bug before
+/// gets the workload, so those seeds still find it.
+const STREAM: u64 = 0x0065_7861_6d11;
+/// Numbers of the workload's own transfers begin here, beyond those of all transfer plans.
 pub(crate) const STRAY: u32 = 1 << 31;
 
 /// Aim of one visit.
@@ -56,8 +56,8 @@ enum Stray {
     RegistrarNotFound,
 }
 
-/// The first aims, in the order in which the dice number them: the seeds of regressions depend on
-/// it. Aims of changes at other outcomes follow.
+/// The first aims, in the order in which they are drawn: the seeds of regressions depend on it.
+/// Aims of changes at other outcomes follow.
 const FIRST_AIMS: [Aim; 35] = [
     Aim::Acceptance,
     Aim::Stray(Stray::SenderNotFound),
@@ -96,11 +96,11 @@ const FIRST_AIMS: [Aim; 35] = [
     Aim::Change(AdminOutcome::LedgerAccountTypeExists),
 ];
 
-/// The examiner of a run.
+/// The outcome workload of a run.
 #[derive(Debug)]
 pub(crate) struct OutcomeWorkload {
     pub(crate) random: Random,
-    pub(crate) visits: Arrivals,
+    pub(crate) arrivals: Arrivals,
     aims: Vec<Aim>,
     /// Commands of its own that are no changes, and who sends them.
     strays: Vec<Command>,
@@ -111,15 +111,15 @@ pub(crate) struct OutcomeWorkload {
 
 impl OutcomeWorkload {
     pub(crate) fn new(seed: u64, chaos_us: u64) -> Self {
-        let mut random = Random::new(mix(seed ^ DICE));
-        let visits = Arrivals::draw(&mut random, 600, (20, 150), chaos_us);
+        let mut random = Random::new(mix(seed ^ STREAM));
+        let arrivals = Arrivals::draw(&mut random, 600, (20, 150), chaos_us);
         let mut aims = FIRST_AIMS.to_vec();
         for (outcome, _) in aim::all() {
             if !aims.contains(&Aim::Change(outcome)) {
                 aims.push(Aim::Change(outcome));
             }
         }
-        Self { random, visits, aims, strays: Vec::new(), newcomers: 0, ids: 0 }
+        Self { random, arrivals, aims, strays: Vec::new(), newcomers: 0, ids: 0 }
     }
 
     /// The command of a request of its own.
@@ -147,33 +147,33 @@ impl OutcomeWorkload {
 }
 
 impl SimulationRun {
-    /// The examiner comes in, if the run has one.
-    pub(crate) fn seat_examiner(&mut self) {
-        if let Some(wait) = self.examiner.visits.next(&mut self.examiner.random) {
-            self.desk.after(wait, Event::Examine);
+    /// Schedules the next act, if the run has this workload.
+    pub(crate) fn schedule_outcomes(&mut self) {
+        if let Some(wait) = self.outcome_workload.arrivals.next(&mut self.outcome_workload.random) {
+            self.env.after(wait, Event::Outcomes);
         }
     }
 
-    pub(crate) fn examine(&mut self) {
-        if self.desk.calm {
+    pub(crate) fn run_outcome_step(&mut self) {
+        if self.env.calm {
             return;
         }
         if self.hub.is_some() {
-            let aim = self.examiner.random.pick(&self.examiner.aims);
+            let aim = self.outcome_workload.random.pick(&self.outcome_workload.aims);
             self.aim(aim);
         }
-        if self.examiner.random.chance(50) && !self.without.kinds.contains(&Kind::Slow) {
+        if self.outcome_workload.random.chance(50) && !self.without.kinds.contains(&Removal::Slow) {
             self.slow_down();
         }
-        self.seat_examiner();
+        self.schedule_outcomes();
     }
 
     /// The disk takes its time with every commit for a while.
     fn slow_down(&mut self) {
-        let random = &mut self.examiner.random;
-        self.desk.slow_us = random.between((5_000, SECOND / 4));
-        self.desk.slow_until = self.desk.now + random.between((SECOND / 10, 3 * SECOND));
-        self.desk.tally.slow += 1;
+        let random = &mut self.outcome_workload.random;
+        self.env.slow_us = random.between((5_000, SECOND / 4));
+        self.env.slow_until = self.env.now + random.between((SECOND / 10, 3 * SECOND));
+        self.env.counts.slow += 1;
     }
 
     /// Asks for what should have this outcome, as far as the hub's state lets it.
@@ -191,39 +191,40 @@ impl SimulationRun {
         }
     }
 
-    /// Changes that should end so. Dice decide only where several changes have an aim.
+    /// Changes that should have this outcome. The RNG decides only where several changes have an
+    /// aim.
     fn changes_for(&mut self, outcome: AdminOutcome) -> Vec<Change> {
         let fsp = self.any_fsp();
         let mut situation = Situation {
-            examiner: &mut self.examiner,
-            cast: &self.cast,
+            outcome_workload: &mut self.outcome_workload,
+            actors: &self.actors,
             state: self.hub.as_ref().map(|hub| hub.sequencer().state()),
-            name: self.cast.name(fsp),
+            name: self.actors.name(fsp),
         };
         let aims = aim::all().filter(|(other, _)| *other == outcome).map(|(_, aim)| aim);
         let aims: Vec<_> = aims.collect();
         let aim = match aims[..] {
             [only] => only,
-            ref several => situation.examiner.random.pick(several),
+            ref several => situation.outcome_workload.random.pick(several),
         };
         aim(&mut situation)
     }
 
     /// Sends a command that is no change of the operator's.
     fn stray(&mut self, from: u8, command: Command) {
-        let act = self.count_act();
+        let act = self.next_act_number();
         if self.without.acts.contains(&act) {
             return;
         }
-        self.examiner.strays.push(command);
-        let number = self.examiner.strays.len() as u32 - 1;
-        self.desk.send(Request { from, what: MessageVariant::Stray(number) });
+        self.outcome_workload.strays.push(command);
+        let number = self.outcome_workload.strays.len() as u32 - 1;
+        self.env.send(Request { from, what: MessageVariant::Stray(number) });
     }
 
     /// Registers a party, confirms the rules, or lets a newcomer in for good, with a position
     /// from the start.
     fn aim_at_acceptance(&mut self) {
-        match self.examiner.random.below(3) {
+        match self.outcome_workload.random.below(3) {
             0 => {
                 let from = self.any_fsp();
                 let command = self.registration(from);
@@ -231,8 +232,9 @@ impl SimulationRun {
             }
             1 => self.ask_for_change(Activate { rules_version: 1 }.into()),
             _ => {
-                let (name, currency) = (self.examiner.newcomer(true), self.cast.currency(0));
-                let units = self.examiner.random.below(2_000) as i128 - 1_000;
+                let (name, currency) =
+                    (self.outcome_workload.newcomer(true), self.actors.currency(0));
+                let units = self.outcome_workload.random.below(2_000) as i128 - 1_000;
                 self.ask_for_change(CreateParticipant { name, currency }.into());
                 let (limit, position) = (Amount::from_units(1_000), Amount::from_units(units));
                 let begin = SetInitialPositionAndLimits { name, currency, limit, position }.into();
@@ -241,13 +243,13 @@ impl SimulationRun {
         }
     }
 
-    /// A message by an FSP, or by nobody known, and who sends it.
+    /// A message by an FSP or by an unknown sender, and the sender.
     fn stray_for(&mut self, stray: Stray) -> Option<(u8, Command)> {
         use Stray::*;
         let (from, to) = (self.any_fsp(), self.any_fsp());
-        let other = (from + 1) % self.desk.plan.fsps;
-        let (payer, payee) = (self.cast.name(from), self.cast.name(other));
-        let first = self.cast.currency(0);
+        let other = (from + 1) % self.env.parameters.fsps;
+        let (payer, payee) = (self.actors.name(from), self.actors.name(other));
+        let first = self.actors.currency(0);
         Some(match stray {
             SenderNotFound => (GHOST, self.ghostly((payer, payee), from)?),
             PreparePayerNotFound => {
@@ -258,11 +260,11 @@ impl SimulationRun {
                 (from, self.stray_prepare((payer, payee), Currency::parse("XTS")?))
             }
             PreparePayeeAccountNotFound => {
-                let newcomer = self.examiner.newcomer(false);
-                (from, self.stray_prepare((payer, newcomer), self.cast.currency(1)))
+                let newcomer = self.outcome_workload.newcomer(false);
+                (from, self.stray_prepare((payer, newcomer), self.actors.currency(1)))
             }
             PreparePayeeAccountInactive => {
-                let newcomer = self.examiner.newcomer(false);
+                let newcomer = self.outcome_workload.newcomer(false);
                 (from, self.stray_prepare((payer, newcomer), first))
             }
             PreparePayerIsPayee => {
@@ -279,7 +281,7 @@ impl SimulationRun {
                 (from, Command::Prepare(prepare))
             }
             ResponseTransferNotFound => {
-                let id = self.examiner.fresh_id();
+                let id = self.outcome_workload.fresh_id();
                 (from, self.stray_answer(id, from))
             }
             ResponseNotFromPayee => {
@@ -294,14 +296,18 @@ impl SimulationRun {
     /// others, one that does not exist, or a movement of funds.
     fn ghostly(&mut self, parties: (FspName, FspName), from: u8) -> Option<Command> {
         let hub = FspName::new("HUB")?;
-        let ghost = self.cast.name(GHOST);
-        let source = self.examiner.random.pick(&[ghost, ghost, hub]);
+        let ghost = self.actors.name(GHOST);
+        let source = self.outcome_workload.random.pick(&[ghost, ghost, hub]);
         let known = self.some_funds().map(|funds| funds.id);
-        let number = self.examiner.random.below(self.scripts.len().max(1) as u64) as u32;
-        let fresh = self.examiner.fresh_id();
-        let id = self.examiner.random.pick(&[fresh, self.cast.id(number), known.unwrap_or(fresh)]);
-        let mut command = match self.examiner.random.chance(500) {
-            true => self.stray_prepare(parties, self.cast.currency(0)),
+        let number = self.outcome_workload.random.below(self.plans.len().max(1) as u64) as u32;
+        let fresh = self.outcome_workload.fresh_id();
+        let id = self.outcome_workload.random.pick(&[
+            fresh,
+            self.actors.id(number),
+            known.unwrap_or(fresh),
+        ]);
+        let mut command = match self.outcome_workload.random.chance(500) {
+            true => self.stray_prepare(parties, self.actors.currency(0)),
             false => self.stray_answer(id, from),
         };
         match &mut command {
@@ -314,8 +320,8 @@ impl SimulationRun {
     }
 
     fn stray_prepare(&mut self, (payer, payee): (FspName, FspName), currency: Currency) -> Command {
-        let id = self.examiner.fresh_id();
-        let random = &mut self.examiner.random;
+        let id = self.outcome_workload.fresh_id();
+        let random = &mut self.outcome_workload.random;
         Command::Prepare(Box::new(Prepare {
             id,
             source: payer,
@@ -324,15 +330,15 @@ impl SimulationRun {
             currency,
             amount: Amount::from_units(1),
             condition: [0; 32],
-            expiration_ms: self.desk.true_ms() + 1_000,
+            expiration_ms: self.env.true_ms() + 1_000,
             hash: Digest(spread32(random.next())),
             trace: spread16(random.next()),
         }))
     }
 
     fn stray_answer(&mut self, id: TransferId, from: u8) -> Command {
-        let source = self.cast.name(from);
-        let random = &mut self.examiner.random;
+        let source = self.actors.name(from);
+        let random = &mut self.outcome_workload.random;
         let (hash, trace) = (Digest(spread32(random.next())), spread16(random.next()));
         let destination = None;
         match random.chance(500) {
@@ -355,19 +361,19 @@ impl SimulationRun {
         }
     }
 
-    /// A party is registered: by the FSP, or in its name by nobody.
+    /// Registers a party: sent by the FSP, or in its name by an unknown sender.
     fn registration(&mut self, to: u8) -> Command {
-        let from = if self.examiner.random.chance(500) { to } else { GHOST };
-        let number = self.examiner.random.below(1_000);
+        let from = if self.outcome_workload.random.chance(500) { to } else { GHOST };
+        let number = self.outcome_workload.random.below(1_000);
         let binding = PartyBinding {
             id_type: "MSISDN".into(),
             id: format!("25{number}"),
             sub_id: None,
             currency: None,
-            fsp: self.cast.name(to),
+            fsp: self.actors.name(to),
         };
         Command::ChangeParties(Box::new(ChangeParties {
-            source: self.cast.name(from),
+            source: self.actors.name(from),
             form: PartyChangeForm::Single,
             parties: vec![binding],
             trace: spread16(number),
@@ -375,7 +381,7 @@ impl SimulationRun {
     }
 
     fn any_fsp(&mut self) -> u8 {
-        self.examiner.random.below(u64::from(self.desk.plan.fsps)) as u8
+        self.outcome_workload.random.below(u64::from(self.env.parameters.fsps)) as u8
     }
 
     /// A movement of funds that was asked for.
@@ -386,7 +392,7 @@ impl SimulationRun {
                 known.push(funds.clone());
             }
         }
-        let at = self.examiner.random.below(known.len().max(1) as u64) as usize;
+        let at = self.outcome_workload.random.below(known.len().max(1) as u64) as usize;
         known.into_iter().nth(at)
     }
 }

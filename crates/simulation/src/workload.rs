@@ -1,0 +1,7 @@
+//! Workloads: what participants and operators ask of the simulated hub.
+
+pub(crate) mod currencies;
+pub(crate) mod fsp;
+pub(crate) mod operator;
+pub(crate) mod outcomes;
+pub(crate) mod registry;

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::kept::bundle(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::side_data::bundle(data));

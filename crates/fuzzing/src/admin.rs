@@ -24,7 +24,7 @@ use crate::json::Document;
 
 /// Requests of one input, at most.
 const REQUESTS_MAX: usize = 16;
-/// Where the admin API is asked from.
+/// Source address of the admin API requests.
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 thread_local! {
@@ -97,7 +97,7 @@ fn ask(hub: &Arc<Kernel>, (line, body): &Ask) -> (u16, Vec<u8>) {
                 .headers
                 .get(CONTENT_TYPE)
                 .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-            // Metrics are text, and tell of the processor: no two answers are the same.
+            // Metrics are text and contain processor times, so two responses differ.
             let body = if is_json { body } else { Full::default() };
             let body = body.collect().await.expect("it is in memory").to_bytes();
             (head.status.as_u16(), body.to_vec())
@@ -124,8 +124,8 @@ fn check_answer(request: &str, status: u16, body: &[u8]) {
         assert!(document.is_ok_and(|document| !document.root.repeats()), "{request}: no JSON");
     }
     if 400 <= status {
-        let told = ErrorInformation::parse(body);
-        assert!(told.is_ok(), "{request}: {told:?}");
+        let result = ErrorInformation::parse(body);
+        assert!(result.is_ok(), "{request}: {result:?}");
     }
 }
 
@@ -134,7 +134,7 @@ struct Kernel(Mutex<ModelledKernel>);
 
 impl Kernel {
     fn kernel(&self) -> MutexGuard<'_, ModelledKernel> {
-        self.0.lock().expect("nobody else holds it")
+        self.0.lock().expect("the lock is free")
     }
 
     fn record(&self, command: &Command) -> Outcome {

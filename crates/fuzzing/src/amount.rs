@@ -1,8 +1,8 @@
 //! Amounts, against decimals of any length that are added digit by digit, as on paper.
 //!
-//! What is accepted is what the published pattern says (FSPIOP `Amount`; for operators a plain
-//! decimal); what an amount is, its text, its digits, its order, sums and differences are those of
-//! the reference, to the last digit and beyond every range.
+//! Accepted texts are those of the published pattern (FSPIOP `Amount`; for operators a plain
+//! decimal). The text, digits, order, sums and differences of an amount equal those of the
+//! reference, to the last digit and beyond every range.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ static PUBLISHED: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(pattern).expect("a pattern")
 });
 
-/// What operators may write.
+/// The pattern for operators.
 static PLAIN: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("^-?[0-9]{1,18}([.][0-9]{1,4})?$").expect("a pattern"));
 
@@ -41,7 +41,7 @@ pub fn amount(data: &[u8]) {
 /// Reads a text in both ways, each time as both do.
 fn read(text: &str) -> Option<(Amount, Decimal)> {
     let published = Amount::parse(text);
-    // The patterns' `$` would also match before a final line break; there is none.
+    // The patterns' `$` would also match before a final line break; such a text is refused.
     assert_eq!(published.is_some(), PUBLISHED.is_match(text), "{text:?} as published");
     let plain = Amount::parse_decimal(text);
     assert_eq!(plain.is_some(), PLAIN.is_match(text), "{text:?} as a decimal");

@@ -1,16 +1,16 @@
 //! Bodies: one target for each form that `fspiop::body` reads.
 //!
-//! What is held for every one of them:
+//! Properties of every form:
 //!
 //! - accepted means: JSON to the letter (RFC 8259), of the published form, no member that is read
 //!   comes twice; refused means that one of these fails, and the code is that of a fault there is;
-//! - the fields are what the body says, read a second way: texts to the letter, amounts through
-//!   the ledger and back, moments by another calendar;
-//! - a number, a boolean or `null` is as good as the text it stands for, where a text is asked for
-//!   and where not; every digit counts (hub-semantics 1.3);
+//! - the fields have the values of the body, read a second way: texts to the letter, amounts
+//!   through the ledger and back, times by another calendar;
+//! - a number, a boolean or `null` is equivalent to its text, whether a text is expected or not;
+//!   every digit counts (hub-semantics 1.3);
 //! - the same bytes give the same, and so does the same body with other whitespace;
-//! - the hash by which resends are told is that of the body without whitespace, and another one
-//!   for a body that differs in anything else;
+//! - the hash that identifies resends is that of the body without whitespace, and differs for a
+//!   body that differs in anything else;
 //! - a member written a second time, escaped or not, is refused.
 
 use std::fmt::Debug;
@@ -22,7 +22,7 @@ use fspiop::body::{
 use fspiop::{BODY_BYTES_MAX, Refusal, TRANSFER_BODY_BYTES_MAX, body_hash};
 use ledger::Amount;
 
-use crate::json::{Document, Fault, Node, Text, Value};
+use crate::json::{Document, JsonError, Node, Text, Value};
 use crate::{refusal, schema};
 
 /// Longest body for which all is asked; longer ones are only parsed.
@@ -34,7 +34,7 @@ const REPEATS_MAX: usize = 16;
 struct Form {
     schema: &'static str,
     bytes_max: usize,
-    /// Parses the body, holds it against what another reader found, and tells all of it.
+    /// Parses the body, compares it with the second reader's result, and describes all of it.
     parse: fn(&[u8], Option<&Node>) -> Result<String, Refusal>,
 }
 
@@ -53,7 +53,7 @@ pub fn prepare(data: &[u8]) {
             assert_eq!(seen.text("condition"), Some(&*encode_base64url(&found.condition)));
             same_moment(seen, "expiration", Some(found.expiration_ms));
         }
-        tell(&found)
+        describe(&found)
     });
 }
 
@@ -73,7 +73,7 @@ pub fn fulfil(data: &[u8]) {
             let _verdict = found.check_completed(now_ms);
         }
         let extensions = found.extension_list.as_deref().map(Extension::list);
-        tell(&(found.state, found.fulfilment, found.completed_ms, extensions))
+        describe(&(found.state, found.fulfilment, found.completed_ms, extensions))
     });
 }
 
@@ -87,7 +87,7 @@ pub fn error(data: &[u8]) {
             [&found, &open].map(|it| it.extension_list.as_deref().map(Extension::list));
         assert_eq!((found.code, &found.description), (open.code, &open.description));
         assert_eq!(extensions[0], extensions[1]);
-        tell(&(found.code, &found.description, &extensions[0]))
+        describe(&(found.code, &found.description, &extensions[0]))
     });
     check(data, "error", BODY_BYTES_MAX, |body, seen| {
         let found = ErrorInformation::parse(body)?;
@@ -98,14 +98,14 @@ pub fn error(data: &[u8]) {
             same_extensions(seen, list, found.extension_list.as_deref());
         }
         let (code, description) = found.effective();
-        assert!(code.is_accepted(), "what is passed on is a code of the scheme");
+        assert!(code.is_accepted(), "a forwarded code is one of the scheme");
         assert!((1..=128).contains(&description.chars().count()));
         let extensions = found.extension_list.as_deref().map(Extension::list).unwrap_or_default();
-        // What the hub would make of it is a body that it would accept itself.
+        // A body that the hub would make of it is accepted by the hub itself.
         let own = fspiop::hub_messages::error(code, &description, &extensions);
         let again = ErrorInformation::parse(&own).expect("the hub's own bodies are sound");
         assert_eq!((again.code, &*again.description), (code, &*description));
-        tell(&(found.code, &found.description, extensions))
+        describe(&(found.code, &found.description, extensions))
     });
 }
 
@@ -121,7 +121,7 @@ pub fn quote(data: &[u8]) {
             let items = seen.items("payer/supportedCurrencies").len();
             assert_eq!(items, found.payer_currencies.len(), "every currency is known");
         }
-        tell(&found)
+        describe(&found)
     });
 }
 
@@ -134,7 +134,7 @@ pub fn quote_answer(data: &[u8]) {
             same_money(seen, "payeeReceiveAmount", found.receive_amount);
             same_moment(seen, "expiration", Some(found.expiration_ms));
         }
-        tell(&(found, found.payee_currency()))
+        describe(&(found, found.payee_currency()))
     });
 }
 
@@ -151,7 +151,7 @@ pub fn registration(data: &[u8]) {
             same(seen, "fspId", found.fsp);
             same_option(seen, "currency", found.currency.as_ref());
         }
-        tell(&found)
+        describe(&found)
     });
 }
 
@@ -163,7 +163,7 @@ pub fn update(data: &[u8]) {
             same_option(seen, "fspId", found.fsp.as_ref());
             same_option(seen, "currency", found.currency.as_ref());
         }
-        tell(&found)
+        describe(&found)
     });
 }
 
@@ -183,7 +183,7 @@ pub fn batch(data: &[u8]) {
                 same_option(item, "fspId", party.fsp.as_ref());
             }
         }
-        tell(&found)
+        describe(&found)
     });
 }
 
@@ -197,7 +197,8 @@ fn check(
     if form.bytes_max < data.len() {
         return;
     }
-    let document = if data.len() <= BYTES_MAX { Document::read(data) } else { Err(Fault::Deep) };
+    let document =
+        if data.len() <= BYTES_MAX { Document::read(data) } else { Err(JsonError::Deep) };
     let seen = document.as_ref().ok().map(|document| &document.root);
     let found = (form.parse)(data, seen);
     assert_eq!(found, (form.parse)(data, None), "the same bytes give the same");
@@ -209,7 +210,7 @@ fn check(
         );
     }
     match document {
-        Err(Fault::Deep) => (),
+        Err(JsonError::Deep) => (),
         Err(fault) => form.check_no_document(data, fault, &found),
         Ok(document) => {
             form.check_verdict(&document, &found);
@@ -230,31 +231,34 @@ fn is_no_hash(condition: &str) -> bool {
 }
 
 impl Form {
-    fn check_no_document(&self, data: &[u8], fault: Fault, found: &Result<String, Refusal>) {
+    fn check_no_document(&self, data: &[u8], fault: JsonError, found: &Result<String, Refusal>) {
         let Err(refused) = found else {
             panic!("{} was accepted, but is no JSON: {fault:?}", self.schema);
         };
         let code = refused.code.number();
         match fault {
             // Something else may be wrong before the place where it ends.
-            Fault::Early if may_be_odd(data) => assert!(matches!(code, 3101 | 3102), "{refused}"),
-            // Nor is a number that ends where another digit must follow told from a wrong one.
-            Fault::Early if matches!(data.last(), Some(b'-' | b'+' | b'.' | b'e' | b'E')) => {
+            JsonError::Early if may_be_odd(data) => {
+                assert!(matches!(code, 3101 | 3102), "{refused}")
+            }
+            // A number that ends where another digit must follow cannot be distinguished from a
+            // wrong one.
+            JsonError::Early if matches!(data.last(), Some(b'-' | b'+' | b'.' | b'e' | b'E')) => {
                 assert!(matches!(code, 3101 | 3102), "{refused}");
             }
-            Fault::Early => assert_eq!(code, 3102, "{refused}"),
-            // The four digits of an escape are looked at when all of them are there.
-            Fault::Malformed if data[data.len().saturating_sub(5)..].contains(&b'\\') => {
+            JsonError::Early => assert_eq!(code, 3102, "{refused}"),
+            // The four digits of an escape are checked when all of them are present.
+            JsonError::Malformed if data[data.len().saturating_sub(5)..].contains(&b'\\') => {
                 assert!(matches!(code, 3101 | 3102), "{refused}");
             }
-            Fault::Malformed | Fault::Deep => assert_eq!(code, 3101, "{refused}"),
+            JsonError::Malformed | JsonError::Deep => assert_eq!(code, 3101, "{refused}"),
         }
     }
 
     fn check_verdict(&self, document: &Document, found: &Result<String, Refusal>) {
         let root = &document.root;
         let mut findings = schema::check(root, self.schema);
-        // Beside the form, parsers may refuse what JSON allows but nobody reads alike.
+        // Apart from the form, parsers may refuse JSON that is valid but read in different ways.
         let is_odd = root.repeats() || root.has_broken_text();
         match found {
             Ok(_) => {
@@ -280,13 +284,12 @@ impl Form {
         let blanks: [&[u8]; 4] = [b"", b" ", b"\r\n\t", b"\n  "];
         for turn in [0, 1] {
             let body = document.write(data, |at| blanks[(at * turn + turn * 3) % 4]);
-            assert_eq!(&(self.parse)(&body, None), found, "whitespace says nothing");
-            assert_eq!(body_hash(&body), body_hash(data), "nor does it to the hash");
+            assert_eq!(&(self.parse)(&body, None), found, "whitespace has no effect");
+            assert_eq!(body_hash(&body), body_hash(data), "nor on the hash");
         }
     }
 
-    /// Writes every scalar as the text it stands for, then every text as the scalar that stands
-    /// for it, if one does.
+    /// Writes every scalar as its text, then every text as its scalar, if it has one.
     fn check_scalars(&self, data: &[u8], document: &Document, found: &Result<String, Refusal>) {
         let values = document.root.leaves();
         for spelled in [as_text, as_scalar] {
@@ -344,7 +347,7 @@ fn may_be_odd(data: &[u8]) -> bool {
     std::str::from_utf8(data).is_err() || has(|first, second| first == b'\\' && second == b'u')
 }
 
-/// A scalar as the text it stands for.
+/// A scalar as its text.
 fn as_text(value: &Value) -> Option<String> {
     match value {
         Value::Scalar(Some(text)) => Some(format!("\"{text}\"")),
@@ -352,7 +355,7 @@ fn as_text(value: &Value) -> Option<String> {
     }
 }
 
-/// A text as the scalar that stands for it.
+/// A text as its scalar.
 fn as_scalar(value: &Value) -> Option<String> {
     let Value::Text(Text { text, is_broken: false }) = value else { return None };
     let spelled = if text.is_empty() { "null" } else { text.as_str() };
@@ -362,7 +365,7 @@ fn as_scalar(value: &Value) -> Option<String> {
     }
 }
 
-fn tell(found: &impl Debug) -> Result<String, Refusal> {
+fn describe(found: &impl Debug) -> Result<String, Refusal> {
     Ok(format!("{found:?}"))
 }
 
@@ -449,8 +452,8 @@ pub(crate) fn encode_base64url(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// What becomes of the seeds that stand for a rule: without this, all could be refused for
-    /// something else. The code, or what was read.
+    /// The results of the seeds that each test a rule: without this check, all of them could be
+    /// refused for another reason. The error code, or the parsed value.
     #[test]
     fn seeds_reach_the_rule_they_stand_for() {
         let amount = |body: &[u8]| Prepare::parse(body).map(|it| it.amount.amount.to_string());

@@ -12,11 +12,11 @@ const VALUE_BYTES_MAX: usize = 4 * 1024;
 static NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\{\{([A-Za-z]+)\}\}").expect("a pattern"));
 
-/// Four lines: an endpoint type, a registered value, an identifier and a sub-identifier as they
-/// stand in a path.
+/// Four lines: an endpoint type, a registered value, an identifier and a sub-identifier as in a
+/// path.
 ///
-/// The rendered address keeps the host, and what a client sent adds neither a segment nor a
-/// query; a name is filled in wherever it stands.
+/// The rendered address keeps the host, and the client's values add neither a segment nor a query.
+/// A name is filled in wherever its placeholder is.
 pub fn endpoint(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut lines = text.splitn(4, '\n');

@@ -1,9 +1,9 @@
-//! Histories: bytes say which commands come, in which batches and when; the kernel decides them.
+//! Command histories: the input bytes choose commands, batches and times; the kernel decides them.
 //!
 //! Phases: each command is decided alone, and the independent model predicts its outcome, balances,
 //! notices and counters. When a batch ends, two further states decide it as a whole: one that keeps
-//! everything, and one whose ended rows leave for a shelf and come back, and which is stored and
-//! read back now and then. All three must say the same.
+//! all rows, and one whose final rows are evicted and restored, and which is sometimes stored and
+//! read back. All three must agree.
 //!
 //! Bounds: `ACTS_MAX` acts, few ids, parties and amounts, so that commands meet each other.
 
@@ -27,7 +27,7 @@ use crate::snapshot;
 const ACTS_MAX: usize = 256;
 /// Transfers and movements of funds have ids below.
 const IDS: u8 = 8;
-/// The first two are there from the beginning, others may be created.
+/// The first two exist from the beginning, others may be created.
 const NAMES: [&str; 5] = ["dfsp1", "dfsp2", "dfsp3", "nobody", "Hub"];
 /// Amounts around the caps of 1,000 and the funds of 5,000, in ten-thousandths.
 const UNITS: [i128; 12] = [
@@ -49,27 +49,27 @@ const WAITS_MS: [u64; 8] = [0, 1, 2, 5, 50, 1_000, 60_000, 3_600_000];
 
 /// A history; see the module.
 pub fn history(data: &[u8]) {
-    let mut script = Script(data);
-    let mut worlds = Worlds::new();
+    let mut input = Input(data);
+    let mut histories = Histories::new();
     for _ in 0..ACTS_MAX {
-        let Some(kind) = script.next() else { break };
+        let Some(kind) = input.next() else { break };
         match kind % 16 {
-            12 => worlds.end_batch(Some(WAITS_MS[script.below(WAITS_MS.len())])),
-            13 => worlds.shelve(script.below(8), script.below(2) == 1),
+            12 => histories.end_batch(Some(WAITS_MS[input.below(WAITS_MS.len())])),
+            13 => histories.evict(input.below(8), input.below(2) == 1),
             _ => {
-                let command = command(kind % 16, &mut script, &worlds);
-                worlds.decide(command);
+                let command = command(kind % 16, &mut input, &histories);
+                histories.decide(command);
             }
         }
     }
-    worlds.end_batch(None);
-    worlds.compare_in_full();
+    histories.end_batch(None);
+    histories.compare_in_full();
 }
 
 /// The input, byte by byte.
-struct Script<'a>(&'a [u8]);
+struct Input<'a>(&'a [u8]);
 
-impl Script<'_> {
+impl Input<'_> {
     fn next(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -103,27 +103,29 @@ impl Script<'_> {
     }
 }
 
-fn command(kind: u8, script: &mut Script<'_>, worlds: &Worlds) -> Command {
+fn command(kind: u8, input: &mut Input<'_>, histories: &Histories) -> Command {
     match kind {
-        0..=4 => Command::Prepare(Box::new(prepare(script, worlds.now_ms))),
-        5..=7 => Command::Fulfil(Box::new(fulfil(script))),
-        8 => Command::Abort(Box::new(abort(script))),
-        9 | 15 => Command::FinishDeliveries(deliveries(script, &worlds.alone.state, worlds.now_ms)),
-        10 => administer(change(script, &worlds.alone.state)),
-        11 => Command::ChangeParties(Box::new(parties(script))),
+        0..=4 => Command::Prepare(Box::new(prepare(input, histories.now_ms))),
+        5..=7 => Command::Fulfil(Box::new(fulfil(input))),
+        8 => Command::Abort(Box::new(abort(input))),
+        9 | 15 => {
+            Command::FinishDeliveries(deliveries(input, &histories.alone.state, histories.now_ms))
+        }
+        10 => administer(change(input, &histories.alone.state)),
+        11 => Command::ChangeParties(Box::new(parties(input))),
         _ => Command::Tick,
     }
 }
 
-fn prepare(script: &mut Script<'_>, now_ms: u64) -> Prepare {
-    let number = script.id();
-    let payer = script.below(NAMES.len());
-    let payee = script.below(NAMES.len());
-    let source = if script.usually() { name(payer) } else { script.name() };
-    let amount = script.amount();
-    let expiration_ms = now_ms + WAITS_MS[script.below(WAITS_MS.len())];
-    let currency = if script.usually() { "USD" } else { "EUR" };
-    let body = format!("{payer} {payee} {amount} {currency} {}", script.below(2));
+fn prepare(input: &mut Input<'_>, now_ms: u64) -> Prepare {
+    let number = input.id();
+    let payer = input.below(NAMES.len());
+    let payee = input.below(NAMES.len());
+    let source = if input.usually() { name(payer) } else { input.name() };
+    let amount = input.amount();
+    let expiration_ms = now_ms + WAITS_MS[input.below(WAITS_MS.len())];
+    let currency = if input.usually() { "USD" } else { "EUR" };
+    let body = format!("{payer} {payee} {amount} {currency} {}", input.below(2));
     Prepare {
         id: id(number),
         source,
@@ -138,109 +140,109 @@ fn prepare(script: &mut Script<'_>, now_ms: u64) -> Prepare {
     }
 }
 
-fn fulfil(script: &mut Script<'_>) -> Fulfil {
-    let number = script.id();
-    let source = script.name();
-    let destination = if script.usually() { None } else { Some(script.name()) };
+fn fulfil(input: &mut Input<'_>) -> Fulfil {
+    let number = input.id();
+    let source = input.name();
+    let destination = if input.usually() { None } else { Some(input.name()) };
     let states = [
         FulfilState::Committed,
         FulfilState::Reserved,
         FulfilState::ReservedUnderVersion10,
         FulfilState::Aborted,
     ];
-    let state = states[script.below(16).saturating_sub(12).max(script.below(2))];
-    let fulfilment = match script.below(8) {
+    let state = states[input.below(16).saturating_sub(12).max(input.below(2))];
+    let fulfilment = match input.below(8) {
         0 => Fulfilment::Absent,
         1 => Fulfilment::Undecodable,
         2 => Fulfilment::Present([255; 32]),
         _ => Fulfilment::Present([number; 32]),
     };
-    let hash = digest(&format!("{state:?} {fulfilment:?} {}", script.below(2)));
+    let hash = digest(&format!("{state:?} {fulfilment:?} {}", input.below(2)));
     Fulfil { id: id(number), source, destination, state, fulfilment, hash, trace: [number; 16] }
 }
 
-fn abort(script: &mut Script<'_>) -> Abort {
-    let number = script.id();
-    let source = script.name();
-    let destination = if script.usually() { None } else { Some(script.name()) };
-    let code_is_known = script.usually();
-    let hash = digest(&format!("{code_is_known} {}", script.below(2)));
+fn abort(input: &mut Input<'_>) -> Abort {
+    let number = input.id();
+    let source = input.name();
+    let destination = if input.usually() { None } else { Some(input.name()) };
+    let code_is_known = input.usually();
+    let hash = digest(&format!("{code_is_known} {}", input.below(2)));
     Abort { id: id(number), source, destination, code_is_known, hash, trace: [number; 16] }
 }
 
 /// Ends of up to eight deliveries: of notices that are owed, or of any number.
-fn deliveries(script: &mut Script<'_>, state: &State, now_ms: u64) -> Vec<FinishedDelivery> {
+fn deliveries(input: &mut Input<'_>, state: &State, now_ms: u64) -> Vec<FinishedDelivery> {
     let mut owed: Vec<_> = state.notices_owed().map(|notice| notice.id).collect();
     owed.sort();
     use DeliveryResult::{Dead, Delivered, GivenUp, Withdrawn};
     let results = [Delivered, Dead, Withdrawn, GivenUp];
-    let end = |script: &mut Script<'_>| {
-        let at = script.below(64);
+    let end = |input: &mut Input<'_>| {
+        let at = input.below(64);
         let notice = owed.get(at).copied().unwrap_or(NoticeId(at as u64));
-        let result = results[script.below(results.len())];
+        let result = results[input.below(results.len())];
         FinishedDelivery { notice, result, attempts: 1, status: 200, finished_ms: now_ms }
     };
-    (0..1 + script.below(8)).map(|_| end(script)).collect()
+    (0..1 + input.below(8)).map(|_| end(input)).collect()
 }
 
-fn parties(script: &mut Script<'_>) -> ChangeParties {
-    let (source, fsp) = (script.name(), script.name());
+fn parties(input: &mut Input<'_>) -> ChangeParties {
+    let (source, fsp) = (input.name(), input.name());
     let forms = [PartyChangeForm::Single, PartyChangeForm::Batch, PartyChangeForm::Delete];
-    let form = forms[script.below(forms.len())];
-    let id = script.below(4).to_string();
+    let form = forms[input.below(forms.len())];
+    let id = input.below(4).to_string();
     let party =
         PartyBinding { id_type: "MSISDN".to_owned(), id, sub_id: None, currency: None, fsp };
     ChangeParties { source, form, parties: vec![party], trace: [0; 16] }
 }
 
-fn change(script: &mut Script<'_>, state: &State) -> Change {
-    let name = script.name();
+fn change(input: &mut Input<'_>, state: &State) -> Change {
+    let name = input.name();
     let currency = Currency::parse("USD").expect("a currency");
     let [position, settlement] = holding(state, &name).unwrap_or([AccountId(9_999); 2]);
-    match script.below(11) {
+    match input.below(11) {
         0 | 1 => Change::MoveFunds(MoveFunds {
-            id: id(script.id()),
+            id: id(input.id()),
             name,
-            account: if script.usually() { settlement } else { position },
-            direction: if script.flag() { FundsDirection::In } else { FundsDirection::Out },
+            account: if input.usually() { settlement } else { position },
+            direction: if input.flag() { FundsDirection::In } else { FundsDirection::Out },
             currency,
-            amount: script.amount().max(Amount::from_units(1)),
-            hash: digest(&script.below(2).to_string()),
+            amount: input.amount().max(Amount::from_units(1)),
+            hash: digest(&input.below(2).to_string()),
         }),
         2 | 3 => Change::EndFundsOut(EndFundsOut {
-            id: id(script.id()),
+            id: id(input.id()),
             name,
             account: settlement,
-            commit: script.flag(),
-            hash: digest(&script.below(2).to_string()),
+            commit: input.flag(),
+            hash: digest(&input.below(2).to_string()),
         }),
-        4 => SetParticipantActive { name, active: script.usually() }.into(),
-        5 => SetAccountActive { name, account: position, active: script.usually() }.into(),
+        4 => SetParticipantActive { name, active: input.usually() }.into(),
+        5 => SetAccountActive { name, account: position, active: input.usually() }.into(),
         6 => Change::SetLimit(SetLimit {
             name,
             currency,
-            limit: script.amount(),
+            limit: input.amount(),
             alarm_percentage: Amount::from_units(100_000),
         }),
         7 => Change::Configure(Configure {
             settings: Settings {
-                confirm_to_payee: script.flag(),
-                on_us_transfers: script.flag(),
-                put_aborted_aborts: script.flag(),
-                funds_out_covers_position: script.flag(),
-                lane_capacity: if script.usually() { 50_000 } else { 3 },
+                confirm_to_payee: input.flag(),
+                on_us_transfers: input.flag(),
+                put_aborted_aborts: input.flag(),
+                funds_out_covers_position: input.flag(),
+                lane_capacity: if input.usually() { 50_000 } else { 3 },
             },
         }),
         8 => CreateParticipant { name, currency }.into(),
         9 => Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
             name,
             currency,
-            limit: script.amount(),
+            limit: input.amount(),
             position: Amount::ZERO,
         }),
         _ => {
             let dead: Vec<_> = state.dead_letters().map(|dead| dead.notice.id).collect();
-            let at = script.below(8);
+            let at = input.below(8);
             let notice = dead.get(at).copied().unwrap_or(NoticeId(at as u64));
             Redeliver { notice }.into()
         }
@@ -253,51 +255,51 @@ fn administer(change: Change) -> Command {
 }
 
 /// The same history, decided in three ways.
-struct Worlds {
+struct Histories {
     now_ms: u64,
     /// Every command is a batch of its own.
     alone: ModelledKernel,
-    /// What [`Worlds::alone`] said about the batch at hand.
-    said: Vec<(Command, Outcome)>,
+    /// Outcomes that [`Histories::alone`] gave for the current batch.
+    decided: Vec<(Command, Outcome)>,
     notices: Vec<Notice>,
     together: State,
     /// As together, but rows of ended transfers leave it.
     thin: State,
-    shelf: BTreeMap<TransferId, FinalTransfer>,
+    evicted: BTreeMap<TransferId, FinalTransfer>,
 }
 
-impl Worlds {
+impl Histories {
     fn new() -> Self {
         let scheme = fixture::scheme();
         Self {
             now_ms: scheme.state.stamp().0.div_ceil(1_000),
-            said: Vec::new(),
+            decided: Vec::new(),
             notices: Vec::new(),
             together: scheme.state.clone(),
             thin: scheme.state.clone(),
             alone: scheme,
-            shelf: BTreeMap::new(),
+            evicted: BTreeMap::new(),
         }
     }
 
     fn decide(&mut self, command: Command) {
         assert_eq!(stored_and_read(&command), command);
         let effects = self.alone.apply(&command, Stamp::from_millis(self.now_ms));
-        self.said.push((command, effects.outcomes[0]));
+        self.decided.push((command, effects.outcomes[0]));
         self.notices.extend(effects.notices);
     }
 
-    /// Decides in the other two what was said in the first, and goes on in time.
+    /// Decides the batch in the other two states, and advances the time.
     fn end_batch(&mut self, wait_ms: Option<u64>) {
-        if !self.said.is_empty() {
-            let commands: Vec<_> = self.said.iter().map(|(command, _)| command).collect();
+        if !self.decided.is_empty() {
+            let commands: Vec<_> = self.decided.iter().map(|(command, _)| command).collect();
             for id in commands.iter().flat_map(|command| command.rows()) {
-                let row = self.shelf.get(id).filter(|_| !self.thin.is_hot(id));
+                let row = self.evicted.get(id).filter(|_| !self.thin.is_hot(id));
                 if let Some(row) = row.cloned() {
                     self.thin.restore_row(row);
                 }
             }
-            let outcomes: Vec<_> = self.said.iter().map(|(_, outcome)| *outcome).collect();
+            let outcomes: Vec<_> = self.decided.iter().map(|(_, outcome)| *outcome).collect();
             let stamp = Stamp::from_millis(self.now_ms);
             for state in [&mut self.together, &mut self.thin] {
                 let effects = fixture::apply(state, commands.iter().copied(), stamp);
@@ -306,22 +308,22 @@ impl Worlds {
             }
             assert_eq!(self.together.digest(), self.thin.digest());
         }
-        self.said.clear();
+        self.decided.clear();
         self.notices.clear();
         self.now_ms += wait_ms.unwrap_or(0);
     }
 
     /// Between two batches: rows leave, and the state is stored and read back.
-    fn shelve(&mut self, rows_max: usize, store: bool) {
+    fn evict(&mut self, rows_max: usize, store: bool) {
         self.end_batch(Some(0));
         let eviction = Eviction {
             visible: self.thin.log_index(),
             completed_before: Stamp(u64::MAX),
             rows_max,
         };
-        let shelf = &mut self.shelf;
+        let evicted = &mut self.evicted;
         self.thin.evict(eviction, &mut |row| {
-            shelf.insert(row.id, row.clone());
+            evicted.insert(row.id, row.clone());
         });
         if store {
             self.thin = snapshot::again(&self.thin);
@@ -331,7 +333,7 @@ impl Worlds {
     fn compare_in_full(&mut self) {
         self.alone.compare_in_full();
         let alone = &self.alone.state;
-        assert_eq!(self.together.hash(), self.thin.hash(), "where rows live changes nothing");
+        assert_eq!(self.together.hash(), self.thin.hash(), "eviction changes no state");
         for number in 0..IDS {
             let [one, other] = [alone, &self.together].map(|state| state.view(&id(number)));
             assert_eq!(one, other, "{number}");

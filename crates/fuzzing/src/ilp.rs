@@ -3,7 +3,7 @@
 
 use operations::transaction_object;
 
-use crate::json::{Document, Fault, Value};
+use crate::json::{Document, JsonError, Value};
 
 /// Longest packet that is tried, in bytes: that of a message's longest text.
 const PACKET_BYTES_MAX: usize = 24_576;
@@ -26,7 +26,7 @@ pub fn ilp(data: &[u8]) {
 fn judge(packet: &[u8]) {
     let text = text_within(packet);
     let document = text.as_deref().map(Document::read);
-    if matches!(document, Some(Err(Fault::Deep))) {
+    if matches!(document, Some(Err(JsonError::Deep))) {
         return;
     }
     let is_object = |document: &Document| matches!(document.root.value, Value::Object(_));
@@ -67,12 +67,12 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
-    /// Bytes behind their length.
+    /// Bytes after their length.
     fn counted(&mut self) -> Option<&'a [u8]> {
         let first = usize::from(self.take(1)?[0]);
         let length = match first {
             0..128 => first,
-            // What has more digits than four is longer than any message.
+            // A length of more than four digits is longer than any message.
             128 | 133.. => return None,
             _ => {
                 let digits = self.take(first - 128)?;

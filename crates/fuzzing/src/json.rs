@@ -1,17 +1,17 @@
 //! A reader of JSON of our own: RFC 8259 to the letter, and nothing shared with the parsers under
 //! test.
 //!
-//! It keeps what they drop: where each token stands, members whose names repeat, and numbers by
-//! their digits. It is made for bodies of a few kilobytes and does not care for speed.
+//! It keeps what they drop: the place of each token, members with repeated names, and numbers by
+//! their digits. It is made for bodies of a few kilobytes and is not fast.
 
 use std::ops::Range;
 
-/// Deepest nesting that is read. What lies deeper is not judged.
+/// Deepest nesting that is read. Deeper documents are not judged.
 const DEPTH_MAX: usize = 100;
 
 /// Why bytes are no document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum JsonError {
     /// They end before the value does.
     Early,
     /// They are no JSON.
@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     Deep,
 }
 
-/// A value and where it stands.
+/// A value and its place in the input.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) value: Value,
@@ -30,8 +30,7 @@ pub(crate) struct Node {
 /// A value.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// A number, a boolean or `null`, as the text that stands for it. A number with an exponent
-    /// has none.
+    /// The text of a number, a boolean or `null`. A number with an exponent has no text.
     Scalar(Option<String>),
     Text(Text),
     List(Vec<Node>),
@@ -46,7 +45,7 @@ pub(crate) struct Text {
     pub(crate) is_broken: bool,
 }
 
-/// What was read.
+/// A parsed document.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) root: Node,
@@ -56,12 +55,12 @@ pub(crate) struct Document {
 
 impl Document {
     /// Reads one value and nothing after it but whitespace.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Fault> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, JsonError> {
         let mut reader = Reader { bytes, at: 0, tokens: Vec::new() };
         let root = reader.value(0)?;
         reader.skip_blanks();
         if reader.at < bytes.len() {
-            return Err(Fault::Malformed);
+            return Err(JsonError::Malformed);
         }
         Ok(Self { root, tokens: reader.tokens })
     }
@@ -93,7 +92,7 @@ impl Node {
         path.split('/').try_fold(self, |node, name| node.all(name).last())
     }
 
-    /// The text at the end of a path of names, or the one that stands for a value there.
+    /// The text at the end of a path of names, or the text of the scalar there.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         match &self.find(path)?.value {
             Value::Text(text) => Some(&text.text),
@@ -159,9 +158,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn value(&mut self, depth: usize) -> Result<Node, Fault> {
+    fn value(&mut self, depth: usize) -> Result<Node, JsonError> {
         if DEPTH_MAX < depth {
-            return Err(Fault::Deep);
+            return Err(JsonError::Deep);
         }
         self.skip_blanks();
         let start = self.at;
@@ -173,12 +172,12 @@ impl Reader<'_> {
             b'[' => self.list(depth)?,
             b'{' => self.object(depth)?,
             b'-' | b'0'..=b'9' => self.number()?,
-            _ => return Err(Fault::Malformed),
+            _ => return Err(JsonError::Malformed),
         };
         Ok(Node { value, span: start..self.at })
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, Fault> {
+    fn list(&mut self, depth: usize) -> Result<Value, JsonError> {
         self.mark(b'[')?;
         let mut items = Vec::new();
         self.skip_blanks();
@@ -198,7 +197,7 @@ impl Reader<'_> {
         Ok(Value::List(items))
     }
 
-    fn object(&mut self, depth: usize) -> Result<Value, Fault> {
+    fn object(&mut self, depth: usize) -> Result<Value, JsonError> {
         self.mark(b'{')?;
         let mut members = Vec::new();
         self.skip_blanks();
@@ -222,10 +221,10 @@ impl Reader<'_> {
         Ok(Value::Object(members))
     }
 
-    fn text(&mut self) -> Result<Text, Fault> {
+    fn text(&mut self) -> Result<Text, JsonError> {
         let start = self.at;
         if self.next()? != b'"' {
-            return Err(Fault::Malformed);
+            return Err(JsonError::Malformed);
         }
         let mut units = Utf16::default();
         loop {
@@ -233,7 +232,7 @@ impl Reader<'_> {
             match byte {
                 b'"' => break,
                 b'\\' => self.escape(&mut units)?,
-                0..0x20 => return Err(Fault::Malformed),
+                0..0x20 => return Err(JsonError::Malformed),
                 _ => units.bytes.push(byte),
             }
         }
@@ -241,7 +240,7 @@ impl Reader<'_> {
         units.finish()
     }
 
-    fn escape(&mut self, units: &mut Utf16) -> Result<(), Fault> {
+    fn escape(&mut self, units: &mut Utf16) -> Result<(), JsonError> {
         let plain = match self.next()? {
             b'n' => b'\n',
             b't' => b'\t',
@@ -252,20 +251,21 @@ impl Reader<'_> {
             b'u' => {
                 let mut unit = 0;
                 for _ in 0..4 {
-                    let digit = char::from(self.next()?).to_digit(16).ok_or(Fault::Malformed)?;
+                    let digit =
+                        char::from(self.next()?).to_digit(16).ok_or(JsonError::Malformed)?;
                     unit = unit << 4 | digit as u16;
                 }
                 units.push(unit);
                 return Ok(());
             }
-            _ => return Err(Fault::Malformed),
+            _ => return Err(JsonError::Malformed),
         };
         units.settle();
         units.bytes.push(plain);
         Ok(())
     }
 
-    fn number(&mut self) -> Result<Value, Fault> {
+    fn number(&mut self) -> Result<Value, JsonError> {
         let start = self.at;
         if self.peek()? == b'-' {
             self.at += 1;
@@ -289,9 +289,9 @@ impl Reader<'_> {
         Ok(Value::Scalar(decimal(&self.bytes[start..self.at])))
     }
 
-    fn digits(&mut self) -> Result<(), Fault> {
+    fn digits(&mut self) -> Result<(), JsonError> {
         if !self.peek()?.is_ascii_digit() {
-            return Err(Fault::Malformed);
+            return Err(JsonError::Malformed);
         }
         while self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
             self.at += 1;
@@ -299,20 +299,20 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn word(&mut self, word: &str, meaning: &str) -> Result<Value, Fault> {
+    fn word(&mut self, word: &str, meaning: &str) -> Result<Value, JsonError> {
         let start = self.at;
         for expected in word.bytes() {
             if self.next()? != expected {
-                return Err(Fault::Malformed);
+                return Err(JsonError::Malformed);
             }
         }
         self.tokens.push(start..self.at);
         Ok(Value::Scalar(Some(meaning.to_owned())))
     }
 
-    fn mark(&mut self, mark: u8) -> Result<(), Fault> {
+    fn mark(&mut self, mark: u8) -> Result<(), JsonError> {
         if self.next()? != mark {
-            return Err(Fault::Malformed);
+            return Err(JsonError::Malformed);
         }
         self.tokens.push(self.at - 1..self.at);
         Ok(())
@@ -324,11 +324,11 @@ impl Reader<'_> {
         }
     }
 
-    fn peek(&self) -> Result<u8, Fault> {
-        self.bytes.get(self.at).copied().ok_or(Fault::Early)
+    fn peek(&self) -> Result<u8, JsonError> {
+        self.bytes.get(self.at).copied().ok_or(JsonError::Early)
     }
 
-    fn next(&mut self) -> Result<u8, Fault> {
+    fn next(&mut self) -> Result<u8, JsonError> {
         let byte = self.peek()?;
         self.at += 1;
         Ok(byte)
@@ -391,9 +391,9 @@ impl Utf16 {
         self.is_broken |= self.high.take().is_some();
     }
 
-    fn finish(mut self) -> Result<Text, Fault> {
+    fn finish(mut self) -> Result<Text, JsonError> {
         self.settle();
-        let text = String::from_utf8(self.bytes).map_err(|_| Fault::Malformed)?;
+        let text = String::from_utf8(self.bytes).map_err(|_| JsonError::Malformed)?;
         Ok(Text { text, is_broken: self.is_broken })
     }
 }
@@ -408,24 +408,24 @@ mod tests {
             (r#"{"a": [1, -0.5e+3, true, null, "x\u00e9\ud83d\ude00"]}"#, None),
             ("[]", None),
             (r#""\ud800""#, None),
-            ("", Some(Fault::Early)),
-            ("  [1,", Some(Fault::Early)),
-            (r#"{"a":"b\"#, Some(Fault::Early)),
-            ("-", Some(Fault::Early)),
-            ("01", Some(Fault::Malformed)),
-            ("1.", Some(Fault::Early)),
-            ("1.e2", Some(Fault::Malformed)),
-            ("[1,]", Some(Fault::Malformed)),
-            ("{a:1}", Some(Fault::Malformed)),
-            ("\"a\tb\"", Some(Fault::Malformed)),
-            ("[] []", Some(Fault::Malformed)),
-            ("+1", Some(Fault::Malformed)),
-            ("NaN", Some(Fault::Malformed)),
+            ("", Some(JsonError::Early)),
+            ("  [1,", Some(JsonError::Early)),
+            (r#"{"a":"b\"#, Some(JsonError::Early)),
+            ("-", Some(JsonError::Early)),
+            ("01", Some(JsonError::Malformed)),
+            ("1.", Some(JsonError::Early)),
+            ("1.e2", Some(JsonError::Malformed)),
+            ("[1,]", Some(JsonError::Malformed)),
+            ("{a:1}", Some(JsonError::Malformed)),
+            ("\"a\tb\"", Some(JsonError::Malformed)),
+            ("[] []", Some(JsonError::Malformed)),
+            ("+1", Some(JsonError::Malformed)),
+            ("NaN", Some(JsonError::Malformed)),
         ] {
             assert_eq!(Document::read(text.as_bytes()).err(), fault, "{text}");
         }
-        assert_eq!(Document::read(b"\"\xff\"").err(), Some(Fault::Malformed));
-        assert_eq!(Document::read(&[b'['; 200]).err(), Some(Fault::Deep));
+        assert_eq!(Document::read(b"\"\xff\"").err(), Some(JsonError::Malformed));
+        assert_eq!(Document::read(&[b'['; 200]).err(), Some(JsonError::Deep));
     }
 
     #[test]

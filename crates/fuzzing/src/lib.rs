@@ -5,11 +5,11 @@
 //! always (the seeds and some thousands of mutations of them, in seconds), and the programs in
 //! `fuzz/`, which cargo-fuzz builds for a search guided by coverage (docs/internals/fuzzing.md).
 //!
-//! Nothing here shares code with what it judges where a second way could be had: JSON is read by
-//! a reader of our own ([`bodies`]), forms are held against the published patterns
-//! (`schemas.json`), moments against another calendar.
+//! Where a second implementation was possible, the targets share no code with the code under test:
+//! JSON is read by a separate reader ([`bodies`]), forms are compared with the published patterns
+//! (`schemas.json`), times with another calendar.
 //!
-//! Bounds: inputs beyond those that the hub itself would read are let go.
+//! Bounds: inputs beyond the limits of the hub itself are skipped.
 
 #![warn(missing_docs)]
 
@@ -55,7 +55,7 @@ pub const TARGETS: [Target; 24] = [
     Target { name: "payload", run: stored::payload },
     Target { name: "bundle", run: side_data::bundle },
     Target { name: "row", run: side_data::row },
-    Target { name: "told", run: side_data::told },
+    Target { name: "decision", run: side_data::decision_records },
     Target { name: "signature", run: signature::signature },
     Target { name: "canonical", run: signature::canonical },
     Target { name: "endpoint", run: endpoint::endpoint },

@@ -1,9 +1,9 @@
-//! What every refusal is, wherever it comes from.
+//! Properties of every refusal.
 
 use fspiop::Refusal;
 use fspiop::body::ErrorInformation;
 
-/// A refusal's answer is sound: of the published form itself, with a status that says the same.
+/// A refusal's response is valid: it has the published form, and its status matches its code.
 pub(crate) fn check(refusal: &Refusal) {
     let status = refusal.status.as_u16();
     assert!((400..=599).contains(&status), "{refusal}");

@@ -24,7 +24,7 @@ use crate::{fixture, refusal, schema, stored};
 const HEADERS_MAX: usize = 128;
 
 /// A request as text: a line with method and target, lines of headers, an empty line, the body.
-/// What the HTTP parser would refuse is let go.
+/// Requests that the HTTP parser would refuse are skipped.
 pub fn request(data: &[u8]) {
     let (head, body) = split(data);
     let Some((method, uri, headers)) = parse(head) else { return };
@@ -81,7 +81,7 @@ fn check_refusal(refused: &Refusal) {
     assert!(expected, "a head is not refused like this: {refused}");
 }
 
-/// What was read is what stands there, once.
+/// Each parsed value occurs in the request exactly once.
 fn check_headers(headers: &HeaderMap, found: &RequestHeaders<'_>) {
     let only = |name: &HeaderName| {
         let mut values = headers.get_all(name).iter();
@@ -231,16 +231,16 @@ fn forward(
     assert!(*method != Method::PUT || !outgoing.contains_key(ACCEPT), "no Accept on PUT");
     let parent = outgoing.get(&TRACEPARENT).map(HeaderValue::as_bytes);
     let parent = parent.and_then(TraceContext::parse).expect("a message belongs to a trace");
-    assert_eq!(parent, trace, "the trace goes on");
+    assert_eq!(parent, trace, "the trace continues");
     assert!(outgoing.contains_key(&TRACESTATE));
     let mut again = outgoing.clone();
     strip(&mut again);
     rewrite(&mut again, &with);
-    assert_eq!(again, outgoing, "what is rewritten stays");
+    assert_eq!(again, outgoing, "a second rewrite changes nothing");
     outgoing
 }
 
-/// A command says what the message says, fits into a record, and is read back from it.
+/// A command has the values of its message, fits into a record, and is read back from it.
 fn check_command(command: &Command, envelope: &Envelope, headers: &HeaderMap, body: &[u8]) {
     let hash = fspiop::body_hash(body);
     let (source, trace) = match command {

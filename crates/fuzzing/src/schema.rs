@@ -1,8 +1,8 @@
 //! The published forms of the bodies, written down a second time (`schemas.json`), and a plain
 //! validator for them.
 //!
-//! The tables of `fspiop` say the same in another way. Where the hub departs from the published
-//! form on purpose, the file says so in a member `because`.
+//! An independent statement of the tables in `fspiop`. For intended differences from the published
+//! form, the file has the reason in a member `because`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,13 +13,13 @@ use serde_json::Value as Json;
 
 use crate::json::{Node, Value};
 
-/// What a value must be.
+/// The required type of a value.
 #[derive(Debug)]
 enum Rule {
     Text {
         characters: (usize, usize),
         patterns: Vec<Regex>,
-        /// What each character must be.
+        /// The required class of each character.
         class: Option<ClassUnicode>,
         names: Vec<String>,
         is_currency: bool,
@@ -35,7 +35,7 @@ enum Rule {
     },
 }
 
-/// What is wrong with a document.
+/// The errors of a document.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Codes that a refusal may carry: one for each fault, for which comes first is not asked.

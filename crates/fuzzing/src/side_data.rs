@@ -1,5 +1,5 @@
-//! What is kept beside the log, and what a node proposes for a shared one: bundles, rows of ended
-//! transfers, and what is told of decisions.
+//! Data stored next to the log, and proposals to a shared log: bundles, rows of final transfers,
+//! and recorded decisions.
 //!
 //! Each is read a second time here, field by field, with sums of its own. Both readers take the
 //! same bytes and find the same in them; what was found is written again and read as the same.
@@ -53,7 +53,7 @@ fn judge_bundle(bytes: &[u8]) {
         }
         Ok(found) => found,
     };
-    assert!(is_bundle(bytes), "it is none");
+    assert!(is_bundle(bytes), "not a bundle");
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
     let header = &found.header;
     assert_eq!((header.sequence, header.wall.0), (number(32), number(40)));
@@ -172,7 +172,7 @@ fn versions(id: TransferId, stored: &[u8]) -> Option<Vec<FinalTransfer>> {
         return stored.is_empty().then_some(versions);
     };
     while !rest.is_empty() {
-        let second = &mut Second(rest);
+        let second = &mut SecondReader(rest);
         let (payer, payee) = (second.party()?, second.party()?);
         let amount = second.balance()?;
         let currency = Currency::parse(std::str::from_utf8(second.take(3)?).ok()?)?;
@@ -210,17 +210,17 @@ fn versions(id: TransferId, stored: &[u8]) -> Option<Vec<FinalTransfer>> {
 }
 
 /// A value that holds decisions, and one that holds where deliveries ended.
-pub fn told(data: &[u8]) {
+pub fn decision_records(data: &[u8]) {
     decisions(data);
     ends(data);
     attempts(data);
 }
 
-/// The attempts that stand beside the ends of deliveries.
+/// The attempts stored with the ends of deliveries.
 fn attempts(stored: &[u8]) {
     let found = attempts::read(stored).ok();
     if let Some(found) = &found {
-        assert_eq!(attempts::write(found), stored, "what is read has one stored form");
+        assert_eq!(attempts::write(found), stored, "a stored value has one form");
     }
     let number = |end| match end {
         AttemptEnd::TimedOut => 0,
@@ -235,18 +235,18 @@ fn attempts(stored: &[u8]) {
         });
         flat.collect()
     });
-    assert_eq!(plain, all_tried(stored));
+    assert_eq!(plain, all_attempts(stored));
 }
 
 /// Of each delivery its notice and how many attempts follow, and these: read from the description.
-fn all_tried(stored: &[u8]) -> Option<Vec<(u64, u32, u16)>> {
+fn all_attempts(stored: &[u8]) -> Option<Vec<(u64, u32, u16)>> {
     let (1, mut rest) = stored.split_first().map(|(version, rest)| (*version, rest))? else {
         return None;
     };
     let mut all = Vec::new();
     while !rest.is_empty() {
-        let (head, behind) = rest.split_at_checked(9)?;
-        let (attempts, behind) = behind.split_at_checked(14 * usize::from(head[8]))?;
+        let (head, tail) = rest.split_at_checked(9)?;
+        let (attempts, tail) = tail.split_at_checked(14 * usize::from(head[8]))?;
         let number =
             |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
         all.push((number(&head[..8]), 0, u16::from(head[8])));
@@ -257,15 +257,18 @@ fn all_tried(stored: &[u8]) -> Option<Vec<(u64, u32, u16)>> {
             }
             all.push((number(&one[..8]), number(&one[8..12]) as u32, end));
         }
-        rest = behind;
+        rest = tail;
     }
     Some(all)
 }
 
 fn decisions(stored: &[u8]) {
     let found = decision::read_all(stored).ok();
-    let second = all_said(stored);
-    assert_eq!(found.as_deref().map(|all| all.iter().map(say).collect::<Vec<_>>()), second);
+    let second = all_texts(stored);
+    assert_eq!(
+        found.as_deref().map(|all| all.iter().map(decision_text).collect::<Vec<_>>()),
+        second
+    );
     let Some(found) = found else { return };
     let mut written = Vec::new();
     decision::begin(&mut written);
@@ -274,8 +277,8 @@ fn decisions(stored: &[u8]) {
         decided.write(&mut written);
         assert_eq!(decision::read_one(&written[start..]).as_ref(), Ok(decided));
     }
-    assert!(written.len() <= stored.len(), "what is written is the shortest form");
-    assert_eq!(decision::read_all(&written).as_ref(), Ok(&found), "what is written is read back");
+    assert!(written.len() <= stored.len(), "the written form is the shortest");
+    assert_eq!(decision::read_all(&written).as_ref(), Ok(&found), "a written value reads back");
 }
 
 fn ends(data: &[u8]) {
@@ -295,11 +298,11 @@ fn ends(data: &[u8]) {
     let all: Vec<_> = all.into_iter().map(|(notice, at)| (notice, LogIndex(at))).collect();
     let mut written = Vec::new();
     decision::write_ends(LogIndex(base), &all, &mut written);
-    assert_eq!(all_ends(base, &written), Some(second), "what is written is read back");
+    assert_eq!(all_ends(base, &written), Some(second), "a written value reads back");
 }
 
 fn all_ends(base: u64, stored: &[u8]) -> Option<Vec<(u8, u64)>> {
-    let mut second = Second(stored);
+    let mut second = SecondReader(stored);
     let mut all = Vec::new();
     if second.byte()? != 1 {
         return None;
@@ -311,10 +314,10 @@ fn all_ends(base: u64, stored: &[u8]) -> Option<Vec<(u8, u64)>> {
     Some(all)
 }
 
-/// What a decision says, as words; [`all_said`] reads the same from its bytes.
-fn say(decided: &Decision) -> String {
+/// A decision as text; [`all_texts`] makes the same text from its bytes.
+fn decision_text(decided: &Decision) -> String {
     let Decision { transfer, log_index, outcome, numbers, owed } = decided;
-    let numbers = numbers.as_ref().map(say_numbers).unwrap_or_default();
+    let numbers = numbers.as_ref().map(numbers_text).unwrap_or_default();
     let owed: Vec<_> = owed
         .iter()
         .map(|OwedNotice { notice, recipient, kind, outcome }| {
@@ -326,7 +329,7 @@ fn say(decided: &Decision) -> String {
     format!("{id:?} {} {} [{numbers}] {owed:?}", log_index.0, outcome.number())
 }
 
-fn say_numbers(numbers: &DecisionInputs) -> String {
+fn numbers_text(numbers: &DecisionInputs) -> String {
     let DecisionInputs { sides, hub, hub_name, lane_capacity } = numbers;
     let held = |held: &BalanceChange| {
         format!("{} {} {}", held.account.0, held.before.units(), held.change.units())
@@ -348,19 +351,19 @@ fn say_numbers(numbers: &DecisionInputs) -> String {
     format!("{lane_capacity} {} {all:?}", hub_name.as_str())
 }
 
-fn all_said(stored: &[u8]) -> Option<Vec<String>> {
-    let mut second = Second(stored);
+fn all_texts(stored: &[u8]) -> Option<Vec<String>> {
+    let mut second = SecondReader(stored);
     let mut all = Vec::new();
     if second.byte()? != 1 {
         return None;
     }
     while !second.0.is_empty() {
-        all.push(said(&mut second)?);
+        all.push(text(&mut second)?);
     }
     Some(all)
 }
 
-fn said(second: &mut Second<'_>) -> Option<String> {
+fn text(second: &mut SecondReader<'_>) -> Option<String> {
     let id = second.take(ID)?.to_vec();
     TransferId::from_bytes(id.as_slice().try_into().ok()?)?;
     let (log_index, outcome) = (second.small()?, second.outcome()?);
@@ -386,9 +389,9 @@ fn said(second: &mut Second<'_>) -> Option<String> {
 const KINDS_OF_NOTICES: u8 = 13;
 
 /// A reader of its own.
-struct Second<'a>(&'a [u8]);
+struct SecondReader<'a>(&'a [u8]);
 
-impl<'a> Second<'a> {
+impl<'a> SecondReader<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let taken = self.0.get(..length)?;
         self.0 = &self.0[length..];
@@ -466,15 +469,15 @@ impl<'a> Second<'a> {
                 }
             }
             let (tag, currency) = (self.byte()?, currency?);
-            let said = match tag {
+            let text = match tag {
                 0..8 if names.len() == all.len() => self.side(tag, names)?,
                 128.. => {
                     AccountKind::from_number(tag - 128)?;
-                    format!("{} {}", tag - 128, self.held()?)
+                    format!("{} {}", tag - 128, self.balance_change()?)
                 }
                 _ => return None,
             };
-            all.push(format!("{currency} {said}"));
+            all.push(format!("{currency} {text}"));
         }
         Some(format!("{capacity} {hub_name} {all:?}"))
     }
@@ -482,7 +485,7 @@ impl<'a> Second<'a> {
     fn side(&mut self, flags: u8, names: &mut Vec<String>) -> Option<String> {
         let name = self.name()?;
         let (active, account) = (flags % 2 == 1, flags / 2 % 2 == 1);
-        let (position, settlement) = (self.held()?, self.held()?);
+        let (position, settlement) = (self.balance_change()?, self.balance_change()?);
         let cap = if 4 <= flags { Some(self.balance()?) } else { None };
         let owed = u32::try_from(self.number()?).ok()?;
         names.push(name.clone());
@@ -494,7 +497,7 @@ impl<'a> Second<'a> {
         self.signed().filter(|units| units.abs() < 1 << 100)
     }
 
-    fn held(&mut self) -> Option<String> {
+    fn balance_change(&mut self) -> Option<String> {
         let account = u32::try_from(self.number()?).ok()?;
         Some(format!("{account} {} {}", self.balance()?, self.balance()?))
     }

@@ -59,7 +59,7 @@ pub fn signature(data: &[u8]) {
     }
     if let Ok(value) = sign(&headers, body, &KEY) {
         headers.insert(&FSPIOP_SIGNATURE, value);
-        assert_eq!(verified(&headers, body), Ok(()), "what is signed verifies");
+        assert_eq!(verified(&headers, body), Ok(()), "a signed message verifies");
         let other = [body, b"x"].concat();
         assert!(verified(&headers, &other).is_err(), "another body does not");
     }
@@ -155,8 +155,8 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// What a language may write in more than one way: numbers but short whole ones, names that are
-/// numbers, names that sort otherwise in UTF-16.
+/// Values that languages write in different ways: numbers other than short integers, names that are
+/// numbers, names that sort differently in UTF-16.
 fn is_odd(node: &Node, data: &[u8]) -> bool {
     let token = &data[node.span.clone()];
     match &node.value {

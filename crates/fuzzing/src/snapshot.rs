@@ -1,5 +1,5 @@
-//! Snapshots: bytes that nobody wrote are refused without panic, and whatever is taken for a state
-//! is one: it is stored again, read back as the same, and goes on.
+//! Snapshots: random bytes are refused without panic. Accepted bytes are a state: it is stored
+//! again, read back as the same, and accepts further commands.
 
 use std::convert::Infallible;
 
@@ -20,14 +20,14 @@ pub fn snapshot(data: &[u8]) {
 pub(crate) fn again(state: &State) -> State {
     let (end, stamp) = (state.log_index(), state.stamp());
     let tail = Tail { end, durable: end, stamp, ..Tail::genesis(LogIdentity([7; 16])) };
-    read(&write(&tail, state)).expect("what is written is read back").state
+    read(&write(&tail, state)).expect("a written value reads back").state
 }
 
 fn judge(data: &[u8]) {
     let Ok(snapshot) = read(data) else { return };
     assert_eq!(snapshot.summary.bytes, data.len() as u64);
     let written = write(&snapshot.tail, &snapshot.state);
-    let again = read(&written).expect("what is written is read back");
+    let again = read(&written).expect("a written value reads back");
     assert_eq!(again.tail, snapshot.tail);
     assert_eq!(again.state.hash(), snapshot.state.hash());
     assert_eq!(again.state.parts().head(), snapshot.state.parts().head());

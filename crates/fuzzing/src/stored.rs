@@ -1,7 +1,7 @@
-//! What is stored and read back: commands, frames of the log, headers and bodies of messages.
+//! Stored forms: commands, frames of the log, headers and bodies of messages.
 //!
-//! Reading bytes that nobody wrote gives an error, never a panic; what is read has one stored
-//! form, the one it was read from.
+//! Reading random bytes gives an error, never a panic. An accepted value has one stored form, the
+//! one it was read from.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -29,15 +29,15 @@ pub fn command(data: &[u8]) {
     write_fields(&command, &mut written);
     assert_eq!(written, fields, "a command has one stored form: {command:?}");
     let again = read_fields(kind, FIELDS_VERSION, &written);
-    assert_eq!(again.as_ref(), Ok(&command), "what is written is read back");
+    assert_eq!(again.as_ref(), Ok(&command), "a written value reads back");
     let cut = fields.len().saturating_sub(1);
     assert!(
         fields.is_empty() || read_fields(kind, FIELDS_VERSION, &fields[..cut]).is_err(),
-        "a command that is cut off is none"
+        "a truncated command is refused"
     );
 }
 
-/// A stored message, once as bytes that nobody wrote and once as a message to store.
+/// A stored message, once read from random bytes and once written from a message.
 pub fn payload(data: &[u8]) {
     if let Ok(found) = fspiop::stored_message::decode(&Bytes::copy_from_slice(data)) {
         stored_again(&found.headers, &found.body);
@@ -136,7 +136,7 @@ fn build(data: &[u8]) {
     let at = data.len().wrapping_mul(31) % damaged.len();
     damaged[at] ^= 1 << (data[0] % 8);
     assert!(Frame::parse(&damaged).is_err(), "one bit at {at} is noticed");
-    assert!(Frame::parse(&bytes[..bytes.len() - 1]).is_err(), "a frame that is cut off is none");
+    assert!(Frame::parse(&bytes[..bytes.len() - 1]).is_err(), "a truncated frame is refused");
     let other = Tail { chain: Digest([1; 32]), ..tail };
     assert!(frame.follows(&other).is_err(), "a frame has one place");
 }

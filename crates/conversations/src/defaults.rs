@@ -1,5 +1,5 @@
-//! What a conversation need not write: the usual headers and bodies of each message, and the
-//! usual endpoints of a participant. `conversations/README.md` shows the same to the reader.
+//! Defaults of a conversation: the usual headers and bodies of each message, and the usual
+//! endpoints of a participant. `conversations/README.md` documents them.
 
 use testkit::http::Headers;
 
@@ -39,7 +39,7 @@ pub(crate) fn headers(call: &Call<'_>) -> Headers {
     if !matches!(call.method, "PUT" | "PATCH") {
         headers.push(("Accept", media(call.version)));
     }
-    headers.push(("Content-Type", media(call.version)));
+    headers.push(("ExpectedBody-Type", media(call.version)));
     headers.push(("Date", "{date}".to_owned()));
     headers.push(("FSPIOP-Source", call.from.to_owned()));
     if let Some(to) = call.to {
@@ -49,7 +49,7 @@ pub(crate) fn headers(call: &Call<'_>) -> Headers {
     Headers(headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// Body of a message, placeholders not filled in; empty where there is none.
+/// Body of a message with its placeholders; empty for a message without a body.
 pub(crate) fn body(call: &Call<'_>) -> String {
     let segments: Vec<_> = call.path.split('/').skip(1).collect();
     let from = call.from;

@@ -1,8 +1,8 @@
 //! Holds what came against what is written.
 //!
-//! A pattern is text in which `{any}`, `{time}`, `{whole-time}`, `{http-date}`, `{number}` and
-//! `{uuid}` stand for what is not known beforehand. In JSON they may stand in place of a value
-//! too, and `...` says that an object has further members or a list further items.
+//! In a pattern, `{any}`, `{time}`, `{whole-time}`, `{http-date}`, `{number}` and `{uuid}` match
+//! values that are not known beforehand. In JSON they may replace a value too, and `...` allows
+//! further members of an object or further items of a list.
 
 use serde_json::{Map, Value};
 
@@ -19,7 +19,7 @@ pub(crate) struct Difference {
     pub(crate) found: String,
 }
 
-/// Whether all of `text` is what `pattern` says.
+/// Whether all of `text` matches `pattern`.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let Some(at) = find_placeholder(pattern) else { return pattern == text };
     let (before, tail) = pattern.split_at(at);
@@ -33,7 +33,7 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
 /// The JSON of a pattern.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The difference.
 pub(crate) fn parse(pattern: &str) -> Result<Value, String> {
     serde_json::from_str(&quote(pattern)).map_err(|error| format!("not a JSON pattern: {error}"))
 }
@@ -130,8 +130,8 @@ fn is_a(name: &str, text: &str) -> bool {
     }
 }
 
-/// Puts quotation marks around placeholders that stand for whole values, and makes a member or an
-/// item of `...`.
+/// Puts quotation marks around placeholders for whole values, and makes a member or an item of
+/// `...`.
 fn quote(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut in_object = Vec::new();

@@ -1,4 +1,4 @@
-//! A participant's callback server: keeps the messages of the hub and answers as it is told.
+//! A participant's callback server: stores the messages of the hub and replies as configured.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +29,7 @@ pub(crate) struct Fsp {
 #[derive(Default)]
 struct Kept {
     messages: VecDeque<Request>,
-    manner: Option<ResponseMode>,
+    mode: Option<ResponseMode>,
 }
 
 impl Fsp {
@@ -59,29 +59,29 @@ impl Fsp {
         })
     }
 
-    /// What was kept and not taken: one line for each.
+    /// Stored messages that were never taken, one line for each.
     pub(crate) fn kept(&self) -> Vec<String> {
         let line = |one: &Request| format!("{} {} {}", one.method, one.path, one.text());
         self.kept.lock().messages.iter().map(line).collect()
     }
 
-    pub(crate) fn set_manner(&self, manner: ResponseMode) {
-        self.kept.lock().manner = Some(manner);
+    pub(crate) fn set_manner(&self, mode: ResponseMode) {
+        self.kept.lock().mode = Some(mode);
     }
 }
 
 impl Kept {
-    /// Keeps a message and says how to answer it.
+    /// Stores a message and chooses its reply.
     fn keep(&mut self, request: &Request) -> Reply {
         if MESSAGES_MAX <= self.messages.len() {
             return Reply::Status(503);
         }
         self.messages.push_back(request.clone());
-        match &mut self.manner {
+        match &mut self.mode {
             None | Some(ResponseMode { times: Some(0), .. }) => Reply::Accept,
-            Some(manner) => {
-                manner.times = manner.times.map(|times| times - 1);
-                manner.reply.clone()
+            Some(mode) => {
+                mode.times = mode.times.map(|times| times - 1);
+                mode.reply.clone()
             }
         }
     }

@@ -25,7 +25,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// A hub that answers.
-pub(crate) struct Hub {
+pub(crate) struct TestedHub {
     pub(crate) fspiop: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) token: Option<String>,
@@ -39,7 +39,7 @@ struct Process {
     data: PathBuf,
 }
 
-impl Hub {
+impl TestedHub {
     /// Starts or finds the hub, waits until it is healthy, and gives it its accounts in USD.
     /// `settings` are lines of the configuration file, `section.name = value`; only a switch that
     /// is started here can have any.
@@ -115,7 +115,7 @@ impl Hub {
 }
 
 impl Process {
-    /// Waits until the switch says where it listens: FSPIOP and the admin API.
+    /// Waits until the switch prints its addresses: FSPIOP and the admin API.
     fn wait_ready(&mut self) -> Result<(SocketAddr, SocketAddr), Failure> {
         let deadline = Instant::now() + READY_WITHIN;
         while Instant::now() < deadline {
@@ -154,8 +154,8 @@ impl Process {
             .output()
             .map_err(|error| Failure::new(format!("verify: {error}")))?;
         if !verify.status.success() {
-            let said = String::from_utf8_lossy(&verify.stdout).into_owned();
-            return Err(Failure::new(format!("the log does not verify: {said}")));
+            let output = String::from_utf8_lossy(&verify.stdout).into_owned();
+            return Err(Failure::new(format!("the log does not verify: {output}")));
         }
         Ok(())
     }
@@ -190,7 +190,7 @@ pub(crate) struct Account {
     pub(crate) value: String,
 }
 
-/// What the hub says of its state.
+/// The hub's report of its state.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StateHash {
     /// Records in its log.
@@ -206,7 +206,7 @@ impl Operator {
     pub(crate) fn headers(&self) -> Headers {
         let token = self.token.as_ref();
         let token = token.map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
-        let json = ("Content-Type".to_owned(), "application/json".to_owned());
+        let json = ("ExpectedBody-Type".to_owned(), "application/json".to_owned());
         let accept = ("Accept".to_owned(), "application/json".to_owned());
         Headers(token.into_iter().chain([accept, json]).collect())
     }
@@ -236,7 +236,7 @@ impl Operator {
         Ok(accounts.collect())
     }
 
-    /// Where the hub's log is and what its state hashes to; `None` when the hub does not say.
+    /// Log index and state hash of the hub; `None` if the hub does not report them.
     pub(crate) fn state(&mut self) -> Option<StateHash> {
         let answer = self.call("GET", "/state", "").ok().filter(|answer| answer.status == 200)?;
         let value: Value = serde_json::from_slice(&answer.body).ok()?;

@@ -35,7 +35,7 @@ impl Rows {
         })
     }
 
-    /// What is wrong: rows that two lines name, rows that conversations name but nobody listed.
+    /// Errors: duplicate rows, and rows of conversations that rows.txt does not list.
     pub(crate) fn faults(&self, conversations: &[Conversation]) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let twice = self.names().filter(|name| !seen.insert(*name));

@@ -36,7 +36,7 @@ pub(crate) fn verify(request: &Request, key: &str) -> Result<(), String> {
     jws::verify(&message, &ring)
         .map_err(|error| format!("expected: signed with {key}\nfound:    {error}"))?;
     match source.as_str() == "Hub" && jws::canonical(body).as_deref() != Some(body) {
-        true => Err("what the hub signs is compact and sorted; this is not".to_owned()),
+        true => Err("the hub signs compact and sorted bodies; this one is not".to_owned()),
         false => Ok(()),
     }
 }

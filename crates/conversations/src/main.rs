@@ -1,11 +1,11 @@
-//! Plays golden conversations against a hub: the switch built beside this program, or another.
+//! Plays golden conversations against a hub: the switch built next to this program, or another.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use conversations::{Options, Target};
+use conversations::{RunOptions, Target};
 
 /// Plays golden conversations against a hub.
 #[derive(Parser)]
@@ -14,8 +14,8 @@ struct Arguments {
     /// Files, or directories that are searched; all of ./conversations when none is named.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The binary of the switch, `upesi` beside this program when neither this nor --hub is given:
-    /// started on a temporary directory, and its log verified at the end.
+    /// Start this switch binary on a temporary directory. Its log is verified at the end. Default
+    /// without --hub: `upesi` in the directory of this program.
     #[arg(long, value_name = "FILE", conflicts_with = "hub")]
     switch: Option<PathBuf>,
     /// FSPIOP address of a running hub, `http://host:port`; needs --admin, and --token where its
@@ -59,12 +59,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn options(arguments: Arguments) -> Options {
+fn options(arguments: Arguments) -> RunOptions {
     let target = match (arguments.switch, arguments.hub, arguments.admin) {
         (None, Some(fspiop), Some(admin)) => Target::Hub { fspiop, admin, token: arguments.token },
         (switch, _, _) => Target::Switch(switch.unwrap_or_else(beside)),
     };
-    Options {
+    RunOptions {
         target,
         directory: arguments.directory,
         paths: arguments.paths,

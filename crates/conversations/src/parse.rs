@@ -23,7 +23,7 @@ pub(crate) struct Conversation {
     pub(crate) own_hub: bool,
     /// Settings of its own hub that are not the usual ones: `section.name = value`.
     pub(crate) settings: Vec<String>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ConversationStep>,
 }
 
 /// A row that is covered.
@@ -34,9 +34,9 @@ pub(crate) struct Row {
     pub(crate) name: String,
 }
 
-/// What happens next.
+/// One step of a conversation.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct ConversationStep {
     /// From 1.
     pub(crate) line: usize,
     pub(crate) action: Action,
@@ -51,21 +51,21 @@ pub(crate) enum Action {
     BalancesUnchanged,
     Wait(Duration),
     Joins { fsp: String, currency: String, endpoints: bool },
-    Answers { fsp: String, manner: ResponseMode },
+    Answers { fsp: String, mode: ResponseMode },
     Leaves(String),
 }
 
 /// A request to the hub and its answer.
 #[derive(Debug)]
 pub(crate) struct Send {
-    pub(crate) message: Message,
+    pub(crate) message: SentMessage,
     /// Name under which the message can be sent again.
     pub(crate) label: Option<String>,
-    pub(crate) answer: Answer,
+    pub(crate) answer: ExpectedResponse,
 }
 
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum SentMessage {
     New(Box<NewMessage>),
     /// A message sent before, byte for byte; the last one without a label.
     Again(Option<String>),
@@ -119,14 +119,14 @@ pub(crate) struct Change {
     pub(crate) value: Option<String>,
 }
 
-/// What the hub answers.
+/// The hub's expected response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ExpectedResponse {
     pub(crate) line: usize,
     /// Status and reason phrase.
     pub(crate) status: String,
     pub(crate) headers: Vec<HeaderLine>,
-    pub(crate) body: Content,
+    pub(crate) body: ExpectedBody,
 }
 
 /// A message that a participant gets.
@@ -137,14 +137,14 @@ pub(crate) struct ExpectedMessage {
     pub(crate) path: String,
     pub(crate) from: String,
     pub(crate) headers: Vec<HeaderLine>,
-    pub(crate) body: Content,
+    pub(crate) body: ExpectedBody,
     /// The key it must be signed with.
     pub(crate) signed: Option<String>,
 }
 
-/// What a body must be.
+/// The expected body.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum ExpectedBody {
     Empty,
     Any,
     /// That of a message sent before, byte for byte; of the last one without a label.
@@ -154,7 +154,7 @@ pub(crate) enum Content {
 
 /// A line that is not understood.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct ParseError {
     pub(crate) line: usize,
     pub(crate) what: String,
 }
@@ -162,7 +162,7 @@ pub(crate) struct Fault {
 type Lines<'a> = Peekable<Box<dyn Iterator<Item = (usize, &'a str)> + 'a>>;
 
 /// Reads a file.
-pub(crate) fn parse(file: &str, text: &str) -> Result<Conversation, Fault> {
+pub(crate) fn parse(file: &str, text: &str) -> Result<Conversation, ParseError> {
     let mut conversation = Conversation { file: file.to_owned(), ..Conversation::default() };
     let numbered: Box<dyn Iterator<Item = (usize, &str)>> =
         Box::new(text.lines().enumerate().map(|(at, line)| (at + 1, line.trim_end())));
@@ -180,8 +180,8 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Conversation, Fault> {
         } else if text == "hub of its own" {
             conversation.own_hub = true;
         } else if !text.is_empty() {
-            let action = action(text, &mut lines).map_err(|what| Fault { line, what })?;
-            conversation.steps.push(Step { line, action });
+            let action = action(text, &mut lines).map_err(|what| ParseError { line, what })?;
+            conversation.steps.push(ConversationStep { line, action });
         }
     }
     let missing = match () {
@@ -190,7 +190,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Conversation, Fault> {
         () if conversation.steps.is_empty() => "a step",
         () => return Ok(conversation),
     };
-    Err(Fault { line: 1, what: format!("the conversation lacks {missing}") })
+    Err(ParseError { line: 1, what: format!("the conversation lacks {missing}") })
 }
 
 fn action(text: &str, lines: &mut Lines<'_>) -> Result<Action, String> {
@@ -221,8 +221,8 @@ fn action(text: &str, lines: &mut Lines<'_>) -> Result<Action, String> {
             Ok(Action::Joins { fsp: owned(fsp), currency: owned(currency), endpoints })
         }
         [fsp, "keeps", "silent"] => {
-            let manner = ResponseMode { reply: Reply::Silence, times: None };
-            Ok(Action::Answers { fsp: owned(fsp), manner })
+            let mode = ResponseMode { reply: Reply::Silence, times: None };
+            Ok(Action::Answers { fsp: owned(fsp), mode })
         }
         [fsp, "answers", status, ref times @ ..] => answers(fsp, status, times, lines),
         [fsp, "leaves"] => Ok(Action::Leaves(owned(fsp))),
@@ -239,7 +239,7 @@ enum Door {
 fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, String> {
     let owned = |text: &str| text.to_owned();
     if let ["again", label @ ..] = words {
-        let message = Message::Again(label.first().copied().map(owned));
+        let message = SentMessage::Again(label.first().copied().map(owned));
         return Ok(Action::Send(Send { message, label: None, answer: answer(lines)? }));
     }
     let [method, path, rest @ ..] = words else { return Err("METHOD /path is missing".into()) };
@@ -292,7 +292,7 @@ fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, Str
     if let Body::Usual(usual) = &mut message.body {
         *usual = changes;
     }
-    let message = Message::New(Box::new(message));
+    let message = SentMessage::New(Box::new(message));
     Ok(Action::Send(Send { message, label, answer: answer(lines)? }))
 }
 
@@ -317,7 +317,7 @@ fn signing(words: &str) -> Result<Signing, String> {
     Ok(Signing { key: key.to_owned(), canonical, ..Signing::default() })
 }
 
-fn answer(lines: &mut Lines<'_>) -> Result<Answer, String> {
+fn answer(lines: &mut Lines<'_>) -> Result<ExpectedResponse, String> {
     let Some((line, text)) = lines.next_if(|(_, line)| is_answer(line)) else {
         return Err("an answer, `< 202 Accepted`, must follow".into());
     };
@@ -326,34 +326,34 @@ fn answer(lines: &mut Lines<'_>) -> Result<Answer, String> {
         return Err("answers are not signed".into());
     }
     let status = text[1..].trim().to_owned();
-    Ok(Answer { line, status, headers, body: body.unwrap_or(Content::Empty) })
+    Ok(ExpectedResponse { line, status, headers, body: body.unwrap_or(ExpectedBody::Empty) })
 }
 
 fn gets(words: [&str; 4], lines: &mut Lines<'_>) -> Result<Action, String> {
     let [fsp, method, path, from] = words.map(str::to_owned);
     let (headers, body, signed) = contents(lines)?;
     let Some(body) = body else {
-        return Err("say what the body is: `same body`, `error ...`, JSON or `any body`".into());
+        return Err("missing body: expected `same body`, `error ...`, JSON or `any body`".into());
     };
     Ok(Action::Gets(ExpectedMessage { fsp, method, path, from, headers, body, signed }))
 }
 
 /// Headers, what the body is, and the key of the signature.
-type Contents = (Vec<HeaderLine>, Option<Content>, Option<String>);
+type Contents = (Vec<HeaderLine>, Option<ExpectedBody>, Option<String>);
 
 /// The lines of an answer or a message.
 fn contents(lines: &mut Lines<'_>) -> Result<Contents, String> {
     let (mut headers, mut body, mut signed) = (Vec::new(), None, None);
     while let Some((_, line)) = lines.next_if(|(_, line)| !line.is_empty()) {
         body = Some(match line {
-            "any body" => Content::Any,
-            "empty body" => Content::Empty,
-            "same body" => Content::Same(None),
+            "any body" => ExpectedBody::Any,
+            "empty body" => ExpectedBody::Empty,
+            "same body" => ExpectedBody::Same(None),
             _ if line.starts_with("same body as ") => {
-                Content::Same(line.split_whitespace().last().map(str::to_owned))
+                ExpectedBody::Same(line.split_whitespace().last().map(str::to_owned))
             }
-            _ if line.starts_with("error ") => Content::Json(error(line)?),
-            _ if is_json(line) => Content::Json(json(line, lines)),
+            _ if line.starts_with("error ") => ExpectedBody::Json(error(line)?),
+            _ if is_json(line) => ExpectedBody::Json(json(line, lines)),
             _ if line.starts_with(SIGNED_WITH) => {
                 signed = line.split_whitespace().last().map(str::to_owned);
                 continue;
@@ -403,7 +403,7 @@ fn answers(
     let first = lines.next_if(|(_, line)| is_json(line));
     let body = first.map_or(String::new(), |(_, line)| json(line, lines)).into_bytes();
     let reply = Reply::Response(http::Response { headers, body, ..http::Response::of(status) });
-    Ok(Action::Answers { fsp: fsp.to_owned(), manner: ResponseMode { reply, times } })
+    Ok(Action::Answers { fsp: fsp.to_owned(), mode: ResponseMode { reply, times } })
 }
 
 fn is_answer(line: &str) -> bool {
@@ -473,17 +473,17 @@ wait 2 s
 "#;
 
     #[test]
-    fn a_file_is_its_steps() {
+    fn file_parses_into_steps() {
         let conversation = parse("a.txt", EXAMPLE).expect("well formed");
         assert_eq!(conversation.title, "A title");
         assert_eq!(conversation.rows[0].name, "3.4 \"same, COMMITTED\"");
         let lines: Vec<_> = conversation.steps.iter().map(|step| step.line).collect();
         assert_eq!(lines, [5, 14, 19, 23, 24, 26]);
-        let Action::Answers { manner, .. } = &conversation.steps[4].action else { panic!() };
-        let Reply::Response(answer) = &manner.reply else { panic!("an answer") };
+        let Action::Answers { mode, .. } = &conversation.steps[4].action else { panic!() };
+        let Reply::Response(answer) = &mode.reply else { panic!("an answer") };
         assert_eq!(answer.headers.get("Retry-After"), Some("1"));
         let Action::Send(send) = &conversation.steps[0].action else { panic!("a message") };
-        let Message::New(message) = &send.message else { panic!("a new message") };
+        let SentMessage::New(message) = &send.message else { panic!("a new message") };
         assert_eq!((send.label.as_deref(), &*message.version), (Some("prepare"), "1.1"));
         assert_eq!(message.headers[0].value.as_deref(), Some(r#"{"signature": "x"}"#));
         let Body::Usual(changes) = &message.body else { panic!("the usual body") };
@@ -491,12 +491,12 @@ wait 2 s
         let signing = message.signing.as_ref().expect("a signature");
         assert_eq!((&*signing.key, signing.canonical, signing.changes.len()), ("rsa", true, 1));
         let Action::Gets(gets) = &conversation.steps[1].action else { panic!("a callback") };
-        assert_eq!(gets.body, Content::Same(Some("prepare".into())));
+        assert_eq!(gets.body, ExpectedBody::Same(Some("prepare".into())));
         assert_eq!(gets.signed.as_deref(), Some("ec"));
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn parse_errors_name_the_line() {
         for (text, line) in [
             ("# t\nrow 1 \"a\"\n\nnonsense here\n", 4),
             ("# t\nrow 1 \"a\"\n\n> GET /a from dfsp1\n\n", 4),

@@ -10,18 +10,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::hub::Hub;
+use crate::hub::TestedHub;
 use crate::index::{Coverage, Rows};
 use crate::parse::{Conversation, parse};
-use crate::runner::{Mismatch, Stage, play};
-use crate::unchanged::Tally;
+use crate::runner::{Mismatch, RunContext, play};
+use crate::unchanged::UnchangedCounts;
 
 const ROWS: &str = "rows.txt";
 const INDEX: &str = "index.md";
 
-/// What is to be played, and against which hub.
+/// The conversations to play, and the hub to play them against.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RunOptions {
     /// The hub.
     pub target: Target,
     /// Directory with the conversations, rows.txt and index.md.
@@ -55,7 +55,7 @@ pub enum Target {
     },
 }
 
-/// What came of it; shown as the table at the end.
+/// The result of a run; printed as the table at the end.
 #[derive(Debug, Default)]
 pub struct Report {
     /// By directory.
@@ -65,10 +65,10 @@ pub struct Report {
     uncovered: Vec<String>,
     /// Rows whose every conversation was skipped.
     skipped_rows: usize,
-    /// What is wrong beside the conversations themselves.
+    /// Errors outside the conversations themselves.
     faults: Vec<String>,
     /// Refusals, and what they left unchanged.
-    refusals: Tally,
+    refusals: UnchangedCounts,
     took: Duration,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for Report {
 ///
 /// # Errors
 /// When the files cannot be read, a path names no conversation, or the hub cannot be reached.
-pub fn run(options: &Options) -> Result<Report, Failure> {
+pub fn run(options: &RunOptions) -> Result<Report, Failure> {
     let started = Instant::now();
     let rows = Rows::read(&read(&options.directory.join(ROWS))?);
     let all = read_all(&options.directory)?;
@@ -140,7 +140,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
         report.uncovered = uncovered.map(|(name, _)| (*name).to_owned()).collect();
         check_index(options, &rows.index(&all), &mut report)?;
     }
-    let hub = Hub::open(&options.target, &[])?;
+    let hub = TestedHub::open(&options.target, &[])?;
     let outcomes = play_all(options, (&hub, &report.refusals), &chosen);
     if let Err(failure) = hub.close() {
         report.faults.push(failure.to_string());
@@ -174,8 +174,8 @@ enum Outcome {
 }
 
 fn play_all(
-    options: &Options,
-    (hub, tally): (&Hub, &Tally),
+    options: &RunOptions,
+    (hub, tally): (&TestedHub, &UnchangedCounts),
     chosen: &[&Conversation],
 ) -> Vec<Outcome> {
     let quiet = RwLock::new(());
@@ -199,9 +199,9 @@ fn play_all(
 }
 
 fn play_one(
-    options: &Options,
-    (shared, quiet): (&Hub, &RwLock<()>),
-    (tally, conversation): (&Tally, &Conversation),
+    options: &RunOptions,
+    (shared, quiet): (&TestedHub, &RwLock<()>),
+    (tally, conversation): (&UnchangedCounts, &Conversation),
 ) -> Outcome {
     let settings = conversation.settings.as_slice();
     let result = match (&options.target, conversation.own_hub) {
@@ -209,7 +209,7 @@ fn play_one(
         (Target::Hub { .. }, true) => return Outcome::Skipped,
         (Target::Switch(_), true) => {
             let own = |failure: Failure| Mismatch { line: 1, what: failure.to_string() };
-            Hub::open(&options.target, settings).map_err(own).and_then(|hub| {
+            TestedHub::open(&options.target, settings).map_err(own).and_then(|hub| {
                 let quiet = RwLock::new(());
                 let played = play(&stage(options, (&hub, &quiet), tally), conversation);
                 played.and(hub.close().map_err(own))
@@ -228,14 +228,20 @@ fn play_one(
 }
 
 fn stage<'a>(
-    options: &'a Options,
-    (hub, quiet): (&'a Hub, &'a RwLock<()>),
-    tally: &'a Tally,
-) -> Stage<'a> {
-    Stage { hub, quiet, tally, callback_host: &options.callback_host, patience: options.patience }
+    options: &'a RunOptions,
+    (hub, quiet): (&'a TestedHub, &'a RwLock<()>),
+    tally: &'a UnchangedCounts,
+) -> RunContext<'a> {
+    RunContext {
+        hub,
+        quiet,
+        tally,
+        callback_host: &options.callback_host,
+        patience: options.patience,
+    }
 }
 
-fn check_index(options: &Options, index: &str, report: &mut Report) -> Result<(), Failure> {
+fn check_index(options: &RunOptions, index: &str, report: &mut Report) -> Result<(), Failure> {
     let path = options.directory.join(INDEX);
     if options.write_index {
         let failed = |error| Failure::new(format!("{}: {error}", path.display()));
@@ -278,10 +284,10 @@ fn find(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The conversations that the paths name, which must name one each: who names what is not there
-/// must not be told that all of it passed.
+/// The conversations that the paths name. A path that names no conversation is an error, because
+/// otherwise a typing error would look like success.
 fn choose<'a>(
-    options: &Options,
+    options: &RunOptions,
     all: &'a [Conversation],
 ) -> Result<Vec<&'a Conversation>, Failure> {
     let directory = options.directory.as_path();
@@ -342,7 +348,7 @@ mod tests {
         }
         fs::write(directory.path().join("outside.txt"), "").expect("a file");
         let check = |paths: &[&str], expected: Result<&[&str], &str>| {
-            let options = Options {
+            let options = RunOptions {
                 target: Target::Switch(PathBuf::new()),
                 directory: directory.path().join("all"),
                 paths: paths.iter().map(|path| inside(path)).collect(),

@@ -1,8 +1,8 @@
 //! Plays one conversation: each step in order, up to the first difference.
 //!
-//! Beside what a conversation says, some things always hold and are always checked: the usual
-//! headers of every message a participant gets, the bounds of an error body, what a refusal leaves
-//! as it was (`refusals`), and that nothing else comes than what is written.
+//! Apart from the lines of a conversation, some checks always apply: the usual headers of every
+//! received message, the limits of an error body, an unchanged state after a refusal (`unchanged`),
+//! and no message beyond those written.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -15,13 +15,15 @@ use testkit::http::{self, Client, Headers, Request};
 use crate::defaults::{self, Call};
 use crate::expect::{self, Difference, compare, matches};
 use crate::fsp::Fsp;
-use crate::hub::{ANSWER_PATIENCE, Account, Hub, Operator};
+use crate::hub::{ANSWER_PATIENCE, Account, Operator, TestedHub};
 use crate::keys;
 use crate::parse::{
-    Action, Answer, Body, Change, Content, Conversation, ExpectedMessage, HeaderLine, Message,
-    NewMessage, Send, Signing, Step,
+    Action, Body, Change, Conversation, ConversationStep, ExpectedBody, ExpectedMessage,
+    ExpectedResponse, HeaderLine, NewMessage, Send, SentMessage, Signing,
 };
-use crate::unchanged::{AfterRefusal, HubReading, Reserved, Tally, ends_transfer, gave_back};
+use crate::unchanged::{
+    AfterRefusal, HubReading, Reserved, UnchangedCounts, ends_transfer, gave_back,
+};
 use crate::variables::Variables;
 
 /// How long nothing must come where nothing is expected.
@@ -42,25 +44,25 @@ const HOP_BY_HOP: [&str; 9] = [
     "expect",
 ];
 
-/// The first difference, and where the conversation says otherwise.
+/// The first difference, and the line of the conversation that it contradicts.
 #[derive(Debug)]
 pub(crate) struct Mismatch {
     pub(crate) line: usize,
     pub(crate) what: String,
 }
 
-/// What all conversations of a run share.
-pub(crate) struct Stage<'a> {
-    pub(crate) hub: &'a Hub,
+/// Shared by all conversations of a run.
+pub(crate) struct RunContext<'a> {
+    pub(crate) hub: &'a TestedHub,
     /// Held for writing while a refusal is checked, so that no other conversation moves the log.
     pub(crate) quiet: &'a RwLock<()>,
-    pub(crate) tally: &'a Tally,
+    pub(crate) tally: &'a UnchangedCounts,
     pub(crate) callback_host: &'a str,
     pub(crate) patience: Duration,
 }
 
 struct Player<'a> {
-    stage: &'a Stage<'a>,
+    stage: &'a RunContext<'a>,
     scope: Variables,
     fsps: BTreeMap<String, Fsp>,
     joined: Vec<String>,
@@ -83,7 +85,7 @@ struct Sent {
 }
 
 /// Plays a conversation to its end or to the first difference.
-pub(crate) fn play(stage: &Stage<'_>, conversation: &Conversation) -> Result<(), Mismatch> {
+pub(crate) fn play(stage: &RunContext<'_>, conversation: &Conversation) -> Result<(), Mismatch> {
     let mut player = Player {
         stage,
         scope: Variables::new(),
@@ -100,7 +102,7 @@ pub(crate) fn play(stage: &Stage<'_>, conversation: &Conversation) -> Result<(),
 }
 
 impl Player<'_> {
-    fn play(&mut self, steps: &[Step]) -> Result<(), Mismatch> {
+    fn play(&mut self, steps: &[ConversationStep]) -> Result<(), Mismatch> {
         let first = steps.first().map_or(1, |step| step.line);
         for name in ["dfsp1", "dfsp2"] {
             let joined = self.join(name, "USD", Connected::Yes);
@@ -118,7 +120,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), Mismatch> {
+    fn step(&mut self, step: &ConversationStep) -> Result<(), Mismatch> {
         let line = step.line;
         let result = match &step.action {
             Action::Send(send) => return self.send(line, send),
@@ -141,9 +143,7 @@ impl Player<'_> {
             Action::Joins { fsp, currency, endpoints: false } => {
                 self.join(fsp, currency, Connected::No)
             }
-            Action::Answers { fsp, manner } => {
-                self.fsp(fsp).map(|fsp| fsp.set_manner(manner.clone()))
-            }
+            Action::Answers { fsp, mode } => self.fsp(fsp).map(|fsp| fsp.set_manner(mode.clone())),
             Action::Leaves(fsp) => {
                 self.fsps.remove(fsp);
                 Ok(())
@@ -172,8 +172,8 @@ impl Player<'_> {
     fn send(&mut self, line: usize, send: &Send) -> Result<(), Mismatch> {
         let at = |line: usize| move |what: String| Mismatch { line, what };
         let sent = match &send.message {
-            Message::Again(label) => self.find_sent(label.as_deref()).map_err(at(line))?,
-            Message::New(message) => {
+            SentMessage::Again(label) => self.find_sent(label.as_deref()).map_err(at(line))?,
+            SentMessage::New(message) => {
                 let request = self.request(message).map_err(at(line))?;
                 if let Some(label) = &send.label {
                     self.remember_signature(label, &request);
@@ -274,7 +274,11 @@ impl Player<'_> {
         Some(Reserved { account, amount: body["amount"]["amount"].as_str()?.to_owned() })
     }
 
-    fn check_answer(&self, expected: &Answer, found: &http::Response) -> Result<(), String> {
+    fn check_answer(
+        &self,
+        expected: &ExpectedResponse,
+        found: &http::Response,
+    ) -> Result<(), String> {
         let status = format!("{} {}", found.status, found.reason);
         if status != expected.status {
             let body = String::from_utf8_lossy(&found.body);
@@ -311,7 +315,7 @@ impl Player<'_> {
         }
     }
 
-    /// What holds for the headers of every message, unless the conversation says otherwise.
+    /// Checks of the headers of every message, unless the conversation overrides them.
     fn check_usual(&self, gets: &ExpectedMessage, message: &Request) -> Result<(), String> {
         let trace = format!("00-{}-{{any}}", self.scope.fill("{trace}")?);
         let mut usual = vec![
@@ -334,15 +338,15 @@ impl Player<'_> {
             usual.retain(|(name, _)| headers.iter().all(|(known, _)| known != name));
             usual.extend(headers);
         }
-        let said = |name: &str| gets.headers.iter().any(|it| it.name.eq_ignore_ascii_case(name));
-        for (name, pattern) in usual.into_iter().filter(|(name, _)| !said(name)) {
+        let output = |name: &str| gets.headers.iter().any(|it| it.name.eq_ignore_ascii_case(name));
+        for (name, pattern) in usual.into_iter().filter(|(name, _)| !output(name)) {
             match message.headers.get(name) {
                 Some(value) if matches(&pattern, value) => (),
                 value => return Err(header_differs(name, &pattern, value)),
             }
         }
         match message.headers.get("accept") {
-            Some(value) if gets.method != "GET" && gets.method != "POST" && !said("accept") => {
+            Some(value) if gets.method != "GET" && gets.method != "POST" && !output("accept") => {
                 Err(header_differs("accept", "no such header", Some(value)))
             }
             _ => Ok(()),
@@ -385,21 +389,21 @@ impl Player<'_> {
         Ok(())
     }
 
-    fn check_body(&self, expected: &Content, found: &[u8]) -> Result<(), String> {
+    fn check_body(&self, expected: &ExpectedBody, found: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(found);
         check_error_form(found)?;
         match expected {
-            Content::Any => Ok(()),
-            Content::Empty if found.is_empty() => Ok(()),
-            Content::Empty => Err(differ("an empty body", &text)),
-            Content::Same(label) => {
+            ExpectedBody::Any => Ok(()),
+            ExpectedBody::Empty if found.is_empty() => Ok(()),
+            ExpectedBody::Empty => Err(differ("an empty body", &text)),
+            ExpectedBody::Same(label) => {
                 let sent = self.find_sent(label.as_deref())?.request.body;
                 match sent == found {
                     true => Ok(()),
                     false => Err(differ(&String::from_utf8_lossy(&sent), &text)),
                 }
             }
-            Content::Json(pattern) => {
+            ExpectedBody::Json(pattern) => {
                 let pattern = expect::parse(&self.fill_pattern(pattern)?)?;
                 let Ok(value) = serde_json::from_slice(found) else {
                     return Err(differ("a body of JSON", &text));
@@ -592,7 +596,7 @@ impl Player<'_> {
     }
 }
 
-/// Whether a participant has told the hub its endpoints.
+/// Whether a participant has registered its endpoints.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Connected {
     Yes,
@@ -604,7 +608,7 @@ fn values(accounts: &[Account]) -> String {
     accounts.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The bounds of an error body (hub-semantics 1.4), whatever it says.
+/// The limits of an error body (hub-semantics 1.4), whatever its content.
 fn check_error_form(body: &[u8]) -> Result<(), String> {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = &body["errorInformation"];

@@ -1,11 +1,10 @@
-//! What a refusal must leave as it was, and how many did.
+//! Checks that a refusal leaves the hub's state unchanged, and counts these checks.
 //!
-//! A synchronous refusal is bracketed by two readings while no other conversation sends: the
-//! hub's log position and the hash of its state, or all balances where a hub does not tell those.
-//! A change that the hub refuses after it was recorded moves the position by that record and
-//! nothing else. An asynchronous refusal is an error from the hub: balances are as they were
-//! before the message, and where the error is that a reserved transfer has ended, the payer has
-//! its amount back and nothing else moved.
+//! A synchronous refusal is bracketed by two readings while no other conversation sends: the hub's
+//! log index and state hash, or all balances if a hub does not report those. A change that the hub
+//! refuses after recording it advances the log by that record only. An asynchronous refusal is an
+//! error from the hub: balances are the same as before the message. If the error reports the end of
+//! a reserved transfer, the payer has its amount back and no other balance moved.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +13,7 @@ use serde_json::Value;
 
 use crate::hub::{Account, StateHash};
 
-/// What is read of a hub before and after a refusal.
+/// A reading of a hub's state before or after a refusal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HubReading {
     State(StateHash),
@@ -28,7 +27,7 @@ pub(crate) enum AfterRefusal {
     Hash,
     /// The refusal is on record; but for that record all is the same.
     Recorded,
-    /// The balances are the same; the hub tells no more.
+    /// The balances are the same; the hub reports nothing else.
     Balances,
     /// An error by callback; the balances are the same.
     Callback,
@@ -38,7 +37,7 @@ pub(crate) enum AfterRefusal {
 
 /// How many refusals left the hub in which way; counted by many threads.
 #[derive(Debug, Default)]
-pub(crate) struct Tally([AtomicUsize; 5]);
+pub(crate) struct UnchangedCounts([AtomicUsize; 5]);
 
 /// A transfer as far as its end moves money.
 pub(crate) struct Reserved {
@@ -47,7 +46,7 @@ pub(crate) struct Reserved {
     pub(crate) amount: String,
 }
 
-impl Tally {
+impl UnchangedCounts {
     pub(crate) fn count(&self, left: AfterRefusal) {
         self.0[left as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -57,7 +56,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for UnchangedCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -101,7 +100,7 @@ impl HubReading {
     }
 }
 
-/// Whether an error says that a transfer that was reserved has ended.
+/// Whether an error reports the end of a reserved transfer.
 pub(crate) fn ends_transfer(error: &[u8]) -> bool {
     let error: Value = serde_json::from_slice(error).unwrap_or_default();
     let error = &error["errorInformation"];

@@ -1,4 +1,4 @@
-//! What a conversation's words stand for: names of its own participants, fresh ids, moments.
+//! Variables of a conversation: names of its own participants, fresh ids, times.
 //!
 //! `dfsp1` to `dfsp9` become names that no other conversation has, in upper case too, and back
 //! when something is shown. `{name}` is a placeholder; `{{name}}`, the hub's own template, is left
@@ -17,7 +17,7 @@ use crate::keys;
 const BASE32: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const SUFFIX_DIGITS: usize = 7;
 
-/// Placeholders that stand for what is only seen when it comes: see `expect`.
+/// Placeholders for values that are only known on receipt: see `expect`.
 pub(crate) const MATCHERS: [&str; 6] = ["any", "time", "whole-time", "http-date", "number", "uuid"];
 
 /// The words of one conversation.
@@ -140,7 +140,7 @@ impl Variables {
     }
 }
 
-/// A text as it stands within the quotation marks of JSON.
+/// A text as written within the quotation marks of JSON.
 fn escaped(text: &str) -> String {
     text.replace('\n', "\\n")
 }

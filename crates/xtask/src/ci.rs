@@ -20,7 +20,7 @@ const FUZZ_TARGETS: f64 = 24.0;
 const PROPERTY_CASES_PER_MINUTE: u64 = 10_000;
 
 /// One thing that must hold.
-pub(crate) struct Step {
+pub(crate) struct CiStep {
     name: String,
     proves: String,
     work: Work,
@@ -46,14 +46,14 @@ struct Outcome {
 /// Values of placeholders.
 type Values = [(&'static str, String)];
 
-/// What a merge must pass.
-pub(crate) fn ci() -> Vec<Step> {
+/// The checks that a merge must pass.
+pub(crate) fn ci() -> Vec<CiStep> {
     read("ci", &[])
 }
 
 /// Proofs whose strength grows with time; each takes its share of the budget, and its result is
 /// added to the runs before ([`crate::proof_totals`]).
-pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
+pub(crate) fn nightly(minutes: u32) -> Vec<CiStep> {
     let share = u64::from(minutes) * 60 / 5;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let values = [
@@ -69,17 +69,17 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
 
 /// Builds the switch and the runner of golden conversations, and plays them; the arguments are
 /// the runner's.
-pub(crate) fn conversations(arguments: &[String]) -> Vec<Step> {
+pub(crate) fn conversations(arguments: &[String]) -> Vec<CiStep> {
     let mut steps = ci();
     steps.retain(|step| ["switch", "conversations"].contains(&step.name.as_str()));
-    if let Some(Step { work: Work::Cargo(all), .. }) = steps.last_mut() {
+    if let Some(CiStep { work: Work::Cargo(all), .. }) = steps.last_mut() {
         all.extend_from_slice(arguments);
     }
     steps
 }
 
 /// The deterministic simulator, with its own arguments.
-pub(crate) fn simulate(arguments: &[String]) -> Vec<Step> {
+pub(crate) fn simulate(arguments: &[String]) -> Vec<CiStep> {
     let mut steps = nightly(0);
     steps.retain(|step| step.name == "simulation");
     for step in &mut steps {
@@ -91,14 +91,14 @@ pub(crate) fn simulate(arguments: &[String]) -> Vec<Step> {
 }
 
 /// Each deliberate bug is planted and must be caught.
-pub(crate) fn bugs() -> Vec<Step> {
+pub(crate) fn bugs() -> Vec<CiStep> {
     let mut steps = nightly(0);
     steps.retain(|step| step.name == "bugs");
     steps
 }
 
 /// The steps of a list.
-fn read(list: &str, values: &Values) -> Vec<Step> {
+fn read(list: &str, values: &Values) -> Vec<CiStep> {
     let all: Table = STEPS.parse().expect("steps.toml is TOML");
     let entries = all[list].as_array().into_iter().flatten().filter_map(Value::as_table);
     let steps = entries.flat_map(|entry| match entry.get("each").and_then(Value::as_array) {
@@ -111,7 +111,7 @@ fn read(list: &str, values: &Values) -> Vec<Step> {
     steps.collect()
 }
 
-fn step(entry: &Table, values: &Values) -> Step {
+fn step(entry: &Table, values: &Values) -> CiStep {
     let fill = |text: &Value| {
         let text = text.as_str().expect("a text").to_owned();
         values.iter().fold(text, |text, (name, value)| text.replace(name, value))
@@ -126,7 +126,7 @@ fn step(entry: &Table, values: &Values) -> Step {
     let environment = entry.get("environment").and_then(Value::as_table).into_iter().flatten();
     let environment = environment.map(|(name, value)| (name.clone(), fill(value))).collect();
     let text = |name: &str| fill(entry.get(name).expect("a step has a name, and what it proves"));
-    Step { name: text("name"), proves: text("proves"), work, environment }
+    CiStep { name: text("name"), proves: text("proves"), work, environment }
 }
 
 fn inside(name: &str) -> fn(&Path) -> bool {
@@ -138,8 +138,8 @@ fn inside(name: &str) -> fn(&Path) -> bool {
     }
 }
 
-/// Runs the steps in order, prints a table, and says whether all passed.
-pub(crate) fn run(root: &Path, steps: Vec<Step>) -> bool {
+/// Runs the steps in order and prints a table. Returns whether all passed.
+pub(crate) fn run(root: &Path, steps: Vec<CiStep>) -> bool {
     let mut outcomes = Vec::new();
     for step in steps {
         println!("\n== {}: {}", step.name, step.proves);
@@ -156,7 +156,7 @@ pub(crate) fn run(root: &Path, steps: Vec<Step>) -> bool {
     outcomes.iter().all(|outcome| outcome.passed)
 }
 
-fn perform(root: &Path, Step { work, environment, .. }: &Step) -> bool {
+fn perform(root: &Path, CiStep { work, environment, .. }: &CiStep) -> bool {
     let (program, arguments) = match work {
         Work::Inside(check) => return check(root),
         Work::Cargo(arguments) => (env::var_os("CARGO"), arguments.clone()),
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_failed_step_does_not_stop_the_next() {
-        let inside = |name: &str, work| Step {
+        let inside = |name: &str, work| CiStep {
             name: name.to_owned(),
             proves: String::new(),
             work: Work::Inside(work),

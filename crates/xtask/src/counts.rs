@@ -1,18 +1,18 @@
 //! Instructions per operation, counted by callgrind: figures that no other load moves.
 //!
-//! The example `counts` of `microbench` performs every operation a known number of times inside
-//! one function; callgrind collects only there and dumps once per call. The committed table says
-//! what was counted last; `--check` says which count has moved since. Counts depend on the
-//! compiler, so this is no part of what a merge must pass.
+//! The example `counts` of `microbench` performs every operation a known number of times inside one
+//! function; callgrind collects only there and dumps once per call. The committed table has the
+//! last counts; `--check` reports counts that have moved since. Counts depend on the compiler, so
+//! they are not part of the merge checks.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-/// Where the table is kept.
+/// Path of the table.
 const TABLE: &str = "docs/performance/counts.md";
-/// A count that moved by more than this many in a thousand is told.
+/// A count that moved by more than this many per thousand is reported.
 const PER_MILLE_MAX: u64 = 30;
 /// The function of the example inside which instructions are collected.
 const COLLECTED: &str = "counts::collected";
@@ -26,7 +26,7 @@ struct Count {
     instructions: u64,
 }
 
-/// Counts, and writes the table or, with `check`, compares with it; says whether all went well.
+/// Counts, and writes the table or, with `check`, compares with it. Returns whether this succeeded.
 pub(crate) fn run(root: &Path, check: bool) -> bool {
     match count(root).and_then(|counts| conclude(root, &counts, check)) {
         Ok(passed) => passed,
@@ -80,11 +80,11 @@ fn count(root: &Path) -> Result<Vec<Count>, String> {
         fs::remove_dir_all(&dumps).map_err(fail)?;
     }
     fs::create_dir_all(&dumps).map_err(fail)?;
-    let said = callgrind(&target.join("dist/examples/counts"), &dumps)?;
-    said.lines().enumerate().map(|(at, line)| read(line, &dumps, at + 1)).collect()
+    let output = callgrind(&target.join("dist/examples/counts"), &dumps)?;
+    output.lines().enumerate().map(|(at, line)| read(line, &dumps, at + 1)).collect()
 }
 
-/// Runs the example and gives what it says: one line per dump.
+/// Runs the example and returns its output: one line per dump.
 fn callgrind(example: &Path, dumps: &Path) -> Result<String, String> {
     let output = Command::new("valgrind")
         .arg("--tool=callgrind")
@@ -108,9 +108,10 @@ fn read(line: &str, dumps: &Path, number: usize) -> Result<Count, String> {
     let mut parts = line.splitn(3, '\t');
     let (Some(group), Some(repeated), Some(operation)) = (parts.next(), parts.next(), parts.next())
     else {
-        return Err(format!("the example said {line:?}"));
+        return Err(format!("unexpected output of the example: {line:?}"));
     };
-    let repeated: u64 = repeated.parse().map_err(|_| format!("the example said {line:?}"))?;
+    let repeated: u64 =
+        repeated.parse().map_err(|_| format!("unexpected output of the example: {line:?}"))?;
     let path = dumps.join(format!("dump.{number}"));
     let dump =
         fs::read_to_string(&path).map_err(|error| format!("no dump for {operation:?}: {error}"))?;
@@ -124,7 +125,7 @@ fn read(line: &str, dumps: &Path, number: usize) -> Result<Count, String> {
 const INTRODUCTION: &str = "\
 # Instructions per operation
 
-Written by `cargo xtask counts`; `cargo xtask counts --check` tells which count has moved by more
+Written by `cargo xtask counts`; `cargo xtask counts --check` lists counts that moved by more
 than 3 %. Counted by callgrind, so no other load on the machine moves a figure; another compiler
 or processor does. Callgrind knows no AVX-512 and no SHA instructions: hashes, and with them a
 fulfil, count for more here than they take.
@@ -151,7 +152,7 @@ fn parse(table: &str) -> Vec<(String, u64)> {
     table.lines().filter_map(row).collect()
 }
 
-/// What moved too far, and what came or went, one line each.
+/// Counts that moved too far, and added or removed ones, one line each.
 fn moved(before: &[(String, u64)], after: &[Count]) -> Vec<String> {
     let mut lines = Vec::new();
     for count in after {

@@ -1,9 +1,9 @@
 //! `cargo xtask coverage`: which lines of the kernel its own tests and the simulator run
 //! (docs/internals/coverage.md).
 //!
-//! Only the crate `ledger` is compiled with counters. This program puts itself between cargo and
-//! the compiler for that, so that everything else is the same as in any other build. What the
-//! three proofs counted is added up, a table is printed, and the command fails if a line is left.
+//! Only the crate `ledger` is compiled with counters. For that, this program wraps the compiler, so
+//! that the rest of the build is unchanged. The counts of the three proofs are added up, a table is
+//! printed, and the command fails if a line was never run.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -21,7 +21,7 @@ const SUBJECT: &str = "ledger";
 /// Its source files, but for the scenarios, properties and models that try it.
 const SOURCES: &str = "crates/ledger/src/";
 const TRIALS: &str = "crates/ledger/src/tests/";
-/// Where the tests of a file begin, in its last part.
+/// The start of a file's tests, in its last part.
 const TESTS: &str = "#[cfg(test)]\nmod tests {";
 /// Runs of the simulator.
 const RUNS: &str = "40";
@@ -45,7 +45,7 @@ pub(crate) fn compile() -> ExitCode {
     if has("--crate-name", SUBJECT) {
         command.arg("-Cinstrument-coverage");
     } else if has("--crate-type", "bin") {
-        // What writes the counters down in the end is linked only if somebody asks for it.
+        // The code that writes the counters at exit is linked only on request.
         command.arg("-Clink-arg=-Wl,-u,__llvm_profile_runtime");
     }
     match command.status() {
@@ -58,7 +58,7 @@ pub(crate) fn compile() -> ExitCode {
     }
 }
 
-/// Builds, runs, counts, and says whether every line was run.
+/// Builds, runs and counts. Returns whether every line was run.
 pub(crate) fn run(root: &Path) -> bool {
     let counted = measure(root).map(|[tests, simulated, all]| {
         print!("{}", table(&tests, &simulated, &all));
@@ -77,12 +77,12 @@ pub(crate) fn run(root: &Path) -> bool {
     }
 }
 
-/// What the tests ran, what they and the simulator ran, and what they, the simulator and the
-/// deliberate bugs ran.
+/// Lines run by the tests; by them and the simulator; and by them, the simulator and the deliberate
+/// bugs.
 fn measure(root: &Path) -> Result<[Lines; 3], String> {
     let tools = tools()?;
     let place = tools::target(root).join("coverage");
-    // What an earlier run counted would be added.
+    // Counts of an earlier run would be added.
     let _none_yet = fs::remove_dir_all(&place);
     fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     let simulation = ["build", "--package", "simulation", "--bin", "simulation"];
@@ -109,11 +109,11 @@ fn measure(root: &Path) -> Result<[Lines; 3], String> {
     sums.try_into().map_err(|_| "three parts are counted".to_owned())
 }
 
-/// Where `llvm-profdata` and `llvm-cov` are: with the compiler, whose format they must know.
+/// Directory of `llvm-profdata` and `llvm-cov`: those of the compiler, whose format they must know.
 fn tools() -> Result<PathBuf, String> {
     let asked = Command::new("rustc").args(["--print", "target-libdir"]).output();
-    let said = asked.map_err(|error| format!("rustc did not start: {error}"))?.stdout;
-    let libraries = PathBuf::from(String::from_utf8_lossy(&said).trim());
+    let output = asked.map_err(|error| format!("rustc did not start: {error}"))?.stdout;
+    let libraries = PathBuf::from(String::from_utf8_lossy(&output).trim());
     let tools = libraries.with_file_name("bin");
     if !tools.join("llvm-cov").exists() {
         println!("installing the compiler's own tools: rustup component add llvm-tools");
@@ -122,7 +122,7 @@ fn tools() -> Result<PathBuf, String> {
     Ok(tools)
 }
 
-/// Builds programs with counters in them, and says where they are.
+/// Builds programs with counters and returns their paths.
 fn build(root: &Path, arguments: &[&str]) -> Result<Vec<PathBuf>, String> {
     let own = env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -138,15 +138,15 @@ fn build(root: &Path, arguments: &[&str]) -> Result<Vec<PathBuf>, String> {
     if !built.status.success() {
         return Err(format!("cargo {} failed", arguments.join(" ")));
     }
-    let said = String::from_utf8_lossy(&built.stdout);
-    let programs = said.lines().filter_map(|line| {
+    let output = String::from_utf8_lossy(&built.stdout);
+    let programs = output.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         Some(PathBuf::from(message.get("executable")?.as_str()?))
     });
     Ok(programs.collect())
 }
 
-/// Runs a program as cargo runs a test; what it counts goes into a file beside it.
+/// Runs a program as cargo runs a test; its counts go into a file next to it.
 fn count(root: &Path, program: &Path, arguments: &[&str]) -> Result<(), String> {
     let own = root.join("crates").join(SUBJECT);
     let mut command = Command::new(program);
@@ -169,14 +169,14 @@ fn export(tools: &Path, place: &Path, programs: &[PathBuf]) -> Result<String, St
     succeed(&mut export)
 }
 
-/// Runs a program that must succeed, and gives what it says.
+/// Runs a program that must succeed, and returns its output.
 fn succeed(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{name}: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     match output.status.success() {
-        true => Ok(said),
-        false => Err(format!("{name} failed:\n{said}{}", String::from_utf8_lossy(&output.stderr))),
+        true => Ok(text),
+        false => Err(format!("{name} failed:\n{text}{}", String::from_utf8_lossy(&output.stderr))),
     }
 }
 

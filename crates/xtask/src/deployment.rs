@@ -1,13 +1,13 @@
-//! The files of `deploy`, held against what reads them.
+//! Checks the files of `deploy` with the tools that read them.
 //!
 //! Phases: fetch the tools into `<target>/deployment`, once; render the chart for each topology and
 //! compare it with what is kept in `deploy/kubernetes`; hold what is rendered against the schemas
 //! of the oldest and the newest Kubernetes; see that values which cannot be meant are refused; then
 //! the compose file, the image's definition, systemd's unit, and the rules of alerts.
 //!
-//! Helm and the reader of rules are built from Go modules, the rest comes from PyPI; versions are
-//! pinned here and beside the files in `crates/xtask/deployment`. Nothing is deployed: that needs a
-//! cluster. That the program starts with what is rendered is proved by its own tests
+//! Helm and the reader of rules are built from Go modules, the rest comes from PyPI. Versions are
+//! pinned here and in `crates/xtask/deployment`. Nothing is deployed: that needs a cluster. The
+//! tests of `upesi` prove that the program starts with the rendered files
 //! (`upesi/tests/product/deployment.rs`).
 
 use std::fs;
@@ -26,7 +26,7 @@ const TOPOLOGIES: [&str; 3] = ["one", "cluster", "thousand"];
 /// The oldest Kubernetes that the chart is for, and the newest one known.
 const KUBERNETES: [&str; 2] = ["1.30", "1.37"];
 const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.22.0";
-/// Topology, what is said beside it, and what the refusal speaks of.
+/// Topology, the extra setting, and the text that the refusal must contain.
 const REFUSED: [(&str, &str, &str); 6] = [
     ("one", "replicas=2", "a log in files has one node"),
     ("cluster", "admin.tokenSecret.name=", "several nodes need one admin token"),
@@ -36,15 +36,15 @@ const REFUSED: [(&str, &str, &str); 6] = [
     ("cluster", "log.kafka.topic=a/b", "topic"),
 ];
 
-/// What becomes of the renderings that are kept.
+/// Whether committed renderings are compared or written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum RenderingMode {
     Compared,
     Written,
 }
 
-/// Does all of it, prints what is wrong, and says whether nothing is.
-pub(crate) fn check(root: &Path, kept: Kept) -> bool {
+/// Runs all checks and prints the first error. Returns whether there was no error.
+pub(crate) fn check(root: &Path, kept: RenderingMode) -> bool {
     let done = all(root, kept);
     if let Err(error) = &done {
         eprintln!("deployment: {error}");
@@ -52,7 +52,7 @@ pub(crate) fn check(root: &Path, kept: Kept) -> bool {
     done.is_ok()
 }
 
-fn all(root: &Path, kept: Kept) -> Result<(), String> {
+fn all(root: &Path, kept: RenderingMode) -> Result<(), String> {
     let tools = Tools::ready(root)?;
     let mut rendered = Vec::new();
     for topology in TOPOLOGIES {
@@ -74,7 +74,7 @@ fn all(root: &Path, kept: Kept) -> Result<(), String> {
     println!("deployment: compose, the image, the rules of alerts");
     for profile in ["", "watch"] {
         let mut compose = tools.python_program("docker-compose");
-        // Whoever builds the image elsewhere names it by this; here nobody does.
+        // An image built elsewhere is named by this variable; here it is unset.
         compose.env_remove("UPESI_IMAGE");
         compose.args(["--file", "deploy/compose/compose.yaml", "--profile", profile]);
         silent(compose.args(["config", "--quiet"]), "compose.yaml")?;
@@ -87,10 +87,10 @@ fn all(root: &Path, kept: Kept) -> Result<(), String> {
 }
 
 /// Writes a rendering, or compares it with what is kept. Answers with its path.
-fn keep(root: &Path, topology: &str, text: &str, kept: Kept) -> Result<PathBuf, String> {
+fn keep(root: &Path, topology: &str, text: &str, kept: RenderingMode) -> Result<PathBuf, String> {
     let path = root.join(format!("{RENDERED}/{topology}.yaml"));
     let failed = |error| format!("{}: {error}", path.display());
-    if kept == Kept::Written {
+    if kept == RenderingMode::Written {
         write(&path, text)?;
         println!("deployment: wrote {}", path.display());
     } else if fs::read_to_string(&path).map_err(failed)? != text {
@@ -106,11 +106,11 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Where the chart mounts the admin token.
+/// Path at which the chart mounts the admin token.
 const TOKEN: &str = "/run/upesi/admin-token";
 
-/// Has the program read the configuration in what was rendered: numbers, words, truth and lists.
-/// The token that it names stands in a file here.
+/// Lets the program read the configuration in the rendered files: numbers, texts, booleans and
+/// lists. The token that it names is a file here.
 fn takes(root: &Path, file: &Path, rendered: &str) -> Result<(), String> {
     let lines = rendered.lines().skip_while(|line| *line != "  upesi.toml: |").skip(1);
     let lines: Vec<_> = lines.map_while(|line| line.strip_prefix("    ")).collect();
@@ -142,18 +142,18 @@ fn unit(root: &Path, kept: &Path) -> Result<(), String> {
     silent(Command::new("systemd-analyze").arg("verify").arg(&copy), "upesi.service")
 }
 
-/// Runs a program that says what is wrong and succeeds nevertheless: no line may name the file.
+/// Runs a program that reports errors but exits with 0: no line of its output may name the file.
 fn silent(command: &mut Command, file: &str) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{program} did not start: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    match output.status.success() && !said.contains(file) {
+    let setting = String::from_utf8_lossy(&output.stderr);
+    match output.status.success() && !setting.contains(file) {
         true => Ok(()),
-        false => Err(format!("{program} ended with {}: {}", output.status, said.trim_end())),
+        false => Err(format!("{program} ended with {}: {}", output.status, setting.trim_end())),
     }
 }
 
-/// What the files are held against.
+/// The tools for the checks.
 struct Tools {
     root: PathBuf,
     kept: PathBuf,
@@ -196,7 +196,7 @@ impl Tools {
         helm
     }
 
-    /// What the chart renders with these values, after a look for what is unusual in it.
+    /// The chart rendered with these values, after a check for unexpected content.
     fn render(&self, values: &str, more: &[&str]) -> Result<String, String> {
         println!("deployment: the chart with {values}");
         let mut lint = Command::new(self.kept.join("bin/helm"));
@@ -210,14 +210,14 @@ impl Tools {
         String::from_utf8(output.stdout).map_err(|error| error.to_string())
     }
 
-    fn refuses(&self, (topology, said, named): &(&str, &str, &str)) -> Result<(), String> {
+    fn refuses(&self, (topology, setting, named): &(&str, &str, &str)) -> Result<(), String> {
         let values = format!("{VALUES}/{topology}.yaml");
-        let output = self.template(&values).args(["--set", said]).output();
+        let output = self.template(&values).args(["--set", setting]).output();
         let output = output.map_err(|error| format!("helm did not start: {error}"))?;
         let text = String::from_utf8_lossy(&output.stderr);
         match !output.status.success() && text.contains(named) {
             true => Ok(()),
-            false => Err(format!("{topology} with {said} must be refused for {named}: {text}")),
+            false => Err(format!("{topology} with {setting} must be refused for {named}: {text}")),
         }
     }
 }

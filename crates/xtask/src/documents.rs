@@ -1,8 +1,8 @@
 //! The API documents: written anew from the code, compared with the published ones, and played
 //! against a running switch.
 //!
-//! The two last need Python and npm; what they take from PyPI and npm goes into
-//! `<target>/documents`, once, and is pinned beside the scripts in `crates/xtask/documents`.
+//! The last two need Python and npm. Packages from PyPI and npm go into `<target>/documents`, once,
+//! with versions pinned next to the scripts in `crates/xtask/documents`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,14 +10,14 @@ use std::{env, fs};
 
 use crate::tools::{self, run, target};
 
-/// Where the documents are.
+/// Directory of the documents.
 const DIRECTORY: &str = "docs/openapi";
-/// Where the scripts are.
+/// Directory of the scripts.
 const SCRIPTS: &str = "crates/xtask/documents";
 /// The APIs, by the names that `upesi openapi` knows.
 const APIS: [&str; 2] = ["fspiop", "admin"];
 
-/// Writes both documents and says whether that went well.
+/// Writes both documents. Returns whether that succeeded.
 pub(crate) fn write(root: &Path) -> bool {
     said(APIS.iter().try_for_each(|api| write_one(root, api)))
 }
@@ -60,7 +60,7 @@ pub(crate) fn play(root: &Path, play: &Play) -> bool {
     }))
 }
 
-/// What the scripts need, fetched.
+/// The dependencies of the scripts, fetched.
 struct Tools {
     python: PathBuf,
     scripts: PathBuf,
@@ -68,8 +68,7 @@ struct Tools {
 }
 
 impl Tools {
-    /// Makes an environment for Python and fetches the published documents, unless they are
-    /// there.
+    /// Makes an environment for Python and fetches the published documents, unless they exist.
     fn ready(root: &Path) -> Result<Self, String> {
         let kept = target(root).join("documents");
         let scripts = root.join(SCRIPTS);
@@ -81,7 +80,7 @@ impl Tools {
 
     fn script(&self, name: &str) -> Command {
         let mut command = Command::new(&self.python);
-        // Nothing is written beside the scripts.
+        // Python writes no bytecode next to the scripts.
         command.env("PYTHONDONTWRITEBYTECODE", "1").arg(self.scripts.join(name));
         command
     }

@@ -1,9 +1,9 @@
 //! `cargo xtask fuzz`: the targets of crates/fuzzing under libFuzzer, each for its time of
 //! processor, with a table at the end (docs/internals/fuzzing.md).
 //!
-//! A target runs in slices, because libFuzzer counts time by the clock and a busy machine gives
-//! less; bash's `time` says what a slice really had. Everything is written below `fuzz/target`
-//! and `fuzz/corpus`, which git does not see.
+//! A target runs in slices, because libFuzzer counts wall-clock time and a busy machine gives less
+//! processor time; bash's `time` reports the processor time of a slice. All output is below
+//! `fuzz/target` and `fuzz/corpus`, which git ignores.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -14,7 +14,7 @@ use std::thread;
 
 use crate::proof_totals;
 
-/// Seconds after which a slice ends and says how far it came.
+/// Seconds after which a slice ends and reports its progress.
 const SLICE_SECONDS: u64 = 60;
 /// Longest input, in bytes: bodies are a few kilobytes.
 const INPUT_BYTES_MAX: usize = 16 * 1024;
@@ -23,9 +23,9 @@ const INSTALL: &str = "fuzzing needs a nightly compiler and cargo-fuzz:
     rustup toolchain install nightly --profile minimal
     cargo install cargo-fuzz --locked";
 
-/// What to run, and for how long.
+/// The targets to run, and for how long.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct FuzzOptions {
     /// Only this target; may be given several times. All of them otherwise.
     #[arg(long = "target", value_name = "NAME")]
     targets: Vec<String>,
@@ -53,8 +53,8 @@ struct Place {
     programs: PathBuf,
 }
 
-/// Builds the targets, runs them, and says whether none crashed.
-pub(crate) fn run(root: &Path, options: &Options) -> bool {
+/// Builds the targets and runs them. Returns whether none crashed.
+pub(crate) fn run(root: &Path, options: &FuzzOptions) -> bool {
     let all = match names(root) {
         Ok(all) => all,
         Err(error) => {
@@ -97,7 +97,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> bool {
     done.iter().all(|(_, outcome)| outcome.crashes == 0)
 }
 
-/// A run that is cut short goes on, the next time, with those that had least.
+/// An interrupted run continues, the next time, with the targets that had the least time.
 fn least_fuzzed_first(mut names: Vec<String>, seconds: &BTreeMap<String, f64>) -> Vec<String> {
     let had = |name: &String| seconds.get(name).copied().unwrap_or(0.0);
     names.sort_by(|one, other| had(one).total_cmp(&had(other)));
@@ -118,7 +118,7 @@ pub(crate) fn names(root: &Path) -> Result<Vec<String>, String> {
     Ok(programs.filter_map(|program| Some(program.get("name")?.as_str()?.to_owned())).collect())
 }
 
-/// Builds all targets; where their programs are, or nothing after having said why.
+/// Builds all targets. Returns the directory of the programs, or `None` after printing the error.
 fn build(root: &Path) -> Option<PathBuf> {
     let fuzz = |arguments: &[&str]| {
         let mut command = Command::new("rustup");
@@ -212,7 +212,7 @@ impl Place {
     }
 }
 
-/// What libFuzzer and bash say at the end of a slice.
+/// Output of libFuzzer and bash at the end of a slice.
 fn read(text: &str, passed: bool) -> Outcome {
     let after = |line: &str, name: &str| -> Option<f64> {
         let rest = &line[line.find(name)? + name.len()..];

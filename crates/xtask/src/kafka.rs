@@ -14,7 +14,7 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 3,
             value_parser = clap::value_parser!(u32).range(1..=i64::from(BROKERS_MAX)))]
         brokers: u32,
-        /// Where they keep what they hold; target/kafka unless given.
+        /// Directory of the brokers' data; default: target/kafka.
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },

@@ -1,7 +1,7 @@
 //! All automation of the repository: `cargo xtask <command>`.
 //!
-//! `ci` is what a merge must pass, `nightly` the proofs that take longer, `tidy` the rules of
-//! the house that no compiler knows. Nothing lives only in a CI system's own files.
+//! `ci` runs the checks that a merge must pass, `nightly` the proofs that take longer, `tidy` the
+//! project's own rules. Nothing lives only in a CI system's own files.
 
 mod ci;
 mod counts;
@@ -65,7 +65,7 @@ enum Command {
         write: bool,
     },
     /// Fuzz targets under libFuzzer, with a table of what each one did at the end.
-    Fuzz(fuzz::Options),
+    Fuzz(fuzz::FuzzOptions),
     /// Golden conversations, against the switch built here or, with --hub, any other hub.
     Conversations {
         /// Arguments of the runner: files, --hub, --admin, --token, --write-index and others.
@@ -88,9 +88,9 @@ enum Command {
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },
-    /// Small changes of the kernel, the stored forms and the log, each of which tests must notice;
-    /// goes on where the last run ended.
-    Mutants(mutants::Options),
+    /// Mutation tests: small changes of the kernel, the stored forms and the log, each of which
+    /// tests must detect. Continues from the last run.
+    Mutants(mutants::MutantOptions),
     /// Deterministic simulation: one seed is one run, repeated exactly. Of a single one the digest
     /// of its events and the hash of its state are shown: the same seed has the same.
     Simulate {
@@ -122,7 +122,11 @@ fn main() -> ExitCode {
         Command::Counts { check } => counts::run(&root, check),
         Command::Coverage => coverage::run(&root),
         Command::Deployment { write } => {
-            let kept = if write { deployment::Kept::Written } else { deployment::Kept::Compared };
+            let kept = if write {
+                deployment::RenderingMode::Written
+            } else {
+                deployment::RenderingMode::Compared
+            };
             deployment::check(&root, kept)
         }
         Command::Openapi => documents::write(&root),
@@ -154,13 +158,13 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The root of the repository: where Cargo runs this crate from, whatever the working directory
-/// is. What stood there at compile time may be another clone that shares the build directory.
+/// The root of the repository, from the directory from which Cargo runs this crate. The path at
+/// compile time may be that of another clone with the same build directory.
 fn root() -> PathBuf {
-    let stands = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
-    Path::new(&stands)
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&manifest)
         .ancestors()
         .nth(2)
-        .expect("xtask stands two levels below the root")
+        .expect("xtask is two levels below the root")
         .to_path_buf()
 }

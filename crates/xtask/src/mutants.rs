@@ -1,9 +1,9 @@
 //! `cargo xtask mutants`: the kernel, the stored forms and the log, changed in one small place
 //! after the other, each of which the crate's own tests must notice (docs/internals/mutants.md).
 //!
-//! cargo-mutants makes the changes in a copy of the tree. What was noticed once is not tried again
-//! until the line is another: lists of it stand in the build directory, so that each run goes on
-//! where the one before ended. What is left out, and why, says `.cargo/mutants.toml`.
+//! cargo-mutants makes the changes in a copy of the tree. A detected mutant is not tested again
+//! until its line changes. Lists in the build directory record them, so that each run continues
+//! from the previous one. `.cargo/mutants.toml` lists the exclusions with their reasons.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,14 +19,14 @@ use crate::tools;
 const PACKAGES: [&str; 3] = ["ledger", "record", "journal"];
 /// A turn that is shorter builds, and tries nothing.
 const TURN_MIN: Duration = Duration::from_secs(120);
-/// What a test may take in all, in seconds; a changed loop may have no end.
+/// Time limit of a test in seconds; a changed loop may never end.
 const TEST_SECONDS: &str = "15";
 /// Random cases of each property: a change that few cases show is found by another night.
 const CASES: &str = "48";
 
-/// What to try, and for how long.
+/// The mutants to test, and for how long.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct MutantOptions {
     /// Minutes for all of it; what is left is for the next run.
     #[arg(long, default_value_t = 30, value_name = "MINUTES")]
     minutes: u64,
@@ -46,8 +46,8 @@ struct Outcome {
     missed: Vec<String>,
 }
 
-/// Tries what there is time for, and says whether all that was tried was noticed.
-pub(crate) fn run(root: &Path, options: &Options) -> bool {
+/// Tests mutants until the time is over. Returns whether all of them were detected.
+pub(crate) fn run(root: &Path, options: &MutantOptions) -> bool {
     match try_all(root, options) {
         Ok(outcomes) => {
             print!("\n{}", table(&outcomes));
@@ -60,7 +60,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> bool {
     }
 }
 
-fn try_all(root: &Path, options: &Options) -> Result<Vec<(String, Outcome)>, String> {
+fn try_all(root: &Path, options: &MutantOptions) -> Result<Vec<(String, Outcome)>, String> {
     let tool = Tool::find(root)?;
     let end = Instant::now() + Duration::from_secs(60 * options.minutes);
     let chosen = match options.packages.is_empty() {
@@ -88,7 +88,7 @@ struct Tool<'a> {
 }
 
 impl<'a> Tool<'a> {
-    /// Installs it below the build directory unless it is there.
+    /// Installs cargo-mutants below the build directory unless it exists.
     fn find(root: &'a Path) -> Result<Self, String> {
         let place = tools::target(root).join("mutants");
         let own = place.join("tools");
@@ -116,7 +116,7 @@ impl<'a> Tool<'a> {
         self.place.join(package)
     }
 
-    /// Goes on with a crate until the time is over; what was found so far is in its lists.
+    /// Continues with a crate until the time is over; results so far are in its lists.
     fn turn(&self, (package, files): (&str, &[String]), left: Duration) -> Result<(), String> {
         let lists = self.lists(package);
         let failed = |error| format!("{}: {error}", lists.display());
@@ -132,7 +132,7 @@ impl<'a> Tool<'a> {
         turn.env("CARGO_INCREMENTAL", "1").env("PROPTEST_CASES", CASES);
         // Tests run several times as fast, and the compiler takes no longer.
         turn.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
-        // The end of the time is no failure that a trace tells anything about.
+        // The end of the time is not a failure, so no trace is printed.
         turn.env("RUST_BACKTRACE", "0");
         let status = turn.status().map_err(|error| format!("timeout did not start: {error}"))?;
         match status.code() {
@@ -165,8 +165,7 @@ fn keep_endless(lists: &Path) -> io::Result<()> {
     fs::write(lists.join("timeout.txt"), "")
 }
 
-/// What the lists say of the changes that there are now; those of lines that were since changed do
-/// not count.
+/// Totals of the lists for the present mutants; entries of changed lines do not count.
 fn sum(listed: &str, read: &dyn Fn(&str) -> String) -> Outcome {
     let all: Vec<&str> = listed.lines().collect();
     let count = |name: &str| read(name).lines().filter(|line| all.contains(line)).count();
@@ -190,7 +189,7 @@ fn table(outcomes: &[(String, Outcome)]) -> String {
         text += &format!("{package:<10} {all:>8} {noticed:>8} {count:>8} {left:>8}\n");
     }
     for missed in outcomes.iter().flat_map(|(_, outcome)| &outcome.missed) {
-        text += &format!("nobody notices: {missed}\n");
+        text += &format!("not detected: {missed}\n");
     }
     text
 }
@@ -234,7 +233,7 @@ mod tests {
             table(&[("ledger".to_owned(), outcome)]),
             "crate       changes  noticed   missed     left\n\
              ledger            4        2        1        1\n\
-             nobody notices: a.rs:3:1: three\n"
+             not detected: a.rs:3:1: three\n"
         );
     }
 }

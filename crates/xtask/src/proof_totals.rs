@@ -1,9 +1,9 @@
-//! What the longer proofs came to in all: each run adds to it, and the next one goes on from there.
+//! Totals of the longer proofs over all runs: each run adds to them.
 //!
-//! The file stands in the build directory, which git does not see: a line `NAME NUMBER` for every
-//! part of a proof that passed, appended by whoever ran it. A proof that runs in a process of its
-//! own finds the file by the variable [`VARIABLE`]; without it, nothing is counted. The sums are
-//! those of all lines; who deletes the file begins anew.
+//! The file is in the build directory, which git ignores: a line `NAME NUMBER` for every part of a
+//! proof that passed, appended by its program. A proof in a process of its own finds the file by
+//! the variable [`VARIABLE`]; without the variable, it counts nothing. The totals are the sums over
+//! all lines. Deleting the file resets them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -18,7 +18,7 @@ const FILE: &str = "proof-tally.txt";
 const TRANSFERS: &str = "simulated-transfers";
 /// Written by the test `kill`.
 const KILLS: &str = "sigkill-cycles";
-/// Of processor time, and the target's name behind it; written by the step `fuzz`.
+/// Processor time, followed by the target's name; written by the step `fuzz`.
 const FUZZ_SECONDS: &str = "fuzz-cpu-seconds:";
 
 /// Written by the test `kafka_matrix`.
@@ -29,7 +29,7 @@ const KILLS_GOAL: f64 = 1_000.0;
 const FAULT_ROUNDS_GOAL: f64 = 20.0;
 const FUZZ_MINUTES_GOAL: f64 = 30.0;
 
-/// Where it is.
+/// Path of the file.
 pub(crate) fn path(root: &Path) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     root.join(target).join(FILE)
@@ -52,7 +52,7 @@ pub(crate) fn fuzzed(root: &Path) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// What all runs came to, against what they are to come to.
+/// Totals of all runs, with their goals.
 pub(crate) fn table(root: &Path, targets: &[String]) -> String {
     render(&read(root), targets)
 }
@@ -79,7 +79,7 @@ fn read(root: &Path) -> BTreeMap<String, f64> {
     parse(&fs::read_to_string(path(root)).unwrap_or_default())
 }
 
-/// A line that is none, as a run that was cut short may leave, counts nothing.
+/// An invalid line, as an interrupted run may leave, is ignored.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {

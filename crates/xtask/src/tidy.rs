@@ -37,7 +37,7 @@ impl Finding {
     }
 }
 
-/// Checks the repository, prints what is wrong, and says whether nothing is.
+/// Checks the repository and prints the findings. True if there is no finding.
 pub(crate) fn run(root: &Path) -> bool {
     let found = check(root).inspect(|findings| print!("{}", report(findings)));
     let findings = found.inspect_err(|error| eprintln!("tidy: {error}"));

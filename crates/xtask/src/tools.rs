@@ -1,4 +1,4 @@
-//! What several commands need to run other programs, and to fetch those that are not there.
+//! Helpers of several commands: running other programs, and fetching missing ones.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,8 +19,8 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// An environment for Python below `kept` with the packages of a file, made unless it is there.
-/// Answers with where its programs are.
+/// Makes a Python environment below `kept` with the packages of a file, unless it exists. Returns
+/// the directory of its programs.
 pub(crate) fn python(kept: &Path, wanted: &Path) -> Result<PathBuf, String> {
     let environment = kept.join("python");
     let programs = environment.join("bin");

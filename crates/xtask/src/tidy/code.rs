@@ -1,4 +1,4 @@
-//! What no Rust file of ours contains.
+//! Code that no Rust file of ours may contain.
 
 use super::Finding;
 use super::tree::{SourceFile, Tree};
@@ -26,7 +26,7 @@ const BANS: [Ban; 5] = [
     Ban {
         found: |code| code.contains("todo!") || code.contains("unimplemented!"),
         what: "an unfinished place",
-        mend: "finish it, or return an error that says so",
+        mend: "finish it, or return an error",
     },
     Ban {
         found: |code| code.contains("unbounded_channel") || names_call(code, "unbounded"),

@@ -3,7 +3,7 @@
 //! Phases: find the modules of a crate (one per file), collect the paths that each of them names,
 //! resolve every path to the module that defines the item, and find the modules that reach
 //! themselves in the resulting graph. A path that names a re-export counts as a path to the
-//! module behind the re-export. Code for tests does not count.
+//! re-exported module. Code for tests does not count.
 //!
 //! An import that must close a cycle has its reason in a comment directly above, or on its line:
 //! `// cycle: reason`. Such an import does not count.
@@ -39,7 +39,7 @@ struct Modules<'a> {
 struct Module<'a> {
     file: &'a SourceFile,
     paths: Vec<Path>,
-    /// Names that this module imports or re-exports, with the paths behind them.
+    /// Names that this module imports or re-exports, with their full paths.
     aliases: BTreeMap<String, Vec<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! What we take from others: few, with a reason, from the registry, under a licence we accept.
+//! Checks of dependencies: few, with a reason, from the registry, under an accepted licence.
 
 use super::Finding;
 use super::tree::Tree;

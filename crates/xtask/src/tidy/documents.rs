@@ -57,7 +57,7 @@ fn links(file: &SourceFile, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     findings
 }
 
-/// The line without what stands between backticks.
+/// The line without its text between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }

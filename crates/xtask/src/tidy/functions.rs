@@ -87,7 +87,7 @@ fn function(code: &str, at: usize) -> Option<Function<'_>> {
     Some(Function { name: &rest[..len], line: first, lines: last - first + 1 })
 }
 
-/// Where the body begins: the first brace outside all brackets; `None` for a mere declaration.
+/// Start of the body: the first brace outside all brackets; `None` for a mere declaration.
 fn body(code: &str, at: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (at, byte) in code.bytes().enumerate().skip(at) {

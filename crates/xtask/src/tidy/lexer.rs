@@ -109,7 +109,7 @@ impl Scrubber {
         self.keep(1);
     }
 
-    /// How many `#` stand between the `r` here and its quote; `None` when it is no raw string.
+    /// Number of `#` between the `r` here and its quote; `None` if it is not a raw string.
     fn raw_hashes(&self) -> Option<usize> {
         let hashes = (1..).take_while(|ahead| self.peek(*ahead) == '#').count();
         (self.peek(hashes + 1) == '"').then_some(hashes)

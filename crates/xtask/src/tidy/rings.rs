@@ -45,12 +45,11 @@ enum Ring {
     Assembly,
 }
 
-/// Arrows outward that only tests have, each with its reason beside it. Nothing that ships
-/// follows them.
+/// Outward arrows that only tests have, each with its reason. Shipped code follows none of them.
 const TEST_ARROWS: [(&str, &str); 2] = [
     // The independent model predicts the kernel.
     ("ledger", "model"),
-    // The log in memory stands beside the one on disk, under the same contract suite.
+    // The log in memory and the log on disk are tested by the same contract suite.
     ("sequencer", "journal"),
 ];
 

@@ -74,7 +74,7 @@ impl SourceFile {
     }
 }
 
-/// Where the bracket opened at byte `open` of scrubbed code is closed.
+/// End of the bracket opened at byte `open` of blanked code.
 pub(crate) fn closing_brace(code: &str, open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (at, byte) in code.bytes().enumerate().skip(open) {

@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about our crates and everyone else's.
+//! The output of `cargo metadata` about our crates and external ones.
 
 use std::env;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) struct Member {
     pub(crate) name: String,
     /// From the root, with `/`.
     pub(crate) manifest: String,
-    /// What it depends on, for building, running or testing.
+    /// Its dependencies, for building, running or testing.
     pub(crate) dependencies: Vec<Dependency>,
 }
 

@@ -407,7 +407,8 @@ impl<F: DiskFile> PackedFile<F> {
         }
         let packed = CompressedSegment::open(&self.bytes, self.contents.packed_bytes)?;
         if packed.contents.seal != self.contents.seal {
-            let reason = "the segment is not the one in archive.catalogue: it belongs to another log, or was changed";
+            let reason = "the segment is not the one in archive.catalogue: it belongs to another \
+                          log, or was changed";
             return Err(compressed_segment::damaged(&self.bytes, None, reason));
         }
         Ok(self.opened.get_or_init(|| packed))
@@ -486,8 +487,8 @@ impl<F: DiskFile> Source for PackedBytes<F> {
                     BlobError::NotFound { .. } => compressed_segment::damaged(
                         self,
                         None,
-                        "the object is missing, but this segment was archived there: mount the archive \
-                         if that is not there, or put it back from a copy",
+                        "the object is missing, but this segment was archived there: mount the \
+                         archive if that is not there, or put it back from a copy",
                     ),
                     other => unreachable_store(other),
                 })

@@ -242,7 +242,7 @@ fn health_tells_supervisors() {
         std::thread::sleep(Duration::from_millis(50));
     };
     let said = ill.err();
-    assert_eq!(said, "upesi: answered 502: sequencer DOWN\n");
+    assert_eq!(said, "upesi: switch: unhealthy (502): sequencer DOWN\n");
     assert!(ask(&["--alive"]).status.success(), "an ill switch lives");
     drop(switch);
     let gone = ask(&["--alive"]);
@@ -262,7 +262,7 @@ fn a_given_token_is_used_and_none_is_made() {
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     fs::set_permissions(&token, open).unwrap();
     let refused = home.serve_in_vain(crate::support::switch::Ports::free());
-    crate::operations::assert_refuses(&refused, &["admin.token_file", "used by others"]);
+    crate::operations::assert_refuses(&refused, &["admin.token_file", "accessible to others"]);
     let given = std::os::unix::fs::PermissionsExt::from_mode(0o440);
     fs::set_permissions(&token, given).unwrap();
     let switch = home.serve();

@@ -217,9 +217,9 @@ fn damage_is_located_and_nothing_is_mended() {
         ("a byte of a record", flipped(one.end - 3), one.start, *first, "checksum"),
         ("a byte of a frame's header", flipped(one.start + 50), one.start, *first, "header"),
         ("a byte of the segment's header", flipped(40), 0, 1, "the header has a wrong checksum"),
-        ("a doubled frame", with(&[a, a, b]), one.end, *second, "starts at position"),
-        ("swapped frames", with(&[b, a]), one.start, *first, "starts at position"),
-        ("a frame taken out", with(&[b]), one.start, *first, "starts at position"),
+        ("a doubled frame", with(&[a, a, b]), one.end, *second, "starts at log index"),
+        ("swapped frames", with(&[b, a]), one.start, *first, "starts at log index"),
+        ("a frame taken out", with(&[b]), one.start, *first, "starts at log index"),
         ("a tail cut off", good[..last.end - 7].to_vec(), last.start, *last_first, "durable.mark"),
         ("a frame cut off", good[..last.start].to_vec(), last.start, *last_first, "durable.mark"),
     ] {
@@ -748,7 +748,7 @@ fn a_log_does_not_end_in_a_frame_that_confirms_nothing() {
     let header = BatchHeader { applied: LogIndex(1), ..of_nobody(&log.tail()) };
     append(&mut log, &tick, header);
     drop(log);
-    let named = "gives the outcomes up to record 1, and not those up to where it stands";
+    let named = "confirms the outcomes only up to record 1";
     refused(named);
     assert!(home.serve_in_vain(Ports::free()).err().contains(named), "nor does it start");
 }
@@ -888,7 +888,7 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
         assert!(what.contains(named), "{from}: {what}");
         // No start puts other words on record, nor any for another record.
         let said = home.serve_in_vain(Ports::free()).err();
-        assert!(said.contains("the one that"), "{from}: {said}");
+        assert!(said.contains("quarantine.json"), "{from}: {said}");
     }
     fs::write(&file, "{").unwrap();
     let output = home.offline(&["verify"]).fails();

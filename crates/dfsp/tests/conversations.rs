@@ -260,7 +260,7 @@ fn what_came_instead_of_an_answer_is_told() {
     for (answer, word) in [
         (&b""[..], "closed without an answer"),
         (b"HTTP/1.1 202 Acc", "in the midst of an answer"),
-        (b"\0\xff lalala\r\n\r\n", "no answer: the head is not HTTP/1"),
+        (b"\0\xff lalala\r\n\r\n", "invalid HTTP answer: the head is not HTTP/1"),
     ] {
         run(async move {
             let strange = node(async move |listener| {

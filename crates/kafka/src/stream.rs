@@ -68,7 +68,7 @@ impl Stream {
         let stopped = Arc::new(AtomicBool::new(false));
         let (questions, asked) = sync_channel(QUESTIONS_MAX);
         let (stop, into) = (Arc::clone(&stopped), Arc::clone(&sink));
-        let search = Search::new(Arc::clone(&outbound));
+        let search = LeaderSearch::new(Arc::clone(&outbound));
         let threads = vec![
             spawn("kafka-read", move || read((&reading, search), &reached, &stop, &into))?,
             spawn("kafka-end", move || asking.answer(&asked, &sink))?,
@@ -106,7 +106,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 /// Looks for a new leader when sent messages do not arrive.
-struct Search {
+struct LeaderSearch {
     outbound: Arc<Outbound>,
     /// Time of the last arrival.
     heard: Instant,
@@ -114,7 +114,7 @@ struct Search {
     asked: Option<Instant>,
 }
 
-impl Search {
+impl LeaderSearch {
     fn new(outbound: Arc<Outbound>) -> Self {
         Self { outbound, heard: Instant::now(), asked: None }
     }
@@ -141,7 +141,7 @@ impl Search {
 }
 
 fn read(
-    (feed, mut search): (&TopicConsumer, Search),
+    (feed, mut search): (&TopicConsumer, LeaderSearch),
     reached: &AtomicI64,
     stopped: &AtomicBool,
     sink: &ArrivalSink,

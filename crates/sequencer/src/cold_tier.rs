@@ -1,13 +1,13 @@
-//! The cold side of the sequencer: what the kernel lets go of, and what it asks back.
+//! Evicts final rows from memory and prefetches evicted rows that a batch needs.
 //!
 //! Around each batch, live and in a replay alike:
-//! 1. [`ColdTier::prefetch`]: what the batch asks for and the kernel does not hold is read from the
-//!    store, as it was before the batch, and given to the kernel. Then the batch is decided.
-//!    While it is, [`ColdTier::watch`] notes what can be told of the decisions.
-//! 2. [`ColdTier::collect_batch`]: what ended in it joins what waits for the store.
-//! 3. [`ColdTier::run_maintenance`], after replies have left: what waits is offered to the store,
-//! and the    kernel lets rows go that the store shows and that ended long enough ago. Where no
-//! batch    follows, this comes by itself, when [`ColdTier::next_maintenance_us`] says.
+//! 1. [`ColdTier::prefetch`] reads the rows that the batch needs and the kernel lacks from the
+//!    store and restores them. Then the batch is decided, and [`ColdTier::watch`] records its
+//!    decisions.
+//! 2. [`ColdTier::collect_batch`] adds the rows that became final to the pending rows.
+//! 3. [`ColdTier::run_maintenance`], after the replies were sent, offers pending rows to the store
+//!    and evicts rows that the store holds and that have been final long enough. Without a
+//!    further batch it runs at the time of [`ColdTier::next_maintenance_us`].
 //!
 //! Only what is durable in the log is offered: so the store is never ahead of a log that is
 //! recovered. When the store falls behind, rows wait in here and stay hot; from

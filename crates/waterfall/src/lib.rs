@@ -4,11 +4,11 @@
 //! (time in which at least one event was under way): the **gap**, in which nobody worked. Waits
 //! ([`SpanKind::Wait`]) are drawn, and change none of these figures.
 //!
-//! Phases: [`events::parse`] reads the format of the public tool (a JSON object per line or one
+//! Phases: [`spans::parse`] reads the format of the public tool (a JSON object per line or one
 //! array, of `start`, `end`, `label`), [`figures`] adds up, and [`page::page`] makes a page of one
 //! or many, with the median of each stage. [`viewer::page`] makes one of any results that the
 //! viewer can draw. Costs: a sort, and one pass over the sorted events.
-//! Bounds: [`events::EVENTS_MAX`] events of [`events::LABEL_CHARS_MAX`].
+//! Bounds: [`spans::EVENTS_MAX`] events of [`spans::LABEL_CHARS_MAX`].
 #![warn(missing_docs)]
 
 pub mod page;
@@ -50,7 +50,7 @@ pub fn summary(sums: &Figures, unit: Unit) -> String {
     )
 }
 
-/// Adds up events that are in order (see [`events::sort`]).
+/// Adds up events that are in order (see [`spans::sort`]).
 #[must_use]
 pub fn figures(events: &[Span]) -> Figures {
     let Some((first, last)) = ends(events) else { return Figures::default() };

@@ -14,7 +14,7 @@ pub struct Waterfalls<'a> {
     pub title: &'a str,
     /// What was measured and how: one line each.
     pub notes: &'a [String],
-    /// The events of each, in order (see [`crate::events::sort`]).
+    /// The events of each, in order (see [`crate::spans::sort`]).
     pub runs: &'a [Vec<Span>],
     /// The unit of all times.
     pub unit: Unit,

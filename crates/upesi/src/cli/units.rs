@@ -25,7 +25,7 @@ impl Display for Bytes {
         match units.into_iter().find(|(shift, _)| 0 < self.0 >> shift) {
             None => write!(f, "{} B", self.0),
             Some((shift, unit)) => {
-                let tenths = u128::from(self.0) * 10 >> shift;
+                let tenths = (u128::from(self.0) * 10) >> shift;
                 write!(f, "{}.{} {unit}", tenths / 10, tenths % 10)
             }
         }

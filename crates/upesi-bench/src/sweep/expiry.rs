@@ -4,7 +4,7 @@
 //! what they receive and never answer, and all their transfers carry expirations within the same
 //! stretch of time; the *live* FSPs make transfers at a constant rate before, in and after it.
 //!
-//! The run is one of [`harness::engine`], with holders. Transfers belong to the stretch of the
+//! The run is one of [`harness::run`], with holders. Transfers belong to the stretch of the
 //! expirations by their intended start: what stalls in it and ends after it counts.
 
 use std::collections::BTreeMap;

@@ -99,7 +99,7 @@ pub enum Cause {
     /// The callback cannot be read.
     Malformed,
     /// The answer or callback is not what was asked for: another party, another amount, another
-    /// status; see [`Observations::wrong`](crate::Tally::wrong).
+    /// status; see [`Observations::wrong`](crate::Observations::wrong).
     WrongAnswer,
     /// The transfer is committed with a fulfilment that does not meet the condition.
     WrongFulfilment,

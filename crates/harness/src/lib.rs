@@ -1,9 +1,9 @@
 //! Runs against a switch or any other hub with simulated DFSPs: load, measurement, reconciliation.
 //!
-//! [`demo`] starts a switch as a child process, onboards eight FSPs and runs whole transactions
+//! [`demo()`] starts a switch as a child process, onboards eight FSPs and runs whole transactions
 //! (look-up, quote, transfer), as fast as it sustains or at a given rate. Then it proves the
 //! ledger: every account, every transfer, every notice, and the log itself. [`simulate`] runs the
-//! same FSPs against any hub. [`waterfall`] shows the duration of each stage of a transfer. The
+//! same FSPs against any hub. [`waterfall()`] shows the duration of each stage of a transfer. The
 //! measurements of `upesi-bench` call [`run::carry_out`].
 //!
 //! Phases of a run: bind the FSPs, onboard, register subscribers, climb to the best concurrency (or

@@ -1,6 +1,6 @@
 //! Threads of simulated FSPs, each with its driver, and the handle that the main thread holds.
 //!
-//! Lanes of FSPs (see [`crate::lanes`]) are dealt out over the threads. The main thread changes
+//! Lanes of FSPs (see [`crate::pairs`]) are dealt out over the threads. The main thread changes
 //! phase and target through atomics and reads progress the same way; nothing is locked per unit.
 
 use std::collections::BTreeMap;

@@ -7,11 +7,11 @@
 //!
 //! Everything runs on one thread inside a `tokio` `LocalRuntime`; nothing here is `Send`. Costs are
 //! what matters, because a demonstration shares two cores with the hub: HTTP/1.1 is parsed in
-//! place ([`http1`]), a message is one buffer and one write ([`connections`]), callbacks are handled
-//! inside the connection's own task, and there is no log line, timer or task per message.
+//! place ([`http1`]), a message is one buffer and one write ([`connections`]), callbacks are
+//! handled inside the connection's own task, and there is no log line, timer or task per message.
 //!
-//! Bounds: connections and queued messages per simulator ([`connections::ConnectionOptions`]), transfers
-//! remembered for idempotence ([`observations`]), heads of 64 KB and bodies of 5 MB.
+//! Bounds: connections and queued messages per simulator ([`connections::ConnectionOptions`]),
+//! transfers remembered for idempotence ([`observations`]), heads of 64 KB and bodies of 5 MB.
 
 pub mod behaviour;
 mod clock;

@@ -675,7 +675,8 @@ mod tests {
             let good = || driver.control.good.load(Ordering::Relaxed);
             until(|| good() > 0).await;
             let (before, start) = (good(), Instant::now());
-            // The hub and the FSPs run on this thread too, so nothing is sent or answered meanwhile.
+            // The hub and the FSPs run on this thread too, so nothing is sent or answered
+            // meanwhile.
             std::thread::sleep(STILL);
             until(|| good() >= before + STILL.as_millis() as u64).await;
             let late = start.elapsed();

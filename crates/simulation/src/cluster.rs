@@ -297,7 +297,7 @@ impl ClusterSimulation {
 
     /// The log begins.
     fn found(&mut self) {
-        let hub = FspName::new("SimHub").expect("a short name");
+        let hub = FspName::new("Hub").expect("a short name");
         let genesis = Genesis { seed: spread16(self.seed ^ 1), hub };
         let founding =
             GenesisMessage { identity: self.identity(), genesis, node: 1, wall: Stamp(0) };

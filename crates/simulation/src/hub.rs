@@ -160,7 +160,7 @@ impl SimHub {
                 SECOND / 1_000
             }
             Ok(Turn::Rested) => 0,
-            Ok(Turn::Ended) => unreachable!("a epoch ends with its process"),
+            Ok(Turn::Ended) => unreachable!("an epoch ends with its process"),
             Err(NodeError::Commit(CommitError::Full | CommitError::Stopped(_))) => {
                 return Err(Stopped);
             }

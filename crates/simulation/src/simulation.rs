@@ -318,7 +318,7 @@ impl SimulationRun {
     }
 
     fn genesis(&self) -> Command {
-        let hub = FspName::new("SimHub").expect("a short name");
+        let hub = FspName::new("Hub").expect("a short name");
         Command::Genesis(Genesis { seed: spread16(self.seed ^ 1), hub })
     }
 

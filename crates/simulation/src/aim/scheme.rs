@@ -109,7 +109,7 @@ fn unknown_model(_: &mut Situation<'_>) -> Vec<Change> {
 fn participant_again(situation: &mut Situation<'_>) -> Vec<Change> {
     let (name, currency) = (situation.name, situation.currency());
     let shouting = FspName::new(&name.as_str().to_uppercase()).expect("as short");
-    let hub = FspName::new("SimHub").expect("a short name");
+    let hub = FspName::new("Hub").expect("a short name");
     let name = situation.outcome_workload.random.pick(&[name, shouting, hub]);
     vec![CreateParticipant { name, currency }.into()]
 }

@@ -39,7 +39,7 @@ pub(crate) fn headers(call: &Call<'_>) -> Headers {
     if !matches!(call.method, "PUT" | "PATCH") {
         headers.push(("Accept", media(call.version)));
     }
-    headers.push(("ExpectedBody-Type", media(call.version)));
+    headers.push(("Content-Type", media(call.version)));
     headers.push(("Date", "{date}".to_owned()));
     headers.push(("FSPIOP-Source", call.from.to_owned()));
     if let Some(to) = call.to {

@@ -206,7 +206,7 @@ impl Operator {
     pub(crate) fn headers(&self) -> Headers {
         let token = self.token.as_ref();
         let token = token.map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
-        let json = ("ExpectedBody-Type".to_owned(), "application/json".to_owned());
+        let json = ("Content-Type".to_owned(), "application/json".to_owned());
         let accept = ("Accept".to_owned(), "application/json".to_owned());
         Headers(token.into_iter().chain([accept, json]).collect())
     }

@@ -338,15 +338,18 @@ impl Player<'_> {
             usual.retain(|(name, _)| headers.iter().all(|(known, _)| known != name));
             usual.extend(headers);
         }
-        let output = |name: &str| gets.headers.iter().any(|it| it.name.eq_ignore_ascii_case(name));
-        for (name, pattern) in usual.into_iter().filter(|(name, _)| !output(name)) {
+        let is_overridden =
+            |name: &str| gets.headers.iter().any(|it| it.name.eq_ignore_ascii_case(name));
+        for (name, pattern) in usual.into_iter().filter(|(name, _)| !is_overridden(name)) {
             match message.headers.get(name) {
                 Some(value) if matches(&pattern, value) => (),
                 value => return Err(header_differs(name, &pattern, value)),
             }
         }
         match message.headers.get("accept") {
-            Some(value) if gets.method != "GET" && gets.method != "POST" && !output("accept") => {
+            Some(value)
+                if gets.method != "GET" && gets.method != "POST" && !is_overridden("accept") =>
+            {
                 Err(header_differs("accept", "no such header", Some(value)))
             }
             _ => Ok(()),

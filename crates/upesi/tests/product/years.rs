@@ -100,7 +100,7 @@ fn a_copy_of_a_million_transfers_comes_to_the_same_state() {
     let switch = years.serve(Ports::free(), "to be copied");
     let before = state(&Admin::new(&years.home, &switch));
     let copied = years.timed("backup", &["--data", text(&years.data()), "--to", &copy]);
-    assert_eq!(copied["end"], before["log_index"], "{copied}");
+    assert_eq!(copied["end"], before["logIndex"], "{copied}");
     switch.stop(Signal::TERM);
     let hash = before["stateHash"].as_str().unwrap();
     let restore = ["--from", &copy, "--data", text(&data), "--state-hash", hash];

@@ -181,7 +181,7 @@ fn three_nodes_and_one_that_is_killed() {
     let transfer = play(&scheme, [at_a, at_c], "5");
     println!("a transfer was whole {:.1} s after the kill", killed.elapsed().as_secs_f64());
     assert!(killed.elapsed() < BACK_WITHIN, "{:?}", killed.elapsed());
-    scheme.settle();
+    scheme.wait_until_delivered();
     assert_eq!(prepares(&scheme, &transfer), 1, "nothing of it was under way");
     assert_eq!(cluster_of(&scheme.admin, 2)["lastTakeover"]["gone"][0], "b");
     let b = Node { switch: b.home.serve_on(ports), home: b.home };
@@ -191,7 +191,7 @@ fn three_nodes_and_one_that_is_killed() {
     }
     scheme.positions("35", "-35");
     play(&scheme, [at_b, at_a], "5");
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.switch.stop(Signal::TERM);
     b.switch.stop(Signal::TERM);
     c.switch.stop(Signal::TERM);
@@ -229,7 +229,7 @@ fn a_new_participant_is_known_to_every_node_at_once() {
     send(b.switch.fspiop, &unknown.prepare(), 202);
     assert_eq!(b.admin().metric("upesi_unknown_senders_total"), 1);
     send(b.switch.fspiop, &Transfer { payer: "payerfsp".into(), ..unknown }.prepare(), 202);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.switch.stop(Signal::TERM);
     b.switch.stop(Signal::TERM);
     prove(&[&scheme.home, &b.home]);

@@ -98,7 +98,7 @@ fn clocks_that_are_ten_minutes_off() {
     commit(&scheme, [at_c, at_a]);
     expire(&scheme, at_c);
     assert_eq!(held(), 0);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.switch.stop(Signal::TERM);
     b.switch.stop(Signal::TERM);
     c.switch.stop(Signal::TERM);

@@ -250,7 +250,7 @@ fn a_node_that_decides_otherwise() {
     c.switch.stop(Signal::TERM);
     let transfer = play(&scheme, doors, "10");
     b.switch.stop(Signal::TERM);
-    let position = set_aside_in(&c.home, &b.home, &transfer.id);
+    let log_index = set_aside_in(&c.home, &b.home, &transfer.id);
     let b = Node { switch: b.home.serve(), home: b.home };
     // Both others have said what they have there.
     let admin = Admin::new(&scheme.home, &scheme.switch);
@@ -326,7 +326,7 @@ fn an_old_disk_and_foreign_messages() {
 /// Writes to the topic what no node would, and what one would that found no log there.
 fn say_something_else(cluster: &Cluster) {
     let hub = ledger::FspName::new("Hub").unwrap();
-    let founding = sequencer::Founding {
+    let founding = sequencer::GenesisMessage {
         identity: record::frame::LogIdentity([8; 16]),
         genesis: ledger::Genesis { seed: [8; 16], hub },
         node: 8,

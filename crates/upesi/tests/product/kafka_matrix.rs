@@ -9,7 +9,6 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;

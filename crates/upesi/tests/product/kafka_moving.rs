@@ -68,7 +68,7 @@ fn a_scheme_moves_to_brokers_and_back() {
     let waiting = Transfer::of("7").expiring(600_000);
     send(alone, &waiting.prepare(), 202);
     scheme.payee.wait("POST", "/transfers");
-    scheme.settle();
+    scheme.wait_until_delivered();
     let in_use = refused(&scheme.home, &to_topic);
     assert!(in_use.contains("in use"), "{in_use}");
     scheme.switch.stop(Signal::TERM);
@@ -117,7 +117,7 @@ fn a_scheme_moves_to_brokers_and_back() {
     send(c.fspiop, &old[0].prepare(), 202);
     assert_eq!(Admin::new(&third, &c).position("payerfsp"), "47");
     c.stop(Signal::TERM);
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.positions("47", "-47");
     scheme.switch.stop(Signal::TERM);
     let admin = Admin::new(&fresh, &b);
@@ -175,7 +175,7 @@ fn a_scheme_moves_to_brokers_and_back() {
         send(alone, &transfer.prepare(), 202);
     }
     play(&scheme, [alone, alone], "1");
-    scheme.settle();
+    scheme.wait_until_delivered();
     scheme.positions("48", "-48");
     scheme.end();
 }

@@ -13,7 +13,7 @@ use testkit::s3::{SECRET, Server, Wire};
 
 use crate::archive::{names, played, text};
 use crate::support::scheme::Admin;
-use crate::support::switch::{PROGRAM, Ports, finish};
+use crate::support::switch::{PROGRAM, Ports, Printed, finish};
 
 struct Scene {
     _server: Server,
@@ -44,7 +44,7 @@ impl Scene {
     #[track_caller]
     fn answer(&self, arguments: &[&str]) -> Value {
         let output = self.run(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", complaint(&output));
+        assert!(output.status.success(), "{arguments:?}: {}", output.err());
         output.json()
     }
 
@@ -66,7 +66,7 @@ fn run_with(arguments: &[&str], environment: &[(&str, String)]) -> Output {
 
 #[track_caller]
 fn check_refused(output: &Output, named: &str) {
-    let said = complaint(output);
+    let said = output.err();
     // How far it is may stand in lines of its own before.
     let last = said.trim_end().lines().last().unwrap_or_default();
     assert!(!output.status.success() && last.contains(named), "{said}");

@@ -85,7 +85,7 @@ fn a_server_that_is_away_is_said_soon() {
     put(&*store, "a", b"x").expect("it stores");
     drop(scene);
     let started = Instant::now();
-    for result in [put(&*place, "b", b"x"), get(&*place, "a", 10).map(drop)] {
+    for result in [put(&*store, "b", b"x"), get(&*store, "a", 10).map(drop)] {
         check_error(result, &["s3://bucket/x", "onnect"]);
     }
     assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());

@@ -261,7 +261,8 @@ impl StateHeader {
             *counters;
         let counted = [reserved, refused, committed, aborted, expired, delivered, given_up];
         let numbers = [log_index.0, stamp.0, *batches, last_notice.0, cold.rows];
-        let sequences = nodes.iter().map(|tail| tail.sequence);
+        // A node that left the log has the greatest sequence; its next epoch starts again at 1.
+        let sequences = nodes.iter().map(|tail| tail.sequence).filter(|last| *last != u64::MAX);
         let mut numbers = counted.into_iter().chain(numbers).chain(sequences);
         let mut small = nodes.iter().map(|tail| tail.epoch).chain([last_oracle.0]);
         numbers.all(|number| number < NUMBERS_END) && small.all(|number| number < SMALL_END)

@@ -292,7 +292,8 @@ fn values_at_their_bounds_are_accepted() {
     (head.log_index, head.stamp, head.batches) = (LogIndex(most), Stamp(most), most);
     (head.last_notice, head.evicted.rows) = (NoticeId(most), most);
     head.nodes = nodes(NODES_MAX as u32);
-    (head.nodes[0].epoch, head.nodes[0].sequence) = ((1 << 31) - 1, most);
+    // The node has left the log.
+    (head.nodes[0].epoch, head.nodes[0].sequence) = ((1 << 31) - 1, u64::MAX);
     pieces.models.resize(SETTLEMENT_MODELS_MAX, pieces.models[0].clone());
     pieces.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX);
     pieces.participants[1].endpoints = endpoints(ENDPOINTS_MAX);

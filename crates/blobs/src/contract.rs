@@ -60,7 +60,7 @@ fn check_whole(make: &dyn Fn(&str) -> Arc<dyn BlobStore>) {
         for piece in bytes.chunks(777) {
             upload.write(piece).expect("it takes bytes");
         }
-        assert_eq!(other.length("a/b"), Ok(before), "nobody sees what is not finished");
+        assert_eq!(other.length("a/b"), Ok(before), "an unfinished upload is invisible");
         upload.finish().expect("it ends");
         for store in [&store, &other] {
             assert_eq!(get(&**store, "a/b", 5_000), Ok(bytes.clone()));

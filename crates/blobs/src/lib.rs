@@ -61,7 +61,7 @@ pub trait BlobStore: Send + Sync {
     /// Any [`BlobError`].
     fn upload(&self, name: &str) -> Result<Box<dyn Upload>, BlobError>;
 
-    /// Length of an object in bytes; `None` if there is none.
+    /// Length of an object in bytes; `None` if the object does not exist.
     ///
     /// # Errors
     /// [`BlobError::Failed`], also when the store itself does not exist.

@@ -45,7 +45,7 @@ fn an_object_has_one_writer() {
     let store = open(root.path());
     let mut first = store.upload("x").expect("it begins");
     first.write(b"first").expect("it takes bytes");
-    assert!(store.upload("x").is_err(), "somebody writes it");
+    assert!(store.upload("x").is_err(), "another upload of it is open");
     first.finish().expect("it ends");
     assert_eq!(blobs::get(&*store, "x", 10), Ok(b"first".to_vec()));
 }

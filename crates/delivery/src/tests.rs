@@ -1083,7 +1083,11 @@ fn patient_entries_go_behind_others_and_few_at_once() {
     let late = (0..40).map(|at| patient(at, BANK, at as u8));
     let mut delivery = filled(policy, late);
     assert_eq!(delivery.enqueue(owed(90, BANK, 90)), Enqueued::Held);
-    assert_eq!(drain(&mut delivery, MonotonicTime(0)), [90, 0, 1], "what is waited for goes first");
+    assert_eq!(
+        drain(&mut delivery, MonotonicTime(0)),
+        [90, 0, 1],
+        "an awaited notice is sent first"
+    );
     delivery.finished(NoticeId(0), AttemptResult::Status(200), MonotonicTime(10));
     assert_eq!(drain(&mut delivery, MonotonicTime(10)), [2], "an end makes room for one");
     assert_eq!(delivery.next_deadline(), Some(MonotonicTime(1_000)));

@@ -255,7 +255,7 @@ mod tests {
                 "body" => format!("{:?}", parse_date_time(value)),
                 "retry" => format!("{:?}", retry_after_ms(value.as_bytes(), 784_111_777_000)),
                 "date" => is_http_date(value.as_bytes()).to_string(),
-                other => panic!("no time stands in {other:?}"),
+                other => panic!("{other:?} contains no time"),
             }
         });
     }

@@ -1,8 +1,7 @@
-//! A reader of JSON of our own: RFC 8259 to the letter, and nothing shared with the parsers under
-//! test.
+//! An independent JSON parser (RFC 8259) that shares no code with the parsers under test.
 //!
-//! It keeps what they drop: the place of each token, members with repeated names, and numbers by
-//! their digits. It is made for bodies of a few kilobytes and is not fast.
+//! Unlike them it keeps the offset of each token, members with repeated names, and the digits of
+//! numbers. It is made for bodies of a few kilobytes and is not fast.
 
 use std::ops::Range;
 

@@ -71,7 +71,7 @@ impl NodesOptions {
     }
 }
 
-/// Options of simulated FSPs; written into results as what was set.
+/// Options of simulated FSPs. Results contain them.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct FspOptions {
     /// Number of FSPs, in pairs that pay each other.

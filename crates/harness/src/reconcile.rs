@@ -102,7 +102,7 @@ impl Check {
 }
 
 /// The check that fails when a run is void and the hub did not take all that was sent.
-pub const TAKEN: &str = "the hub took what was sent to it";
+pub const TAKEN: &str = "the hub accepted all messages";
 
 /// The check that fails when a hub mixes something up.
 pub const ASKED_FOR: &str = "no answer was another than asked for";

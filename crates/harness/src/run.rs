@@ -516,9 +516,9 @@ impl Run<'_> {
         Some(format!("the stock of {stock} transfers was used up after {missing}: raise --stock"))
     }
 
-    /// Whether nothing is left that a closed loop could fulfil, or a number of units will take long
-    /// and come to nothing. An open loop continues to its end, and counts what it finds no transfer
-    /// for.
+    /// Whether a closed loop has no transfer left to fulfil, or the hung units of a counted run
+    /// would only delay its failure. An open loop continues to its end and counts the units for
+    /// which it finds no transfer.
     fn is_spent(&self, glance: &Snapshot) -> bool {
         let open = matches!(self.setup.drive, Drive::Open { .. });
         let counted = matches!(self.setup.length, Length::Count(_));
@@ -599,8 +599,8 @@ impl Run<'_> {
         }
     }
 
-    /// What is left out of the steady part, and its bounds: where transfers expire, all but the
-    /// seconds in which they do.
+    /// The seconds excluded from the steady part, and its bounds. In a run with expiring transfers,
+    /// only the seconds of the expirations count.
     fn trim(&self, length: Duration) -> (Trim, Bounds) {
         let Some(holders) = &self.setup.holders else { return trim(self.setup.length) };
         let [from, to] = holders.expiring();
@@ -715,8 +715,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits until nothing is in flight and nothing is owed; returns what is still open if that
-    /// takes too long. The checks report missing metrics.
+    /// Waits until no transfer is in flight and no notice is owed. After a time-out it returns a
+    /// description of the open ones. The checks report missing metrics.
     fn wait_for_quiet(&mut self) -> Result<Option<String>, HarnessError> {
         let patience = self.setup.fsps.patience() + QUIET_WITHIN;
         let deadline = Instant::now() + patience;

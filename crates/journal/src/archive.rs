@@ -106,7 +106,7 @@ pub enum ArchiveError {
     Incomplete {
         /// The URL.
         store: String,
-        /// What is missing or damaged.
+        /// The missing or damaged object.
         what: String,
     },
     /// The caller stopped the work.

@@ -28,7 +28,7 @@ impl<D: Disk> DurableFrames<D> {
         self.0.identity
     }
 
-    /// Log index of the last durable record; 0 if there is none.
+    /// Log index of the last durable record; 0 in an empty log.
     #[must_use]
     pub fn end(&self) -> LogIndex {
         self.0.durable_end()

@@ -187,7 +187,7 @@ impl TopicConsumer {
         Ok(offset.and_then(|offset| offset.to_raw()).filter(|offset| 0 <= *offset))
     }
 
-    /// The offset after the last message at these offsets; `None` if there is none. Needs a new
+    /// The offset after the last message at these offsets; `None` without a message. Needs a new
     /// consumer that reports the end of the partition.
     fn behind_last(&self, offsets: &Range<i64>) -> Result<Option<i64>, OpenError> {
         self.seek(offsets.start)?;

@@ -1,5 +1,5 @@
-//! A log is read while somebody writes it: a frame that is being written is no damage, and damage
-//! is not taken for one.
+//! Readers of a log that is being written: an incomplete frame at the end is not reported as
+//! damage, and damage is not mistaken for an incomplete frame.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -32,7 +32,7 @@ fn a_broker_comes_back_on_its_port_and_a_detached_one_is_found_again() {
     let strange = known.replace("\"process\": ", "\"process\": 9");
     std::fs::write(&description, strange).expect("it is changed");
     let stranger = kafka_testkit::stop(&directory).expect_err("somebody else's is left alone");
-    assert!(stranger.to_string().contains("Nothing was ended or deleted"), "{stranger}");
+    assert!(stranger.to_string().contains("Nothing was stopped or deleted"), "{stranger}");
     assert!(TcpStream::connect(address).is_ok());
     std::fs::write(&description, known).expect("it is changed back");
     assert_eq!(kafka_testkit::stop(&directory).expect("it ends"), 1);

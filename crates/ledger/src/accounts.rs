@@ -109,6 +109,22 @@ struct CurrencyBook {
     outflow: AccountId,
     opening: AccountId,
     drift: Amount,
+    /// How a committed transfer is settled. Follows from the settlement models.
+    mode: SettlementMode,
+}
+
+/// How the transfers of a currency are settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SettlementMode {
+    /// Not at all: the rules in force know no settlement.
+    #[default]
+    Off,
+    /// Later: they are added to the sums of the open window.
+    Deferred,
+    /// Later, by a bilateral model: they are added to the sums of their pair too.
+    DeferredInPairs,
+    /// At once, between the POSITION accounts and those of this kind.
+    Gross(AccountKind),
 }
 
 impl CurrencyBook {
@@ -131,6 +147,7 @@ impl CurrencyBook {
             outflow: internal(1, AccountKind::Outflow)?,
             opening: internal(2, AccountKind::Opening)?,
             drift: Amount::ZERO,
+            mode: SettlementMode::Off,
         })
     }
 }
@@ -216,6 +233,16 @@ impl Accounts {
         let internal = [book.in_flight, book.outflow, book.opening];
         let at = AccountKind::INTERNAL.iter().position(|internal| *internal == kind)?;
         Some(internal[at])
+    }
+
+    /// How a transfer from this account is settled.
+    pub(crate) fn settlement_mode(&self, position: AccountId) -> SettlementMode {
+        self.internal(position).mode
+    }
+
+    /// Sets for each currency how its transfers are settled.
+    pub(crate) fn set_settlement_modes(&mut self, mode: impl Fn(Currency) -> SettlementMode) {
+        self.currencies.iter_mut().for_each(|book| book.mode = mode(book.currency));
     }
 
     pub(crate) fn has_room_for(&self, accounts: usize) -> bool {
@@ -324,6 +351,7 @@ impl Accounts {
             outflow: internal(AccountKind::Outflow),
             opening: internal(AccountKind::Opening),
             drift: Amount::ZERO,
+            mode: SettlementMode::Off,
         };
         self.currencies.push(book);
     }

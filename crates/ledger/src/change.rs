@@ -13,11 +13,16 @@ use alloc::vec::Vec;
 
 use crate::accounts::AccountKind;
 use crate::field::{
-    BoundedAmount, Bytes, LONG, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
+    BoundedAmount, Bytes, LONG, List, NonNegative, Optional, SHORT, Text, choices, numbered,
+    stored,
 };
-use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, TransferId};
+use crate::ids::{
+    ACCOUNTS_MAX, AccountId, Digest, FspName, NoticeId, OracleId, SettlementId, TransferId,
+    WindowId,
+};
 use crate::money::{Amount, Currency};
 use crate::outcome::{AdminOutcome, ExplainedOutcome};
+use crate::settlement::{SettlementState, WINDOWS_MAX};
 
 /// A part of the state that a change can touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +49,10 @@ pub enum StatePart {
     Oracles,
     /// Account types added to the kernel's own.
     LedgerAccountTypes,
+    /// Settlement windows.
+    Windows,
+    /// Settlements.
+    Settlements,
 }
 
 impl StatePart {
@@ -61,7 +70,9 @@ impl StatePart {
             | Self::Transfers
             | Self::Notices
             | Self::Oracles
-            | Self::LedgerAccountTypes => false,
+            | Self::LedgerAccountTypes
+            | Self::Windows
+            | Self::Settlements => false,
         }
     }
 }
@@ -290,6 +301,24 @@ macro_rules! admin_outcomes {
             KeysFull = 120,
             /// Admin: the participant has no such public key.
             KeyNotFound = 121,
+            /// Admin: no such settlement window.
+            WindowNotFound = 130,
+            /// Admin: the window is closed already.
+            WindowNotOpen = 131,
+            /// Admin: the window has no transfers to settle.
+            WindowEmpty = 132,
+            /// Admin: the model settles each transfer at once.
+            SettlementModelGross = 133,
+            /// Admin: a window is open, settled, or has nothing for the model.
+            WindowsInapplicable = 134,
+            /// Admin: no such settlement.
+            SettlementNotFound = 135,
+            /// Admin: the settlement is final and archived.
+            SettlementArchived = 136,
+            /// Admin: the settlement can no longer be aborted.
+            SettlementCommitted = 137,
+            /// Admin: an account of the settlement is committed already.
+            SettlementAccountCommitted = 138,
         } }
     };
 }
@@ -308,7 +337,7 @@ changes! {
         2 Activate {
             /// Version of the rules.
             rules_version: u32,
-        } touches [Rules] => [RulesVersionRefused, Accepted],
+        } touches [Rules, Windows] => [RulesVersionRefused, Accepted],
         /// `POST /participants/Hub/accounts`.
         3 CreateHubAccount {
             /// Currency of the account.
@@ -380,7 +409,9 @@ changes! {
             limit: Amount as BoundedAmount,
             /// Share of the cap at which the operator is warned, in ten-thousandths of a percent.
             alarm_percentage: Amount as BoundedAmount,
-        } touches [Limits] => [ParticipantNotFound, AccountNotFound, LimitsMissing, Accepted],
+        } touches [Limits, Settlements] => [
+            ParticipantNotFound, AccountNotFound, LimitsMissing, Accepted,
+        ],
         /// `POST /participants/{name}/endpoints`: sets or overwrites.
         11 SetEndpoint {
             /// The participant.
@@ -476,6 +507,64 @@ changes! {
             /// The type.
             account_type: LedgerAccountType,
         } touches [LedgerAccountTypes] => [LedgerAccountTypeExists, RegisterFull, Accepted],
+        /// `POST /settlementWindows/{id}`: closes the open window and opens the next one.
+        50 CloseWindow {
+            /// The window.
+            window: WindowId,
+            /// The reason.
+            reason: String as Text<LONG>,
+        } touches [Windows] => [WindowNotFound, WindowNotOpen, WindowEmpty, RegisterFull, Accepted],
+        /// `POST /settlements`: nets the contents of windows that a model serves.
+        51 CreateSettlement {
+            /// Name of the model.
+            model: String as Text<SHORT>,
+            /// The reason.
+            reason: String as Text<LONG>,
+            /// The windows.
+            windows: Vec<WindowId> as List<WINDOWS_MAX>,
+        } touches [Windows, Settlements] => [
+            SettlementModelNotFound, SettlementModelGross, WindowsInapplicable, RegisterFull,
+            Accepted,
+        ],
+        /// `PUT /settlements/{id}` and its longer paths: moves accounts to their next state. An
+        /// account that cannot move does not refuse the others.
+        52 AdvanceSettlement {
+            /// The settlement.
+            settlement: SettlementId,
+            /// The accounts, in the order of the request.
+            steps: Vec<AccountStep> as List<ACCOUNTS_MAX>,
+        } touches [Windows, Settlements, Balances, Limits] => [
+            SettlementNotFound, SettlementArchived, Accepted,
+        ]
+            posts "Positions of net recipients, then of net senders, back towards zero.",
+        /// `PUT /settlements/{id}` with ABORTED.
+        53 AbortSettlement {
+            /// The settlement.
+            settlement: SettlementId,
+            /// The reason.
+            reason: String as Text<LONG>,
+        } touches [Windows, Settlements, Balances, Limits] => [
+            SettlementNotFound, SettlementArchived, SettlementCommitted,
+            SettlementAccountCommitted, Accepted,
+        ]
+            posts "Positions of net recipients as they were before.",
+    }
+}
+
+stored! {
+    /// One account of an [`AdvanceSettlement`].
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct AccountStep {
+        /// Number of the participant in the settlement API.
+        pub participant: u32,
+        /// The account.
+        pub account: AccountId,
+        /// The state to which it moves.
+        pub state: SettlementState,
+        /// The reason.
+        pub reason: String as Text<LONG>,
+        /// The operator's reference of the payment, empty without one.
+        pub external_reference: String as Text<SHORT>,
     }
 }
 
@@ -510,7 +599,7 @@ impl Default for Settings {
 }
 
 stored! {
-    /// A settlement model, kept as a record until settlement is implemented.
+    /// A settlement model: how transfers of an account type and currency are settled.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct SettlementModel {
         /// Name, 2 to 30 characters.

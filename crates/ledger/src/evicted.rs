@@ -27,6 +27,16 @@ impl EvictedRows {
         }
     }
 
+    /// Adds a row of any length.
+    pub(crate) fn add_long(&mut self, write: impl FnOnce(&mut blake3::Hasher)) {
+        let mut hasher = blake3::Hasher::new();
+        write(&mut hasher);
+        self.rows += 1;
+        for (lane, part) in self.sum.iter_mut().zip(lanes(hasher.finalize())) {
+            *lane = lane.wrapping_add(part);
+        }
+    }
+
     pub(crate) fn remove(&mut self, row: impl Row) {
         self.rows = self.rows.checked_sub(1).expect("a row that comes back has left before");
         for (lane, part) in self.sum.iter_mut().zip(lanes_of(row)) {
@@ -39,7 +49,10 @@ impl EvictedRows {
 fn lanes_of(row: impl Row) -> [u64; 4] {
     let mut bytes = FixedBuffer::<ROW_BYTES_MAX>::new();
     row.write_row(&mut bytes);
-    let digest = *blake3::hash(bytes.as_bytes()).as_bytes();
-    let (lanes, _) = digest.as_chunks::<8>();
+    lanes(blake3::hash(bytes.as_bytes()))
+}
+
+fn lanes(digest: blake3::Hash) -> [u64; 4] {
+    let (lanes, _) = digest.as_bytes().as_chunks::<8>();
     core::array::from_fn(|at| u64::from_le_bytes(lanes[at]))
 }

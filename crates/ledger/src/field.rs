@@ -14,8 +14,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ids::{
-    ACCOUNTS_MAX, AccountId, Digest, FspName, LogIndex, NoticeId, OracleId, ParticipantIndex,
-    Stamp, TransferId,
+    ACCOUNTS_MAX, AccountId, ContentId, Digest, FspName, LogIndex, NoticeId, OracleId,
+    ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
 };
 use crate::money::{Amount, Currency};
 
@@ -562,7 +562,18 @@ macro_rules! wrappers {
         }
     )* };
 }
-wrappers!(AccountId, Digest, NoticeId, OracleId, ParticipantIndex, LogIndex, Stamp);
+wrappers!(
+    AccountId,
+    ContentId,
+    Digest,
+    LogIndex,
+    NoticeId,
+    OracleId,
+    ParticipantIndex,
+    SettlementId,
+    Stamp,
+    WindowId
+);
 
 impl<const N: usize> Field for [u8; N] {
     fn write(&self, to: &mut impl ByteSink) {

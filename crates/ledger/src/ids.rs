@@ -33,6 +33,18 @@ pub struct NoticeId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OracleId(pub u32);
 
+/// Number of a settlement window: rising from 1 without gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WindowId(pub u32);
+
+/// Number of a part of a closed window, [`crate::WindowContent`]: rising from 1 without gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentId(pub u32);
+
+/// Number of a settlement: rising from 1 without gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SettlementId(pub u32);
+
 /// Index of a participant in the registry. The hub is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParticipantIndex(pub u32);

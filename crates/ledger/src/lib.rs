@@ -44,6 +44,7 @@ mod query;
 mod registry;
 mod reserved;
 mod rules;
+mod settlement;
 pub mod snapshot;
 mod state;
 mod state_hash;
@@ -65,8 +66,8 @@ pub use evicted::EvictedRows;
 pub use eviction::Eviction;
 pub use field::FieldError;
 pub use ids::{
-    ACCOUNTS_MAX, AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, LogIndex, NoticeId, OracleId,
-    ParticipantIndex, Stamp, TransferId,
+    ACCOUNTS_MAX, AccountId, ContentId, Digest, FSP_NAME_BYTES_MAX, FspName, LogIndex, NoticeId,
+    OracleId, ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
@@ -79,6 +80,11 @@ pub use registry::{
 #[cfg(feature = "rehearsed-rules")]
 pub use rules::claim_rules;
 pub use rules::{RULES_VERSION, rules_known};
-pub use state::{ApplyStep, Batch, Counters, Effects, State};
+pub use settlement::{
+    AccountSums, ArchivedSettlement, PAIRS_MAX, PairSums, SETTLEMENTS_MAX, Settlement,
+    SettlementAccount, SettlementBook, SettlementNumbers, SettlementState, SettlementWithAccounts,
+    WINDOWS_MAX, Window, WindowContent, WindowState, WindowWithSums,
+};
+pub use state::{ApplyStep, Batch, ChangeResult, Counters, Effects, State, StepResult};
 pub use state_hash::{STATE_HASH_VERSION, StateHashes};
 pub use transfers::{Answer, AnswerKind, FinalTransfer, TransferState};

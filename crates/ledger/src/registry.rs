@@ -252,6 +252,21 @@ impl Registry {
         own
     }
 
+    /// Whether a model settles an account type in a currency: it names the currency, or it names
+    /// none and no active model of the account type names the currency.
+    #[must_use]
+    pub fn is_served(&self, model: &SettlementModel, content: (AccountKind, Currency)) -> bool {
+        let (kind, currency) = content;
+        let is_own = |other: &SettlementModel| {
+            other.active && other.ledger_account == kind && other.currency == Some(currency)
+        };
+        let fits = match model.currency {
+            Some(only) => only == currency,
+            None => !self.models.iter().any(is_own),
+        };
+        fits && model.ledger_account == kind
+    }
+
     pub(crate) fn model_mut(&mut self, name: &str) -> Option<&mut SettlementModel> {
         self.models.iter_mut().find(|model| model.name == name)
     }

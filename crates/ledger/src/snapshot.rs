@@ -19,12 +19,13 @@ use alloc::vec::Vec;
 use crate::accounts::{Account, AccountKind, Accounts};
 use crate::batch_digest::BatchDigest;
 use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel};
+use crate::commands::choose_modes;
 use crate::evicted::EvictedRows;
 use crate::field::{Field, FieldError, Reader, Row, RowList, stored};
 use crate::hashing::KeyedHashing;
 use crate::ids::{
     ACCOUNTS_MAX, AccountId, Digest, FspName, LogIndex, NoticeId, OracleId, ParticipantIndex,
-    Stamp, TransferId,
+    SettlementId, Stamp, TransferId, WindowId,
 };
 use crate::money::Amount;
 use crate::notice::{DeadLetter, Notice, Outbox};
@@ -32,13 +33,18 @@ use crate::registry::{
     LEDGER_ACCOUNT_TYPES_MAX, ORACLES_MAX, PARTICIPANTS_MAX, Participant, ReferenceData, Registry,
     SETTLEMENT_MODELS_MAX,
 };
-use crate::rules::rules_known;
+use crate::rules::{SETTLEMENT, rules_known};
+use crate::settlement::{
+    AccountSums, PairSums, SETTLEMENTS_MAX, Settlement, SettlementAccount, SettlementNumbers,
+    WINDOWS_MAX, Window,
+};
 use crate::state::{Counters, NODES_MAX, State};
 use crate::table::tables;
 use crate::transfers::{Found, Transfers};
 
 mod notices;
 mod registry;
+mod settlement;
 mod transfers;
 
 pub use crate::field::InvalidState;
@@ -75,6 +81,8 @@ stored! {
         pub last_oracle: OracleId,
         /// Count and digest of the evicted rows.
         pub evicted: EvictedRows,
+        /// The newest numbers of settlement, and its archive.
+        pub settlement: SettlementNumbers,
     }
 }
 
@@ -102,6 +110,16 @@ tables! {
     11 Notices: Notice, ordered, at most UNBOUNDED;
     /// Dead letters, in order of number.
     12 DeadLetters: DeadLetter, ordered, at most UNBOUNDED;
+    /// Windows in memory, oldest first; the last one is open.
+    13 Windows: Window, ordered, at most WINDOWS_MAX + 1;
+    /// Sums per account of these windows, by window, in order of their first transfer.
+    14 WindowAccounts: (WindowId, AccountSums), ordered, at most UNBOUNDED;
+    /// Sums per pair of these windows, by window, in order of their first transfer.
+    15 WindowPairs: (WindowId, PairSums), ordered, at most UNBOUNDED;
+    /// Settlements in memory, oldest first.
+    16 Settlements: Settlement, ordered, at most SETTLEMENTS_MAX;
+    /// Accounts of these settlements, by settlement, in order of number.
+    17 SettlementAccounts: (SettlementId, SettlementAccount), ordered, at most UNBOUNDED;
 }
 
 /// Receives the tables of a state, one after the other.
@@ -199,6 +217,7 @@ impl State {
             registry: self.registry.clone(),
             transfers: self.transfers.frozen(),
             outbox: self.outbox.clone(),
+            settlement: self.settlement.clone(),
             counters: self.counters,
             nodes: self.nodes.clone(),
             trail: BatchDigest::default(),
@@ -232,6 +251,7 @@ impl StateTables<'_> {
             last_notice: state.outbox.last_id(),
             last_oracle: state.registry.last_oracle(),
             evicted: *state.cold(),
+            settlement: *state.settlement.numbers(),
         }
     }
 }
@@ -256,15 +276,25 @@ impl StateHeader {
             last_notice,
             last_oracle,
             evicted: cold,
+            settlement,
         } = self;
+        let SettlementNumbers {
+            window,
+            content,
+            settlement,
+            archived_windows,
+            archived_settlements,
+        } = settlement;
         let Counters { reserved, refused, committed, aborted, expired, delivered, given_up } =
             *counters;
         let counted = [reserved, refused, committed, aborted, expired, delivered, given_up];
         let numbers = [log_index.0, stamp.0, *batches, last_notice.0, cold.rows];
+        let archived = [archived_windows.rows, archived_settlements.rows];
         // A node that left the log has the greatest sequence; its next epoch starts again at 1.
         let sequences = nodes.iter().map(|tail| tail.sequence).filter(|last| *last != u64::MAX);
-        let mut numbers = counted.into_iter().chain(numbers).chain(sequences);
-        let mut small = nodes.iter().map(|tail| tail.epoch).chain([last_oracle.0]);
+        let mut numbers = counted.into_iter().chain(numbers).chain(archived).chain(sequences);
+        let rising = [last_oracle.0, window.0, content.0, settlement.0];
+        let mut small = nodes.iter().map(|tail| tail.epoch).chain(rising);
         numbers.all(|number| number < NUMBERS_END) && small.all(|number| number < SMALL_END)
     }
 }
@@ -286,6 +316,7 @@ pub struct StateBuilder {
     last_prepare: LogIndex,
     outbox: Outbox,
     last_notice: NoticeId,
+    settlement: settlement::SettlementRows,
 }
 
 /// Amounts by account.
@@ -332,6 +363,7 @@ impl StateBuilder {
             last_prepare: LogIndex(0),
             outbox,
             last_notice: NoticeId(0),
+            settlement: settlement::SettlementRows::default(),
         })
     }
 
@@ -366,8 +398,13 @@ impl StateBuilder {
             return Err(InvalidState("the hub is not the first participant"));
         }
         let keyed = KeyedHashing::new(head.seed);
+        let settlement = self.settlement.finish(head.settlement, &books)?;
+        let has_window = head.settlement.window != WindowId(0);
+        if has_window != (SETTLEMENT <= head.rules_version && 0 < head.log_index.0) {
+            return Err(InvalidState("the open window does not fit the rules in force"));
+        }
         let register = Registry::restore(keyed, self.participants, self.catalogue)?;
-        Ok(State {
+        let mut state = State {
             hub: head.hub,
             log_index: head.log_index,
             stamp: head.stamp,
@@ -378,11 +415,14 @@ impl StateBuilder {
             registry: register,
             transfers: self.transfers,
             outbox: self.outbox,
+            settlement,
             counters: head.counters,
             nodes: head.nodes,
             trail: BatchDigest::default(),
             batches: head.batches,
-        })
+        };
+        choose_modes(&mut state);
+        Ok(state)
     }
 
     fn check_record(&self, record: LogIndex) -> Result<(), InvalidState> {

@@ -8,11 +8,15 @@ use crate::change::Settings;
 use crate::command::Command;
 use crate::field::stored;
 use crate::hashing::KeyedHashing;
-use crate::ids::{Digest, FspName, LogIndex, NoticeId, ParticipantIndex, Stamp, TransferId};
+use crate::ids::{
+    Digest, FspName, LogIndex, NoticeId, ParticipantIndex, SettlementId, Stamp, TransferId,
+    WindowId,
+};
 use crate::notice::{Notice, Outbox};
 use crate::outcome::Outcome;
 use crate::registry::Registry;
 use crate::rules::RULES_VERSION;
+use crate::settlement::{ArchivedSettlement, SettlementBook};
 use crate::transfers::{FinalTransfer, Transfers};
 
 /// Maximum number of nodes that may ever write to one log.
@@ -45,8 +49,44 @@ pub struct Effects {
     /// Rows of transfers that became final or, being final, changed: the cold store must keep them,
     /// in order.
     pub ended: Vec<FinalTransfer>,
+    /// Windows and settlements that left memory: the cold store must keep them.
+    pub archived: Vec<ArchivedSettlement>,
+    /// The results of changes that have more than an outcome, by record.
+    pub results: Vec<(LogIndex, ChangeResult)>,
     /// Whether participants, accounts' activity, endpoints or settings have changed.
     pub register_changed: bool,
+}
+
+/// The result of a change that has more than an outcome, for its caller. Not part of the state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeResult {
+    /// The window that was opened when another one was closed.
+    Opened(WindowId),
+    /// The settlement that was created.
+    Created(SettlementId),
+    /// The windows that a settlement cannot take.
+    Inapplicable(Vec<WindowId>),
+    /// The result of each account of an [`AdvanceSettlement`](crate::AdvanceSettlement), in order.
+    Advanced(Vec<StepResult>),
+}
+
+/// The result of one [`AccountStep`](crate::AccountStep).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepResult {
+    /// The account has moved.
+    Moved,
+    /// The account was in the state already; reason and reference are updated.
+    Updated,
+    /// The participant has no account in the settlement.
+    ParticipantNotFound,
+    /// The account is not in the settlement.
+    AccountNotFound,
+    /// The account belongs to another participant.
+    ParticipantMismatch,
+    /// The request names the account twice.
+    Repeated,
+    /// The account cannot move to this state.
+    NotAllowed,
 }
 
 impl Effects {
@@ -56,6 +96,8 @@ impl Effects {
         self.notices.clear();
         self.withdrawn.clear();
         self.ended.clear();
+        self.archived.clear();
+        self.results.clear();
         self.register_changed = false;
     }
 }
@@ -124,6 +166,7 @@ pub struct State {
     pub(crate) registry: Registry,
     pub(crate) transfers: Transfers,
     pub(crate) outbox: Outbox,
+    pub(crate) settlement: SettlementBook,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
     pub(crate) trail: BatchDigest,
@@ -152,6 +195,7 @@ impl State {
             registry: Registry::new(keyed),
             transfers: Transfers::new(keyed),
             outbox: Outbox::new(),
+            settlement: SettlementBook::default(),
             counters: Counters::default(),
             nodes: Vec::new(),
             trail: BatchDigest::default(),
@@ -199,6 +243,19 @@ impl State {
     #[must_use]
     pub const fn books(&self) -> &Accounts {
         &self.accounts
+    }
+
+    /// Windows and settlements.
+    #[must_use]
+    pub const fn settlement(&self) -> &SettlementBook {
+        &self.settlement
+    }
+
+    /// Decides by this version of the rules, which is that of the log. Before the first record
+    /// only.
+    pub fn begin_under(&mut self, rules_version: u32) {
+        assert_eq!(self.log_index, LogIndex(0), "a log begins under one version of the rules");
+        self.rules_version = rules_version;
     }
 
     /// Settings in force.

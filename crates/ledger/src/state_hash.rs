@@ -1,4 +1,4 @@
-//! The hash of the logical state, version 2: equal on two replicas if and only if they agree about
+//! The hash of the logical state, version 3: equal on two replicas if and only if they agree about
 //! everything, whichever rows each has in memory.
 //!
 //! The stored form of each part is hashed ([`crate::field`]), so a renamed field changes no hash.
@@ -14,7 +14,7 @@ use crate::snapshot::{StateHeader, Table, TableVisitor};
 use crate::state::State;
 
 /// The version of the state hash that this code computes.
-pub const STATE_HASH_VERSION: u8 = 2;
+pub const STATE_HASH_VERSION: u8 = 3;
 
 /// Two digests of one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +56,14 @@ impl State {
             last_oracle,
             last_notice,
             evicted: cold,
+            settlement,
         } = self.parts().head();
         let mut hasher = versioned();
         settings.write(&mut hasher);
         counters.write(&mut hasher);
         last_oracle.write(&mut hasher);
         last_notice.write(&mut hasher);
+        settlement.write(&mut hasher);
         let mut tables = TableHasher { hasher, cold };
         let Ok(()) = self.parts().tables(&mut tables);
         let content = Digest(*tables.hasher.finalize().as_bytes());

@@ -1,5 +1,6 @@
 //! Activates a newer version of the rules, if this program supports it.
 
+use super::settle;
 use crate::change::Activate;
 use crate::context::{Context, Decide};
 use crate::outcome::AdminOutcome;
@@ -13,6 +14,7 @@ impl Decide for Activate {
             return AdminOutcome::RulesVersionRefused;
         }
         context.state.rules_version = self.rules_version;
+        settle::begin(context.state, context.log_index);
         AdminOutcome::Accepted
     }
 }

@@ -1,5 +1,6 @@
 //! `POST /participants/Hub/accounts` (hub-semantics 4.1).
 
+use super::settle;
 use crate::accounts::NewAccount;
 use crate::change::CreateHubAccount;
 use crate::context::{Context, Decide};
@@ -31,6 +32,7 @@ impl Decide for CreateHubAccount {
         let new = NewAccount { owner, kind, currency, active: true };
         let id = state.accounts.open(new, state.stamp);
         state.registry.get_mut(ParticipantIndex::HUB).accounts.push(id);
+        settle::choose_modes(state);
         AdminOutcome::Accepted
     }
 }

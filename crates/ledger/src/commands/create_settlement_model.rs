@@ -1,5 +1,6 @@
 //! `POST /settlementModels`, `PUT /settlementModels/{name}` (hub-semantics 4.5).
 
+use super::settle;
 use crate::change::{CreateSettlementModel, SetSettlementModelActive};
 use crate::context::{Context, Decide};
 use crate::outcome::AdminOutcome;
@@ -22,6 +23,7 @@ impl Decide for CreateSettlementModel {
             return AdminOutcome::RegisterFull;
         }
         register.add_model(model.clone());
+        settle::choose_modes(context.state);
         AdminOutcome::Accepted
     }
 }
@@ -34,6 +36,7 @@ impl Decide for SetSettlementModelActive {
             None => AdminOutcome::SettlementModelNotFound,
             Some(model) => {
                 model.active = self.active;
+                settle::choose_modes(context.state);
                 AdminOutcome::Accepted
             }
         }

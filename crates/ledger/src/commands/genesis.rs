@@ -1,5 +1,6 @@
 //! The first record: the hub becomes a participant, and the maps get their key.
 
+use super::settle;
 use crate::command::Genesis;
 use crate::context::Context;
 use crate::hashing::KeyedHashing;
@@ -18,6 +19,7 @@ pub(super) fn begin(context: &mut Context<'_>, genesis: &Genesis) -> Outcome {
     state.outbox = Outbox::new();
     let hub = state.registry.add(genesis.hub, state.stamp);
     assert_eq!(hub, ParticipantIndex::HUB, "the hub is the first participant");
+    settle::begin(state, context.log_index);
     context.effects.register_changed = true;
     Outcome::Accepted
 }

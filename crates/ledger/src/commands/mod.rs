@@ -4,12 +4,16 @@
 //! Each command reads, decides, writes the next state, and returns its outcome.
 
 mod abort;
+mod abort_settlement;
 mod activate;
+mod advance_settlement;
 mod change_parties;
+mod close_window;
 mod configure;
 mod create_account_type;
 mod create_hub_account;
 mod create_participant;
+mod create_settlement;
 mod create_settlement_model;
 mod expire;
 mod finish_deliveries;
@@ -24,6 +28,7 @@ mod set_active;
 mod set_endpoint;
 mod set_keys;
 mod set_limits;
+mod settle;
 
 use crate::change::{Change, each_change};
 use crate::command::Command;
@@ -33,6 +38,7 @@ use crate::outcome::{AdminOutcome, Outcome};
 
 pub(crate) use expire::{expire_next, next_due};
 pub(crate) use funds::reconciliation_account;
+pub(crate) use settle::choose_modes;
 
 /// Decides one command.
 pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {

@@ -1,6 +1,7 @@
 //! The common rules of `PUT /transfers/{id}` and `PUT /transfers/{id}/error`: allowed senders, and
 //! the handling of repeated responses (hub-semantics 3.4 and 3.6, checks 2 to 4, 7 and 8).
 
+use super::settle;
 use crate::command::TraceId;
 use crate::context::{Context, NoticeContext};
 use crate::ids::{Digest, FspName, ParticipantIndex, TransferId};
@@ -66,6 +67,9 @@ pub(super) fn close(
     context.post(posting);
     if is_planted(Bug::FulfilTwice) && commits {
         context.post(posting);
+    }
+    if commits {
+        settle::add_committed(context, &transfer);
     }
     context.withdraw(transfer.payee, transfer.prepare_notice);
     let counters = &mut context.state.counters;

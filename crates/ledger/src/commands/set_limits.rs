@@ -56,6 +56,8 @@ impl Decide for SetLimit {
         }
         let (value, alarm_percentage) = (self.limit, self.alarm_percentage);
         holding.limit = Some(NetDebitCap { value, alarm_percentage });
+        let position = holding.position;
+        context.state.settlement.forget_cap_raises(position);
         AdminOutcome::Accepted
     }
 }

@@ -13,8 +13,7 @@ use alloc::vec::Vec;
 
 use crate::accounts::AccountKind;
 use crate::field::{
-    BoundedAmount, Bytes, LONG, List, NonNegative, Optional, SHORT, Text, choices, numbered,
-    stored,
+    BoundedAmount, Bytes, LONG, List, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
 };
 use crate::ids::{
     ACCOUNTS_MAX, AccountId, Digest, FspName, NoticeId, OracleId, SettlementId, TransferId,

@@ -36,7 +36,8 @@ impl Decide for AbortSettlement {
             | SettlementState::PsTransfersRecorded
             | SettlementState::PsTransfersReserved => {}
         }
-        let committed = |row: &SettlementAccount| row.state == SettlementState::PsTransfersCommitted;
+        let committed =
+            |row: &SettlementAccount| row.state == SettlementState::PsTransfersCommitted;
         if entry.accounts.iter().any(committed) {
             return AdminOutcome::SettlementAccountCommitted;
         }

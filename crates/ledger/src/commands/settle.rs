@@ -72,8 +72,7 @@ pub(super) fn add_committed(context: &mut Context<'_>, transfer: &ReservedTransf
 /// Moves both sides from POSITION to the accounts of the gross model. Participants without such an
 /// account settle with the window.
 fn settle_gross(context: &mut Context<'_>, transfer: &ReservedTransfer, kind: AccountKind) {
-    let (payer, payee, amount) =
-        (transfer.payer_account, transfer.payee_account, transfer.amount);
+    let (payer, payee, amount) = (transfer.payer_account, transfer.payee_account, transfer.amount);
     let state = &mut *context.state;
     let currency = state.accounts.get(payer).expect("it was reserved there").currency;
     let find = |index| account_of(state, index, (kind, currency));

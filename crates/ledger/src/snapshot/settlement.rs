@@ -163,8 +163,8 @@ impl SettlementRows {
         let newest = self.settlements.last_key_value().map(|(id, _)| *id);
         let kept = self.windows.len() as u64 + numbers.archived_windows.rows;
         let settlements = self.settlements.len() as u64 + numbers.archived_settlements.rows;
-        let counted = kept == u64::from(numbers.window.0)
-            && settlements == u64::from(numbers.settlement.0);
+        let counted =
+            kept == u64::from(numbers.window.0) && settlements == u64::from(numbers.settlement.0);
         let mut ids = contents.clone().map(|content| content.id);
         let are_new = ids.all(|id| ContentId(0) < id && id <= numbers.content);
         let unique: BTreeSet<_> = contents.clone().map(|content| content.id).collect();

@@ -104,7 +104,7 @@ fn violations_have_the_declared_order_of_the_outcomes() {
 }
 
 /// Outcomes that a few commands cannot produce: a table is full, or the hub lost an account.
-const UNREACHED: [(u8, AdminOutcome); 7] = [
+const UNREACHED: [(u8, AdminOutcome); 9] = [
     (CreateHubAccount::DECLARATION.number, AdminOutcome::RegisterFull),
     (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegisterFull),
     (CreateParticipant::DECLARATION.number, AdminOutcome::RegisterFull),
@@ -112,13 +112,15 @@ const UNREACHED: [(u8, AdminOutcome); 7] = [
     (MoveFunds::DECLARATION.number, AdminOutcome::HubAccountsMissing),
     (CreateOracle::DECLARATION.number, AdminOutcome::RegisterFull),
     (CreateLedgerAccountType::DECLARATION.number, AdminOutcome::RegisterFull),
+    (CloseWindow::DECLARATION.number, AdminOutcome::RegisterFull),
+    (CreateSettlement::DECLARATION.number, AdminOutcome::RegisterFull),
 ];
 
 /// For each change, earlier commands, then commands that each give the next declared outcome. A
 /// command breaks the rule of its outcome and, where possible, those of the later ones.
 const STAIRS: &[(Declaration, &str, &[&str])] = &[
     (Configure::DECLARATION, "", &["settings on-us=on"]),
-    (Activate::DECLARATION, "", &["activate 99", "activate 1"]),
+    (Activate::DECLARATION, "", &["activate 99", "activate 2"]),
     (
         CreateHubAccount::DECLARATION,
         "",
@@ -248,7 +250,53 @@ const STAIRS: &[(Declaration, &str, &[&str])] = &[
         "account-type A1",
         &["account-type A1", "account-type B1"],
     ),
+    (
+        CloseWindow::DECLARATION,
+        CLOSED,
+        &["close 9", "close 1", "close 2", "prepare t2 dfsp1 dfsp2 10\nfulfil t2 dfsp2\nclose 2"],
+    ),
+    (
+        CreateSettlement::DECLARATION,
+        CLOSED,
+        &[
+            "settle NONE 2",
+            "model GROSS style=gross currency=KES\nsettle GROSS 2",
+            "settle DEFAULTDEFERREDNET 2",
+            "settle DEFAULTDEFERREDNET 1",
+        ],
+    ),
+    (
+        AdvanceSettlement::DECLARATION,
+        "",
+        &[
+            "advance 1 SETTLED",
+            "settle-rounds 101\nadvance 1 SETTLED",
+            "settle-rounds 101\nadvance 2 SETTLED",
+        ],
+    ),
+    (
+        AbortSettlement::DECLARATION,
+        "",
+        &[
+            "abort-settlement 1",
+            "settle-rounds 101\nabort-settlement 1",
+            "settle-rounds 101\nabort-settlement 2",
+            concat!(
+                "prepare t1 dfsp1 dfsp2 10\nfulfil t1 dfsp2\nclose 1\nsettle DEFAULTDEFERREDNET 1\n",
+                "advance 1 PS_TRANSFERS_RECORDED dfsp1/POSITION.USD dfsp2/POSITION.USD\n",
+                "advance 1 PS_TRANSFERS_RESERVED dfsp1/POSITION.USD dfsp2/POSITION.USD\n",
+                "advance 1 PS_TRANSFERS_COMMITTED dfsp1/POSITION.USD\nabort-settlement 1"
+            ),
+            concat!(
+                "prepare t1 dfsp1 dfsp2 10\nfulfil t1 dfsp2\nclose 1\n",
+                "settle DEFAULTDEFERREDNET 1\nabort-settlement 1"
+            ),
+        ],
+    ),
 ];
+
+/// One closed window with a transfer.
+const CLOSED: &str = "prepare t1 dfsp1 dfsp2 10\nfulfil t1 dfsp2\nclose 1";
 
 #[test]
 fn changes_have_the_declared_order_of_their_outcomes() {

@@ -102,7 +102,13 @@ impl Player {
 
     /// Starts a new log.
     fn begin(&mut self) {
+        self.begin_under(RULES_VERSION);
+    }
+
+    /// Starts a new log under a version of the rules.
+    fn begin_under(&mut self, rules_version: u32) {
         self.state = State::new();
+        self.state.begin_under(rules_version);
         self.now_ms = START_MS;
         self.origin = Origin { node: 1, epoch: 1, sequence: 1 };
         self.labels.clear();
@@ -123,6 +129,14 @@ impl Player {
                 self.print(line);
                 self.scheme();
             }
+            "rules" => {
+                self.print(line);
+                self.begin_under(words.at(1).parse().expect("a version"));
+            }
+            "settle-rounds" => {
+                self.print(line);
+                self.settle_rounds(words.at(1).parse().expect("a number"));
+            }
             "at" => {
                 self.print(line);
                 self.now_ms = moment_ms(words.at(1));
@@ -141,7 +155,7 @@ impl Player {
             }
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
-            | "limit-of" | "oracles" | "account-types" | "keys" => {
+            | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement" => {
                 let answer = self.answer(&words);
                 self.print(&format!("{line} -> {answer}"));
             }
@@ -188,6 +202,31 @@ impl Player {
         ] {
             self.line(line);
             assert_eq!(self.last, Some(Outcome::Accepted), "{line}");
+        }
+        self.silent = false;
+    }
+
+    /// Commits a transfer, closes its window and settles it, so many times, without a transcript.
+    fn settle_rounds(&mut self, rounds: u32) {
+        self.silent = true;
+        for round in 0..rounds {
+            let window = self.state.settlement().numbers().window.0;
+            let settlement = self.state.settlement().numbers().settlement.0 + 1;
+            let mut lines = Vec::from([
+                format!("prepare r{round}t dfsp1 dfsp2 1"),
+                format!("fulfil r{round}t dfsp2"),
+                format!("close {window}"),
+                format!("settle DEFAULTDEFERREDNET {window}"),
+            ]);
+            let states =
+                ["RECORDED", "RESERVED", "COMMITTED"].map(|it| format!("PS_TRANSFERS_{it}"));
+            for state in states.into_iter().chain(["SETTLED".to_owned()]) {
+                lines.push(format!(
+                    "advance {settlement} {state} dfsp1/POSITION.USD dfsp2/POSITION.USD"
+                ));
+            }
+            lines.iter().for_each(|line| self.line(line));
+            assert_eq!(self.last, Some(Outcome::Accepted), "round {round}");
         }
         self.silent = false;
     }
@@ -247,6 +286,9 @@ impl Player {
             );
             self.print(&line);
         }
+        for (_, result) in &effects.results {
+            self.print(&format!("  {}", result_text(result)));
+        }
         for (recipient, notice) in &effects.withdrawn {
             let name = self.state.register().get(*recipient).name;
             self.print(&format!("  {} to {name} withdrawn", notice.0));
@@ -290,6 +332,8 @@ impl Player {
                     Some(limit) => format!("{} alarm {}", limit.value, limit.alarm_percentage),
                 }
             }
+            "window" => self.window(WindowId(words.at(1).parse().expect("a number"))),
+            "settlement" => self.settlement(SettlementId(words.at(1).parse().expect("a number"))),
             "oracles" => {
                 let texts: Vec<_> =
                     self.state.register().oracles().iter().map(oracle_text).collect();
@@ -335,6 +379,73 @@ impl Player {
                     count.delivered
                 )
             }
+        }
+    }
+
+    /// State, reason and contents of a window, and its sums.
+    fn window(&self, id: WindowId) -> String {
+        let book = self.state.settlement();
+        let Some(entry) = book.window(id) else {
+            return if book.is_archived_window(id) { "archived" } else { "none" }.to_owned();
+        };
+        let window = &entry.window;
+        let content = |it: &WindowContent| {
+            let kind = it.kind.name().expect("a visible account");
+            let settlement = it.settlement.map_or_else(String::new, |id| format!(" in {}", id.0));
+            format!("; {} {kind} {} {}{settlement}", it.id.0, it.currency, it.state.name())
+        };
+        let contents: String = window.contents.iter().map(content).collect();
+        let owner = |id| self.owner(id);
+        let sums = book.sums(id).iter().map(|it| {
+            let counts = (it.paid_count, it.received_count);
+            format!(
+                "; {} paid {} in {} received {} in {}",
+                owner(it.account),
+                it.paid,
+                counts.0,
+                it.received,
+                counts.1
+            )
+        });
+        let pairs = book.pairs(id).iter().map(|it| {
+            format!("; {} to {} {} in {}", owner(it.payer), owner(it.payee), it.amount, it.count)
+        });
+        let sums: String = sums.chain(pairs).collect();
+        let (created, changed) =
+            (seconds(window.created.millis()), seconds(window.changed.millis()));
+        format!("{} {created} {changed} {}{contents}{sums}", window.state.name(), window.reason)
+    }
+
+    /// State and reason of a settlement, and its accounts.
+    fn settlement(&self, id: SettlementId) -> String {
+        let book = self.state.settlement();
+        let Some(entry) = book.settlement(id) else {
+            return if book.is_archived_settlement(id) { "archived" } else { "none" }.to_owned();
+        };
+        let accounts = entry.accounts.iter().map(|it| {
+            let raise = match it.cap_raise {
+                Amount::ZERO => String::new(),
+                raise => format!(" cap +{raise}"),
+            };
+            format!(
+                "; {} {} {} {}{raise}",
+                self.owner(it.account),
+                it.net,
+                it.state.name(),
+                it.reason
+            )
+        });
+        let accounts: String = accounts.collect();
+        format!("{} {}{accounts}", entry.settlement.state.name(), entry.settlement.reason)
+    }
+
+    /// The owner of an account, with the kind of account unless it is a POSITION.
+    fn owner(&self, id: AccountId) -> String {
+        let account = self.state.books().get(id).expect("an account");
+        let name = self.state.register().get(account.owner).name;
+        match account.kind {
+            AccountKind::Position => name.to_string(),
+            kind => format!("{name}/{}", kind.name().expect("a visible account")),
         }
     }
 
@@ -499,7 +610,45 @@ impl Player {
                     settleable: false,
                 },
             }),
+            "close" => CloseWindow {
+                window: WindowId(words.at(1).parse().expect("a number")),
+                reason: words.option("reason", "end-of-day").to_owned(),
+            }
+            .into(),
+            "settle" => CreateSettlement {
+                model: words.at(1).to_owned(),
+                reason: words.option("reason", "daily").to_owned(),
+                windows: words.plain[2..]
+                    .iter()
+                    .map(|word| WindowId(word.parse().expect("a number")))
+                    .collect(),
+            }
+            .into(),
+            "advance" => AdvanceSettlement {
+                settlement: SettlementId(words.at(1).parse().expect("a number")),
+                steps: words.plain[3..].iter().map(|word| self.step(words, word)).collect(),
+            }
+            .into(),
+            "abort-settlement" => AbortSettlement {
+                settlement: SettlementId(words.at(1).parse().expect("a number")),
+                reason: words.option("reason", "wrong").to_owned(),
+            }
+            .into(),
             other => panic!("{other} is no command"),
+        }
+    }
+
+    /// A step of the account `name/KIND.CUR`, with another participant than its owner if asked.
+    fn step(&self, words: &Words<'_>, account: &str) -> AccountStep {
+        let owner = account.split_once('/').expect("name/KIND.CUR").0;
+        let participant = words.option("participant", owner);
+        let found = self.state.register().find(&name(participant));
+        AccountStep {
+            participant: found.map_or(0, |(index, _)| index.0 + 1),
+            account: self.account(owner, account),
+            state: SettlementState::parse(words.at(2)).expect("a state"),
+            reason: words.option("reason", "paid").to_owned(),
+            external_reference: String::new(),
         }
     }
 
@@ -578,6 +727,18 @@ impl<'a> Words<'a> {
     fn given(&self, key: &str) -> Option<String> {
         let found = self.options.iter().find(|(name, _)| *name == key);
         found.map(|(_, value)| (*value).to_owned())
+    }
+}
+
+fn result_text(result: &ChangeResult) -> String {
+    match result {
+        ChangeResult::Opened(window) => format!("window {} is open", window.0),
+        ChangeResult::Created(settlement) => format!("settlement {}", settlement.0),
+        ChangeResult::Inapplicable(windows) => {
+            let windows: Vec<_> = windows.iter().map(|window| window.0.to_string()).collect();
+            format!("inapplicable: {}", windows.join(", "))
+        }
+        ChangeResult::Advanced(steps) => format!("{steps:?}"),
     }
 }
 
@@ -678,14 +839,15 @@ fn deliveries(words: &Words<'_>) -> Vec<FinishedDelivery> {
 
 fn model(words: &Words<'_>) -> SettlementModel {
     let kind = |key, default| AccountKind::parse(words.option(key, default)).expect("a kind");
+    let style = words.option("style", "multilateral");
     SettlementModel {
         name: words.at(1).to_owned(),
-        net: true,
-        multilateral: true,
-        deferred: true,
+        net: style != "gross",
+        multilateral: style == "multilateral",
+        deferred: words.option("delay", "deferred") == "deferred",
         currency: Currency::parse(words.option("currency", "")),
-        liquidity_check: true,
-        auto_position_reset: true,
+        liquidity_check: words.option("liquidity", "on") == "on",
+        auto_position_reset: words.option("reset", "on") == "on",
         ledger_account: kind("ledger", "POSITION"),
         settlement_account: kind("settlement", "SETTLEMENT"),
         active: true,

@@ -21,4 +21,4 @@ macro_rules! scenarios {
     };
 }
 
-scenarios![prepare, resend, fulfil, look_up, expiry, onboarding, funds, log];
+scenarios![prepare, resend, fulfil, look_up, expiry, onboarding, funds, log, settlement];

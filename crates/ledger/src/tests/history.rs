@@ -43,7 +43,29 @@ pub(super) enum Act {
     Settings { on_us: bool, put_aborted: bool, covers_position: bool },
     Deliver { which: Vec<u8>, result: u8 },
     Redeliver { which: u8 },
+    Settle(SettleAct),
     Tick,
+}
+
+/// An act of settlement. Each is about the newest window or settlement.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SettleAct {
+    /// Adds a model: gross, bilateral, or without position reset. One of them can be added.
+    Model {
+        which: u8,
+    },
+    /// Closes the open window.
+    Close,
+    /// Settles the windows before the open one.
+    Create {
+        windows: u32,
+    },
+    /// Moves accounts to the next state of the settlement, or to the one after it.
+    Advance {
+        accounts: u8,
+        skips: bool,
+    },
+    Abort,
 }
 
 /// `POST /transfers`.
@@ -116,7 +138,19 @@ fn act() -> impl Strategy<Value = Act> {
         8 => (prop::collection::vec(any::<u8>(), 1..6), 0..6u8)
             .prop_map(|(which, result)| Act::Deliver { which, result }),
         2 => any::<u8>().prop_map(|which| Act::Redeliver { which }),
+        16 => settle().prop_map(Act::Settle),
         3 => Just(Act::Tick),
+    ]
+}
+
+fn settle() -> impl Strategy<Value = SettleAct> {
+    prop_oneof![
+        1 => (0..3u8).prop_map(|which| SettleAct::Model { which }),
+        3 => Just(SettleAct::Close),
+        3 => (1..3u32).prop_map(|windows| SettleAct::Create { windows }),
+        9 => (any::<u8>(), prop::bool::weighted(0.1))
+            .prop_map(|(accounts, skips)| SettleAct::Advance { accounts, skips }),
+        1 => Just(SettleAct::Abort),
     ]
 }
 
@@ -295,6 +329,7 @@ impl World {
                 },
             }),
             Act::Redeliver { which } => Redeliver { notice: NoticeId(u64::from(which)) }.into(),
+            Act::Settle(act) => self.settle(act),
         })
     }
 
@@ -308,6 +343,61 @@ impl World {
             amount: amount(units),
             hash: digest(&format!("{number} {party} {units} {direction:?}")),
         })
+    }
+
+    fn settle(&self, act: SettleAct) -> Change {
+        let book = self.state.settlement();
+        let numbers = book.numbers();
+        let reason = "test".to_owned();
+        let settlement = numbers.settlement;
+        match act {
+            SettleAct::Model { which } => {
+                let model = SettlementModel {
+                    name: "OWN".to_owned(),
+                    net: which != 0,
+                    multilateral: which == 2,
+                    deferred: true,
+                    currency: Some(usd()),
+                    liquidity_check: true,
+                    auto_position_reset: which != 2,
+                    ledger_account: AccountKind::Position,
+                    settlement_account: AccountKind::Settlement,
+                    active: true,
+                };
+                CreateSettlementModel { model }.into()
+            }
+            SettleAct::Close => CloseWindow { window: numbers.window, reason }.into(),
+            SettleAct::Create { windows } => {
+                let open = numbers.window.0;
+                let windows = open.saturating_sub(windows)..open;
+                let own = self.state.register().models().len() == 2;
+                let model = if own { "OWN" } else { "DEFAULTDEFERREDNET" }.to_owned();
+                CreateSettlement { model, reason, windows: windows.map(WindowId).collect() }.into()
+            }
+            SettleAct::Advance { accounts, skips } => {
+                AdvanceSettlement { settlement, steps: self.steps(accounts, skips) }.into()
+            }
+            SettleAct::Abort => AbortSettlement { settlement, reason }.into(),
+        }
+    }
+
+    /// Steps of the accounts of the newest settlement whose bit is set.
+    fn steps(&self, accounts: u8, skips: bool) -> Vec<AccountStep> {
+        let book = self.state.settlement();
+        let Some(entry) = book.settlement(book.numbers().settlement) else { return Vec::new() };
+        let next = entry.settlement.state.next();
+        let after = next.and_then(SettlementState::next).filter(|_| skips).or(next);
+        let chosen = entry.accounts.iter().enumerate();
+        let chosen = chosen.filter(|(at, _)| accounts >> (at % 8) & 1 == 1 || 128 <= accounts);
+        chosen
+            .map(|(_, row)| AccountStep {
+                participant: self.state.books().get(row.account).map_or(0, |it| it.owner.0 + 1),
+                account: row.account,
+                state: after.unwrap_or(SettlementState::Settled),
+                reason: "test".to_owned(),
+                external_reference: String::new(),
+            })
+            .collect()
     }
 
     fn ends(&self, which: &[u8], result: u8) -> Vec<FinishedDelivery> {

@@ -110,12 +110,18 @@ fn cleared_effects_equal_new_ones() {
     let acts = [commit(1), Act::Participant { party: 2, active: false }];
     let commands = acts.map(|act| world.command(&act));
     let mut effects = world.apply(&commands);
-    let Effects { outcomes, notices, withdrawn, ended, register_changed } = &effects;
-    assert!(*register_changed);
+    effects.results.push((LogIndex(1), ChangeResult::Opened(WindowId(2))));
+    effects
+        .archived
+        .extend(world.state.settlement().windows().cloned().map(ArchivedSettlement::Window));
+    let Effects { outcomes, notices, withdrawn, ended, archived, results, register_changed } =
+        &effects;
+    assert!(*register_changed && archived.len() == 1 && results.len() == 1);
     let counts = [outcomes.len(), notices.len(), withdrawn.len(), ended.len()];
     assert_eq!(counts, [2, 4, 2, 2]);
     effects.clear();
-    let Effects { outcomes, notices, withdrawn, ended, register_changed } = effects;
+    let Effects { outcomes, notices, withdrawn, ended, archived, results, register_changed } =
+        effects;
     assert!(outcomes.is_empty() && notices.is_empty() && withdrawn.is_empty());
-    assert!(ended.is_empty() && !register_changed);
+    assert!(ended.is_empty() && !register_changed && archived.is_empty() && results.is_empty());
 }

@@ -29,6 +29,7 @@ proptest! {
             prop_assert_eq!(&effects.notices, &same.notices);
             prop_assert_eq!(&effects.withdrawn, &same.withdrawn);
             prop_assert_eq!(effects.register_changed, same.register_changed);
+            prop_assert_eq!(&effects.results, &same.results);
             prop_assert_eq!(one.state.digest(), other.state.digest());
         }
         prop_assert_eq!(one.state.hash(), other.state.hash());

@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 
 use expect_test::expect;
 
-use super::history::{Act, AnswerAct, PrepareAct, Says, World, administer, id, name, usd};
+use super::history::{
+    Act, AnswerAct, PrepareAct, Says, SettleAct, World, administer, id, name, usd,
+};
 use super::snapshot::rows;
 use crate::snapshot::{
     InvalidState, NodeTail, Outflow, ReservedTransfer, StateBuilder, StateHeader,
@@ -47,7 +49,7 @@ fn error_displays_its_reason() {
 #[test]
 fn invalid_headers_are_rejected() {
     const NUMBER: &str = "a number in the state header is out of range";
-    let cases: [(&str, Corruption); 19] = [
+    let cases: [(&str, Corruption); 25] = [
         ("the state needs newer rules than this program supports", |it| {
             it.head.rules_version = RULES_VERSION + 1;
         }),
@@ -66,6 +68,12 @@ fn invalid_headers_are_rejected() {
         (NUMBER, |it| it.head.batches = 1 << 63),
         (NUMBER, |it| it.head.last_notice = NoticeId(1 << 63)),
         (NUMBER, |it| it.head.evicted.rows = 1 << 63),
+        (NUMBER, |it| it.head.settlement.window = WindowId(1 << 31)),
+        (NUMBER, |it| it.head.settlement.content = ContentId(1 << 31)),
+        (NUMBER, |it| it.head.settlement.settlement = SettlementId(1 << 31)),
+        (NUMBER, |it| it.head.settlement.archived_windows.rows = 1 << 63),
+        (NUMBER, |it| it.head.settlement.archived_settlements.rows = 1 << 63),
+        ("the open window does not fit the rules in force", |it| it.head.rules_version = 1),
         ("the list of nodes has duplicates or too many entries", |it| {
             it.head.nodes.extend(it.head.nodes.clone())
         }),
@@ -84,6 +92,79 @@ fn invalid_headers_are_rejected() {
 
 fn nodes(count: u32) -> Vec<NodeTail> {
     (0..count).map(|node| NodeTail { node, epoch: 1, sequence: 1 }).collect()
+}
+
+/// A state with an own bilateral model, two windows in a settlement, and sums in the open window.
+fn settling() -> State {
+    let mut world = World::new();
+    let says = Says::Committed { right: true };
+    let act = |world: &mut World, act: Act| {
+        let command = world.command(&act);
+        assert_eq!(world.apply(&[command]).outcomes.len(), 1, "{act:?}");
+    };
+    act(&mut world, Act::Settle(SettleAct::Model { which: 1 }));
+    for round in 0..3 {
+        for (id, payer, payee) in [(2 * round, 0, 1), (2 * round + 1, 1, 2)] {
+            let (units, expires_ms) = (100_000, 60_000);
+            act(
+                &mut world,
+                Act::Prepare(PrepareAct { id, source: payer, payer, payee, units, expires_ms }),
+            );
+            act(&mut world, Act::Answer(AnswerAct { id, sender: payee, to: None, says, body: 0 }));
+        }
+        if round < 2 {
+            act(&mut world, Act::Settle(SettleAct::Close));
+        }
+    }
+    act(&mut world, Act::Settle(SettleAct::Create { windows: 2 }));
+    act(&mut world, Act::Settle(SettleAct::Advance { accounts: 1, skips: false }));
+    let pieces = CorruptibleTables::of(&world.state);
+    assert_eq!((pieces.windows.len(), pieces.sums.len(), pieces.pairs.len()), (3, 9, 6));
+    assert_eq!((pieces.settlements.len(), pieces.settling.len()), (1, 3));
+    world.state
+}
+
+#[test]
+fn invalid_windows_and_settlements_are_rejected() {
+    const ORDER: &str = "windows or settlements are out of order";
+    const NUMBERS: &str = "the numbers of windows or settlements do not fit";
+    const STRAY: &str = "a row belongs to no window or settlement";
+    const CONTENTS: &str = "the contents of a window do not fit its sums";
+    const DOUBLE: &str = "a window has two sums of an account";
+    let cases: [(&str, Corruption); 25] = [
+        (ORDER, |it| it.windows.swap(0, 1)),
+        (NUMBERS, |it| it.windows[0].state = WindowState::Open),
+        (NUMBERS, |it| it.windows[2].state = WindowState::Closed),
+        (NUMBERS, |it| it.head.settlement.window = WindowId(4)),
+        (NUMBERS, |it| it.head.settlement.archived_windows.rows = 1),
+        (NUMBERS, |it| it.head.settlement.archived_settlements.rows = 1),
+        (NUMBERS, |it| it.head.settlement.settlement = SettlementId(2)),
+        (NUMBERS, |it| it.windows[0].contents[0].id = ContentId(9)),
+        (NUMBERS, |it| it.windows[0].contents[0].id = ContentId(0)),
+        (NUMBERS, |it| it.windows[0].contents[0].id = ContentId(2)),
+        (STRAY, |it| it.sums.push((WindowId(9), it.sums[0].1))),
+        (STRAY, |it| it.pairs.push((WindowId(9), it.pairs[0].1))),
+        (STRAY, |it| it.settling[0].0 = SettlementId(2)),
+        (STRAY, |it| it.windows[0].contents[0].settlement = None),
+        (STRAY, |it| it.windows[0].contents[0].settlement = Some(SettlementId(7))),
+        (DOUBLE, |it| it.sums.push(it.sums[0])),
+        (DOUBLE, |it| it.sums.push(it.sums[8])),
+        (MISSING_ACCOUNT, |it| it.sums[0].1.account = AccountId(99)),
+        ("a sum of a window is negative", |it| it.sums[0].1.paid = -it.sums[0].1.paid),
+        ("the nets of a window do not sum to zero", |it| it.sums[0].1.paid = Amount::ZERO),
+        ("a pair of a window has no sums", |it| it.pairs[0].1.payer = AccountId(1)),
+        ("a window has a pair twice", |it| it.pairs.push(it.pairs[5])),
+        (CONTENTS, |it| it.windows[0].contents[0].currency = eur()),
+        (ORDER, |it| it.settling.swap(0, 1)),
+        ("a settlement has an unknown model", |it| it.settlements[0].model = "NONE".to_owned()),
+    ];
+    refused(&settling(), &cases);
+    let more: [(&str, Corruption); 3] = [
+        (ORDER, |it| it.settlements.push(it.settlements[0].clone())),
+        (MISSING_ACCOUNT, |it| it.settling[2].1.account = AccountId(99)),
+        ("a settlement lacks an account of its windows", |it| it.settling.truncate(2)),
+    ];
+    refused(&settling(), &more);
 }
 
 #[test]
@@ -273,8 +354,8 @@ fn state_hashes_are_golden() {
         [NodeTail { node: 1, epoch: 1, sequence: 19 }]
         Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0, given_up: 0 }
         c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
-        7f4e899b0a7e3ea02a07bc891df96deb560b243a43e3c2b515f7851aa259efe7
-        b3a185cbfa3032f381e748342a6e0286761f0e316c2a926b9199285bbaa6de1d
+        4aebb8f43cd3e86223639dd93364ca9ea6f8424a515dab61d13efe46660ede35
+        2fbd97e0b896023bfffde126661d769d9e40afd7b2999f3c0b96aae0a0466ee8
     "#]]
     .assert_eq(&text);
 }
@@ -326,6 +407,12 @@ fn restored_state_keeps_its_rules_version() {
     for rules_version in [0, RULES_VERSION] {
         let mut pieces = CorruptibleTables::of(&busy());
         pieces.head.rules_version = rules_version;
+        if rules_version == 0 {
+            // Older rules know no windows.
+            pieces.head.settlement = SettlementNumbers::default();
+            pieces.windows.clear();
+            pieces.sums.clear();
+        }
         let state = pieces.build().expect("older rules are known");
         assert_eq!(state.rules_version(), rules_version);
     }
@@ -498,6 +585,11 @@ struct CorruptibleTables {
     ended: Vec<FinalTransfer>,
     notices: Vec<Notice>,
     dead: Vec<DeadLetter>,
+    windows: Vec<Window>,
+    sums: Vec<(WindowId, AccountSums)>,
+    pairs: Vec<(WindowId, PairSums)>,
+    settlements: Vec<Settlement>,
+    settling: Vec<(SettlementId, SettlementAccount)>,
 }
 
 impl CorruptibleTables {
@@ -514,6 +606,11 @@ impl CorruptibleTables {
             ended: rows(state),
             notices: rows(state),
             dead: rows(state),
+            windows: rows(state),
+            sums: rows(state),
+            pairs: rows(state),
+            settlements: rows(state),
+            settling: rows(state),
         }
     }
 
@@ -556,6 +653,11 @@ impl CorruptibleTables {
         self.ended.into_iter().try_for_each(|row| builder.take(row))?;
         self.notices.into_iter().try_for_each(|row| builder.take(row))?;
         self.dead.into_iter().try_for_each(|row| builder.take(row))?;
+        self.windows.into_iter().try_for_each(|row| builder.take(row))?;
+        self.sums.into_iter().try_for_each(|row| builder.take(row))?;
+        self.pairs.into_iter().try_for_each(|row| builder.take(row))?;
+        self.settlements.into_iter().try_for_each(|row| builder.take(row))?;
+        self.settling.into_iter().try_for_each(|row| builder.take(row))?;
         builder.finish()
     }
 }

@@ -81,7 +81,7 @@ pub use registry::{
 pub use rules::claim_rules;
 pub use rules::{RULES_VERSION, rules_known};
 pub use settlement::{
-    AccountSums, ArchivedSettlement, PAIRS_MAX, PairSums, SETTLEMENTS_MAX, Settlement,
+    AccountSums, ArchiveKind, ArchivedSettlement, PAIRS_MAX, PairSums, SETTLEMENTS_MAX, Settlement,
     SettlementAccount, SettlementBook, SettlementNumbers, SettlementState, SettlementWithAccounts,
     WINDOWS_MAX, Window, WindowContent, WindowState, WindowWithSums,
 };

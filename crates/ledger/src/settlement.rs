@@ -372,6 +372,37 @@ pub enum ArchivedSettlement {
     Settlement(SettlementWithAccounts),
 }
 
+numbered! {
+    /// The kinds of [`ArchivedSettlement`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum ArchiveKind: u8 {
+        /// Windows, by [`WindowId`].
+        Window = 1,
+        /// Settlements, by [`SettlementId`].
+        Settlement = 2,
+    }
+}
+
+impl ArchivedSettlement {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> ArchiveKind {
+        match self {
+            Self::Window(_) => ArchiveKind::Window,
+            Self::Settlement(_) => ArchiveKind::Settlement,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        match self {
+            Self::Window(entry) => entry.window.id.0,
+            Self::Settlement(entry) => entry.settlement.id.0,
+        }
+    }
+}
+
 /// The sums of the open window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenSums {

@@ -1,8 +1,13 @@
-//! The cold store: rows of final transfers, their decisions and the party directory.
+//! The cold store: rows of final transfers, their decisions, the party directory, windows and
+//! settlements.
 
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 
-use ledger::{Currency, Decision, Digest, FinalTransfer, FspName, LogIndex, NoticeId, TransferId};
+use ledger::{
+    ArchiveKind, ArchivedSettlement, Currency, Decision, Digest, FinalTransfer, FspName, LogIndex,
+    NoticeId, TransferId,
+};
 use record::decision::DecisionWriter;
 
 /// A key-value store for data that is kept for years and read rarely.
@@ -22,7 +27,9 @@ use record::decision::DecisionWriter;
 /// 5. **Recorded decisions** are kept for queries ([`ColdStore::decisions`]) and never used to
 ///    decide. They are complete up to the mark.
 /// 6. **An absent id costs no disk access**, as far as the cache for filters reaches.
-/// 7. **No guesses.** Data that cannot be read, or is not what was written, is an error. After
+/// 7. **Windows and settlements** are kept by number, as of their last change of state; never used
+///    to decide. Those that have left memory are final.
+/// 8. **No guesses.** Data that cannot be read, or is not what was written, is an error. After
 ///    [`StoreError::Damaged`] the store is empty when it is reopened.
 pub trait ColdStore: Debug + Send + Sync {
     /// The record up to which the store is complete.
@@ -61,6 +68,17 @@ pub trait ColdStore: Debug + Send + Sync {
     /// # Errors
     /// [`StoreError`].
     fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError>;
+
+    /// The windows or settlements with numbers in a range, in order, `limit` of them at most.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn settlements(
+        &self,
+        kind: ArchiveKind,
+        numbers: RangeInclusive<u32>,
+        limit: usize,
+    ) -> Result<Vec<ArchivedSettlement>, StoreError>;
 
     /// Writes a batch.
     ///
@@ -123,15 +141,18 @@ pub struct WriteBatch {
     pub parties: Vec<PartyChange>,
     /// The recorded decisions.
     pub decisions: DecisionWriter,
+    /// Windows and settlements, new or changed.
+    pub settlements: Vec<ArchivedSettlement>,
     /// The store is complete up to this record once the batch is written.
     pub mark: StoreMark,
 }
 
 impl WriteBatch {
-    /// The number of rows, directory entries and decisions.
+    /// The number of rows, directory entries, decisions, windows and settlements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.rows.len() + self.parties.len() + self.decisions.len()
+        let rows = self.rows.len() + self.settlements.len();
+        rows + self.parties.len() + self.decisions.len()
     }
 
     /// Whether the batch changes only the mark.
@@ -145,6 +166,7 @@ impl WriteBatch {
         self.rows.append(&mut next.rows);
         self.parties.append(&mut next.parties);
         self.decisions.append(&mut next.decisions);
+        self.settlements.append(&mut next.settlements);
         self.mark = next.mark;
     }
 
@@ -153,6 +175,7 @@ impl WriteBatch {
         self.rows.clear();
         self.parties.clear();
         self.decisions.clear();
+        self.settlements.clear();
     }
 }
 

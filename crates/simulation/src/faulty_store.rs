@@ -5,10 +5,13 @@
 //! Its chance is drawn from a seed of its own, so that it disturbs no other draw.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
+use ledger::{
+    ArchiveKind, ArchivedSettlement, Decision, FinalTransfer, LogIndex, NoticeId, TransferId,
+};
 use ports::{ColdReader, ColdStore, PartyRow, StoreError, WaitFor, WriteBatch};
 use sequencer::ColdTier;
 use store::Memory;
@@ -152,6 +155,15 @@ impl ColdStore for FaultyStore {
 
     fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
         self.lock().written.delivery_records(notice)
+    }
+
+    fn settlements(
+        &self,
+        kind: ArchiveKind,
+        numbers: RangeInclusive<u32>,
+        limit: usize,
+    ) -> Result<Vec<ArchivedSettlement>, StoreError> {
+        self.lock().written.settlements(kind, numbers, limit)
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {

@@ -7,8 +7,11 @@ use ledger::Outcome::{
     ResponseAfterExpiry,
 };
 use ledger::{
-    Amount, Answer, AnswerKind, Currency, Decision, DecisionSink, Digest, FinalTransfer, FspName,
-    LogIndex, NoticeId, NoticeKind, Outcome, OwedNotice, ParticipantIndex, Stamp, TransferId,
+    AccountId, AccountKind, AccountSums, Amount, Answer, AnswerKind, ArchiveKind,
+    ArchivedSettlement, ContentId, Currency, Decision, DecisionSink, Digest, FinalTransfer,
+    FspName, LogIndex, NoticeId, NoticeKind, Outcome, OwedNotice, ParticipantIndex, Settlement,
+    SettlementAccount, SettlementId, SettlementState, SettlementWithAccounts, Stamp, TransferId,
+    Window, WindowContent, WindowId, WindowState, WindowWithSums,
 };
 use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreMark, WriteBatch};
 use record::cold_rows::party_key;
@@ -35,6 +38,7 @@ pub fn check(subject: &mut impl Subject) {
     check_repeats(subject);
     check_directory(subject);
     check_tales(subject);
+    check_settlements(subject);
     check_many(subject);
 }
 
@@ -243,6 +247,101 @@ fn check_tales(subject: &mut impl Subject) {
         }
         store = subject.reopen(store);
     }
+}
+
+/// The newest row of a window or settlement is found by its number, and in ranges of numbers.
+fn check_settlements(subject: &mut impl Subject) {
+    let mut store = subject.make();
+    let pending = WindowState::PendingSettlement;
+    let newest = [
+        sample_window(1, WindowState::Settled),
+        sample_window(2, pending),
+        sample_window(300, WindowState::Closed),
+    ];
+    let settlement = sample_settlement(2);
+    for (log_index, settlements) in [
+        (10, vec![sample_window(1, WindowState::Closed), sample_window(2, pending)]),
+        (11, vec![sample_window(1, pending), settlement.clone(), newest[2].clone()]),
+        (12, vec![newest[0].clone()]),
+        (12, vec![newest[0].clone()]),
+    ] {
+        let mark = mark(log_index);
+        let batch = WriteBatch { settlements, mark, ..WriteBatch::default() };
+        store.write(&batch).expect("it takes windows and settlements");
+    }
+    let [first, second, third] = newest;
+    for _ in 0..2 {
+        for (kind, numbers, limit, expected) in [
+            (ArchiveKind::Window, 1..=1, 1, vec![&first]),
+            (ArchiveKind::Window, 3..=299, 9, vec![]),
+            (ArchiveKind::Window, 0..=u32::MAX, 9, vec![&first, &second, &third]),
+            (ArchiveKind::Window, 1..=u32::MAX, 2, vec![&first, &second]),
+            (ArchiveKind::Window, 3..=u32::MAX, 1, vec![&third]),
+            (ArchiveKind::Settlement, 1..=1, 1, vec![]),
+            (ArchiveKind::Settlement, 0..=u32::MAX, 9, vec![&settlement]),
+        ] {
+            let found = store.settlements(kind, numbers.clone(), limit).expect("it reads");
+            assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{kind:?} {numbers:?} {limit}");
+        }
+        store = subject.reopen(store);
+    }
+}
+
+/// A window with one content and the sums of one account.
+fn sample_window(number: u32, state: WindowState) -> ArchivedSettlement {
+    let content = WindowContent {
+        id: ContentId(number),
+        kind: AccountKind::Position,
+        currency: Currency::parse("KES").expect("a currency"),
+        state,
+        settlement: Some(SettlementId(number)),
+        created: Stamp(u64::from(number)),
+        changed: Stamp(u64::from(number)),
+    };
+    let window = Window {
+        id: WindowId(number),
+        state,
+        reason: "a reason".into(),
+        created: Stamp(1),
+        changed: Stamp(u64::from(number)),
+        opened: LogIndex(u64::from(number)),
+        closed: LogIndex(u64::from(number) + 1),
+        contents: vec![content],
+    };
+    let sums = AccountSums {
+        account: AccountId(number),
+        paid: Amount::from_units(i128::from(number)),
+        received: Amount::ZERO,
+        paid_count: 1,
+        received_count: 0,
+    };
+    let (accounts, pairs) = (vec![sums].into(), Vec::new().into());
+    ArchivedSettlement::Window(WindowWithSums { window, accounts, pairs })
+}
+
+fn sample_settlement(number: u32) -> ArchivedSettlement {
+    let (state, reason) = (SettlementState::Settled, String::from("a reason"));
+    let account = SettlementAccount {
+        account: AccountId(number),
+        net: Amount::from_units(-i128::from(number)),
+        state,
+        reason: reason.clone(),
+        external_reference: "a reference".into(),
+        changed: Stamp(3),
+        cap_raise: Amount::ZERO,
+    };
+    let settlement = Settlement {
+        id: SettlementId(number),
+        model: "DEFERREDNET".into(),
+        state,
+        reason,
+        created: Stamp(2),
+        changed: Stamp(3),
+        record: LogIndex(5),
+        contents: vec![(WindowId(number), ContentId(number))],
+    };
+    let accounts = vec![account];
+    ArchivedSettlement::Settlement(SettlementWithAccounts { settlement, accounts })
 }
 
 /// A decision without numbers, which made a notice owed.

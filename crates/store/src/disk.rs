@@ -1,7 +1,7 @@
-//! A store on disk: six keyspaces of one fjall database.
+//! A store on disk: seven keyspaces of one fjall database.
 //!
-//! `transfers` holds the rows by id, `parties` the directory, `about` the identity of the log and
-//! the mark; the others hold what is told ([`crate::told`]). One portion is one atomic batch over
+//! `transfers` holds the rows by id, `parties` the directory, `settlements` windows and
+//! settlements, `about` the identity of the log and the mark; the others hold what is told ([`crate::told`]). One portion is one atomic batch over
 //! all of them. Nothing is synced here: the database
 //! hands its journal to the operating system with each batch, so that the end of the process loses
 //! nothing and a loss of power the newest batches. Who wrote to it leaves no journal behind
@@ -16,6 +16,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,10 @@ use std::sync::{PoisonError, RwLock};
 
 use fjall::config::PinningPolicy;
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, LsmError, OwnedWriteBatch};
-use ledger::{Decision, Digest, FinalTransfer, LogIndex, NoticeId, TransferId};
+use ledger::{
+    ArchiveKind, ArchivedSettlement, Decision, Digest, FinalTransfer, LogIndex, NoticeId,
+    TransferId,
+};
 use ports::{ColdStore, PartyRow, StoreError, StoreMark, WriteBatch};
 use record::cold_rows;
 use record::frame::LogIdentity;
@@ -42,7 +46,11 @@ const DATABASE: &str = "rows";
 const DAMAGED: &str = "damaged";
 
 /// Version of the whole: of the keyspaces, their keys, and what `about` holds.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
+/// The same without `settlements`: of logs that have none, so that it is added when a store of
+/// this form is opened.
+const FORMAT_WITHOUT_SETTLEMENTS: u8 = 3;
+const FORMATS: [u8; 2] = [FORMAT_WITHOUT_SETTLEMENTS, FORMAT];
 /// Bytes of a write buffer for transfers, and for each of the others. Up to four more of each wait
 /// to be flushed; beyond them the writer waits.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
@@ -59,6 +67,8 @@ const WORKERS: usize = 1;
 /// The key, before all others, under which each keyspace but `about` says which one it is of which
 /// log: one that lost its files is begun anew by the library without a word.
 const NAME_KEY: [u8; 1] = [0];
+/// Name of a keyspace.
+const SETTLEMENTS: &str = "settlements";
 const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
 
@@ -101,6 +111,7 @@ struct Opened {
     database: Database,
     transfers: Keyspace,
     parties: Keyspace,
+    settlements: Keyspace,
     about: Keyspace,
     decisions: DecisionKeyspaces,
     /// Whether something was written to it.
@@ -192,6 +203,9 @@ impl Disk {
     fn open_existing(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, String> {
         let (opened, mark) = Opened::open_existing(path, identity, options)?;
         opened.check_tables()?;
+        opened
+            .add_settlements(identity)
+            .map_err(|error| format!("it cannot be written: {error}"))?;
         Ok(Self::of(opened, (identity, options), mark))
     }
 
@@ -273,6 +287,15 @@ impl ColdStore for Disk {
         self.ask(|opened| opened.delivery_records(notice))
     }
 
+    fn settlements(
+        &self,
+        kind: ArchiveKind,
+        numbers: RangeInclusive<u32>,
+        limit: usize,
+    ) -> Result<Vec<ArchivedSettlement>, StoreError> {
+        self.ask(|opened| opened.settlements(kind, &numbers, limit))
+    }
+
     fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
         let written = self.ask(|opened| opened.write(portion));
         self.failing.store(written.is_err(), Ordering::Relaxed);
@@ -350,17 +373,19 @@ impl Opened {
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open(path, options)));
         let store = opened.map_err(|_| broken(String::new()))?.map_err(told_why)?;
         let about = store.about.get(IDENTITY_KEY).map_err(told_why)?;
-        match about.as_deref().and_then(<[u8]>::split_first) {
-            Some((&FORMAT, own)) if own == identity.0 => {}
-            Some((&FORMAT, _)) => return Err("it belongs to another log".into()),
+        let format = match about.as_deref().and_then(<[u8]>::split_first) {
+            Some((&format, own)) if FORMATS.contains(&format) && own == identity.0 => format,
+            Some((format, _)) if FORMATS.contains(format) => {
+                return Err("it belongs to another log".into());
+            }
             Some((format, _)) => return Err(format!("it has format {format}, not {FORMAT}")),
             None => return Err("it does not say to which log it belongs".into()),
-        }
+        };
         let mark = match store.about.get(MARK_KEY).map_err(told_why)? {
             Some(stored) => read_mark(&stored).ok_or("its mark is not what was written")?,
             None => StoreMark::default(),
         };
-        store.check_names(identity, told_why)?;
+        store.check_names((format, identity), told_why)?;
         Ok((store, mark))
     }
 
@@ -374,19 +399,32 @@ impl Opened {
         batch.commit()
     }
 
+    /// Brings a store without `settlements` to the newest format.
+    fn add_settlements(&self, identity: LogIdentity) -> Result<(), fjall::Error> {
+        match self.settlements.contains_key(NAME_KEY)? {
+            true => Ok(()),
+            false => self.name(identity),
+        }
+    }
+
     /// Every keyspace but `about`, with its name.
     fn named(&self) -> impl Iterator<Item = (&'static str, &Keyspace)> {
-        let own = [("transfers", &self.transfers), ("parties", &self.parties)];
+        let own = [
+            ("transfers", &self.transfers),
+            ("parties", &self.parties),
+            (SETTLEMENTS, &self.settlements),
+        ];
         own.into_iter().chain(self.decisions.named())
     }
 
     /// Whether each keyspace is there, and is the one that it was.
     fn check_names(
         &self,
-        identity: LogIdentity,
+        (format, identity): (u8, LogIdentity),
         told_why: impl Fn(fjall::Error) -> String,
     ) -> Result<(), String> {
-        for (name, keyspace) in self.named() {
+        let is_new = |name: &str| format == FORMAT_WITHOUT_SETTLEMENTS && name == SETTLEMENTS;
+        for (name, keyspace) in self.named().filter(|(name, _)| !is_new(name)) {
             let found = keyspace.get(NAME_KEY).map_err(&told_why)?;
             match found.as_deref() {
                 None => return Err(format!("its {name} are lost")),
@@ -421,6 +459,7 @@ impl Opened {
         let parties = database.keyspace("parties", present)?;
         let about = database.keyspace("about", || buffering(OTHER_BUFFER))?;
         let decisions = DecisionKeyspaces::open(&database)?;
+        let settlements = database.keyspace(SETTLEMENTS, || buffering(OTHER_BUFFER))?;
         Ok(Self {
             buffered: beside(&transfers),
             path: path.to_owned(),
@@ -428,6 +467,7 @@ impl Opened {
             database,
             transfers,
             parties,
+            settlements,
             about,
             decisions,
             written: AtomicBool::new(false),
@@ -532,6 +572,21 @@ impl Opened {
         self.decisions.delivery_records(notice).map_err(|error| self.condemn(error))
     }
 
+    fn settlements(
+        &self,
+        kind: ArchiveKind,
+        numbers: &RangeInclusive<u32>,
+        limit: usize,
+    ) -> Result<Vec<ArchivedSettlement>, StoreError> {
+        let key = |number: &u32| cold_rows::archive_key(kind, *number);
+        let found = self.settlements.range(key(numbers.start())..=key(numbers.end()));
+        let read = |entry: fjall::Guard| {
+            let stored = entry.value().map_err(|error| of_library(&error))?;
+            cold_rows::read_archived(kind, &stored).map_err(damaged)
+        };
+        found.take(limit).map(read).collect::<Result<_, _>>().map_err(|error| self.condemn(error))
+    }
+
     fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
         self.written.store(true, Ordering::Relaxed);
         let mut batch = self.database.batch();
@@ -543,6 +598,12 @@ impl Opened {
                 Some(value) => batch.insert(&self.parties, key, value),
                 None => batch.remove(&self.parties, key),
             }
+        }
+        for row in &portion.settlements {
+            let mut value = Vec::new();
+            cold_rows::write_archived(row, &mut value);
+            let key = cold_rows::archive_key(row.kind(), row.number());
+            batch.insert(&self.settlements, &key[..], value);
         }
         batch.insert(&self.about, MARK_KEY, &write_mark(&portion.mark)[..]);
         batch.commit().map_err(|error| {

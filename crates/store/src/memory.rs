@@ -1,9 +1,12 @@
 //! A cold store in memory, in the stored form, for tests and the simulator.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
+use ledger::{
+    ArchiveKind, ArchivedSettlement, Decision, FinalTransfer, LogIndex, NoticeId, TransferId,
+};
 use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreError, StoreMark, WriteBatch};
 use record::cold_rows;
 use record::decision::{self, DecisionWriter};
@@ -23,6 +26,7 @@ struct Tables {
     parties: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Whole portions, by the first record that they tell of: nobody asks often.
     told: BTreeMap<LogIndex, Arc<DecisionWriter>>,
+    settlements: BTreeMap<[u8; 5], Vec<u8>>,
     mark: StoreMark,
 }
 
@@ -81,6 +85,19 @@ impl ColdStore for Memory {
         Ok(own.into_iter().collect())
     }
 
+    fn settlements(
+        &self,
+        kind: ArchiveKind,
+        numbers: RangeInclusive<u32>,
+        limit: usize,
+    ) -> Result<Vec<ArchivedSettlement>, StoreError> {
+        let tables = self.tables();
+        let key = |number: &u32| cold_rows::archive_key(kind, *number);
+        let found = tables.settlements.range(key(numbers.start())..=key(numbers.end()));
+        let read = |(_, stored): (_, &Vec<u8>)| cold_rows::read_archived(kind, stored);
+        found.take(limit).map(read).collect::<Result<_, _>>().map_err(damaged)
+    }
+
     fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         for row in &portion.rows {
@@ -95,6 +112,11 @@ impl ColdStore for Memory {
                 Some(value) => tables.parties.insert(key.to_vec(), value),
                 None => tables.parties.remove(key),
             };
+        }
+        for row in &portion.settlements {
+            let mut value = Vec::new();
+            cold_rows::write_archived(row, &mut value);
+            tables.settlements.insert(cold_rows::archive_key(row.kind(), row.number()), value);
         }
         let first = portion.decisions.decisions().next().map(|(_, log_index, _)| log_index);
         if let Some(first) =

@@ -193,6 +193,15 @@ impl ColdStore for Failing {
         Ok(Vec::new())
     }
 
+    fn settlements(
+        &self,
+        _: ledger::ArchiveKind,
+        _: std::ops::RangeInclusive<u32>,
+        _: usize,
+    ) -> Result<Vec<ledger::ArchivedSettlement>, StoreError> {
+        Ok(Vec::new())
+    }
+
     fn write(&self, _: &WriteBatch) -> Result<(), StoreError> {
         Err(StoreError::Damaged("no more".into()))
     }

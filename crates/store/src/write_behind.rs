@@ -382,6 +382,15 @@ mod tests {
             self.rows.delivery_records(notice)
         }
 
+        fn settlements(
+            &self,
+            kind: ledger::ArchiveKind,
+            numbers: std::ops::RangeInclusive<u32>,
+            limit: usize,
+        ) -> Result<Vec<ledger::ArchivedSettlement>, StoreError> {
+            self.rows.settlements(kind, numbers, limit)
+        }
+
         fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
             let _held = self.hold.lock().expect("it works");
             self.written.lock().expect("it works").push(portion.len());

@@ -311,7 +311,27 @@ fn a_store_of_an_older_format_is_emptied() {
         let about = database.keyspace("about", Default::default).expect("it is there");
         about.insert("identity", [&[2], &IDENTITY.0[..]].concat()).expect("it writes");
     };
-    check_harm(make_older, IDENTITY, "it has format 2, not 3");
+    check_harm(make_older, IDENTITY, "it has format 2, not 4");
+}
+
+/// A store of the format before settlement keeps its rows, and has the keyspace from then on.
+#[test]
+fn a_store_without_settlements_gets_their_keyspace() {
+    let (_above, path) = written();
+    let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
+    let about = database.keyspace("about", Default::default).expect("it is there");
+    about.insert("identity", [&[3], &IDENTITY.0[..]].concat()).expect("it writes");
+    let settlements = database.keyspace("settlements", Default::default).expect("it is there");
+    settlements.remove([0]).expect("it writes");
+    drop((about, settlements, database));
+    for _ in 0..2 {
+        let (store, reason) = open(&path, IDENTITY);
+        assert_eq!(reason, None);
+        let found = store.read(&sample_id(0), LogIndex(u64::MAX)).expect("it reads");
+        assert!(found.is_some());
+        let numbers = 0..=u32::MAX;
+        assert_eq!(store.settlements(ledger::ArchiveKind::Window, numbers, 9), Ok(Vec::new()));
+    }
 }
 
 /// A loss of power can leave a journal with nothing in it: what it held is given again.
@@ -408,6 +428,15 @@ impl ColdStore for Failing {
     }
 
     fn delivery_records(&self, _: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn settlements(
+        &self,
+        _: ledger::ArchiveKind,
+        _: std::ops::RangeInclusive<u32>,
+        _: usize,
+    ) -> Result<Vec<ledger::ArchivedSettlement>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use ledger::planted::{Bug, is_planted};
 use ledger::{
-    ApplyStep, ChangeParties, Command, DecisionRecorder, Effects, Eviction, FinalTransfer,
-    LogIndex, Outcome, PartyChangeForm, Stamp, State, TransferId,
+    ApplyStep, ArchivedSettlement, ChangeParties, Command, DecisionRecorder, Effects, Eviction,
+    FinalTransfer, LogIndex, Outcome, PartyChangeForm, Stamp, State, StatePart, TransferId, Window,
 };
 use ports::{
     ColdReader, Log, LogError, PartyChange, PartyEffect, PartyRow, StopReading, StoreError,
@@ -204,7 +204,7 @@ impl ColdTier {
     pub(crate) fn collect_batch<'a>(
         &mut self,
         commands: impl Iterator<Item = &'a Command>,
-        effects: &Effects,
+        (state, effects): (&State, &Effects),
         mark: StoreMark,
     ) {
         self.came = effects.ended.len();
@@ -213,10 +213,16 @@ impl ColdTier {
         }
         let waiting = self.pending.len();
         self.pending.rows.extend_from_slice(&effects.ended);
+        let mut settles = false;
         for (command, outcome) in commands.zip(&effects.outcomes) {
             if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
                 self.pending.parties.extend(party_changes(change));
             }
+            settles |= *outcome == Outcome::Accepted && changes_settlement(command);
+        }
+        if settles {
+            self.pending.settlements.extend(changed_settlements(state));
+            self.pending.settlements.extend_from_slice(&effects.archived);
         }
         self.latest = mark;
         if waiting < self.pending.len() {
@@ -339,6 +345,36 @@ impl ColdTier {
             }
         });
     }
+}
+
+/// Whether a command can open, close or settle windows.
+fn changes_settlement(command: &Command) -> bool {
+    match command {
+        Command::Genesis(_) => true,
+        Command::Administer(administer) => {
+            let mut touched = administer.change.declaration().touches.iter();
+            touched.any(|part| matches!(part, StatePart::Windows | StatePart::Settlements))
+        }
+        Command::Prepare(_)
+        | Command::Fulfil(_)
+        | Command::Abort(_)
+        | Command::FinishDeliveries(_)
+        | Command::Tick
+        | Command::ChangeParties(_) => false,
+    }
+}
+
+/// The windows and settlements in memory whose state the last batch changed. Steps of single
+/// accounts of a settlement are stored with its next change of state.
+fn changed_settlements(state: &State) -> impl Iterator<Item = ArchivedSettlement> {
+    let (book, stamp) = (state.settlement(), state.stamp());
+    let is_changed = move |window: &Window| {
+        window.changed == stamp || window.contents.iter().any(|content| content.changed == stamp)
+    };
+    let windows = book.windows().filter(move |entry| is_changed(&entry.window));
+    let settlements = book.settlements().filter(move |entry| entry.settlement.changed == stamp);
+    let windows = windows.cloned().map(ArchivedSettlement::Window);
+    windows.chain(settlements.cloned().map(ArchivedSettlement::Settlement))
 }
 
 /// The changes that an accepted command makes to the party directory: per identifier and

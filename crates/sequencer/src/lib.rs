@@ -480,7 +480,7 @@ impl<L: Log> Sequencer<L> {
         assert_eq!(self.effects.outcomes.len(), commands.len(), "each command has an outcome");
         if let Some(cold) = &mut self.cold {
             let mark = StoreMark { log_index: self.state.log_index(), chain: self.log.chain() };
-            cold.collect_batch(commands, &self.effects, mark);
+            cold.collect_batch(commands, (&self.state, &self.effects), mark);
         }
         Ok(Committed { first, stamp: origin.stamp, durable: self.log.tail().durable })
     }

@@ -270,7 +270,7 @@ impl Replay {
         apply_watched(state, &batch, &self.commands, (&mut self.effects, &mut self.cold), watch)?;
         if let Some(cold) = &mut self.cold {
             let mark = StoreMark { log_index: header.last(), chain: frame.chain() };
-            cold.collect_batch(self.commands.iter(), &self.effects, mark);
+            cold.collect_batch(self.commands.iter(), (state, &self.effects), mark);
             let at =
                 cold_tier::MaintenancePause { durable: mark.log_index, stamp: header.batch.stamp };
             cold.run_maintenance(state, at, WriteThrottle::Replay)?;

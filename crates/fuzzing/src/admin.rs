@@ -1,6 +1,7 @@
 //! The admin API without its sockets: requests one after the other, decided by the kernel.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use http::header::{CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use ledger::{
-    Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Stamp, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, Command, NoticeId, Outcome,
+    PartyBinding, Stamp, TransferId,
 };
 use operations::{
     AdminBackend, AdminOptions, Auth, BoxFuture, ChangeAuthor, Health, ServiceStatus, StateQuery,
@@ -183,6 +185,15 @@ impl AdminBackend for Kernel {
 
     fn explanation(&self, _: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move { Ok(None) })
+    }
+
+    /// Runs are too short for an archive.
+    fn archived(
+        &self,
+        _: ArchiveKind,
+        _: RangeInclusive<u32>,
+    ) -> BoxFuture<'_, Result<Vec<ArchivedSettlement>, Unavailable>> {
+        Box::pin(async move { Ok(Vec::new()) })
     }
 
     fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>> {

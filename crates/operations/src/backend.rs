@@ -1,14 +1,20 @@
 //! The interface of this crate to the running hub.
 
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use ledger::{Administer, ChangeParties, NoticeId, Outcome, PartyBinding, State, TransferId};
+use ledger::{
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, NoticeId, Outcome, PartyBinding,
+    State, TransferId,
+};
 
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
 
 /// Maximum number of listed notices without an endpoint.
 pub const PARKED_MAX: usize = 1_000;
+/// Maximum number of archived windows or settlements that are read at once.
+pub const ARCHIVED_MAX: usize = 100;
 
 /// A boxed future, which keeps [`AdminBackend`] and the table of routes free of generics.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -54,6 +60,15 @@ pub trait AdminBackend: Send + Sync + 'static {
 
     /// The history of a transfer as a JSON document; `None` if it has no record.
     fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
+
+    /// Stored windows or settlements with numbers in a range, in order of number, at most
+    /// [`ARCHIVED_MAX`]. All that left memory before the call are among them. A row whose number is
+    /// still in memory may be of an earlier state: memory takes precedence.
+    fn archived(
+        &self,
+        kind: ArchiveKind,
+        numbers: RangeInclusive<u32>,
+    ) -> BoxFuture<'_, Result<Vec<ArchivedSettlement>, Unavailable>>;
 
     /// Notices that wait until their recipient registers an endpoint, in order of number, at
     /// most [`PARKED_MAX`].
@@ -117,6 +132,9 @@ pub enum Unavailable {
     /// The requested data cannot be read from a disk or an archive.
     #[error("the requested record cannot be read from disk; see the server log")]
     Unreadable,
+    /// The cold store does not have the newest rows yet.
+    #[error("the cold store is behind the log; retry after 1 s")]
+    StoreBehind,
     /// The requested record cannot be read from the log.
     #[error("the requested record cannot be read from the log; see GET /storage")]
     RecordUnreadable,

@@ -55,7 +55,9 @@ mod transactions;
 mod waterfall;
 mod wire;
 
-pub use backend::{AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, StateQuery, Unavailable};
+pub use backend::{
+    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, StateQuery, Unavailable,
+};
 pub use metrics::{Family, Kind, Metric, Samples, Value, families, write_metrics};
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use reports::{

@@ -1,15 +1,16 @@
 //! The kernel without a log: every change is a batch of one.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, Batch, ChangeParties, Command, Effects, FspName, Genesis, LogIndex, NoticeId,
-    Outcome, PartyBinding, Stamp, State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, Batch, ChangeParties, Command, Effects, FspName,
+    Genesis, LogIndex, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
-    AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, OpenBreakers,
+    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, OpenBreakers,
     ServiceStatus, Snapshots, StalledLanes, StateQuery, StuckStage, TransferTrace, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
@@ -31,6 +32,8 @@ pub(crate) struct Inner {
     pub(crate) recorded: Vec<Administer>,
     pub(crate) parties: Vec<(ChangeParties, ChangeAuthor)>,
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
+    /// What has left the state.
+    pub(crate) archived: Vec<ArchivedSettlement>,
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) storage: DiskStatus,
     pub(crate) watching: bool,
@@ -50,6 +53,7 @@ impl Kernel {
             recorded: Vec::new(),
             parties: Vec::new(),
             bodies: Vec::new(),
+            archived: Vec::new(),
             unavailable: None,
             storage: DiskStatus::default(),
             watching: false,
@@ -82,12 +86,14 @@ impl Kernel {
     }
 
     pub(crate) fn apply(&self, command: &Command) -> Outcome {
-        let state = &mut self.inner().state;
+        let inner = &mut *self.inner();
+        let state = &mut inner.state;
         let first = LogIndex(state.log_index().0 + 1);
         let stamp = Stamp::from_millis(BEGINNING_MS + first.0 - 1);
         let batch = Batch { first, stamp, node: 1, epoch: 1, sequence: first.0 };
         let mut effects = Effects::default();
         state.apply(&batch, [command], &mut effects);
+        inner.archived.append(&mut effects.archived);
         effects.outcomes[0]
     }
 }
@@ -154,6 +160,23 @@ impl AdminBackend for Kernel {
         Box::pin(async move {
             let body = self.prepare_body(id).await?;
             Ok(body.map(|_| Bytes::from_static(b"{\"events\":[]}")))
+        })
+    }
+
+    fn archived(
+        &self,
+        kind: ArchiveKind,
+        numbers: RangeInclusive<u32>,
+    ) -> BoxFuture<'_, Result<Vec<ArchivedSettlement>, Unavailable>> {
+        Box::pin(async move {
+            let inner = self.inner();
+            inner.unavailable.map_or(Ok(()), Err)?;
+            let is_in =
+                |row: &&ArchivedSettlement| row.kind() == kind && numbers.contains(&row.number());
+            let mut found: Vec<_> = inner.archived.iter().filter(is_in).cloned().collect();
+            found.sort_by_key(ArchivedSettlement::number);
+            found.truncate(ARCHIVED_MAX);
+            Ok(found)
         })
     }
 

@@ -262,6 +262,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long I/O threads may take to say how far callbacks are: they are asked between messages.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
 
+/// Waits until the store has everything durable up to a record, for [`PATIENCE`] at most. Returns
+/// the record up to which the store is complete, and whether it has everything.
+pub(crate) fn wait_for_store(
+    store: &dyn ColdStore,
+    reader: &dyn RecordReader,
+    (wanted, started): (LogIndex, Instant),
+) -> Result<(LogIndex, bool), LogError> {
+    loop {
+        let stored = store.mark().log_index;
+        if wanted <= stored || reader.read(LogIndex(stored.0 + 1))?.is_none() {
+            return Ok((stored, true));
+        }
+        if PATIENCE < started.elapsed() {
+            return Ok((stored, false));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
 /// What a running switch can tell of a transfer.
 pub(crate) struct Question {
     pub(crate) id: TransferId,
@@ -314,13 +333,6 @@ impl Question {
 
     /// Waits until the store shows everything durable that was decided before the question.
     fn wait(&self, started: Instant) -> Result<LogIndex, LogError> {
-        loop {
-            let shown = self.store.mark().log_index;
-            let late = self.asked_at <= shown || PATIENCE < started.elapsed();
-            if late || self.reader.read(LogIndex(shown.0 + 1))?.is_none() {
-                return Ok(shown);
-            }
-            thread::sleep(LOOK_EVERY);
-        }
+        wait_for_store(&*self.store, &*self.reader, (self.asked_at, started)).map(|(at, _)| at)
     }
 }

@@ -1,19 +1,22 @@
 //! The admin API's view of the running node.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{
-    Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, Command, NoticeId, Outcome,
+    PartyBinding, Stamp, State, TransferId,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
 use operations::{
-    AdminBackend, BoxFuture, ChangeAuthor, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse,
-    Health, OpenBreaker, OpenBreakers, PARKED_MAX, ServiceStatus, SnapshotFile, Snapshots, Span,
-    StalledLane, StalledLanes, StuckStage, Takeover, TransferTrace, Unavailable,
+    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, ClusterLane, ClusterNode,
+    DiskStatus, DiskUse, Health, OpenBreaker, OpenBreakers, PARKED_MAX, ServiceStatus,
+    SnapshotFile, Snapshots, Span, StalledLane, StalledLanes, StuckStage, Takeover, TransferTrace,
+    Unavailable,
 };
 use ports::{Clock, ClockReading};
 use sequencer::{Durability, Submission};
@@ -21,7 +24,7 @@ use snapshots::SnapshotterHandle;
 use switch::{Message, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::inspect::explain::{ANSWER_PATIENCE, Question};
+use crate::inspect::explain::{ANSWER_PATIENCE, Question, wait_for_store};
 use crate::operate::quarantine::Entry;
 use crate::serve::metrics;
 
@@ -132,6 +135,29 @@ impl AdminBackend for NodeBackend {
             })?;
             let written = told.map(|told| serde_json::to_vec(&told).map(Bytes::from)).transpose();
             written.map_err(|_| Unavailable::Unreadable)
+        })
+    }
+
+    fn archived(
+        &self,
+        kind: ArchiveKind,
+        numbers: RangeInclusive<u32>,
+    ) -> BoxFuture<'_, Result<Vec<ArchivedSettlement>, Unavailable>> {
+        Box::pin(async move {
+            let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+            let (reader, wanted) = (self.handle.reader(), self.handle.committed());
+            let reading = tokio::task::spawn_blocking(move || {
+                let waited = wait_for_store(&*store, &*reader, (wanted, Instant::now()));
+                let (_, is_complete) = waited.map_err(|_| Unavailable::RecordUnreadable)?;
+                if !is_complete {
+                    return Err(Unavailable::StoreBehind);
+                }
+                store.settlements(kind, numbers, ARCHIVED_MAX).map_err(|error| {
+                    ports::log_line(error);
+                    Unavailable::Unreadable
+                })
+            });
+            reading.await.map_err(|_| Unavailable::Stopped)?
         })
     }
 

@@ -1,7 +1,7 @@
 //! An independent model of the hub that predicts outcomes, balances and notices from the rules.
 //!
-//! It is written from the documents (hub-semantics 2.2, 3.3 to 3.10, 4.1 to 4.5 and the rulings),
-//! not from the kernel. It shares the types of commands, outcomes and notices with the kernel, but
+//! It is written from the documents (hub-semantics 2.2, 3.3 to 3.10, 4.1 to 4.5, 5 and the
+//! rulings), not from the kernel. It shares the types of commands, outcomes and notices with the kernel, but
 //! no code that decides. It uses plain maps and sums without indexes.
 //!
 //! It follows the log, each command with the stamp of its batch. It predicts the outcome of every
@@ -11,15 +11,17 @@
 //! The auditor of `verify` does not use it and is a second opinion.
 //!
 //! # Phases and costs
-//! [`Model::compare`] is the cheap comparison after each batch: notices, changed balances, and the
-//! counts of transfers in flight, notices owed and dead letters. [`Model::compare_in_full`]
-//! compares each participant, account, transfer, notice owed and dead letter. Memory: a few hundred
+//! [`Model::compare`] is the cheap comparison after each batch: notices, changed balances, windows
+//! and settlements, results of changes, and the counts of transfers in flight, notices owed and
+//! dead letters. [`Model::compare_in_full`] compares each participant, account, transfer, notice
+//! owed, dead letter, window and settlement, and the sums of the open window. Memory: a few hundred
 //! bytes per transfer.
 
 mod catalogue;
 mod funds;
 mod outbox;
 mod scheme;
+mod settlement;
 mod transfers;
 
 use std::collections::BTreeMap;
@@ -34,13 +36,14 @@ use catalogue::Catalogue;
 use funds::Movement;
 use outbox::{About, Outbox};
 use scheme::Scheme;
+use settlement::Settlements;
 use transfers::{Fate, Transfer};
 
 /// Ten-thousandths of the currency's unit.
 type Money = i128;
 
 /// The newest version of the rules.
-const RULES: u32 = 1;
+const RULES: u32 = 2;
 
 /// The model of one hub.
 #[derive(Clone, Debug)]
@@ -57,6 +60,7 @@ pub struct Model {
     deadlines: BTreeMap<(u64, u64), TransferId>,
     movements: BTreeMap<TransferId, Movement>,
     outbox: Outbox,
+    settlement: Settlements,
     counters: Counters,
     reserved: usize,
     /// Number of reserved outflows that were returned.
@@ -77,6 +81,7 @@ impl Default for Model {
             deadlines: BTreeMap::new(),
             movements: BTreeMap::new(),
             outbox: Outbox::default(),
+            settlement: Settlements::default(),
             counters: Counters::default(),
             reserved: 0,
             given_back: 0,
@@ -85,12 +90,19 @@ impl Default for Model {
 }
 
 impl Model {
+    /// Predicts by this version of the rules, under which the log began.
+    pub fn begin_under(&mut self, rules_version: u32) {
+        assert_eq!(self.log_index, 0, "a log begins under one version of the rules");
+        self.rules = rules_version;
+    }
+
     /// Begins a batch: expires the transfers that are due by its stamp.
     pub fn begin(&mut self, stamp: Stamp) {
         assert!(self.stamp <= stamp, "the stamp went back from {:?} to {stamp:?}", self.stamp);
         self.stamp = stamp;
         self.outbox.begin();
         self.scheme.begin(stamp);
+        self.settlement.begin();
         self.expire();
     }
 
@@ -101,6 +113,7 @@ impl Model {
             Command::Genesis(genesis) => {
                 self.hub = Some(genesis.hub);
                 self.scheme.join(genesis.hub);
+                self.begin_settlement();
                 Outcome::Accepted
             }
             Command::Tick => Outcome::Accepted,
@@ -128,6 +141,7 @@ impl Model {
     pub fn compare(&self, state: &State, effects: &Effects) {
         self.outbox.compare(effects);
         self.scheme.compare_touched(state);
+        self.settlement.compare(state, effects);
         assert_eq!(state.transfers_in_flight(), self.reserved, "transfers in flight");
         assert_eq!(state.notices_owed_count(), self.outbox.owed.len(), "notices owed");
         assert_eq!(state.dead_letter_count(), self.outbox.dead.len(), "dead letters");
@@ -151,6 +165,7 @@ impl Model {
         self.scheme.compare(state);
         self.compare_internal(state);
         self.catalogue.compare(state);
+        self.settlement.compare_in_full(state);
         self.outbox.compare_in_full(state);
         assert_eq!(state.transfers_in_flight(), self.reserved, "transfers in flight");
         for (id, transfer) in &self.transfers {
@@ -262,6 +277,7 @@ impl Predict for Activate {
             return Outcome::RulesVersionRefused;
         }
         model.rules = self.rules_version;
+        model.begin_settlement();
         Outcome::Accepted
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Account {
     pub(super) value: Money,
     pub(super) active: bool,
     /// Index of its owner among the participants.
-    owner: usize,
+    pub(super) owner: usize,
     created: Stamp,
     /// Time of its last posting, including postings of zero.
     changed: Stamp,
@@ -150,6 +150,83 @@ impl Scheme {
         let mut holdings = self.participants[owner].holdings.iter();
         let holding = holdings.find(|held| held.settlement == settlement);
         holding.map_or(0, |held| self.accounts[held.position].value)
+    }
+
+    /// Account type and currency of every account.
+    pub(super) fn kinds(&self) -> Vec<(AccountKind, Currency)> {
+        self.accounts.iter().map(|account| (account.kind, account.currency)).collect()
+    }
+
+    pub(super) fn model(&self, name: &str) -> Option<&SettlementModel> {
+        self.models.iter().find(|model| model.name == name)
+    }
+
+    /// Settlement 1.3: a model without a currency serves the currencies that have no own model.
+    pub(super) fn is_served_by(
+        &self,
+        model: &SettlementModel,
+        (kind, currency): (AccountKind, Currency),
+    ) -> bool {
+        let own = self.active_models(kind, Some(currency)).next();
+        let fits = model.currency == Some(currency) || (model.currency.is_none() && own.is_none());
+        fits && model.ledger_account == kind
+    }
+
+    /// Settlement 1.7: the accounts between which transfers of a currency are settled at once. A
+    /// model that names POSITION itself has nothing to move.
+    pub(super) fn gross_kind(&self, currency: Currency) -> Option<AccountKind> {
+        let gross = |currency| {
+            let models = self.active_models(AccountKind::Position, currency);
+            let kinds = models.filter(|it| !it.net).map(|it| it.settlement_account);
+            kinds.into_iter().find(|kind| *kind != AccountKind::Position)
+        };
+        let has_net = self.active_models(AccountKind::Position, Some(currency)).any(|it| it.net);
+        gross(Some(currency)).or_else(|| gross(None).filter(|_| !has_net))
+    }
+
+    /// Whether an active bilateral net model serves transfers in a currency.
+    pub(super) fn is_netted_in_pairs(&self, currency: Currency) -> bool {
+        let bilateral = |model: &&SettlementModel| model.active && model.net && !model.multilateral;
+        let content = (AccountKind::Position, currency);
+        self.models.iter().filter(bilateral).any(|model| self.is_served_by(model, content))
+    }
+
+    fn active_models(
+        &self,
+        kind: AccountKind,
+        currency: Option<Currency>,
+    ) -> impl Iterator<Item = &SettlementModel> {
+        let of_kind = self.models.iter().filter(move |it| it.active && it.ledger_account == kind);
+        of_kind.filter(move |it| it.currency == currency)
+    }
+
+    /// The account of another kind, of the same participant in the same currency.
+    pub(super) fn account_beside(&self, account: usize, kind: AccountKind) -> Option<usize> {
+        let Account { owner, currency, .. } = self.accounts[account];
+        let of_kind = |at: &usize| {
+            let other = &self.accounts[*at];
+            (other.kind, other.currency) == (kind, currency)
+        };
+        self.participants[owner].accounts.iter().copied().find(of_kind)
+    }
+
+    /// Whether the POSITION would exceed its net debit cap.
+    pub(super) fn exceeds_cap(&self, position: usize, by: Money) -> bool {
+        let account = &self.accounts[position];
+        let holdings = &self.participants[account.owner].holdings;
+        let holding = holdings.iter().find(|held| held.position == position);
+        let cap = holding.and_then(|held| held.cap);
+        cap.is_some_and(|(cap, _)| cap < account.value + by)
+    }
+
+    /// Raises the net debit cap of a POSITION, if it has one.
+    pub(super) fn raise_cap(&mut self, position: usize, by: Money) {
+        let owner = self.accounts[position].owner;
+        let mut holdings = self.participants[owner].holdings.iter_mut();
+        let holding = holdings.find(|held| held.position == position);
+        if let Some((cap, _)) = holding.and_then(|held| held.cap.as_mut()) {
+            *cap += by;
+        }
     }
 
     pub(super) fn add(&mut self, account: usize, by: Money) {
@@ -433,11 +510,12 @@ impl Predict for SetInitialPositionAndLimits {
 
 impl Predict for SetLimit {
     fn predict(&self, model: &mut Model) -> Outcome {
-        predicted(model.scheme.held(&self.name, self.currency).and_then(|held| {
+        let position = model.scheme.held(&self.name, self.currency).and_then(|held| {
             let cap = held.cap.as_mut().ok_or(Outcome::LimitsMissing)?;
             *cap = (self.limit.units(), self.alarm_percentage.units());
-            Ok(())
-        }))
+            Ok(held.position)
+        });
+        predicted(position.map(|position| model.settlement.forget_cap_raises(position)))
     }
 }
 

@@ -424,6 +424,11 @@ impl Model {
         self.reserved -= 1;
         let to = if outcome == Outcome::Committed { payee } else { payer };
         self.move_position(&to, currency, -amount);
+        if outcome == Outcome::Committed {
+            let position = |name| self.scheme.holding(name, currency).map(|held| held.position);
+            let parties = [&payer, &payee].map(|name| position(name).expect("it was checked"));
+            self.settle_committed(parties, amount);
+        }
         if let Some(asked) = asked {
             self.outbox.withdraw(asked);
         }

@@ -6,6 +6,7 @@
 mod catalogue;
 mod funds;
 mod scheme;
+mod settlement;
 
 use ledger::{
     AccountId, Activate, AdminOutcome, Change, Configure, Currency, FspName, NoticeId, Outcome,
@@ -156,7 +157,7 @@ impl Reach for Activate {
         (
             AdminOutcome::RulesVersionRefused,
             By::Aim(|it| {
-                let rules_version = it.outcome_workload.random.pick(&[0, 2, u32::MAX]);
+                let rules_version = it.outcome_workload.random.pick(&[0, 1, u32::MAX]);
                 vec![Activate { rules_version }.into()]
             }),
         ),

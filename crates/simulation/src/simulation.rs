@@ -569,7 +569,7 @@ impl SimulationRun {
 }
 
 /// More than the highest number of an outcome.
-const OUTCOMES: usize = 128;
+const OUTCOMES: usize = 160;
 
 /// A number per kind of event, for the trace.
 fn kind_of(event: &Event) -> u64 {

@@ -230,7 +230,7 @@ impl SimulationRun {
                 let command = self.registration(from);
                 self.stray(from, command);
             }
-            1 => self.ask_for_change(Activate { rules_version: 1 }.into()),
+            1 => self.ask_for_change(Activate { rules_version: 2 }.into()),
             _ => {
                 let (name, currency) =
                     (self.outcome_workload.newcomer(true), self.actors.currency(0));

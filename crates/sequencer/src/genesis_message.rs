@@ -1,6 +1,6 @@
 //! The first message of a shared log.
 
-use ledger::{Command, Genesis, Stamp, rules_known};
+use ledger::{Command, Genesis, RULES_VERSION, Stamp};
 use record::bundle::{self, BundleHeader, StateClaim};
 use record::frame::{FrameBuilder, LogIdentity};
 
@@ -39,7 +39,7 @@ impl GenesisMessage {
             wall: self.wall,
             instance: 0,
             claim: StateClaim::default(),
-            rules: rules_known(),
+            rules: RULES_VERSION,
             name,
         };
         let mut bytes = Vec::new();

@@ -247,6 +247,7 @@ impl Replay {
             let version = header.batch.rules_version;
             return Err(ReplayError::UnknownRules { log_index: header.first, version });
         }
+        begin(state, header.batch.rules_version);
         let recorded = (header.batch.applied, header.batch.outcome_digest);
         let has_digest = check_digest(state, recorded)?;
         self.lacks_digest = !has_digest;
@@ -341,6 +342,13 @@ impl Replay {
     #[must_use]
     pub fn last_frame_lacks_digest(&self) -> bool {
         self.lacks_digest
+    }
+}
+
+/// Puts the rules of a log in force, if this is its first batch.
+pub(crate) fn begin(state: &mut State, rules_version: u32) {
+    if state.log_index() == LogIndex(0) {
+        state.begin_under(rules_version);
     }
 }
 

@@ -28,7 +28,7 @@ use record::topic_message::{LogEnd, StateAttestation};
 
 use crate::broker_clock::{BrokerClock, LastMessage};
 use crate::membership::{LEAVE_SEQUENCE, Membership};
-use crate::replay::read_command;
+use crate::replay::{begin, read_command};
 use crate::{
     BatchOrigin, CommitError, Committed, Quarantine, ReplayError, Sequencer, Submission, Writer,
 };
@@ -254,7 +254,12 @@ impl<L: Log> Replica<L> {
             return Ok(AppliedMessage::Rejected(passed));
         }
         self.read(bundle.records_from(self.sequencer.log.tail().next()))?;
-        let BundleHeader { node, epoch, sequence, wall, .. } = bundle.header;
+        let BundleHeader { node, epoch, sequence, wall, rules, .. } = bundle.header;
+        if rules_known() < rules && bundle.header.founding {
+            let log_index = self.sequencer.log.tail().next();
+            return Err(ReplayError::UnknownRules { log_index, version: rules }.into());
+        }
+        begin(&mut self.sequencer.state, rules);
         let message = LastMessage { at, node, wall };
         let before = self.sequencer.state.stamp();
         let stamp = self.keeper.stamp(before, message, self.members.is_alone(node));
@@ -281,7 +286,8 @@ impl<L: Log> Replica<L> {
         let header = frame.header();
         self.check_decided(header)?;
         self.read(frame.records())?;
-        let BatchHeader { node, epoch, sequence, stamp, wall, .. } = header.batch;
+        let BatchHeader { node, epoch, sequence, stamp, wall, rules_version, .. } = header.batch;
+        begin(&mut self.sequencer.state, rules_version);
         let origin = BatchOrigin { writer: Writer { node, epoch }, sequence, stamp, wall };
         self.sequencer.take(frame)?;
         let committed = self.sequencer.decide(header.first, &origin, self.commands.iter())?;

@@ -8,4 +8,5 @@ mod message_orders;
 mod migrated_log;
 mod prefetch;
 mod replica;
+mod rules;
 mod store_failure;

@@ -12,12 +12,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::accounts::AccountKind;
+use crate::alerts::ALERTS_MAX;
 use crate::field::{
     BoundedAmount, Bytes, LONG, List, NonNegative, Optional, SHORT, Text, choices, numbered, stored,
 };
 use crate::ids::{
-    ACCOUNTS_MAX, AccountId, Digest, FspName, NoticeId, OracleId, SettlementId, TransferId,
-    WindowId,
+    ACCOUNTS_MAX, AccountId, AlertId, Digest, FspName, NoticeId, OracleId, SettlementId,
+    TransferId, WindowId,
 };
 use crate::money::{Amount, Currency};
 use crate::outcome::{AdminOutcome, ExplainedOutcome};
@@ -52,6 +53,8 @@ pub enum StatePart {
     Windows,
     /// Settlements.
     Settlements,
+    /// Alarms of liquidity, and alerts that are owed.
+    Alerts,
 }
 
 impl StatePart {
@@ -71,7 +74,8 @@ impl StatePart {
             | Self::Oracles
             | Self::LedgerAccountTypes
             | Self::Windows
-            | Self::Settlements => false,
+            | Self::Settlements
+            | Self::Alerts => false,
         }
     }
 }
@@ -318,6 +322,8 @@ macro_rules! admin_outcomes {
             SettlementCommitted = 137,
             /// Admin: an account of the settlement is committed already.
             SettlementAccountCommitted = 138,
+            /// Admin: the position has not crossed the threshold of its alarm.
+            LiquidityUnchanged = 139,
         } }
     };
 }
@@ -408,7 +414,7 @@ changes! {
             limit: Amount as BoundedAmount,
             /// Share of the cap at which the operator is warned, in ten-thousandths of a percent.
             alarm_percentage: Amount as BoundedAmount,
-        } touches [Limits, Settlements] => [
+        } touches [Limits, Settlements, Alerts] => [
             ParticipantNotFound, AccountNotFound, LimitsMissing, Accepted,
         ],
         /// `POST /participants/{name}/endpoints`: sets or overwrites.
@@ -532,7 +538,7 @@ changes! {
             settlement: SettlementId,
             /// The accounts, in the order of the request.
             steps: Vec<AccountStep> as List<ACCOUNTS_MAX>,
-        } touches [Windows, Settlements, Balances, Limits] => [
+        } touches [Windows, Settlements, Balances, Limits, Alerts] => [
             SettlementNotFound, SettlementArchived, Accepted,
         ]
             posts "Positions of net recipients, then of net senders, back towards zero.",
@@ -542,11 +548,45 @@ changes! {
             settlement: SettlementId,
             /// The reason.
             reason: String as Text<LONG>,
-        } touches [Windows, Settlements, Balances, Limits] => [
+        } touches [Windows, Settlements, Balances, Limits, Alerts] => [
             SettlementNotFound, SettlementArchived, SettlementCommitted,
             SettlementAccountCommitted, Accepted,
         ]
             posts "Positions of net recipients as they were before.",
+        /// Raises or clears the liquidity alarm of a participant.
+        54 CheckLiquidity {
+            /// The participant.
+            name: FspName,
+            /// The currency.
+            currency: Currency,
+        } touches [Alerts] => [
+            ParticipantNotFound, AccountNotFound, LimitsMissing, LiquidityUnchanged, Accepted,
+        ],
+        /// Ends alerts that were sent, or that have no receiver.
+        55 FinishAlerts {
+            /// The alerts.
+            alerts: Vec<AlertId> as List<ALERTS_MAX>,
+        } touches [Alerts] => [Accepted],
+        /// `POST /participants/{name}/accounts/{id}/adjustments`: corrects a balance.
+        56 AdjustBalance {
+            /// The transfer that records the adjustment.
+            id: TransferId,
+            /// The participant.
+            name: FspName,
+            /// Its POSITION or SETTLEMENT account.
+            account: AccountId,
+            /// Currency of the amount.
+            currency: Currency,
+            /// The amount that is added to the balance.
+            amount: Amount as BoundedAmount,
+            /// Digest of the request, like [`MoveFunds::hash`].
+            hash: Digest,
+        } touches [Balances, Transfers] => [
+            ParticipantNotFound, AccountNotFound, AccountKindWrong, CurrencyMismatch,
+            FundsRepeated, FundsModified, HubAccountsMissing, Accepted,
+        ]
+            posts "The amount, between the account and the hub's reconciliation account."
+            about "The adjustment.",
     }
 }
 

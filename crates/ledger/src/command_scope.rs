@@ -3,7 +3,7 @@
 //! A driver prefetches the rows before a batch is decided. The decision recorder reads the accounts
 //! before and after. Their number is not bounded.
 
-use crate::change::{Change, EndFundsOut, MoveFunds, TransferChange};
+use crate::change::{AdjustBalance, Change, EndFundsOut, MoveFunds, TransferChange};
 use crate::command::{Command, FinishedDelivery, Prepare};
 use crate::ids::{NoticeId, TransferId};
 
@@ -18,6 +18,8 @@ pub(crate) enum CommandScope<'a> {
     OpenTransfer(&'a TransferId),
     /// A movement of funds that it may create.
     Funds(&'a MoveFunds),
+    /// A correction of a balance that it may create.
+    Adjustment(&'a AdjustBalance),
     /// A reserved outflow that it may end.
     Outflow(&'a EndFundsOut),
     /// Notices with a finished delivery.
@@ -33,6 +35,7 @@ impl Command {
             CommandScope::NewTransfer(prepare) => Some(&prepare.id),
             CommandScope::OpenTransfer(id) => Some(id),
             CommandScope::Funds(funds) => Some(&funds.id),
+            CommandScope::Adjustment(adjustment) => Some(&adjustment.id),
             CommandScope::Outflow(end) => Some(&end.id),
             CommandScope::Deliveries(_) | CommandScope::DeadLetter(_) | CommandScope::Nothing => {
                 None
@@ -49,6 +52,7 @@ impl Command {
             CommandScope::NewTransfer(_)
             | CommandScope::OpenTransfer(_)
             | CommandScope::Funds(_)
+            | CommandScope::Adjustment(_)
             | CommandScope::Outflow(_)
             | CommandScope::Nothing => (&[][..], None),
         };
@@ -72,6 +76,7 @@ impl Change {
         match self.about_transfer() {
             Some(TransferChange::MoveFunds(funds)) => CommandScope::Funds(funds),
             Some(TransferChange::EndFundsOut(end)) => CommandScope::Outflow(end),
+            Some(TransferChange::AdjustBalance(adjustment)) => CommandScope::Adjustment(adjustment),
             Some(TransferChange::Redeliver(again)) => CommandScope::DeadLetter(again.notice),
             None => CommandScope::Nothing,
         }

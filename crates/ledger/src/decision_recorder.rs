@@ -108,6 +108,12 @@ impl DecisionRecorder {
                     self.inputs.add_funds(state, owner, funds.currency);
                 }
             }
+            CommandScope::Adjustment(adjustment) => {
+                if state.transfers.find(&adjustment.id) == Found::Nothing {
+                    let owner = state.registry.find(&adjustment.name).map(|(index, _)| index);
+                    self.inputs.add_funds(state, owner, adjustment.currency);
+                }
+            }
             CommandScope::Outflow(end) => {
                 let Some(flow) = state.transfers.outflow(&end.id) else { return };
                 let account = state.accounts.get(flow.settlement).expect("it was reserved there");

@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ids::{
-    ACCOUNTS_MAX, AccountId, ContentId, Digest, FspName, LogIndex, NoticeId, OracleId,
+    ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FspName, LogIndex, NoticeId, OracleId,
     ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
 };
 use crate::money::{Amount, Currency};
@@ -564,6 +564,7 @@ macro_rules! wrappers {
 }
 wrappers!(
     AccountId,
+    AlertId,
     ContentId,
     Digest,
     LogIndex,

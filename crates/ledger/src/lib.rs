@@ -20,6 +20,7 @@ extern crate alloc;
 extern crate std;
 
 mod accounts;
+mod alerts;
 mod apply;
 mod batch_digest;
 mod change;
@@ -54,6 +55,7 @@ mod tests;
 mod transfers;
 
 pub use accounts::{Account, AccountKind, Accounts};
+pub use alerts::{ALERTS_MAX, Alert, AlertKind, AlertNumbers, Alerts, LiquidityAlarm};
 pub use change::*;
 pub use command::{
     Abort, Administer, ChangeParties, Command, DeliveryResult, ENTRIES_MAX, FinishedDelivery,
@@ -66,8 +68,8 @@ pub use evicted::EvictedRows;
 pub use eviction::Eviction;
 pub use field::FieldError;
 pub use ids::{
-    ACCOUNTS_MAX, AccountId, ContentId, Digest, FSP_NAME_BYTES_MAX, FspName, LogIndex, NoticeId,
-    OracleId, ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
+    ACCOUNTS_MAX, AccountId, AlertId, ContentId, Digest, FSP_NAME_BYTES_MAX, FspName, LogIndex,
+    NoticeId, OracleId, ParticipantIndex, SettlementId, Stamp, TransferId, WindowId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};

@@ -17,6 +17,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::accounts::{Account, AccountKind, Accounts};
+use crate::alerts::{ALERTS_MAX, Alert, AlertNumbers, Alerts, LiquidityAlarm};
 use crate::batch_digest::BatchDigest;
 use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel};
 use crate::commands::choose_modes;
@@ -42,6 +43,7 @@ use crate::state::{Counters, NODES_MAX, State};
 use crate::table::tables;
 use crate::transfers::{Found, Transfers};
 
+mod alerts;
 mod notices;
 mod registry;
 mod settlement;
@@ -83,6 +85,8 @@ stored! {
         pub evicted: EvictedRows,
         /// The newest numbers of settlement, and its archive.
         pub settlement: SettlementNumbers,
+        /// Numbers of alerts.
+        pub alerts: AlertNumbers,
     }
 }
 
@@ -120,6 +124,10 @@ tables! {
     16 Settlements: Settlement, ordered, at most SETTLEMENTS_MAX;
     /// Accounts of these settlements, by settlement, in order of number.
     17 SettlementAccounts: (SettlementId, SettlementAccount), ordered, at most UNBOUNDED;
+    /// Alerts that are owed, oldest first.
+    18 Alerts: Alert, ordered, at most ALERTS_MAX;
+    /// Raised alarms of liquidity, by participant and currency.
+    19 LiquidityAlarms: LiquidityAlarm, ordered, at most ACCOUNTS_MAX;
 }
 
 /// Receives the tables of a state, one after the other.
@@ -218,6 +226,7 @@ impl State {
             transfers: self.transfers.frozen(),
             outbox: self.outbox.clone(),
             settlement: self.settlement.clone(),
+            alerts: self.alerts.clone(),
             counters: self.counters,
             nodes: self.nodes.clone(),
             trail: BatchDigest::default(),
@@ -252,6 +261,7 @@ impl StateTables<'_> {
             last_oracle: state.registry.last_oracle(),
             evicted: *state.cold(),
             settlement: *state.settlement.numbers(),
+            alerts: *state.alerts.numbers(),
         }
     }
 }
@@ -277,6 +287,7 @@ impl StateHeader {
             last_oracle,
             evicted: cold,
             settlement,
+            alerts,
         } = self;
         let SettlementNumbers {
             window,
@@ -290,9 +301,12 @@ impl StateHeader {
         let counted = [reserved, refused, committed, aborted, expired, delivered, given_up];
         let numbers = [log_index.0, stamp.0, *batches, last_notice.0, cold.rows];
         let archived = [archived_windows.rows, archived_settlements.rows];
+        let AlertNumbers { last: last_alert, dropped } = alerts;
+        let alerts = [last_alert.0, *dropped];
         // A node that left the log has the greatest sequence; its next epoch starts again at 1.
         let sequences = nodes.iter().map(|tail| tail.sequence).filter(|last| *last != u64::MAX);
-        let mut numbers = counted.into_iter().chain(numbers).chain(archived).chain(sequences);
+        let mut numbers =
+            counted.into_iter().chain(numbers).chain(archived).chain(alerts).chain(sequences);
         let rising = [last_oracle.0, window.0, content.0, settlement.0];
         let mut small = nodes.iter().map(|tail| tail.epoch).chain(rising);
         numbers.all(|number| number < NUMBERS_END) && small.all(|number| number < SMALL_END)
@@ -317,6 +331,7 @@ pub struct StateBuilder {
     outbox: Outbox,
     last_notice: NoticeId,
     settlement: settlement::SettlementRows,
+    alerts: Alerts,
 }
 
 /// Amounts by account.
@@ -354,6 +369,7 @@ impl StateBuilder {
         Ok(Self {
             transfers: Transfers::beside(KeyedHashing::new(head.seed), head.evicted),
             catalogue: ReferenceData { last_oracle: head.last_oracle, ..ReferenceData::default() },
+            alerts: Alerts { numbers: head.alerts, ..Alerts::default() },
             head,
             rows: BTreeMap::new(),
             accounts: Vec::new(),
@@ -416,6 +432,7 @@ impl StateBuilder {
             transfers: self.transfers,
             outbox: self.outbox,
             settlement,
+            alerts: self.alerts,
             counters: head.counters,
             nodes: head.nodes,
             trail: BatchDigest::default(),

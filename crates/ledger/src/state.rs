@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::accounts::Accounts;
+use crate::alerts::Alerts;
 use crate::batch_digest::BatchDigest;
 use crate::change::Settings;
 use crate::command::Command;
@@ -167,6 +168,7 @@ pub struct State {
     pub(crate) transfers: Transfers,
     pub(crate) outbox: Outbox,
     pub(crate) settlement: SettlementBook,
+    pub(crate) alerts: Alerts,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
     pub(crate) trail: BatchDigest,
@@ -196,6 +198,7 @@ impl State {
             transfers: Transfers::new(keyed),
             outbox: Outbox::new(),
             settlement: SettlementBook::default(),
+            alerts: Alerts::default(),
             counters: Counters::default(),
             nodes: Vec::new(),
             trail: BatchDigest::default(),
@@ -249,6 +252,12 @@ impl State {
     #[must_use]
     pub const fn settlement(&self) -> &SettlementBook {
         &self.settlement
+    }
+
+    /// Alarms and owed alerts.
+    #[must_use]
+    pub const fn alerts(&self) -> &Alerts {
+        &self.alerts
     }
 
     /// Decides by this version of the rules, which is that of the log. Before the first record

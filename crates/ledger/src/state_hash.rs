@@ -57,6 +57,7 @@ impl State {
             last_notice,
             evicted: cold,
             settlement,
+            alerts,
         } = self.parts().head();
         let mut hasher = versioned();
         settings.write(&mut hasher);
@@ -64,6 +65,7 @@ impl State {
         last_oracle.write(&mut hasher);
         last_notice.write(&mut hasher);
         settlement.write(&mut hasher);
+        alerts.write(&mut hasher);
         let mut tables = TableHasher { hasher, cold };
         let Ok(()) = self.parts().tables(&mut tables);
         let content = Digest(*tables.hasher.finalize().as_bytes());

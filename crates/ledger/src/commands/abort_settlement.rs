@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::advance_settlement::{hub_account, model_of};
+use super::advance_settlement::{hub_account, model_of, report};
 use crate::accounts::Posting;
 use crate::change::AbortSettlement;
 use crate::context::{Context, Decide};
@@ -63,6 +63,7 @@ fn give_back(context: &mut Context<'_>, id: SettlementId) {
         let hub = hub_account(context.state, account);
         context.post(Posting { debit: hub, credit: account, amount });
         lower_cap(context.state, account, cap_raise);
+        report(context, account, cap_raise != Amount::ZERO);
     }
 }
 

@@ -11,7 +11,9 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::check_liquidity::alert;
 use crate::accounts::{AccountKind, Posting};
+use crate::alerts::AlertKind;
 use crate::change::{AccountStep, AdvanceSettlement, SettlementModel};
 use crate::context::{Context, Decide};
 use crate::ids::{AccountId, ParticipantIndex, SettlementId};
@@ -115,31 +117,43 @@ fn move_position(
     let hub = hub_account(context.state, account);
     match reached {
         SettlementState::PsTransfersReserved if net < Amount::ZERO => {
-            if liquidity_check {
-                raise_cap(context.state, id, (account, -net));
-            }
+            let is_raised = liquidity_check && raise_cap(context.state, id, (account, -net));
             context.post(Posting { debit: account, credit: hub, amount: -net });
+            report(context, account, is_raised);
         }
         SettlementState::PsTransfersCommitted if Amount::ZERO < net => {
             context.post(Posting { debit: hub, credit: account, amount: net });
+            report(context, account, false);
         }
         _ => {}
     }
 }
 
-/// Raises the net debit cap if the position would exceed it.
-fn raise_cap(state: &mut State, id: SettlementId, (account, amount): (AccountId, Amount)) {
+/// Adds the alerts about a position that a settlement has moved, and about its net debit cap if
+/// that has changed too.
+pub(super) fn report(context: &mut Context<'_>, account: AccountId, is_cap_changed: bool) {
+    let held = context.state.accounts.get(account).expect("it is in a settlement");
+    let of = (held.owner, held.currency);
+    alert(context, AlertKind::SettlementPositionChange, of);
+    if is_cap_changed {
+        alert(context, AlertKind::NetDebitCapChanged, of);
+    }
+}
+
+/// Raises the net debit cap if the position would exceed it. Returns whether it did.
+fn raise_cap(state: &mut State, id: SettlementId, (account, amount): (AccountId, Amount)) -> bool {
     let held = state.accounts.get(account).expect("it is in a settlement");
     let (owner, currency) = (held.owner, held.currency);
     let after = held.value.checked_add(amount).expect("a position is in the range of the ledger");
     let participant = state.registry.get_mut(owner);
     let holding = participant.holding_mut(currency).filter(|it| it.position == account);
     let Some(cap) = holding.and_then(|it| it.limit.as_mut()).filter(|cap| cap.value < after) else {
-        return;
+        return false;
     };
     cap.value = cap.value.checked_add(amount).expect("a cap is in the range of the ledger");
     let entry = state.settlement.settlements.get_mut(&id).expect("it was found");
     entry.account_mut(account).expect("it was found").cap_raise = amount;
+    true
 }
 
 /// Moves the settlement, and the contents of its windows, after its accounts.

@@ -6,8 +6,10 @@
 mod abort;
 mod abort_settlement;
 mod activate;
+mod adjust_balance;
 mod advance_settlement;
 mod change_parties;
+mod check_liquidity;
 mod close_window;
 mod configure;
 mod create_account_type;

@@ -1,5 +1,7 @@
 //! `POST .../initialPositionAndLimits` and `PUT .../limits` (hub-semantics 4.3).
 
+use super::check_liquidity::alert;
+use crate::alerts::AlertKind;
 use crate::change::{SetInitialPositionAndLimits, SetLimit};
 use crate::context::{Context, Decide};
 use crate::money::Amount;
@@ -45,7 +47,7 @@ impl Decide for SetLimit {
     type Outcome = AdminOutcome;
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
-        let Some((_, participant)) = context.state.registry.find_mut(&self.name) else {
+        let Some((index, participant)) = context.state.registry.find_mut(&self.name) else {
             return AdminOutcome::ParticipantNotFound;
         };
         let Some(holding) = participant.holding_mut(self.currency) else {
@@ -58,6 +60,7 @@ impl Decide for SetLimit {
         holding.limit = Some(NetDebitCap { value, alarm_percentage });
         let position = holding.position;
         context.state.settlement.forget_cap_raises(position);
+        alert(context, AlertKind::NetDebitCapChanged, (index, self.currency));
         AdminOutcome::Accepted
     }
 }

@@ -44,6 +44,9 @@ pub(super) enum Act {
     Deliver { which: Vec<u8>, result: u8 },
     Redeliver { which: u8 },
     Settle(SettleAct),
+    Check { party: usize },
+    FinishAlerts { which: u8 },
+    Adjust { id: u8, party: usize, units: i64, position: bool },
     Tick,
 }
 
@@ -139,6 +142,10 @@ fn act() -> impl Strategy<Value = Act> {
             .prop_map(|(which, result)| Act::Deliver { which, result }),
         2 => any::<u8>().prop_map(|which| Act::Redeliver { which }),
         16 => settle().prop_map(Act::Settle),
+        3 => (0..4usize).prop_map(|party| Act::Check { party }),
+        1 => any::<u8>().prop_map(|which| Act::FinishAlerts { which }),
+        2 => (0..IDS, 0..4usize, -DEPOSIT / 4..DEPOSIT / 4, any::<bool>())
+            .prop_map(|(id, party, units, position)| Act::Adjust { id, party, units, position }),
         3 => Just(Act::Tick),
     ]
 }
@@ -330,6 +337,22 @@ impl World {
             }),
             Act::Redeliver { which } => Redeliver { notice: NoticeId(u64::from(which)) }.into(),
             Act::Settle(act) => self.settle(act),
+            Act::Check { party } => CheckLiquidity { name: name(party), currency: usd() }.into(),
+            Act::FinishAlerts { which } => {
+                let alerts = (0..=u64::from(which)).map(AlertId).collect();
+                FinishAlerts { alerts }.into()
+            }
+            Act::Adjust { id: number, party, units, position } => AdjustBalance {
+                id: id(number),
+                name: name(party),
+                account: match (self.accounts(party), position) {
+                    ((account, _), true) | ((_, account), false) => account,
+                },
+                currency: usd(),
+                amount: amount(units),
+                hash: digest(&format!("{act:?}")),
+            }
+            .into(),
         })
     }
 

@@ -104,7 +104,7 @@ fn violations_have_the_declared_order_of_the_outcomes() {
 }
 
 /// Outcomes that a few commands cannot produce: a table is full, or the hub lost an account.
-const UNREACHED: [(u8, AdminOutcome); 9] = [
+const UNREACHED: [(u8, AdminOutcome); 10] = [
     (CreateHubAccount::DECLARATION.number, AdminOutcome::RegisterFull),
     (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegisterFull),
     (CreateParticipant::DECLARATION.number, AdminOutcome::RegisterFull),
@@ -112,6 +112,7 @@ const UNREACHED: [(u8, AdminOutcome); 9] = [
     (MoveFunds::DECLARATION.number, AdminOutcome::HubAccountsMissing),
     (CreateOracle::DECLARATION.number, AdminOutcome::RegisterFull),
     (CreateLedgerAccountType::DECLARATION.number, AdminOutcome::RegisterFull),
+    (AdjustBalance::DECLARATION.number, AdminOutcome::HubAccountsMissing),
     (CloseWindow::DECLARATION.number, AdminOutcome::RegisterFull),
     (CreateSettlement::DECLARATION.number, AdminOutcome::RegisterFull),
 ];
@@ -272,6 +273,31 @@ const STAIRS: &[(Declaration, &str, &[&str])] = &[
             "advance 1 SETTLED",
             "settle-rounds 101\nadvance 1 SETTLED",
             "settle-rounds 101\nadvance 2 SETTLED",
+        ],
+    ),
+    (
+        CheckLiquidity::DECLARATION,
+        "participant new USD",
+        &[
+            "check nobody EUR",
+            "check new EUR",
+            "check new USD",
+            "check dfsp1 USD",
+            "prepare t1 dfsp1 dfsp2 900\ncheck dfsp1 USD",
+        ],
+    ),
+    (FinishAlerts::DECLARATION, "", &["finish-alerts 1"]),
+    (
+        AdjustBalance::DECLARATION,
+        "prepare t1 dfsp1 dfsp2 10\nadjust a1 dfsp1 POSITION.USD 5 USD",
+        &[
+            "adjust a1 nobody dfsp2/INTERCHANGE_FEE.USD 7 EUR",
+            "adjust a1 dfsp1 dfsp2/POSITION.USD 7 EUR",
+            "adjust a1 Hub HUB_RECONCILIATION.USD 7 EUR",
+            "adjust a1 dfsp1 POSITION.USD 5 EUR",
+            "adjust a1 dfsp1 POSITION.USD 5 USD",
+            "adjust t1 dfsp1 POSITION.USD 5 USD",
+            "adjust a2 dfsp1 POSITION.USD 5 USD",
         ],
     ),
     (

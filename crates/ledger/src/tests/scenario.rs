@@ -155,7 +155,8 @@ impl Player {
             }
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
-            | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement" => {
+            | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement"
+            | "alerts" => {
                 let answer = self.answer(&words);
                 self.print(&format!("{line} -> {answer}"));
             }
@@ -332,6 +333,7 @@ impl Player {
                     Some(limit) => format!("{} alarm {}", limit.value, limit.alarm_percentage),
                 }
             }
+            "alerts" => self.alerts(),
             "window" => self.window(WindowId(words.at(1).parse().expect("a number"))),
             "settlement" => self.settlement(SettlementId(words.at(1).parse().expect("a number"))),
             "oracles" => {
@@ -380,6 +382,33 @@ impl Player {
                 )
             }
         }
+    }
+
+    /// Raised alarms, and alerts that are owed.
+    fn alerts(&self) -> String {
+        let alerts = self.state.alerts();
+        let name = |index| self.state.register().get(index).name;
+        let alarms = alerts.alarms().map(|alarm| {
+            let raised = seconds(alarm.raised.millis());
+            format!(
+                "{} {} at {} since {raised}",
+                name(alarm.participant),
+                alarm.currency,
+                alarm.position
+            )
+        });
+        let owed = alerts.owed().map(|alert| {
+            let cap = alert.net_debit_cap.map_or_else(|| "none".to_owned(), |cap| cap.to_string());
+            format!(
+                "{} {:?} {} {} cap {cap}",
+                alert.id.0,
+                alert.kind,
+                name(alert.participant),
+                alert.position
+            )
+        });
+        let both = [alarms.collect::<Vec<_>>(), owed.collect()];
+        both.map(|texts| texts.join(", ")).join("; ")
     }
 
     /// State, reason and contents of a window, and its sums.
@@ -627,6 +656,25 @@ impl Player {
             "advance" => AdvanceSettlement {
                 settlement: SettlementId(words.at(1).parse().expect("a number")),
                 steps: words.plain[3..].iter().map(|word| self.step(words, word)).collect(),
+            }
+            .into(),
+            "check" => {
+                CheckLiquidity { name: name(words.at(1)), currency: currency(words.at(2)) }.into()
+            }
+            "finish-alerts" => FinishAlerts {
+                alerts: words.plain[1..]
+                    .iter()
+                    .map(|word| AlertId(word.parse().expect("a number")))
+                    .collect(),
+            }
+            .into(),
+            "adjust" => AdjustBalance {
+                id: id(words.at(1)),
+                name: name(words.at(2)),
+                account: self.account(words.at(2), words.at(3)),
+                currency: currency(words.at(5)),
+                amount: amount(words.at(4)),
+                hash: request_hash(words),
             }
             .into(),
             "abort-settlement" => AbortSettlement {

@@ -21,4 +21,4 @@ macro_rules! scenarios {
     };
 }
 
-scenarios![prepare, resend, fulfil, look_up, expiry, onboarding, funds, log, settlement];
+scenarios![prepare, resend, fulfil, look_up, expiry, onboarding, funds, log, settlement, liquidity];

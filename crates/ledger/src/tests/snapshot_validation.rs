@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use expect_test::expect;
 
 use super::history::{
-    Act, AnswerAct, PrepareAct, Says, SettleAct, World, administer, id, name, usd,
+    Act, AnswerAct, CAP, PrepareAct, Says, SettleAct, World, administer, id, name, usd,
 };
 use super::snapshot::rows;
 use crate::snapshot::{
@@ -49,7 +49,7 @@ fn error_displays_its_reason() {
 #[test]
 fn invalid_headers_are_rejected() {
     const NUMBER: &str = "a number in the state header is out of range";
-    let cases: [(&str, Corruption); 25] = [
+    let cases: [(&str, Corruption); 27] = [
         ("the state needs newer rules than this program supports", |it| {
             it.head.rules_version = RULES_VERSION + 1;
         }),
@@ -68,6 +68,8 @@ fn invalid_headers_are_rejected() {
         (NUMBER, |it| it.head.batches = 1 << 63),
         (NUMBER, |it| it.head.last_notice = NoticeId(1 << 63)),
         (NUMBER, |it| it.head.evicted.rows = 1 << 63),
+        (NUMBER, |it| it.head.alerts.last = AlertId(1 << 63)),
+        (NUMBER, |it| it.head.alerts.dropped = 1 << 63),
         (NUMBER, |it| it.head.settlement.window = WindowId(1 << 31)),
         (NUMBER, |it| it.head.settlement.content = ContentId(1 << 31)),
         (NUMBER, |it| it.head.settlement.settlement = SettlementId(1 << 31)),
@@ -165,6 +167,31 @@ fn invalid_windows_and_settlements_are_rejected() {
         ("a settlement lacks an account of its windows", |it| it.settling.truncate(2)),
     ];
     refused(&settling(), &more);
+}
+
+#[test]
+fn invalid_alerts_are_rejected() {
+    const NUMBER: &str = "an alert has an invalid number";
+    const ORDER: &str = "alarms are out of order";
+    let mut world = World::new();
+    for party in 0..2 {
+        let cap = world.command(&Act::Cap { party, units: CAP });
+        world.apply(&[cap]);
+        let (id, units, expires_ms) = (party as u8, CAP, 60_000);
+        let prepare = PrepareAct { id, source: party, payer: party, payee: 2, units, expires_ms };
+        let commands = [world.command(&Act::Prepare(prepare))];
+        assert_eq!(world.apply(&commands).outcomes, [Outcome::PrepareReserved]);
+        world.administer(CheckLiquidity { name: name(party), currency: usd() }.into());
+    }
+    let cases: [(&str, Corruption); 6] = [
+        (NUMBER, |it| it.alerts[0].id = it.alerts[1].id),
+        (NUMBER, |it| it.head.alerts.last = AlertId(3)),
+        (MISSING_PARTICIPANT, |it| it.alerts[0].participant = ParticipantIndex(9)),
+        (ORDER, |it| it.alarms.swap(0, 1)),
+        (ORDER, |it| it.alarms[1] = it.alarms[0]),
+        (MISSING_PARTICIPANT, |it| it.alarms[0].participant = ParticipantIndex(9)),
+    ];
+    refused(&world.state, &cases);
 }
 
 #[test]
@@ -354,8 +381,8 @@ fn state_hashes_are_golden() {
         [NodeTail { node: 1, epoch: 1, sequence: 19 }]
         Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0, given_up: 0 }
         c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
-        4aebb8f43cd3e86223639dd93364ca9ea6f8424a515dab61d13efe46660ede35
-        2fbd97e0b896023bfffde126661d769d9e40afd7b2999f3c0b96aae0a0466ee8
+        d62e028f04d9fb1640767a0b43b269c1fbea1974e70dc780c8dd5ffc29a4c6e9
+        419a82b26172b16686e40ebc55faf72e74feee6a84424a9d74080d96dc991722
     "#]]
     .assert_eq(&text);
 }
@@ -590,6 +617,8 @@ struct CorruptibleTables {
     pairs: Vec<(WindowId, PairSums)>,
     settlements: Vec<Settlement>,
     settling: Vec<(SettlementId, SettlementAccount)>,
+    alerts: Vec<Alert>,
+    alarms: Vec<LiquidityAlarm>,
 }
 
 impl CorruptibleTables {
@@ -611,6 +640,8 @@ impl CorruptibleTables {
             pairs: rows(state),
             settlements: rows(state),
             settling: rows(state),
+            alerts: rows(state),
+            alarms: rows(state),
         }
     }
 
@@ -658,6 +689,8 @@ impl CorruptibleTables {
         self.pairs.into_iter().try_for_each(|row| builder.take(row))?;
         self.settlements.into_iter().try_for_each(|row| builder.take(row))?;
         self.settling.into_iter().try_for_each(|row| builder.take(row))?;
+        self.alerts.into_iter().try_for_each(|row| builder.take(row))?;
+        self.alarms.into_iter().try_for_each(|row| builder.take(row))?;
         builder.finish()
     }
 }

@@ -36,6 +36,7 @@ impl Digests {
             last_oracle,
             evicted: cold,
             settlement,
+            alerts,
         } = state.parts().head();
         digests.add(StatePart::Settings, &settings);
         digests.add(StatePart::Rules, &rules_version);
@@ -49,6 +50,7 @@ impl Digests {
             archived_windows,
             archived_settlements,
         } = settlement;
+        digests.add(StatePart::Alerts, &alerts);
         digests.add(StatePart::Windows, &(window, content));
         digests.add(StatePart::Windows, &archived_windows);
         digests.add(StatePart::Settlements, &(settlement, archived_settlements));
@@ -178,5 +180,6 @@ const fn part_of(table: Table) -> Option<StatePart> {
         Table::Notices | Table::DeadLetters => Some(StatePart::Notices),
         Table::Windows | Table::WindowAccounts | Table::WindowPairs => Some(StatePart::Windows),
         Table::Settlements | Table::SettlementAccounts => Some(StatePart::Settlements),
+        Table::Alerts | Table::LiquidityAlarms => Some(StatePart::Alerts),
     }
 }

@@ -1,0 +1,73 @@
+//! Raises or clears the alarm of a participant whose position has crossed its threshold. A driver
+//! asks for the check when it sees a crossing; the kernel decides with the position of this record.
+
+use crate::alerts::{Alert, AlertKind, LiquidityAlarm};
+use crate::change::{CheckLiquidity, FinishAlerts};
+use crate::context::{Context, Decide};
+use crate::ids::{AlertId, ParticipantIndex};
+use crate::money::Currency;
+use crate::outcome::AdminOutcome;
+
+impl Decide for CheckLiquidity {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        let state = &mut *context.state;
+        let Some((index, participant)) = state.registry.find(&self.name) else {
+            return AdminOutcome::ParticipantNotFound;
+        };
+        let Some(holding) = participant.holding(self.currency) else {
+            return AdminOutcome::AccountNotFound;
+        };
+        let Some(cap) = holding.limit else {
+            return AdminOutcome::LimitsMissing;
+        };
+        let position = state.accounts.value(holding.position);
+        let key = (index, self.currency);
+        let is_raised = state.alerts.alarm(key).is_some();
+        let kind = match (is_raised, cap.alarms_at(position, is_raised)) {
+            (false, true) => AlertKind::ThresholdReached,
+            (true, false) => AlertKind::ThresholdCleared,
+            (false, false) | (true, true) => return AdminOutcome::LiquidityUnchanged,
+        };
+        if is_raised {
+            state.alerts.alarms.remove(&key);
+        } else {
+            let (participant, currency) = key;
+            let alarm = LiquidityAlarm { participant, currency, raised: state.stamp, position };
+            state.alerts.alarms.insert(key, alarm);
+        }
+        alert(context, kind, key);
+        AdminOutcome::Accepted
+    }
+}
+
+/// Removes alerts that were sent, or that have no receiver.
+impl Decide for FinishAlerts {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        context.state.alerts.finish(&self.alerts);
+        AdminOutcome::Accepted
+    }
+}
+
+/// Adds an alert with the position and the cap of this moment.
+pub(super) fn alert(
+    context: &mut Context<'_>,
+    kind: AlertKind,
+    (participant, currency): (ParticipantIndex, Currency),
+) {
+    let state = &mut *context.state;
+    let Some(holding) = state.registry.get(participant).holding(currency) else { return };
+    state.alerts.add(Alert {
+        id: AlertId(0),
+        kind,
+        participant,
+        currency,
+        position: state.accounts.value(holding.position),
+        net_debit_cap: holding.limit.map(|cap| cap.value),
+        at: state.stamp,
+        record: context.log_index,
+    });
+}

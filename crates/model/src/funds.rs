@@ -2,8 +2,8 @@
 //! request is recognised by its digest: a resend moves nothing.
 
 use ledger::{
-    AccountId, AccountKind, Amount, Cause, Currency, Digest, EndFundsOut, FspName, FundsDirection,
-    LogIndex, MoveFunds, Outcome, Stamp, TransferState, TransferView,
+    AccountId, AccountKind, AdjustBalance, Amount, Cause, Currency, Digest, EndFundsOut, FspName,
+    FundsDirection, LogIndex, MoveFunds, Outcome, Stamp, TransferId, TransferState, TransferView,
 };
 
 use super::{Model, Money, Predict};
@@ -62,7 +62,7 @@ impl Model {
         if self.scheme.accounts[account].currency != funds.currency {
             return Outcome::CurrencyMismatch;
         }
-        if let Some(outcome) = self.known_movement(funds) {
+        if let Some(outcome) = self.known_movement(&funds.id, &funds.hash) {
             return outcome;
         }
         let hub = |kind| self.scheme.hub_account(funds.currency, kind);
@@ -120,12 +120,12 @@ impl Model {
     }
 
     /// The outcome of a movement with a known id.
-    fn known_movement(&self, funds: &MoveFunds) -> Option<Outcome> {
-        let movement = self.movements.get(&funds.id);
-        if movement.is_none() && !self.transfers.contains_key(&funds.id) {
+    fn known_movement(&self, id: &TransferId, hash: &Digest) -> Option<Outcome> {
+        let movement = self.movements.get(id);
+        if movement.is_none() && !self.transfers.contains_key(id) {
             return None;
         }
-        Some(match movement.is_some_and(|known| known.hash == funds.hash) {
+        Some(match movement.is_some_and(|known| known.hash == *hash) {
             true => Outcome::FundsRepeated,
             false => Outcome::FundsModified,
         })
@@ -151,6 +151,38 @@ impl Model {
             held if !held.active => Err(Outcome::AccountInactive),
             _ => Ok(account),
         }
+    }
+}
+
+/// An operator's correction: of a POSITION or SETTLEMENT account, disabled or not, against the hub's
+/// reconciliation account.
+impl Predict for AdjustBalance {
+    fn predict(&self, model: &mut Model) -> Outcome {
+        let account = match model.scheme.account_of(&self.name, self.account) {
+            Ok(account) => account,
+            Err(outcome) => return outcome,
+        };
+        let held = &model.scheme.accounts[account];
+        if ![AccountKind::Position, AccountKind::Settlement].contains(&held.kind) {
+            return Outcome::AccountKindWrong;
+        }
+        if held.currency != self.currency {
+            return Outcome::CurrencyMismatch;
+        }
+        if let Some(outcome) = model.known_movement(&self.id, &self.hash) {
+            return outcome;
+        }
+        let hub = model.scheme.hub_account(self.currency, AccountKind::HubReconciliation);
+        let Some(reconciliation) = hub else { return Outcome::HubAccountsMissing };
+        let amount = self.amount.units();
+        model.scheme.add(account, amount);
+        model.scheme.add(reconciliation, -amount);
+        let AdjustBalance { currency, hash, .. } = *self;
+        let (begun, changed, fate) = (model.log_index, model.stamp, Fate::Done);
+        let movement =
+            Movement { account, amount, currency, hash, begun, changed, fate, end: None };
+        model.movements.insert(self.id, movement);
+        Outcome::Accepted
     }
 }
 

@@ -17,6 +17,7 @@
 //! owed, dead letter, window and settlement, and the sums of the open window. Memory: a few hundred
 //! bytes per transfer.
 
+mod alerts;
 mod catalogue;
 mod funds;
 mod outbox;
@@ -32,6 +33,7 @@ use ledger::{
     Settings, Stamp, State, TransferId,
 };
 
+use alerts::Alerts;
 use catalogue::Catalogue;
 use funds::Movement;
 use outbox::{About, Outbox};
@@ -61,6 +63,7 @@ pub struct Model {
     movements: BTreeMap<TransferId, Movement>,
     outbox: Outbox,
     settlement: Settlements,
+    alerts: Alerts,
     counters: Counters,
     reserved: usize,
     /// Number of reserved outflows that were returned.
@@ -82,6 +85,7 @@ impl Default for Model {
             movements: BTreeMap::new(),
             outbox: Outbox::default(),
             settlement: Settlements::default(),
+            alerts: Alerts::default(),
             counters: Counters::default(),
             reserved: 0,
             given_back: 0,
@@ -166,6 +170,7 @@ impl Model {
         self.compare_internal(state);
         self.catalogue.compare(state);
         self.settlement.compare_in_full(state);
+        self.alerts.compare(state);
         self.outbox.compare_in_full(state);
         assert_eq!(state.transfers_in_flight(), self.reserved, "transfers in flight");
         for (id, transfer) in &self.transfers {

@@ -1,10 +1,10 @@
 //! The model's scheme: participants, accounts and net debit caps (hub-semantics 4.1 to 4.5).
 
 use ledger::{
-    AccountId, AccountKind, CreateHubAccount, CreateParticipant, CreateSettlementModel, Currency,
-    ENDPOINTS_MAX, FspName, Outcome, SETTLEMENT_MODELS_MAX, SetAccountActive, SetEndpoint,
-    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, SetSettlementModelActive,
-    SettlementModel, Stamp, State,
+    AccountId, AccountKind, AlertKind, CreateHubAccount, CreateParticipant, CreateSettlementModel,
+    Currency, ENDPOINTS_MAX, FspName, Outcome, SETTLEMENT_MODELS_MAX, SetAccountActive,
+    SetEndpoint, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
+    SetSettlementModelActive, SettlementModel, Stamp, State,
 };
 
 use super::{Model, Money, Predict};
@@ -134,6 +134,17 @@ impl Scheme {
         let account = (id.0 as usize).wrapping_sub(1);
         let owned = self.participants[place].accounts.contains(&account);
         if owned { Ok(account) } else { Err(Outcome::AccountNotFound) }
+    }
+
+    /// Position, and net debit cap with its alarm percentage, of a participant in a currency.
+    pub(super) fn liquidity(
+        &self,
+        participant: u32,
+        currency: Currency,
+    ) -> Option<(Money, Option<(Money, Money)>)> {
+        let mut holdings = self.participants[participant as usize].holdings.iter();
+        let holding = holdings.find(|held| held.currency == currency)?;
+        Some((self.accounts[holding.position].value, holding.cap))
     }
 
     pub(super) fn hub_account(&self, currency: Currency, kind: AccountKind) -> Option<usize> {
@@ -515,7 +526,12 @@ impl Predict for SetLimit {
             *cap = (self.limit.units(), self.alarm_percentage.units());
             Ok(held.position)
         });
-        predicted(position.map(|position| model.settlement.forget_cap_raises(position)))
+        let participant = model.scheme.index_of(&self.name);
+        predicted(position.map(|position| {
+            model.settlement.forget_cap_raises(position);
+            let participant = participant.expect("it has a position");
+            model.alert(AlertKind::NetDebitCapChanged, participant, self.currency);
+        }))
     }
 }
 

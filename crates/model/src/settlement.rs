@@ -645,12 +645,14 @@ impl Model {
         if !resets || !is_due {
             return;
         }
-        if net < 0 && checks && self.scheme.exceeds_cap(at, -net) {
+        let is_cap_changed = net < 0 && checks && self.scheme.exceeds_cap(at, -net);
+        if is_cap_changed {
             self.scheme.raise_cap(at, -net);
             let row = self.settlement.settlement_mut(id).accounts.get_mut(&at);
             row.expect("it is in the settlement").cap_raise = -net;
         }
         self.move_settled(id, at, -net);
+        self.alert_settlement(at, is_cap_changed);
     }
 
     /// Moves a position of a settlement, against the hub's account.
@@ -693,6 +695,7 @@ impl Model {
             for (at, row) in accounts.iter().filter(|(_, row)| is_reserved(row) && row.net < 0) {
                 self.move_settled(id, *at, row.net);
                 self.scheme.raise_cap(*at, -row.cap_raise);
+                self.alert_settlement(*at, row.cap_raise != 0);
             }
         }
         let settlement = self.settlement.settlement_mut(id);

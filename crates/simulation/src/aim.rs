@@ -5,6 +5,7 @@
 
 mod catalogue;
 mod funds;
+mod liquidity;
 mod scheme;
 mod settlement;
 

@@ -3,7 +3,7 @@
 //! Each test runs a few threads over the production code with the locks, condition variables and
 //! threads of `shuttle` ([`crate::sync`]). Its scheduler chooses the next thread before each step.
 //! An endless wait is reported as a deadlock; a wait with a timeout never times out.
-//! docs/internals/handovers.md lists the deliberate bug that each test caught.
+//! docs/internals/thread-handovers.md lists the deliberate bug that each test caught.
 //!
 //! `cargo test -p store --features shuttle --lib`
 

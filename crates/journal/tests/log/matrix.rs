@@ -16,7 +16,7 @@ const DAMAGES: [&str; 4] = ["flipped", "cut off from there", "doubled", "swapped
 const SEGMENT_HEADER: (&str, usize, usize) = ("segment header", 0, 64);
 const OF_A_FRAME: [(&str, usize, usize); 6] = [
     ("frame: magic and length", 0, 12),
-    ("frame: marks and stamp", 32, 64),
+    ("frame: log indexes and stamp", 32, 64),
     ("frame: chain and checksums", 128, 40),
     ("record: header", FRAME_HEADER_BYTES, 20),
     ("record: digest of the payload", FRAME_HEADER_BYTES + 20, 32),
@@ -103,7 +103,7 @@ fn check(
             // No byte of what was cut off is left to say that it was durable.
             let cut = which == Which::Durable && damage == 1;
             assert!(cut, "something durable is gone, and not by a cut: {report:?}");
-            "not told from a torn end"
+            "looks like a torn end"
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Each test runs a few threads over the production code with the locks, condition variables and
 //! atomics of `shuttle` ([`crate::sync`]). Its scheduler chooses the next thread before each step.
-//! An endless wait is reported as a deadlock. docs/internals/thread-handovers.md lists the deliberate bug
-//! that each test caught. Limits: the tests assume sequential consistency, and a wait with a
-//! timeout never times out.
+//! An endless wait is reported as a deadlock. docs/internals/thread-handovers.md lists the
+//! deliberate bug that each test caught. Limits: the tests assume sequential consistency, and a
+//! wait with a timeout never times out.
 //!
 //! `cargo test -p node --features shuttle`
 

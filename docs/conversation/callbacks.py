@@ -1,4 +1,4 @@
-"""Plays the callback side of both banks: prints what the switch sends, and accepts it."""
+"""Plays the callback side of both banks: prints and accepts every message from the switch."""
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -10,7 +10,7 @@ class Bank(BaseHTTPRequestHandler):
         _, bank, path = self.path.split("/", 2)
         sender = self.headers["FSPIOP-Source"]
         line = f"{bank} <- {self.command} /{path} (from {sender}) {body}".rstrip()
-        print(line + "\n", end="", flush=True)  # One write, so that lines stay whole.
+        print(line + "\n", end="", flush=True)  # One write, so that lines are not interleaved.
         self.send_response(200 if self.command in ("PUT", "PATCH") else 202)
         self.send_header("Content-Length", "0")
         self.end_headers()

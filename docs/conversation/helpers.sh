@@ -1,13 +1,13 @@
-# Shell functions of docs/conversation.md, for bash. Read them in: . docs/conversation/helpers.sh
+# Shell functions of docs/conversation.md, for bash. Source it: . docs/conversation/helpers.sh
 #
 #   admin METHOD PATH [BODY]         a call of the admin API, with the token
 #   fsp NAME METHOD PATH [BODY]      an FSPIOP message of participant NAME
 #   fsp NAME:TO METHOD PATH [BODY]   the same with FSPIOP-Destination TO
 #   callbacks COUNT                  waits for COUNT more callbacks and prints them, sorted
-#   in_seconds COUNT                 that moment as FSPIOP writes it
+#   in_seconds COUNT                 the time COUNT seconds from now, in FSPIOP format
 #   base64url                        a filter: base64url without padding
 #
-# admin and fsp print the status of the answer and its body, if it has one.
+# admin and fsp print status and body of the response.
 
 UPESI=${UPESI:-target/release/upesi}
 DATA=${DATA:-/tmp/upesi-try}
@@ -15,7 +15,7 @@ FSPIOP=${FSPIOP:-http://127.0.0.1:4000}
 ADMIN=${ADMIN:-http://127.0.0.1:3001}
 CALLBACKS=${CALLBACKS:-http://127.0.0.1:4500}
 CALLBACK_LOG=${CALLBACK_LOG:-/tmp/upesi-try.callbacks}
-echo 1 >"$CALLBACK_LOG.seen" # The first line only says that the banks are ready.
+echo 1 >"$CALLBACK_LOG.seen" # The first line only reports that the banks are ready.
 
 admin() {
     local body=()
@@ -28,7 +28,7 @@ fsp() {
     resource=${resource%%/*}
     local type="application/vnd.interoperability.$resource+json;version=1.1"
     [ "${1%%:*}" = "$1" ] || more+=(-H "FSPIOP-Destination: ${1#*:}")
-    # curl would send "Accept: */*", which is no FSPIOP media type.
+    # curl would send "Accept: */*", which is not an FSPIOP media type.
     if [ "$2" = PUT ]; then more+=(-H 'Accept:'); else more+=(-H "Accept: $type"); fi
     [ $# -lt 4 ] || more+=(-d "$4")
     call -X "$2" "$FSPIOP$3" -H "Content-Type: $type" -H "FSPIOP-Source: ${1%%:*}" \

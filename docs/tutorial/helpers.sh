@@ -1,4 +1,4 @@
-# Shell functions of docs/conversation.md, for bash. Source it: . docs/conversation/helpers.sh
+# Shell functions of docs/tutorial.md, for bash. Source it: . docs/tutorial/helpers.sh
 #
 #   admin METHOD PATH [BODY]         a call of the admin API, with the token
 #   fsp NAME METHOD PATH [BODY]      an FSPIOP message of participant NAME

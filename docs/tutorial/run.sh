@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs every command of docs/conversation.md against a new switch on free ports, and compares the
+# Runs every command of docs/tutorial.md against a new switch on free ports, and compares the
 # output with the document. Only times, digests and durations may differ.
 #
-#   docs/conversation/run.sh           exits with 0 if the document is correct, otherwise with 1
-#   docs/conversation/run.sh --write   updates the document with the output
+#   docs/tutorial/run.sh           exits with 0 if the document is correct, otherwise with 1
+#   docs/tutorial/run.sh --write   updates the document with the output
 #
 # UPESI names the program; without it target/release/upesi is run. Needs bash, curl, python3 and
 # openssl.
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 run_mode=${1:-check}
-run_document=docs/conversation.md
+run_document=docs/tutorial.md
 run_dir=$(mktemp -d)
 DATA=$run_dir/data
 CALLBACK_LOG=$run_dir/callbacks
@@ -31,7 +31,7 @@ start() {
     local line
     "${UPESI:-target/release/upesi}" serve --data "$DATA" --fspiop 127.0.0.1:0 \
         --admin 127.0.0.1:0 >"$run_dir/switch" 2>&1 & SWITCH=$!
-    python3 docs/conversation/callbacks.py 0 >"$CALLBACK_LOG" 2>"$run_dir/banks" & BANKS=$!
+    python3 docs/tutorial/callbacks.py 0 >"$CALLBACK_LOG" 2>"$run_dir/banks" & BANKS=$!
     line=$(wait_for 'upesi: ready' "$run_dir/switch")
     FSPIOP=$(grep -o 'http://[0-9.:]*' <<<"$line" | sed -n 1p)
     ADMIN=$(grep -o 'http://[0-9.:]*' <<<"$line" | sed -n 2p)
@@ -88,7 +88,7 @@ walk() {
 }
 
 start
-. docs/conversation/helpers.sh
+. docs/tutorial/helpers.sh
 run_command='' run_expected='' run_line=0 run_commands=0 run_differences=0
 if [ "$run_mode" = --write ]; then
     walk >"$run_dir/written"

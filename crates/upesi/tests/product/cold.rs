@@ -176,7 +176,7 @@ fn a_store_that_is_damaged_or_of_another_log_is_built_anew() {
             fs::write(file, b"not what was written").unwrap();
         }
     };
-    let scheme = restart(scheme, damage, Some("current is not what was written"));
+    let scheme = restart(scheme, damage, Some("current is corrupt"));
     past.check(&scheme);
     let truncate = |data: &Path| {
         for path in files(&data.join("store")) {
@@ -184,7 +184,7 @@ fn a_store_that_is_damaged_or_of_another_log_is_built_anew() {
             file.set_len(file.metadata().unwrap().len() / 2).unwrap();
         }
     };
-    let scheme = restart(scheme, truncate, Some("current is not what was written"));
+    let scheme = restart(scheme, truncate, Some("current is corrupt"));
     past.check(&scheme);
     let other = Scheme::start();
     Past::new(&other);

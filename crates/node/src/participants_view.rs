@@ -10,7 +10,7 @@ use ledger::{Currency, FspName, ParticipantIndex, PublicKey, Settings, State};
 /// A participant as the edge sees it.
 #[derive(Clone, Debug)]
 pub struct ParticipantInfo {
-    /// Its place in the register.
+    /// Its index in the registry.
     pub index: ParticipantIndex,
     /// Its name.
     pub name: FspName,
@@ -46,7 +46,7 @@ pub struct ParticipantsView {
 }
 
 impl ParticipantsView {
-    /// Participants that are reached elsewhere than by an earlier view.
+    /// Participants whose endpoints differ from those in an earlier view.
     #[must_use]
     pub fn moved_since(&self, earlier: &Self) -> Vec<ParticipantIndex> {
         let moved = |member: &&ParticipantInfo| {

@@ -59,7 +59,7 @@ pub struct Replica<L> {
     sequencer: Sequencer<L>,
     name: NodeName,
     quarantine: Quarantine,
-    keeper: BrokerClock,
+    broker_clock: BrokerClock,
     /// The end of a migrated log has not been seen yet.
     is_partial: bool,
     members: Membership,
@@ -157,7 +157,7 @@ impl<L: Log> Replica<L> {
         quarantine: Quarantine,
         last: Option<LastMessage>,
     ) -> Result<Self, LogError> {
-        assert_ne!(name.node, 0, "number 0 is that of a node that has its log alone");
+        assert_ne!(name.node, 0, "number 0 belongs to a standalone node");
         sequencer.writer = Writer { node: name.node, epoch: 0 };
         let members = match sequencer.state.log_index() {
             LogIndex(0) => Membership::default(),
@@ -169,7 +169,7 @@ impl<L: Log> Replica<L> {
             name,
             quarantine,
             is_partial,
-            keeper: BrokerClock::after(last),
+            broker_clock: BrokerClock::after(last),
             members,
             names: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -190,8 +190,9 @@ impl<L: Log> Replica<L> {
         self.sequencer.sequence = 1;
     }
 
-    /// Makes one bundle: moves as many submissions as fit from the front of `waiting` to `batch`,
-    /// which must be empty. Gives the sequence number of the first; the bundle is in `out`.
+    /// Makes one bundle: moves submissions from the front of `waiting` to `batch`, which must be
+    /// empty, up to the capacity of a frame. Returns the sequence number of the first. The bundle
+    /// is in `out`.
     pub fn propose<T>(
         &mut self,
         waiting: &mut VecDeque<Submission<T>>,
@@ -199,7 +200,7 @@ impl<L: Log> Replica<L> {
         wall: Stamp,
         out: &mut Vec<u8>,
     ) -> u64 {
-        assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of who waits");
+        assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of waiting submissions");
         let sequencer = &mut self.sequencer;
         sequencer.fill(waiting, batch);
         let sequence = sequencer.sequence;
@@ -250,14 +251,14 @@ impl<L: Log> Replica<L> {
         bundle: &Bundle<'_>,
         at: Stamp,
     ) -> Result<AppliedMessage, ReplicaError> {
-        if let Some(passed) = self.passes(&bundle.header) {
-            return Ok(AppliedMessage::Rejected(passed));
+        if let Some(rejected) = self.reject_reason(&bundle.header) {
+            return Ok(AppliedMessage::Rejected(rejected));
         }
         self.read(bundle.records_from(self.sequencer.log.tail().next()))?;
         let BundleHeader { node, epoch, sequence, wall, .. } = bundle.header;
         let message = LastMessage { at, node, wall };
         let before = self.sequencer.state.stamp();
-        let stamp = self.keeper.stamp(before, message, self.members.is_alone(node));
+        let stamp = self.broker_clock.stamp(before, message, self.members.is_alone(node));
         let origin = BatchOrigin { writer: Writer { node, epoch }, sequence, stamp, wall };
         self.sequencer.builder.hold(bundle.records, bundle.count);
         let first = self.sequencer.append(&origin)?;
@@ -275,8 +276,8 @@ impl<L: Log> Replica<L> {
     /// # Errors
     /// As [`Replica::deliver`].
     pub fn restore(&mut self, frame: &Frame<'_>) -> Result<AppliedMessage, ReplicaError> {
-        if let Some(passed) = self.passes_moved(frame) {
-            return Ok(AppliedMessage::Rejected(passed));
+        if let Some(rejected) = self.reject_reason_of_frame(frame) {
+            return Ok(AppliedMessage::Rejected(rejected));
         }
         let header = frame.header();
         self.check_decided(header)?;
@@ -308,7 +309,7 @@ impl<L: Log> Replica<L> {
     }
 
     /// The reason to reject a migrated frame, if any.
-    fn passes_moved(&self, frame: &Frame<'_>) -> Option<RejectedMessage> {
+    fn reject_reason_of_frame(&self, frame: &Frame<'_>) -> Option<RejectedMessage> {
         let tail = self.sequencer.log.tail();
         let header = frame.header();
         if header.identity != tail.identity {
@@ -335,7 +336,7 @@ impl<L: Log> Replica<L> {
     }
 
     /// The reason to reject a bundle, if any.
-    fn passes(&self, header: &BundleHeader<'_>) -> Option<RejectedMessage> {
+    fn reject_reason(&self, header: &BundleHeader<'_>) -> Option<RejectedMessage> {
         let state = &self.sequencer.state;
         if header.identity != self.sequencer.log.tail().identity {
             // Several nodes may create the log at the same time: the first message wins.
@@ -364,7 +365,7 @@ impl<L: Log> Replica<L> {
                 true => Command::Tick,
                 false => read_command(&record)?,
             };
-            must_be_known(record.log_index, &command)?;
+            check_rules_known(record.log_index, &command)?;
             self.commands.push(command);
         }
         Ok(())
@@ -408,8 +409,8 @@ impl<L: Log> Replica<L> {
 
     /// Returns an error when at least half of the live nodes, this one included, contradict it.
     fn check_majority(&self) -> Result<(), ReplicaError> {
-        let is_there = |node: u32| self.members.get(node).is_some();
-        let against: Vec<_> = self.contradicting().filter(|(node, _)| is_there(*node)).collect();
+        let is_live = |node: u32| self.members.get(node).is_some();
+        let against: Vec<_> = self.contradicting().filter(|(node, _)| is_live(*node)).collect();
         let Some(log_index) = against.iter().map(|(_, log_index)| *log_index).min() else {
             return Ok(());
         };
@@ -458,8 +459,8 @@ impl<L: Log> Replica<L> {
     /// [`ReplicaError::Diverged`].
     pub fn receive_attestation(&mut self, stated: &StateAttestation) -> Result<(), ReplicaError> {
         let StateAttestation { node, epoch, .. } = *stated;
-        let is_there = self.members.get(node).is_some_and(|member| member.epoch == epoch);
-        if node == self.name.node || !is_there {
+        let is_live = self.members.get(node).is_some_and(|member| member.epoch == epoch);
+        if node == self.name.node || !is_live {
             return Ok(());
         }
         self.comparison.stated.insert(node, *stated);
@@ -521,29 +522,29 @@ impl<L: Log> Replica<L> {
 
     /// The last record that a live node claims to have applied.
     pub fn claimed(&self, node: u32) -> Option<LogIndex> {
-        Some(self.said(node)?.log_index)
+        Some(self.claim_of(node)?.log_index)
     }
 
     /// The newest rules version that a live node claims to know.
     pub fn rules_of(&self, node: u32) -> Option<u32> {
-        Some(self.said(node)?.rules)
+        Some(self.claim_of(node)?.rules)
     }
 
     /// The last claim of a live node in its current epoch.
-    fn said(&self, node: u32) -> Option<&LastClaim> {
-        let said = self.claims.get(&node)?;
-        (self.members.get(node)?.epoch == said.epoch).then_some(said)
+    fn claim_of(&self, node: u32) -> Option<&LastClaim> {
+        let claim = self.claims.get(&node)?;
+        (self.members.get(node)?.epoch == claim.epoch).then_some(claim)
     }
 
     /// The nodes that have decided differently or have another state.
     pub fn contradicting(&self) -> impl Iterator<Item = (u32, LogIndex)> {
         let mut all = self.contradicting.clone();
         let StateComparison { differing, stated, .. } = &self.comparison;
-        let is_of_this_life = |node: &u32| {
-            let said = stated.get(node).map(|stated| stated.epoch);
-            said.is_some() && said == self.members.get(*node).map(|member| member.epoch)
+        let is_of_this_epoch = |node: &u32| {
+            let stated = stated.get(node).map(|stated| stated.epoch);
+            stated.is_some() && stated == self.members.get(*node).map(|member| member.epoch)
         };
-        for (node, log_index) in differing.iter().filter(|(node, _)| is_of_this_life(node)) {
+        for (node, log_index) in differing.iter().filter(|(node, _)| is_of_this_epoch(node)) {
             all.entry(*node).and_modify(|at| *at = (*at).min(*log_index)).or_insert(*log_index);
         }
         all.into_iter()
@@ -551,7 +552,7 @@ impl<L: Log> Replica<L> {
 
     /// The part of the brokers' time that is not trusted, in microseconds.
     pub fn held_us(&self) -> u64 {
-        self.keeper.held_us(self.sequencer.state.stamp())
+        self.broker_clock.held_us(self.sequencer.state.stamp())
     }
 
     /// A node's name, or its number if the name is unknown.
@@ -566,7 +567,7 @@ impl<L: Log> Replica<L> {
 
 /// Checks that this program knows a rules version before a record activates it: nodes with the new
 /// version decide differently from then on.
-fn must_be_known(log_index: LogIndex, command: &Command) -> Result<(), ReplayError> {
+fn check_rules_known(log_index: LogIndex, command: &Command) -> Result<(), ReplayError> {
     let Some(Change::Activate(Activate { rules_version: version })) = command.change() else {
         return Ok(());
     };

@@ -159,7 +159,7 @@ impl SimHub {
                 self.full_until = env.now + FULL_PAUSE_US;
                 SECOND / 1_000
             }
-            Ok(Turn::Rested) => 0,
+            Ok(Turn::Idle) => 0,
             Ok(Turn::Ended) => unreachable!("an epoch ends with its process"),
             Err(NodeError::Commit(CommitError::Full | CommitError::Stopped(_))) => {
                 return Err(Stopped);
@@ -170,7 +170,7 @@ impl SimHub {
         external.durable(self.sequencer().log().durable_end());
         self.ring(env, took);
         match turn {
-            Ok(Turn::Rested) => self.sleep(env),
+            Ok(Turn::Idle) => self.sleep(env),
             _ => env.hub_after(took, self.epoch, HubEvent::Step),
         }
         Ok(())

@@ -125,7 +125,7 @@ impl OutboxHost<Request, Parcel> for Host<'_> {
         self.acts.push(Act::Answer(request, log_index, reply.ok()));
     }
 
-    fn parcel(&mut self, notice: Notice, message: Option<Arc<Request>>) -> (Parcel, u32) {
+    fn wrap_notice(&mut self, notice: Notice, message: Option<Arc<Request>>) -> (Parcel, u32) {
         self.acts.push(Act::Owe(notice));
         let message = message.map(|message| *message);
         let bytes = message.map_or(0, |message| message.payload().len() as u32);

@@ -601,7 +601,7 @@ fn watched<L>(log: L) -> TracedLog<L> {
 
 /// The state from which a start continues, with no record in quarantine.
 fn beside(state: State, cold: ColdTier) -> ReplayStart {
-    ReplayStart { state, quarantine: Quarantine::default(), cold: Some(cold) }
+    ReplayStart { state, quarantine: Quarantine::default(), cold_tier: Some(cold) }
 }
 
 /// Whether a snapshot was passed over only because the store lost what it had.

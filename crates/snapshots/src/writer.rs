@@ -177,7 +177,7 @@ fn replay<D: Disk>(
     let state = start.map_or_else(State::new, |start| start.state);
     let next = LogIndex(state.log_index().0 + 1);
     let quarantine = source.quarantine.clone();
-    let replay = Replay::from(sequencer::ReplayStart { state, quarantine, cold });
+    let replay = Replay::from(sequencer::ReplayStart { state, quarantine, cold_tier: cold });
     let mut reached = Reached { tail: None, replay };
     let mut failed = None;
     source.frames.replay(next, &mut |frame| {

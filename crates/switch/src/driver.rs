@@ -100,7 +100,7 @@ impl OutboxHost<Message, Rc<OutgoingNotice>> for Host<'_> {
         self.0.submitter.waiters.answer(waiter, reply);
     }
 
-    fn parcel(
+    fn wrap_notice(
         &mut self,
         notice: Notice,
         message: Option<Arc<Message>>,

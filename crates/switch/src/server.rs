@@ -429,7 +429,7 @@ fn json(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
 
 /// `GET /health` on the FSPIOP port (hub-semantics 8.4).
 fn health(server: &Server) -> Response<Full<Bytes>> {
-    let condition = server.handle.condition();
+    let condition = server.handle.health();
     let (status, word) = match condition.is_well() {
         true => (StatusCode::OK, "OK"),
         false => (StatusCode::BAD_GATEWAY, "DOWN"),

@@ -465,7 +465,7 @@ pub(crate) fn open(
         notes.unread.iter().for_each(|(log_index, error)| say_unread(*log_index, error));
         notes
     };
-    let start = |state, cold| ReplayStart { state, quarantine: quarantine::of(&quarantined), cold };
+    let start = |state, cold| ReplayStart { state, quarantine: quarantine::of(&quarantined), cold_tier: cold };
     let (begun, notes) = (start(state, Some(place.side(&store)?)), recall(from));
     let node = place_of_log.node();
     let mut replayed = replay(log, begun, notes, (node, clock));
@@ -491,7 +491,7 @@ pub(crate) fn open(
     let sharing = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
     sequencer.limit_batches(config.log.batch_records_max);
     let following = Following { disk, frames, before };
-    let directory = Directory::of(store);
+    let directory = Directory::new(store);
     Ok(Opened { sequencer, directory, following, segments, sharing, quarantined })
 }
 

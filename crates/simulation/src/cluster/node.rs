@@ -120,9 +120,9 @@ impl RunningNode {
         let replica = replica.expect("a log in memory is read");
         let hooks = ReplicatedNodeOptions {
             message: Request::recognise,
-            begin: Box::new(|_| Ok(Vec::new())),
-            note_life: Box::new(|_| Ok(())),
-            say: |_| {},
+            first_commands: Box::new(|_| Ok(Vec::new())),
+            save_epoch: Box::new(|_| Ok(())),
+            log: |_| {},
         };
         let mailbox = Arc::new(Mailbox::new(|| {}));
         let sent_requests = Arc::new(Mutex::new(Vec::new()));

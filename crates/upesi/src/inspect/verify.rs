@@ -214,7 +214,7 @@ impl<'a> Pass<'a> {
             None => (None, Audit::default()),
         };
         let quarantine = quarantine::of(&log.quarantined);
-        let replay = Replay::from(ReplayStart { state: State::new(), quarantine, cold });
+        let replay = Replay::from(ReplayStart { state: State::new(), quarantine, cold_tier: cold });
         let claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
         Ok(Self { log, above, replay, audit, notes: Notes::default(), claims })
     }
@@ -496,7 +496,7 @@ impl Fault {
             ReplayError::Log(_) | ReplayError::Store(_) => None,
             ReplayError::Unreadable { log_index, .. }
             | ReplayError::UnknownRules { log_index, .. }
-            | ReplayError::Poison { log_index }
+            | ReplayError::InvariantBroken { log_index }
             | ReplayError::NotTheQuarantined { log_index }
             | ReplayError::Diverged { log_index }
             | ReplayError::Unconfirmed { log_index, .. } => Some(log_index.0),

@@ -329,7 +329,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
         .map_err(|error| failed(error.to_string()))?;
     let mut entries = load(&disk).map_err(failed)?;
     let wanted = LogIndex(arguments.log_index);
-    let poison = match find_poison(&disk, of(&entries)).map_err(failed)? {
+    let poison = match find_broken_record(&disk, of(&entries)).map_err(failed)? {
         None => return Err(failed("the log replays to its end; nothing to quarantine".into())),
         Some(poison) if poison.log_index != wanted => {
             let what = format!(
@@ -351,7 +351,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
         time: now(),
     });
     // What is behind it must be sound, or stop at a record of its own.
-    let next = find_poison(&disk, of(&entries)).map_err(failed)?;
+    let next = find_broken_record(&disk, of(&entries)).map_err(failed)?;
     if next.as_ref().is_some_and(|next| next.log_index == wanted) {
         let what = "the log stops there without this record as well; nothing is set aside";
         return Err(failed(what.into()));
@@ -368,7 +368,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
 }
 
 /// A record that breaks an invariant.
-struct Poison {
+struct BrokenRecord {
     log_index: LogIndex,
     digest: Digest,
     /// What it is, as far as it can be read.
@@ -376,15 +376,15 @@ struct Poison {
 }
 
 /// The first record at which a replay stops; an error when it stops for another reason.
-fn find_poison(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<Poison>, String> {
+fn find_broken_record(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<BrokenRecord>, String> {
     let mut replay = Replay::without(quarantine);
     let mut stopped = None;
     let walked = journal::walk(disk, &mut |placed| {
         replay.apply(placed.frame, &mut |_, _, _| {}).map_err(|error| {
             stopped = Some(match error {
-                ReplayError::Poison { log_index } => {
+                ReplayError::InvariantBroken { log_index } => {
                     let record = placed.frame.record(log_index);
-                    record.map(|record| poison_of(&record)).ok_or_else(|| error.to_string())
+                    record.map(|record| broken_record(&record)).ok_or_else(|| error.to_string())
                 }
                 other => Err(other.to_string()),
             });
@@ -397,7 +397,7 @@ fn find_poison(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<Poison
     }
 }
 
-fn poison_of(record: &record::frame::Record<'_>) -> Poison {
+fn broken_record(record: &record::frame::Record<'_>) -> BrokenRecord {
     let read = record::command::read_fields(record.kind, record.version, record.fields);
     let command = read.as_ref().ok();
     let about = command.and_then(|command| match transfer_of(command) {
@@ -405,7 +405,7 @@ fn poison_of(record: &record::frame::Record<'_>) -> Poison {
         None => command.change().map(|change| format!(", {}", change.declaration().name)),
     });
     let what = format!("kind {}{}", record.kind, about.unwrap_or_default());
-    Poison { log_index: record.log_index, digest: record.digest(), what }
+    BrokenRecord { log_index: record.log_index, digest: record.digest(), what }
 }
 
 /// Replaces the file in one step.

@@ -170,7 +170,7 @@ impl AdminBackend for NodeBackend {
     }
 
     fn storage(&self) -> DiskStatus {
-        let condition = self.handle.condition();
+        let condition = self.handle.health();
         if let Some(ReadFailure { log_index, .. }) = condition.unread {
             let reader = self.handle.reader();
             // Nobody else may ever ask for it: the next answer knows whether it can be read.
@@ -238,7 +238,7 @@ impl AdminBackend for NodeBackend {
     }
 
     fn health(&self) -> Health {
-        let condition = self.handle.condition();
+        let condition = self.handle.health();
         let uptime_us = self.clock.now().monotonic_us.saturating_sub(self.began.monotonic_us);
         let service = |down| if down { ServiceStatus::Down } else { ServiceStatus::Ok };
         let shown = |stuck: &Stall| StuckStage {

@@ -158,14 +158,14 @@ impl NodeParts {
         };
         let replica = sequencer::Replica::new(sequencer, name, quarantine, last)
             .map_err(|error| CliError::new(error.to_string()))?;
-        let hooks = node::ReplicatedNodeOptions {
+        let node_options = node::ReplicatedNodeOptions {
             message: switch::message_of_payload,
-            begin,
-            note_life: Box::new(move |epoch| {
+            first_commands: begin,
+            save_epoch: Box::new(move |epoch| {
                 fs::write(&path, format!("{node} {epoch}\n"))
                     .map_err(|error| format!("{}: {error}", path.display()))
             }),
-            say: |what| {
+            log: |what| {
                 // Nobody may listen any more.
                 let _heard = writeln!(std::io::stdout(), "upesi: {what}");
             },
@@ -176,7 +176,7 @@ impl NodeParts {
         };
         let of_io = (mailboxes, InboxLimits::default());
         let beside = (clock, directory);
-        let node = node::ReplicatedNode::new(replica, next, beside, of_io, hooks, connect);
+        let node = node::ReplicatedNode::new(replica, next, beside, of_io, node_options, connect);
         let started = node.map_err(CliError::new)?.start();
         let (node, ready) =
             started.map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;

@@ -126,7 +126,7 @@ impl Watchdog {
             ));
             exit(EXIT_CODE);
         }
-        self.node.publish_ills(stuck, self.watch.is_full());
+        self.node.publish_faults(stuck, self.watch.is_full());
     }
 }
 

@@ -366,7 +366,7 @@ fn names_directories_and_brokers() {
     // Who is there goes on, and who comes says why it does not; a supervisor may try that for ever.
     let refused = |home: &Home| {
         let said = home.serve_in_vain(Ports::free()).fails();
-        assert!(said.contains("another node of the name b is there, in its life 1"), "{said}");
+        assert!(said.contains("another node with the name b is live in its epoch 1"), "{said}");
         assert!(said.contains("with another data directory: stop that one first"), "{said}");
     };
     let second = home(&cluster, "b");
@@ -378,7 +378,7 @@ fn names_directories_and_brokers() {
     assert!(namesake.switch.greeting.contains("waits 3 s for a sign"), "at once");
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
     let said = b.home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("another node of the name b is there, in its life 2"), "{said}");
+    assert!(said.contains("another node with the name b is live in its epoch 2"), "{said}");
 
     scheme.switch.stop(Signal::TERM);
     scheme.home = home(&cluster, "a");

@@ -158,7 +158,7 @@ fn a_scheme_moves_to_brokers_and_back() {
     assert_eq!(chain(&away), chain(&also));
     assert!(bytes(&empty) == bytes(&fresh));
     let gone = node_in_vain(&scheme.home, &log, "a");
-    assert!(gone.contains("the log has left this topic behind record"), "{gone}");
+    assert!(gone.contains("the log was moved from this topic after record"), "{gone}");
     let again = words(&fresh, &from_topic);
     assert_eq!(chain(&again), chain(&away), "it is there already");
     assert!(!fresh.data().join("kafka-topic").exists(), "it is no copy any more");

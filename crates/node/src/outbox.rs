@@ -187,8 +187,8 @@ impl<M, P: Clone> Outbox<M, P> {
             MailboxEvent::DeliveredByOtherNode(notices) => {
                 self.delivery.delivered_elsewhere(&notices)
             }
-            MailboxEvent::LanesLost(lanes) => self.delivery.leave(&lanes),
-            MailboxEvent::LanesGained(lanes) => self.delivery.take(&lanes),
+            MailboxEvent::LanesLost(lanes) => self.delivery.lose_lanes(&lanes),
+            MailboxEvent::LanesGained(lanes) => self.delivery.gain_lanes(&lanes),
             MailboxEvent::Lease(until_us) => self.lease_us = until_us,
         }
     }
@@ -331,7 +331,7 @@ impl<M, P: Clone> Outbox<M, P> {
             end.attempts == 0 || (end.attempts == 1 && end.result == DeliveryResult::Delivered)
         };
         let attempts = |end: &FinishedDelivery| {
-            (end.notice, recorded_attempts(self.delivery.tried(end.notice), host.now()))
+            (end.notice, recorded_attempts(self.delivery.ended_attempts(end.notice), host.now()))
         };
         let all: Vec<_> = ends.iter().filter(|end| !easy(end)).map(attempts).collect();
         (!all.is_empty()).then(|| record::attempts::write(&all))

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use delivery::{AttemptResult, EndedAttempt, TRIED_MAX};
+use delivery::{AttemptResult, ENDED_ATTEMPTS_MAX, EndedAttempt};
 use ledger::{DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome};
 use ports::ClockReading;
 
@@ -255,7 +255,7 @@ impl SimEnv {
         let recorded: Vec<_> = attempts.iter().map(|one| one.result).collect();
         let expected = match &*made {
             [AttemptResult::Status(200..300)] => &[],
-            all => &all[all.len().saturating_sub(TRIED_MAX)..],
+            all => &all[all.len().saturating_sub(ENDED_ATTEMPTS_MAX)..],
         };
         assert_eq!(recorded, expected, "the recorded attempts of {end:?}");
         let passing = [401, 403, 404, 408, 409, 421, 425, 429];

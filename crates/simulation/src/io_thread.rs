@@ -106,7 +106,7 @@ impl SimHub {
         edge: u8,
         (notice, result): (NoticeId, AttemptResult),
     ) {
-        let (now, mut verdict) = (self.set_clock(env), Verdict::Left);
+        let (now, mut verdict) = (self.set_clock(env), Verdict::LaneLost);
         let acts = self.edge(edge).io.work(now, |outbox, host| {
             verdict = outbox.attempted(notice, result, host);
         });
@@ -124,7 +124,7 @@ impl SimHub {
                 external.attempted(notice, None);
                 external.parked(notice);
             }
-            Verdict::Left => unreachable!("there is no other node that a lane could go to"),
+            Verdict::LaneLost => unreachable!("there is no other node that a lane could go to"),
         }
         for act in acts {
             match act {
@@ -203,7 +203,11 @@ impl SimHub {
 
     fn check_end(&self, env: &mut SimEnv, edge: u8, end: &FinishedDelivery) {
         let delivery = self.io_threads[usize::from(edge)].io.outbox.delivery();
-        env.check_end(self.epoch, (&self.notice(end.notice), end), delivery.tried(end.notice));
+        env.check_end(
+            self.epoch,
+            (&self.notice(end.notice), end),
+            delivery.ended_attempts(end.notice),
+        );
     }
 
     fn run_attempt(

@@ -81,7 +81,7 @@ fn look<P: Clone>(
     notice: NoticeId,
     now: ClockReading,
 ) -> Option<DeliveryStatus> {
-    let course = delivery.course(notice, MonotonicTime(now.monotonic_us))?;
+    let course = delivery.progress(notice, MonotonicTime(now.monotonic_us))?;
     let at_ms = |moment| outbox::wall_ms(moment, now);
     let next_attempt_ms = match course.waits {
         WaitReason::Until(moment) => Some(at_ms(moment)),
@@ -92,7 +92,7 @@ fn look<P: Clone>(
         attempts: course.attempts,
         first_attempt_ms: course.first_attempt.map(at_ms),
         last: course.last,
-        tried: outbox::recorded_attempts(delivery.tried(notice), now),
+        tried: outbox::recorded_attempts(delivery.ended_attempts(notice), now),
         waits: course.waits,
         next_attempt_ms,
     })

@@ -66,7 +66,7 @@ pub trait OutboxHost<M, P> {
     fn record_later(&mut self);
     /// Asks for a call of [`Outbox::start_due_attempts`] at this moment.
     fn retry_at(&mut self, due: MonotonicTime);
-    /// The register of participants has changed.
+    /// The participants have changed.
     fn register_changed(&mut self) {}
     /// A delivery has ended. Returns whether its end must be recorded.
     fn must_record(&mut self, _end: &FinishedDelivery, _delivery: &Delivery<P>) -> bool {

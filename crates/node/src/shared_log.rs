@@ -199,8 +199,8 @@ where
     /// # Errors
     /// When the thread cannot be started.
     pub fn start(mut self) -> std::io::Result<(Node<M>, Receiver<()>)> {
-        let (heard, ready) = sync_channel(1);
-        self.kind.ready = Some(heard);
+        let (notify, ready) = sync_channel(1);
+        self.kind.ready = Some(notify);
         self.kind.state_hashes = StateHashCheck::on_thread()?;
         Ok((self.spawn()?, ready))
     }
@@ -710,9 +710,12 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         let due = state.next_deadline().filter(|_| is_there).map(|due| {
             (due, self.kind.delivered_us.saturating_add(due.0.saturating_sub(state.stamp().0)))
         });
-        let heard = if is_there { self.kind.delivered_us } else { u64::MAX };
+        let last_message_us = if is_there { self.kind.delivered_us } else { u64::MAX };
         self.shared.gauges.publish_due(due);
-        self.shared.gauges.last_message_us.store(heard, std::sync::atomic::Ordering::Relaxed);
+        self.shared
+            .gauges
+            .last_message_us
+            .store(last_message_us, std::sync::atomic::Ordering::Relaxed);
     }
 
     fn handle_end(&mut self, number: u64, offset: Option<i64>) {

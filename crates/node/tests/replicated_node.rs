@@ -216,8 +216,8 @@ fn a_silent_topic_is_reported_as_a_stall() {
     let mut watch = StallDetector::new(Duration::from_secs(3));
     let mut look = |test: &TestNode| {
         let now_us = test.clock.now().monotonic_us;
-        let stuck = watch.look(now_us, &test.node.handle().progress(), &[]);
-        stuck.into_iter().map(|one| (one.stage, one.restart_helps)).collect::<Vec<_>>()
+        let stalls = watch.look(now_us, &test.node.handle().progress(), &[]);
+        stalls.into_iter().map(|one| (one.stage, one.restart_helps)).collect::<Vec<_>>()
     };
     for _ in 0..40 {
         test.pass(200_000);

@@ -268,7 +268,7 @@ impl Shared {
         true
     }
 
-    /// After an error: waits for the next attempt. Returns false if there is none.
+    /// After an error: waits for the next attempt. Returns false if no attempt follows.
     fn wait_for_retry(&self, error: StoreError) -> bool {
         let mut queue = self.lock();
         self.done.notify_all();

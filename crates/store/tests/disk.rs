@@ -28,7 +28,7 @@ fn written() -> (TempDir, PathBuf) {
 }
 
 fn open(path: &Path, identity: LogIdentity) -> (Disk, Option<String>) {
-    Disk::open(path, identity, Options::default()).expect("it opens or begins anew")
+    Disk::open(path, identity, Options::default()).expect("it opens or creates a new store")
 }
 
 /// After `harm` the store is empty, and the reason contains `word`.
@@ -258,14 +258,14 @@ fn a_store_that_points_to_another_table_list_is_emptied() {
         let rows = (first..first + 1_000).map(|number| sample_row(number, log_index)).collect();
         store.write(&write_batch(rows, log_index)).expect("it writes");
     }
-    let noted = fs::read(keyspace(&path, 1).join("current")).expect("it is read");
+    let pointer = fs::read(keyspace(&path, 1).join("current")).expect("it is read");
     let mut emptied = 0;
     // All bits of the list's number, which may then name an older list; then one bit of each byte.
-    for bit in (0..8).chain((8..8 * noted.len()).step_by(8)) {
+    for bit in (0..8).chain((8..8 * pointer.len()).step_by(8)) {
         let copy = TempDir::new().expect("a directory");
         let copied = copy.path().join("store");
         copy_tree(&path, &copied);
-        let mut changed = noted.clone();
+        let mut changed = pointer.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         fs::write(keyspace(&copied, 1).join("current"), changed).expect("it is written");
         let (store, reason) = open(&copied, IDENTITY);

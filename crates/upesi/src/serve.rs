@@ -465,7 +465,8 @@ pub(crate) fn open(
         notes.unread.iter().for_each(|(log_index, error)| say_unread(*log_index, error));
         notes
     };
-    let start = |state, cold| ReplayStart { state, quarantine: quarantine::of(&quarantined), cold_tier: cold };
+    let of = quarantine::of;
+    let start = |state, cold_tier| ReplayStart { state, quarantine: of(&quarantined), cold_tier };
     let (begun, notes) = (start(state, Some(place.side(&store)?)), recall(from));
     let node = place_of_log.node();
     let mut replayed = replay(log, begun, notes, (node, clock));
@@ -694,11 +695,11 @@ fn report(recovery: &Recovery, tail_policy: TailPolicy) {
 /// Says what a start reads, if not all of it is here as it was written.
 fn report_places(disk: &TieredDisk<RealDisk>) -> Result<(), CliError> {
     let segments = disk.segments().map_err(|error| CliError::new(error.to_string()))?;
-    let (mut plain, mut packed, mut archived) = (0, 0, BTreeMap::<_, usize>::new());
+    let (mut plain, mut compressed, mut archived) = (0, 0, BTreeMap::<_, usize>::new());
     for segment in &segments {
         match &segment.tier {
             Tier::Plain => plain += 1,
-            Tier::Packed => packed += 1,
+            Tier::Compressed => compressed += 1,
             Tier::Archived(place) => *archived.entry(place).or_default() += 1,
         }
     }
@@ -706,7 +707,7 @@ fn report_places(disk: &TieredDisk<RealDisk>) -> Result<(), CliError> {
         let away = archived.iter().map(|(place, count)| format!(", {count} from {place}"));
         let away: String = away.collect();
         stdout::print_message(format_args!(
-            "reads {plain} segments here, {packed} compressed here{away}"
+            "reads {plain} segments here, {compressed} compressed here{away}"
         ));
     }
     Ok(())

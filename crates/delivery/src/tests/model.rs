@@ -136,7 +136,7 @@ struct Item {
     /// Its transfer is final.
     unwanted: bool,
     /// A later notice of its transfer that was in flight when it was queued, and so precedes it.
-    behind: Option<NoticeId>,
+    preceded_by: Option<NoticeId>,
     /// It ended with an attempt.
     has_slot: bool,
     last: Option<AttemptResult>,
@@ -147,7 +147,7 @@ struct Item {
     /// It had a pause.
     paused: bool,
     /// Every attempt that has ended.
-    tried: Vec<EndedAttempt>,
+    ended_attempts: Vec<EndedAttempt>,
 }
 
 /// Times at which a probing lane sends an entry.
@@ -324,7 +324,7 @@ impl Pair {
                 && item.entry.transfer == entry.transfer
                 && entry.notice < item.entry.notice
         };
-        let behind = self.lane(entry.recipient.at()).find(later).map(|item| item.entry.notice);
+        let preceded_by = self.lane(entry.recipient.at()).find(later).map(|item| item.entry.notice);
         let item = Item {
             entry,
             state,
@@ -332,12 +332,12 @@ impl Pair {
             recorded: false,
             held,
             unwanted: false,
-            behind,
+            preceded_by,
             has_slot: false,
             last: None,
             began,
             probe: false,
-            tried: Vec::new(),
+            ended_attempts: Vec::new(),
             paused: false,
         };
         let at = item.entry.notice.0 as usize;
@@ -414,8 +414,8 @@ impl Pair {
     fn is_first(&self, item: &Item) -> bool {
         let blocked = self.lane(item.entry.recipient.at()).any(|other| {
             let (this, that) = (item.entry.notice, other.entry.notice);
-            let before = that < this && other.behind != Some(this);
-            let goes_first = other.waits() && (before || item.behind == Some(that));
+            let before = that < this && other.preceded_by != Some(this);
+            let goes_first = other.waits() && (before || item.preceded_by == Some(that));
             item.entry.transfer.is_some()
                 && other.entry.transfer == item.entry.transfer
                 && (goes_first || other.state == State::InFlight)
@@ -506,14 +506,14 @@ impl Pair {
     fn check_tried(&mut self, at: usize, result: AttemptResult, verdict: Verdict) {
         let item = &mut self.items[at];
         if !matches!(result, AttemptResult::Unsent | AttemptResult::NoAddress) {
-            item.tried.push(EndedAttempt { began: item.began, ended: self.now, result });
+            item.ended_attempts.push(EndedAttempt { began: item.began, ended: self.now, result });
         }
-        let told = match &*item.tried {
+        let expected = match &*item.ended_attempts {
             _ if verdict == Verdict::LaneLost => &[],
             [EndedAttempt { result: AttemptResult::Status(200), .. }] => &[],
             all => &all[all.len().saturating_sub(ENDED_ATTEMPTS_MAX)..],
         };
-        assert_eq!(self.real.ended_attempts(NoticeId(at as u64)), told);
+        assert_eq!(self.real.ended_attempts(NoticeId(at as u64)), expected);
     }
 
     fn record(&mut self, which: Vec<usize>) {
@@ -551,7 +551,8 @@ impl Pair {
             .collect();
         for item in self.items.iter_mut().filter(|item| item.entry.recipient.0 == lane) {
             let same = under_way.iter().find(|(transfer, _)| *transfer == item.entry.transfer);
-            item.behind = same.map(|(_, notice)| *notice).filter(|one| item.entry.notice < *one);
+            item.preceded_by =
+                same.map(|(_, notice)| *notice).filter(|one| item.entry.notice < *one);
             item.probe = false;
             match &mut item.state {
                 State::Waiting { not_before } => *not_before = now.min(*not_before),

@@ -143,7 +143,7 @@ impl Line {
     fn planned(due: &PendingSegment) -> Self {
         let packed_bytes = match due.segment.tier {
             Tier::Plain => None,
-            Tier::Packed | Tier::Archived(_) => Some(due.segment.stored_bytes),
+            Tier::Compressed | Tier::Archived(_) => Some(due.segment.stored_bytes),
         };
         Self {
             first: due.segment.first.0,
@@ -158,7 +158,7 @@ impl Line {
             first: handed.first.0,
             last: handed.last.0,
             plain_bytes: handed.plain_bytes,
-            packed_bytes: Some(handed.packed_bytes),
+            packed_bytes: Some(handed.compressed_bytes),
         }
     }
 }

@@ -103,7 +103,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     }
     let place = journal::open_blob_store(&arguments.to);
     let place = place.map_err(|error| CliError::new(error.to_string()))?;
-    let disk = RealDisk::open_beside(&arguments.data).map_err(|error| failed(error.to_string()))?;
+    let disk = RealDisk::open_live(&arguments.data).map_err(|error| failed(error.to_string()))?;
     let _alone = copy_alone(&disk, || false).map_err(|error| failed(error.to_string()))?;
     let mut progress = Progress::new("MiB read and written", None);
     let mut bytes = 0_u64;

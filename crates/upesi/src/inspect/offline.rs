@@ -57,9 +57,9 @@ impl OfflineLog {
     }
 
     /// The same beside a switch that may be running there: the log is read as far as it goes now.
-    pub(crate) fn open_beside(data: &Path) -> Result<Self, OpenFailure> {
-        let open = |data: &Path| RealDisk::open_beside(data).and_then(TieredDisk::open_beside);
-        Self::open_with(data, open, journal::walk_beside)
+    pub(crate) fn open_live(data: &Path) -> Result<Self, OpenFailure> {
+        let open = |data: &Path| RealDisk::open_live(data).and_then(TieredDisk::open_live);
+        Self::open_with(data, open, journal::walk_live)
     }
 
     fn open_with(
@@ -158,7 +158,8 @@ impl OfflineLog {
         ) -> Result<Continue, sequencer::ReplayError>,
     ) -> Result<(Replay, LogWalk), CliError> {
         let quarantine = quarantine::of(&self.quarantined);
-        let mut replay = Replay::from(ReplayStart { state: State::new(), quarantine, cold_tier: cold });
+        let mut replay =
+            Replay::from(ReplayStart { state: State::new(), quarantine, cold_tier: cold });
         let mut failed = None;
         let walked = self.walk(&mut |placed| match step(&mut replay, placed) {
             Ok(Continue::On) => Ok(()),

@@ -177,7 +177,7 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, VerifyF
     let log = OfflineLog::open(&arguments.data).map_err(unopened)?;
     let above = scratch_for(log.records_about(), arguments.scratch.as_deref());
     // Read first: beside a switch the log may grow meanwhile, and the mark with it.
-    let mark = journal::noted(log.disk()).map_err(|error| log.failure(error))?;
+    let mark = journal::read_stored_mark(log.disk()).map_err(|error| log.failure(error))?;
     let scratch = above.as_deref().map(Scratch::within).transpose()?;
     let mut pass = Pass::over(&log, above.as_deref(), scratch.as_ref())?;
     let walked = pass.read()?;

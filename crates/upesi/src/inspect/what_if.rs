@@ -122,7 +122,7 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), CliError> {
     if to.is_some_and(|to| is_before(to, from)) {
         return Err(CliError::new("--to: is before --from"));
     }
-    let log = OfflineLog::open_beside(&arguments.data)?;
+    let log = OfflineLog::open_live(&arguments.data)?;
     if from == Edge::Record(LogIndex(1)) {
         return Err(CliError::new(
             "--from: no participant has a cap before record 1; start after the record that set it",

@@ -376,7 +376,10 @@ struct BrokenRecord {
 }
 
 /// The first record at which a replay stops; an error when it stops for another reason.
-fn find_broken_record(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<BrokenRecord>, String> {
+fn find_broken_record(
+    disk: &impl Disk,
+    quarantine: Quarantine,
+) -> Result<Option<BrokenRecord>, String> {
     let mut replay = Replay::without(quarantine);
     let mut stopped = None;
     let walked = journal::walk(disk, &mut |placed| {

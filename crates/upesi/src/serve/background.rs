@@ -277,7 +277,7 @@ impl Archives {
         let segments = self.log.segments().unwrap_or_default();
         let place = |segment: SegmentInfo| match segment.tier {
             Tier::Archived(place) => Some(place),
-            Tier::Plain | Tier::Packed => None,
+            Tier::Plain | Tier::Compressed => None,
         };
         let places: BTreeSet<_> = segments.into_iter().filter_map(place).collect();
         for place in places {

@@ -139,7 +139,7 @@ mod work {
         if marked != topic {
             return Err(failed(format!("it is no copy of topic {topic}")));
         }
-        let disk = RealDisk::open_beside(data).and_then(TieredDisk::open_beside);
+        let disk = RealDisk::open_live(data).and_then(TieredDisk::open_live);
         let disk = disk.map_err(|error| failed(error.to_string()))?;
         OfflineReader::open(disk).map_err(|error| failed(error.to_string()))
     }

@@ -1,5 +1,5 @@
-//! Each region of the log, damaged in each way: what opening makes of it. The table that comes
-//! out stands in `docs/internals/log-format.md`, and is compared with it.
+//! The result of opening a log for each kind of damage in each region. It is compared with the
+//! table in `docs/internals/log-format.md`.
 
 use journal::contract::{IDENTITY, frame_after};
 use journal::{FileLog, MemoryDisk, OpenError, Options};
@@ -12,7 +12,7 @@ const OPTIONS: Options = Options { segment_bytes: 6_000, ..STRICT };
 const DOCUMENT: &str = include_str!("../../../../docs/internals/log-format.md");
 const DAMAGES: [&str; 4] = ["flipped", "cut off from there", "doubled", "swapped"];
 
-/// A stretch of bytes of a frame or a segment, by name, start within it, and length.
+/// A region of a frame or a segment: name, start and length.
 const SEGMENT_HEADER: (&str, usize, usize) = ("segment header", 0, 64);
 const OF_A_FRAME: [(&str, usize, usize); 6] = [
     ("frame: magic and length", 0, 12),
@@ -23,19 +23,19 @@ const OF_A_FRAME: [(&str, usize, usize); 6] = [
     ("record: payload", FRAME_HEADER_BYTES + 60, 600),
 ];
 
-/// Which frame is damaged.
+/// The damaged frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     /// In a closed segment.
     Closed,
-    /// In the last segment, with a later frame that says it was durable.
+    /// In the last segment, before a frame that proves its durability.
     Durable,
     /// The last frame, which was not synced.
     End,
 }
 
 #[test]
-fn the_documents_table_is_what_opening_does() {
+fn opening_matches_the_documented_table() {
     let mut table = format!("| Region | {} |\n|---|---|---|---|---|\n", DAMAGES.join(" | "));
     for (which, name) in [
         (Which::Closed, "closed segment"),
@@ -54,7 +54,7 @@ fn the_documents_table_is_what_opening_does() {
     assert!(DOCUMENT.contains(&table), "docs/internals/log-format.md should have:\n{table}");
 }
 
-/// Damages a sample, opens it, and says in a word what happened.
+/// Damages a sample and opens it. Returns the result as a word.
 fn check(
     which: Which,
     of_segment: bool,
@@ -86,10 +86,10 @@ fn check(
     let end = FileLog::open(disk.clone(), OPTIONS);
     match end {
         Err(OpenError::Damaged(damage)) => {
-            let said = damage.to_string();
-            assert!(said.contains("Nothing was changed."), "{said}");
+            let shown = damage.to_string();
+            assert!(shown.contains("Nothing was changed."), "{shown}");
             assert_eq!(disk.content(name).as_ref(), Some(&bytes), "nothing was changed");
-            // A gap shows at the frame behind it, hence where the next segment begins.
+            // A gap is detected at the next frame, hence at the start of the next segment.
             let place = names.iter().position(|known| *known == damage.segment).expect("named");
             assert!(place == at || place == at + 1, "{damage} is not about {name}");
             "refused"
@@ -100,7 +100,7 @@ fn check(
                 assert_eq!(log.tail().end.0, 11, "all that was synced is there");
                 return "repaired";
             }
-            // No byte of what was cut off is left to say that it was durable.
+            // The truncated bytes contain no proof of durability.
             let cut = which == Which::Durable && damage == 1;
             assert!(cut, "something durable is gone, and not by a cut: {report:?}");
             "looks like a torn end"
@@ -114,8 +114,8 @@ fn swap(bytes: &mut [u8], (one, other): (usize, usize), length: usize) {
     bytes[other..other + length].copy_from_slice(&first);
 }
 
-/// Eleven synced frames of one record each and one that is not synced, three to a segment. Every
-/// payload is another, so that swapping two changes something.
+/// Eleven synced frames of one record each and an unsynced one, three to a segment. All payloads
+/// differ, so that exchanging two of them changes the log.
 fn sample() -> MemoryDisk {
     let disk = MemoryDisk::new(7);
     let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");

@@ -1,11 +1,11 @@
-//! A log that ends before what its mark names is refused; a mark never refuses a log that lacks
-//! nothing, whatever a crash leaves.
+//! A log that ends before the record in its durable mark is refused. The mark never causes a
+//! complete log to be refused, whatever a crash leaves.
 
 use expect_test::expect;
 use journal::contract::{IDENTITY, frame_after};
 use journal::{
     DamageReason, DurableMarkWriter, FileLog, MARK, MemoryDisk, OpenError, Options, StoredMark,
-    TailPolicy, noted,
+    TailPolicy, read_stored_mark,
 };
 use ledger::LogIndex;
 use ports::{Disk, DiskFile, Log};
@@ -17,7 +17,7 @@ const OPTIONS: Options = Options { segment_bytes: 6_000, ..STRICT };
 
 type MemoryLog = FileLog<MemoryDisk>;
 
-/// So many frames of one record, each synced, some three to a segment.
+/// Appends this number of frames of one record, each synced, three to a segment.
 fn grow(log: &mut MemoryLog, frames: usize) {
     for _ in 0..frames {
         log.append(&frame_after(&log.tail(), &[1_200])).expect("appends");
@@ -42,7 +42,7 @@ fn segments(disk: &MemoryDisk) -> Vec<String> {
     names.into_iter().filter(|name| name.ends_with(".segment")).collect()
 }
 
-/// The last frame of the last segment goes.
+/// Removes the last frame of the last segment.
 fn cut_a_frame(disk: &MemoryDisk) {
     let last = segments(disk).pop().expect("there is one");
     let mut content = disk.content(&last).expect("exists");
@@ -77,49 +77,49 @@ fn refused(disk: &MemoryDisk) -> String {
 }
 
 #[test]
-fn a_log_that_lacks_nothing_is_opened() {
+fn a_complete_log_is_opened() {
     let (log, report) = FileLog::open(marked(), OPTIONS).expect("opens");
     assert_eq!((log.tail().end, report.dropped), (LogIndex(11), None));
 }
 
 #[test]
-fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
+fn a_truncated_log_is_refused_at_any_length() {
     let disk = marked();
     cut_a_frame(&disk);
-    let said = refused(&disk).replace(". ", ".\n").replace(", ", ",\n  ").replace(": ", ":\n  ");
+    let error = refused(&disk).replace(". ", ".\n").replace(", ", ",\n  ").replace(": ", ":\n  ");
     expect![[r#"
         the log is damaged in 00000000000000000010.segment at byte 1940,
           where record 11 should start:
           the log ends there,
-          but durable.mark says that the records up to 11 were durable.
+          but durable.mark shows that the records up to 11 were durable.
         Nothing was changed.
         Put the missing end back from a copy,
           or restore the log from its backup.
-        If there is none,
+        Without either,
           start once with --truncate-damaged-tail:
           acknowledged records that are missing are lost and must be reconciled manually."#]]
-    .assert_eq(&said);
+    .assert_eq(&error);
     let read = journal::walk(&disk, &mut |_| Ok(()));
-    assert!(matches!(read, Err(OpenError::Damaged(_))), "a reader says so too: {read:?}");
+    assert!(matches!(read, Err(OpenError::Damaged(_))), "a reader reports it too: {read:?}");
 
     for gone in 1..=segments(&disk).len() {
         let disk = marked();
         let names = segments(&disk);
         names[names.len() - gone..].iter().for_each(|name| disk.remove(name).expect("removes"));
-        let said = refused(&disk);
-        let read = journal::walk(&disk, &mut |_| Ok(())).expect_err("a reader says so too");
-        assert_eq!(read.to_string(), said, "{gone}");
+        let error = refused(&disk);
+        let read = journal::walk(&disk, &mut |_| Ok(())).expect_err("a reader reports it too");
+        assert_eq!(read.to_string(), error, "{gone}");
     }
 
-    // Within the header of the last segment, which looks as if it was being begun.
+    // Within the header of the last segment, as if its creation were incomplete.
     let disk = marked();
     let last = segments(&disk).pop().expect("there is one");
     disk.put(&last, &disk.content(&last).expect("exists")[..487]);
-    let said = refused(&disk);
+    let error = refused(&disk);
     let place = format!("in {last} at byte 487, where record 10 should start");
-    assert!(said.contains(&place), "{said}");
+    assert!(error.contains(&place), "{error}");
 
-    // Torn, as a crash would leave it; but it was durable.
+    // Torn as after a crash, but it was durable.
     let disk = marked();
     let last = segments(&disk).pop().expect("there is one");
     let file = disk.open(&last).expect("opens");
@@ -128,7 +128,7 @@ fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
 }
 
 #[test]
-fn an_operator_who_has_no_copy_gives_the_end_up() {
+fn an_operator_can_accept_a_truncated_log() {
     let given_up = Options { tail_policy: TailPolicy::Truncate, ..OPTIONS };
     let cut = || {
         let disk = marked();
@@ -143,19 +143,19 @@ fn an_operator_who_has_no_copy_gives_the_end_up() {
         drop(log);
         assert!(FileLog::open(disk, OPTIONS).is_ok(), "once");
     }
-    // But not all of it.
+    // Not if the whole log is missing.
     let disk = marked();
     segments(&disk).iter().for_each(|name| disk.remove(name).expect("removes"));
     for options in [OPTIONS, given_up] {
         let begun = FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), options);
-        let said = begun.expect_err("no log is begun where one was").to_string();
-        assert!(said.contains("To create a new log, use an empty directory"), "{said}");
+        let error = begun.expect_err("no log is begun where one was").to_string();
+        assert!(error.contains("To create a new log, use an empty directory"), "{error}");
         assert!(segments(&disk).is_empty(), "and nothing is");
     }
 }
 
 #[test]
-fn a_mark_that_cannot_be_read_or_is_of_another_log_says_nothing() {
+fn an_unreadable_or_foreign_mark_is_ignored() {
     for (what, change) in [
         ("damaged", (|disk| disk.damage(MARK, 33, 1)) as fn(&MemoryDisk)),
         ("cut short", |disk| disk.put(MARK, &disk.content(MARK).expect("exists")[..100])),
@@ -177,26 +177,26 @@ fn a_mark_that_cannot_be_read_or_is_of_another_log_says_nothing() {
     }
 }
 
-/// Whatever the file was, the next note is a whole one.
+/// The next write replaces whatever the file contains.
 #[test]
-fn a_changed_mark_is_written_anew() {
+fn a_changed_mark_is_rewritten() {
     let disk = marked();
     let sound = disk.content(MARK).expect("exists");
     for bytes in [&sound[..256], &[&sound[..], &[0]].concat()] {
         disk.put(MARK, bytes);
         let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
         DurableMarkWriter::new(disk.clone(), log.frames()).note().expect("writes");
-        assert_eq!(noted(&disk), Ok(StoredMark::Durable(IDENTITY, LogIndex(11))));
+        assert_eq!(read_stored_mark(&disk), Ok(StoredMark::Durable(IDENTITY, LogIndex(11))));
     }
 }
 
-/// What a crash or a full disk leaves of a first note is none; anything else that is not a mark was
-/// changed.
+/// A first write that a crash or a full disk left incomplete is ignored. Any other content that is
+/// not a mark is damage.
 #[test]
-fn an_unfinished_mark_is_none_and_a_changed_one_is_damaged() {
+fn an_unfinished_mark_is_ignored_and_a_changed_one_is_damage() {
     let disk = marked();
     let sound = disk.content(MARK).expect("exists");
-    assert_eq!(noted(&disk), Ok(StoredMark::Durable(IDENTITY, LogIndex(11))));
+    assert_eq!(read_stored_mark(&disk), Ok(StoredMark::Durable(IDENTITY, LogIndex(11))));
     let longer = [&sound[..], &[0]].concat();
     let flipped: Vec<u8> = sound.iter().map(|byte| byte ^ 1).collect();
     for (found, bytes) in [
@@ -207,12 +207,12 @@ fn an_unfinished_mark_is_none_and_a_changed_one_is_damaged() {
         (StoredMark::Damaged, &flipped),
     ] {
         disk.put(MARK, bytes);
-        assert_eq!(noted(&disk), Ok(found), "{} bytes", bytes.len());
+        assert_eq!(read_stored_mark(&disk), Ok(found), "{} bytes", bytes.len());
     }
 }
 
-/// Marks are written among batches of which some are not synced, and the power goes off at each
-/// operation in turn.
+/// Marks are written between batches, some of them unsynced. The power fails at each operation in
+/// turn.
 #[test]
 fn no_crash_leaves_a_mark_ahead_of_its_log() {
     let script = |disk: &MemoryDisk| -> Result<(), ()> {
@@ -238,8 +238,8 @@ fn no_crash_leaves_a_mark_ahead_of_its_log() {
             disk.crash_at(operation);
             assert!(script(&disk).is_err(), "operation {operation} is reached");
             let disk = disk.crash();
-            // Unfinished it may be, and then it is none.
-            let found = noted(&disk).expect("it is read");
+            // An unfinished mark is ignored.
+            let found = read_stored_mark(&disk).expect("it is read");
             assert_ne!(found, StoredMark::Damaged, "operation {operation}, seed {seed}");
             match FileLog::open(disk, OPTIONS) {
                 Ok(_) | Err(OpenError::NoLog) => {}

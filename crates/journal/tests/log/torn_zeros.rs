@@ -1,7 +1,8 @@
-//! Damage and loss are told apart in a last frame that holds zeros of its own.
+//! Damage and loss are distinguished in a last frame that contains zeros of its own.
 //!
-//! Nothing behind the frame vouches for it, so its own bytes must tell: whatever bit of a stored
-//! frame flips is refused, and whatever sector a crash kept from being stored is repaired.
+//! No later frame proves its durability, so only its own bytes can show the difference. Any flipped
+//! bit of a stored frame is refused, and any sector that a crash kept from being stored is
+//! repaired.
 
 use journal::contract::{IDENTITY, frame_after};
 use journal::{DamageReason, FileLog, MemoryDisk, OpenError, Options, Recovery};
@@ -16,8 +17,7 @@ use crate::common::STRICT;
 const OPTIONS: Options = Options { segment_bytes: 60_000, ..STRICT };
 const SECTOR: usize = 512;
 
-/// A log of two synced frames: the second one starts `before` bytes later than it might and ends
-/// in a payload.
+/// A log of two synced frames. The second one is shifted by `before` bytes and ends in a payload.
 struct Sample {
     disk: MemoryDisk,
     name: String,
@@ -41,7 +41,7 @@ impl Sample {
         Self { disk, name, bytes, start }
     }
 
-    /// Two frames that were written without a sync between them, and where the second starts.
+    /// Two frames that were written without a sync in between, and the offset of the second.
     fn of_two() -> (Self, usize) {
         let disk = MemoryDisk::new(3);
         let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
@@ -58,7 +58,7 @@ impl Sample {
         (Self { disk, name, bytes, start }, second)
     }
 
-    /// Like [`Sample::new`], with a frame that starts so many bytes behind a sector's border.
+    /// Like [`Sample::new`], with a frame that starts this many bytes after a sector boundary.
     fn at(within: usize, payload: &[u8]) -> Self {
         let start = Self::new(NODE_ALONE, 0, payload).start;
         let sample = Self::new(NODE_ALONE, (within + SECTOR - start % SECTOR) % SECTOR, payload);
@@ -78,7 +78,7 @@ impl Sample {
         FileLog::open(self.disk.clone(), OPTIONS).map(|(_, report)| report)
     }
 
-    /// The parts of the last frame that are stored or lost as one.
+    /// The parts of the last frame that are stored or lost as a unit.
     fn pieces(&self) -> Vec<std::ops::Range<usize>> {
         let end = self.bytes.len();
         let borders = (self.start / SECTOR + 1..).map(|sector| sector * SECTOR);
@@ -98,7 +98,7 @@ fn last_frame(node: u32, tail: &Tail, payload: &[u8]) -> Vec<u8> {
     builder.seal(tail, &batch).bytes.to_vec()
 }
 
-/// Payloads with zeros where a sector may be made of nothing else.
+/// Payloads in which a whole sector may be zeros.
 fn payloads() -> Vec<Vec<u8>> {
     let text = vec![b'x'; 400];
     let zeros = |length| vec![0; length];
@@ -113,7 +113,7 @@ fn payloads() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_flipped_bit_of_a_whole_frame_is_never_taken_for_a_loss() {
+fn a_flipped_bit_is_never_treated_as_a_loss() {
     for (before, payload) in cases() {
         let sample = Sample::new(NODE_ALONE, before, &payload);
         for at in (sample.start..sample.bytes.len()).step_by(5) {
@@ -125,7 +125,7 @@ fn a_flipped_bit_of_a_whole_frame_is_never_taken_for_a_loss() {
 }
 
 #[test]
-fn every_sector_that_is_missing_is_found_missing() {
+fn every_missing_sector_is_detected() {
     for node in [NODE_ALONE, 2] {
         for (before, payload) in cases() {
             let sample = Sample::new(node, before, &payload);
@@ -134,7 +134,7 @@ fn every_sector_that_is_missing_is_found_missing() {
                 content[piece.clone()].fill(0);
                 let report = sample.open(&content).expect("a crash leaves it so");
                 let whole = content == sample.bytes;
-                // Of a frame of which nothing is left, there is nothing to be dropped.
+                // A frame that is lost completely leaves nothing to truncate.
                 let nothing = content[sample.start..].iter().all(|&byte| byte == 0);
                 let kept = report.dropped.is_none();
                 assert_eq!(kept, whole || nothing, "{piece:?} of {}", content.len());
@@ -144,24 +144,24 @@ fn every_sector_that_is_missing_is_found_missing() {
     }
 }
 
-/// The last sector of a frame is the first of the next.
+/// The last sector of a frame is the first of the next one.
 #[test]
-fn a_sector_that_two_frames_share_is_lost_for_both_or_for_none() {
+fn a_shared_sector_is_lost_for_both_frames_or_for_neither() {
     let (sample, second) = Sample::of_two();
     let border = second / SECTOR * SECTOR;
     assert!(sample.start < border && border < second, "it starts within a sector");
     let mut content = sample.bytes.clone();
     content[border..border + SECTOR].fill(0);
     assert_eq!(sample.open(&content).expect("a crash leaves it so").end, LogIndex(1));
-    // What comes later in a sector is not stored without what comes before.
+    // Later bytes of a sector are not stored without the earlier ones.
     let mut content = sample.bytes.clone();
     content[border..second].fill(0);
     sample.refuses(&content);
 }
 
-/// However far behind it stands, and wherever one reading of the search ends.
+/// At any distance from it, and for any window of the search.
 #[test]
-fn a_frame_behind_one_that_lacks_a_sector_vouches_for_it() {
+fn a_later_frame_proves_durability_of_one_with_a_missing_sector() {
     let overhead = frame_after(&Tail::genesis(IDENTITY), &[1]).len() - 1;
     let reading = 1 + (8 << 10);
     let borders = (reading - 5..=reading + 2).chain([3 * reading, 6 * reading]);
@@ -190,7 +190,7 @@ fn a_frame_behind_one_that_lacks_a_sector_vouches_for_it() {
 }
 
 #[test]
-fn a_frame_may_end_in_as_many_zeros_as_its_last_sector_has_of_it() {
+fn a_frame_may_end_with_zeros_up_to_its_last_sector() {
     let payload = [vec![b'x'; 400], vec![0; 10]].concat();
     let length = Sample::new(NODE_ALONE, 0, &payload);
     let length = length.bytes.len() - length.start;
@@ -201,17 +201,17 @@ fn a_frame_may_end_in_as_many_zeros_as_its_last_sector_has_of_it() {
     sample.refuses(&content);
 }
 
-/// A header that fills its sector to the last byte and is wrong was stored, whatever is behind it.
+/// A wrong header that fills its sector to the last byte was stored, whatever follows it.
 #[test]
-fn a_damaged_header_is_none_that_is_missing() {
+fn a_damaged_header_is_not_treated_as_missing() {
     let sample = Sample::at(SECTOR - FRAME_HEADER_BYTES, &[b'x'; 1_500]);
-    let behind = sample.start + FRAME_HEADER_BYTES;
+    let records_at = sample.start + FRAME_HEADER_BYTES;
     let mut content = sample.bytes.clone();
     content[sample.start + 50] ^= 1;
-    content[behind..behind + SECTOR].fill(0);
+    content[records_at..records_at + SECTOR].fill(0);
     sample.refuses(&content);
-    // Nor is it one with room behind it, if there is anything far behind.
-    content.truncate(behind);
+    // With anything far after it, it is not the start of preallocated space either.
+    content.truncate(records_at);
     content.extend([0; 100_000]);
     content.push(7);
     sample.refuses(&content);
@@ -219,9 +219,9 @@ fn a_damaged_header_is_none_that_is_missing() {
     assert_eq!(sample.open(&content).expect("nothing else was stored").end, LogIndex(1));
 }
 
-/// What one of several nodes has is a copy, and its frames do not say which zeros are their own.
+/// A node of a shared log has a copy, whose frames do not record their zeros.
 #[test]
-fn in_a_copy_of_a_shared_log_zeros_at_the_end_still_look_like_a_loss() {
+fn in_a_replica_log_zeros_at_the_end_are_treated_as_a_loss() {
     let payload = [vec![b'x'; 400], vec![0; 511]].concat();
     let sample = Sample::new(2, 0, &payload);
     let mut content = sample.bytes.clone();
@@ -230,7 +230,7 @@ fn in_a_copy_of_a_shared_log_zeros_at_the_end_still_look_like_a_loss() {
     assert_eq!(report.end, LogIndex(1));
 }
 
-/// Wherever the frame begins and ends within a sector.
+/// All positions of the frame's start and end within a sector.
 fn cases() -> Vec<(usize, Vec<u8>)> {
     let payloads = payloads();
     let each = |before| payloads.iter().map(move |payload| (before, payload.clone()));

@@ -1,5 +1,5 @@
-//! A record anywhere in a log that was opened in a hurry is found by reading little of its segment,
-//! and a walk that begins in the middle reads little of what stands before.
+//! A record of a log that was opened quickly is found with few reads of its segment. A walk that
+//! begins in the middle reads little before it.
 
 use journal::contract::{IDENTITY, frame_after, frames_of};
 use journal::{
@@ -16,7 +16,7 @@ fn write(disk: &MemoryDisk, options: Options) -> u64 {
     log.end().0
 }
 
-/// As many of them as have this many bytes.
+/// Appends such frames up to this number of bytes.
 fn fill<D: Disk>(log: &mut FileLog<D>, enough: u64) {
     let mut bytes = 0;
     for number in 0_usize.. {
@@ -33,7 +33,7 @@ fn fill<D: Disk>(log: &mut FileLog<D>, enough: u64) {
 }
 
 #[test]
-fn a_record_is_found_by_halving() {
+fn a_record_is_found_by_bisection() {
     let segment_bytes = 8 << 20;
     let options = Options { segment_bytes, verify: Verify::LastSegment, ..Options::default() };
     let disk = MemoryDisk::new(1);
@@ -42,7 +42,7 @@ fn a_record_is_found_by_halving() {
     assert_eq!(log.end(), LogIndex(end));
     let reader = log.reader();
     let mut log_indexes: Vec<u64> = (1..=end).step_by(23).collect();
-    // The first ones are far apart, so that none finds what another has noted.
+    // The first ones are far apart, so that no search profits from another one.
     log_indexes.sort_by_key(|log_index| (log_index * 2_654_435_761) % 4_294_967_291);
     let mut first = 0;
     for (at, log_index) in log_indexes.iter().enumerate() {
@@ -52,7 +52,7 @@ fn a_record_is_found_by_halving() {
         assert_eq!(record.fields, log_index.to_le_bytes());
         assert!(matches!(record.payload, OwnedPayload::Stored(_)));
         let taken = disk.bytes_read() - before;
-        // Seven halvings of a window each, and the way to the frame.
+        // Seven halvings with a window each, and the reads up to the frame.
         assert!(taken < 1 << 20, "record {log_index}, number {at}: {taken} bytes");
         if at == 0 {
             first = taken;
@@ -86,13 +86,14 @@ fn a_long_frame_is_not_divided() {
         assert_eq!(record.expect("it is there").log_index, LogIndex(log_index));
         taken += disk.bytes_read() - before;
     }
-    // A frame is read once, and about one more on the way to it; to divide it takes half of one.
+    // A frame is read once, with about one more on the way to it. Dividing it would add half of
+    // one.
     assert!(taken < 16 * longest * 24 / 10, "{taken} bytes, {longest} the longest frame");
 }
 
-/// Whoever sends again what is owed reads one record after the other, not all of them.
+/// Redelivery reads records one after the other, not the whole log.
 #[test]
-fn a_record_behind_the_one_read_last_is_found_from_there() {
+fn a_record_after_the_last_one_read_is_found_from_there() {
     let options =
         Options { segment_bytes: 1 << 20, verify: Verify::LastSegment, ..Options::default() };
     let disk = MemoryDisk::new(3);
@@ -111,15 +112,15 @@ fn a_record_behind_the_one_read_last_is_found_from_there() {
         some += taken(log_index);
     }
     let readings = end / 7;
-    // A frame that holds many records is long itself.
+    // A frame of many records is long itself.
     assert!(some / readings < 40_000, "{some} bytes for {readings} records");
-    // From the other end each is looked for anew.
+    // In descending order, each record is searched for again.
     assert!((1..=end).rev().step_by(7).map(taken).sum::<u64>() / readings < 140_000);
 }
 
-/// What is owed to several is sent again by turns: each goes on from where it was.
+/// Redelivery to several recipients alternates. Each continues from its last record.
 #[test]
-fn readings_by_turns_do_not_disturb_each_other() {
+fn alternating_readers_do_not_disturb_each_other() {
     let options =
         Options { segment_bytes: 1 << 20, verify: Verify::LastSegment, ..Options::default() };
     let disk = MemoryDisk::new(4);
@@ -140,10 +141,10 @@ fn readings_by_turns_do_not_disturb_each_other() {
     assert!(each < 70_000, "{each} bytes for a record");
 }
 
-/// A walk of a log that was written in this life begins near, at whichever frame: also at one that
-/// the index names itself.
+/// A walk of a log that this process wrote begins near any frame, including one that the index
+/// names.
 #[test]
-fn a_walk_begins_near_whatever_frame_it_is_to_begin_with() {
+fn a_walk_begins_near_its_first_frame() {
     let disk = MemoryDisk::new(5);
     let mut log = FileLog::create(disk.clone(), IDENTITY, Options::default()).expect("creates");
     for _ in 0..1_500 {
@@ -160,12 +161,12 @@ fn a_walk_begins_near_whatever_frame_it_is_to_begin_with() {
         });
         assert_eq!((walked, first), (Ok(()), Some(LogIndex(log_index))));
         let taken = disk.bytes_read() - before;
-        // Two steps of the index and some readings that double.
+        // Two steps of the index, and some reads of doubling length.
         assert!(taken < 500_000, "from {log_index}: {taken} bytes");
     }
 }
 
-/// However many segments there are, few of them are open at a time.
+/// With any number of segments, only few are open at a time.
 #[test]
 fn few_segments_are_open_at_a_time() {
     const OPEN_MAX: u64 = 32;
@@ -180,7 +181,7 @@ fn few_segments_are_open_at_a_time() {
         log.sync().expect("memory does not fail");
         most = most.max(count());
     }
-    // With room for one more, and the one that is written to.
+    // One more may be open, and the one that is being written.
     assert_eq!(most, OPEN_MAX, "while it is written");
     let reader = log.reader();
     for log_index in (1..=80).rev() {
@@ -189,7 +190,7 @@ fn few_segments_are_open_at_a_time() {
     }
 }
 
-/// In pieces that double up to a quarter of a megabyte, each byte about once.
+/// Reads double in length up to 256 KiB, and read each byte about once.
 #[test]
 fn a_whole_log_is_read_in_few_pieces() {
     let options = Options { segment_bytes: 8 << 20, ..Options::default() };
@@ -204,16 +205,17 @@ fn a_whole_log_is_read_in_few_pieces() {
     assert!((whole..whole + 60).contains(&pieces), "{pieces} readings of {bytes} bytes");
 }
 
-/// Whoever reads one block after the other gets eight at once.
+/// A sequential reader gets eight blocks at once.
 #[test]
-fn a_packed_log_is_unpacked_ahead() {
+fn compressed_blocks_are_read_ahead() {
     let disk = MemoryDisk::new(8);
     write(&disk, Options { segment_bytes: 8 << 20, ..Options::default() });
     let log = TieredDisk::open(disk.clone()).expect("opens");
     let all = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
     let due = journal::due(&log, &all, Destination::InPlace).expect("lists");
     for due in &due {
-        journal::archive_segment(&log, due, Destination::InPlace, &mut |_| Ok(())).expect("packs");
+        journal::archive_segment(&log, due, Destination::InPlace, &mut |_| Ok(()))
+            .expect("compresses");
     }
     let log = TieredDisk::open(disk.clone()).expect("opens");
     let before = disk.reads();
@@ -223,7 +225,7 @@ fn a_packed_log_is_unpacked_ahead() {
 }
 
 #[test]
-fn single_records_of_a_log_that_nobody_writes_are_found() {
+fn single_records_of_an_idle_log_are_found() {
     let disk = MemoryDisk::new(6);
     let end = write(&disk, Options { segment_bytes: 1 << 20, ..Options::default() });
     let records = OfflineReader::open(disk).expect("opens");
@@ -238,9 +240,9 @@ fn single_records_of_a_log_that_nobody_writes_are_found() {
     assert!(matches!(records.read(LogIndex(end + 1)), Err(LogError::Damaged { .. })));
 }
 
-/// Whoever looks through its end reads little of what is before it, and is told of what is damaged.
+/// A search at the end reads little before it, and reports damage.
 #[test]
-fn the_end_of_a_log_that_nobody_writes_is_looked_through() {
+fn the_end_of_an_idle_log_is_searched() {
     let disk = MemoryDisk::new(8);
     let options = Options { segment_bytes: 1 << 30, ..Options::default() };
     let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
@@ -260,7 +262,7 @@ fn the_end_of_a_log_that_nobody_writes_is_looked_through() {
         assert!(seen.contains(&from), "from the frame that holds it");
         assert_eq!((seen.last(), seen.len() as u64), (Some(&end), 1 + end - seen[0]));
         let taken = disk.bytes_read() - before;
-        // Halvings of a window each, out of eight megabytes.
+        // Halvings with a window each, out of eight megabytes.
         assert!(taken < 2 << 20, "from {from} of {end}: {taken} bytes");
     }
     disk.damage(&name, length - 200, 1);
@@ -268,14 +270,14 @@ fn the_end_of_a_log_that_nobody_writes_is_looked_through() {
     assert!(matches!(visited, Err(LogError::Damaged { .. })), "{visited:?}");
 }
 
-/// What is being written is not read from its beginning for what was just recorded.
+/// A new record is not searched for from the start of the open segment.
 #[test]
-fn a_record_of_the_segment_that_is_written_is_found_near_it() {
+fn a_record_of_the_open_segment_is_found_nearby() {
     let disk = MemoryDisk::new(5);
     let mut log = FileLog::create(disk.clone(), IDENTITY, Options::default()).expect("creates");
     fill(&mut log, 4 << 20);
     let (reader, end) = (log.reader(), log.end().0);
-    // From the other end none is found behind the one before.
+    // In descending order, no record is found from the previous one.
     for log_index in (1..=end).rev().step_by(101).map(LogIndex) {
         let before = disk.bytes_read();
         reader.read(log_index).expect("it is whole").expect("it is there");
@@ -301,7 +303,7 @@ fn a_walk_from_the_middle_reads_little_before_it() {
         let before = disk.bytes_read();
         log.replay(log_index, &mut note).expect("it is whole");
         let taken = disk.bytes_read() - before;
-        // Halvings of a window each, and the window in which the frame is.
+        // Halvings with a window each, and the window of the frame.
         assert!(taken < 2 << 20, "from {log_index:?}: {taken} bytes");
         let (first, last, chain) = found.expect("a frame has it");
         assert!((first..=last).contains(&log_index), "{log_index:?} in {first:?} to {last:?}");
@@ -310,7 +312,7 @@ fn a_walk_from_the_middle_reads_little_before_it() {
     }
 }
 
-/// The first frame that is visited is checked against the one before it, wherever the walk begins.
+/// The first visited frame is checked against the previous one, wherever the walk begins.
 #[test]
 fn a_frame_of_another_chain_is_not_visited() {
     let disk = MemoryDisk::new(3);
@@ -326,7 +328,7 @@ fn a_frame_of_another_chain_is_not_visited() {
     let good = disk.content(&name).expect("it is there");
     let whole = frames_of(&mut log, LogIndex(1));
     for forged in [1_usize, 2, 90, 91, 92, 93, 300, 599] {
-        // Sound in itself, at its place, and of the same length.
+        // Valid in itself, at its place, and of the same length.
         let base = Tail { chain: Digest([7; 32]), ..tails[forged - 1] };
         let frame = frame_after(&Tail { durable: LogIndex(0), ..base }, &[700]);
         let at = 512 + (forged - 1) * whole[0].len();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use journal::contract::{IDENTITY, frame_after};
-use journal::{DamageReason, FileLog, OpenError, Options, RealDisk, walk_beside};
+use journal::{DamageReason, FileLog, OpenError, Options, RealDisk, walk_live};
 use ledger::LogIndex;
 use ports::{Disk, DiskError, Log};
 use tempfile::TempDir;
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 use crate::common::STRICT;
 
 const SEGMENT: &str = "00000000000000000001.segment";
-/// Readings beside the writer.
+/// Number of reads during the writes.
 const WALKS: usize = 150;
 
-/// With segments that fill up meanwhile, room behind the frames, and none.
+/// With segments that fill up meanwhile, with preallocated space, and without.
 const LOGS: [Options; 3] = [
     Options { segment_bytes: 400_000, room_bytes: 64 << 10, ..STRICT },
     Options { segment_bytes: 1 << 30, room_bytes: 1 << 20, ..STRICT },
@@ -25,7 +25,7 @@ const LOGS: [Options; 3] = [
 ];
 
 #[test]
-fn a_log_that_is_written_meanwhile_is_read_as_far_as_it_goes() {
+fn a_log_is_read_while_it_is_being_written() {
     for options in LOGS {
         let directory = tempfile::tempdir().expect("a directory");
         let disk = RealDisk::open(directory.path()).expect("opens");
@@ -42,8 +42,8 @@ fn a_log_that_is_written_meanwhile_is_read_as_far_as_it_goes() {
             });
             let mut before = LogIndex(0);
             for _ in 0..WALKS {
-                let beside = RealDisk::open_beside(directory.path()).expect("opens");
-                let walked = walk_beside(&beside, &mut |_| Ok(()));
+                let disk = RealDisk::open_live(directory.path()).expect("opens");
+                let walked = walk_live(&disk, &mut |_| Ok(()));
                 let walked = walked.unwrap_or_else(|error| panic!("{options:?}: {error}"));
                 assert!(before <= walked.tail.end && walked.torn.is_none(), "{walked:?}");
                 before = walked.tail.end;
@@ -53,7 +53,7 @@ fn a_log_that_is_written_meanwhile_is_read_as_far_as_it_goes() {
     }
 }
 
-/// A disk on which a segment is listed that could not be begun, and is gone.
+/// A disk that lists a segment which could not be created and is gone.
 struct Ghost {
     disk: RealDisk,
     listed: AtomicU32,
@@ -92,18 +92,18 @@ impl Disk for Ghost {
 }
 
 #[test]
-fn a_segment_that_is_gone_again_is_looked_for_again() {
+fn a_segment_that_disappears_is_listed_again() {
     let directory = quiet();
     let whole = walk(&directory).expect("sound");
-    let disk = RealDisk::open_beside(directory.path()).expect("opens");
+    let disk = RealDisk::open_live(directory.path()).expect("opens");
     let ghost = Ghost { disk, listed: AtomicU32::new(0) };
-    assert_eq!(walk_beside(&ghost, &mut |_| Ok(())), Ok(whole));
-    // Where nobody writes, it is missing.
+    assert_eq!(walk_live(&ghost, &mut |_| Ok(())), Ok(whole));
+    // Without a writer it counts as missing.
     ghost.listed.store(0, Ordering::Relaxed);
     assert!(journal::walk(&ghost, &mut |_| Ok(())).is_err());
 }
 
-/// A log of some frames that nobody writes any more.
+/// A log of some frames without a writer.
 fn quiet() -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = RealDisk::open(directory.path()).expect("opens");
@@ -117,12 +117,12 @@ fn quiet() -> TempDir {
 }
 
 fn walk(directory: &TempDir) -> Result<journal::LogWalk, OpenError> {
-    let beside = RealDisk::open_beside(directory.path()).expect("opens");
-    walk_beside(&beside, &mut |_| Ok(()))
+    let disk = RealDisk::open_live(directory.path()).expect("opens");
+    walk_live(&disk, &mut |_| Ok(()))
 }
 
 #[test]
-fn what_stays_as_it_is_is_damage() {
+fn unchanging_damage_is_reported() {
     let directory = quiet();
     let path = directory.path().join(SEGMENT);
     let mut bytes = fs::read(&path).expect("reads");
@@ -135,7 +135,7 @@ fn what_stays_as_it_is_is_damage() {
 }
 
 #[test]
-fn what_a_crash_cut_short_is_told() {
+fn a_torn_tail_is_reported() {
     let directory = quiet();
     let path = directory.path().join(SEGMENT);
     let whole = walk(&directory).expect("sound");

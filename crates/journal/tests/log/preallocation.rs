@@ -1,4 +1,4 @@
-//! Zeros that are written ahead of the frames: they are no part of the log, and nobody minds them.
+//! Preallocated zeros after the frames are not part of the log.
 
 use journal::contract::{IDENTITY, frame_after};
 use journal::{DamageReason, FileLog, MemoryDisk, OfflineReader, OpenError, Options};
@@ -26,7 +26,7 @@ fn last_segment(disk: &MemoryDisk) -> Vec<u8> {
     disk.content(&name).expect("exists")
 }
 
-/// Where the frames of the last segment end.
+/// End of the frames of the last segment.
 fn end_of_frames(disk: &MemoryDisk) -> usize {
     let (mut end, mut segment) = (0, String::new());
     journal::walk(disk, &mut |placed| {
@@ -40,7 +40,7 @@ fn end_of_frames(disk: &MemoryDisk) -> usize {
 }
 
 #[test]
-fn what_was_made_room_for_is_no_loss() {
+fn preallocated_space_is_not_a_loss() {
     for end in [MemoryDisk::kill, MemoryDisk::crash] {
         let disk = MemoryDisk::new(1);
         grow(&mut create(&disk), 3);
@@ -65,9 +65,9 @@ fn what_was_made_room_for_is_no_loss() {
     }
 }
 
-/// A process can end in the middle of a write: wherever that is, nothing is refused.
+/// A process can end in the middle of a write, at any point. Nothing is refused.
 #[test]
-fn a_write_that_ended_early_is_torn() {
+fn an_incomplete_write_is_torn() {
     let disk = MemoryDisk::new(1);
     let mut log = create(&disk);
     grow(&mut log, 3);
@@ -86,7 +86,7 @@ fn a_write_that_ended_early_is_torn() {
 }
 
 #[test]
-fn room_is_made_seldom_and_given_back_with_the_segment() {
+fn space_is_preallocated_rarely_and_released_with_the_segment() {
     let disk = MemoryDisk::new(1);
     let mut log = create(&disk);
     let mut lengths = std::collections::BTreeSet::new();
@@ -106,7 +106,7 @@ fn room_is_made_seldom_and_given_back_with_the_segment() {
 }
 
 #[test]
-fn where_there_is_no_room_ahead_the_log_goes_on_without() {
+fn without_space_to_preallocate_the_log_continues() {
     let disk = MemoryDisk::new(1);
     let mut log = create(&disk);
     disk.set_capacity(512 + 3_000);
@@ -121,7 +121,7 @@ fn where_there_is_no_room_ahead_the_log_goes_on_without() {
 }
 
 #[test]
-fn what_stands_in_the_room_and_is_no_zero_is_refused() {
+fn other_bytes_in_preallocated_space_are_refused() {
     let disk = MemoryDisk::new(1);
     grow(&mut create(&disk), 3);
     let (end, content) = (end_of_frames(&disk), last_segment(&disk));
@@ -131,7 +131,7 @@ fn what_stands_in_the_room_and_is_no_zero_is_refused() {
         damaged[at] ^= 4;
         disk.put(&name, &damaged);
         match FileLog::open(disk.clone(), OPTIONS) {
-            // As of a frame of which a sector is missing.
+            // The error of a frame with a missing sector.
             Ok((log, report)) => {
                 assert_eq!((log.end(), report.dropped.is_some()), (LogIndex(3), true));
             }
@@ -159,18 +159,18 @@ fn a_closed_log_ends_with_its_last_frame() {
     assert_eq!(log.end(), LogIndex(4));
 }
 
-/// Room is zeros that stand in the file, up to where it was asked for.
+/// Preallocated space is zeros in the file, up to the requested length.
 #[test]
-fn room_is_as_long_as_it_is_said_to_be() {
+fn preallocated_space_has_the_requested_length() {
     let disk = MemoryDisk::new(1);
     let wide = Options { segment_bytes: 1 << 20, room_bytes: 150_000, ..OPTIONS };
     let mut log = FileLog::create(disk.clone(), IDENTITY, wide).expect("creates");
     grow(&mut log, 1);
     let first = end_of_frames(&disk);
     assert_eq!(last_segment(&disk).len(), first + 150_000);
-    // What fits to the byte needs no more.
-    let beside = frame_after(&log.tail(), &[300]).len() - 300;
-    log.append(&frame_after(&log.tail(), &[150_000 - beside])).expect("appends");
+    // A frame that fits to the byte needs no more space.
+    let overhead = frame_after(&log.tail(), &[300]).len() - 300;
+    log.append(&frame_after(&log.tail(), &[150_000 - overhead])).expect("appends");
     assert_eq!(last_segment(&disk).len(), first + 150_000);
     grow(&mut log, 1);
     assert_eq!(last_segment(&disk).len(), end_of_frames(&disk) + 150_000);
@@ -181,16 +181,16 @@ fn room_is_as_long_as_it_is_said_to_be() {
     assert_eq!(last_segment(&disk).len(), end_of_frames(&disk) + (256 << 10));
 }
 
-/// A segment takes what fits to the byte.
+/// A segment accepts a frame that fits to the byte.
 #[test]
 fn a_segment_is_filled_to_its_end() {
     for (over, segments) in [(0, 1), (1, 2)] {
         let disk = MemoryDisk::new(1);
         let mut log = create(&disk);
         grow(&mut log, 1);
-        let beside = frame_after(&log.tail(), &[300]).len() - 300;
+        let overhead = frame_after(&log.tail(), &[300]).len() - 300;
         let left = OPTIONS.segment_bytes as usize - end_of_frames(&disk);
-        log.append(&frame_after(&log.tail(), &[left - beside + over])).expect("appends");
+        log.append(&frame_after(&log.tail(), &[left - overhead + over])).expect("appends");
         assert_eq!(disk.list().expect("lists").len(), segments, "{over} bytes over");
     }
 }
@@ -209,7 +209,7 @@ fn bytes_that_became_durable_are_counted() {
 }
 
 #[test]
-fn a_log_whose_sync_failed_says_so() {
+fn a_failed_sync_is_reported() {
     let disk = MemoryDisk::new(1);
     let mut log = create(&disk);
     grow(&mut log, 1);
@@ -220,7 +220,7 @@ fn a_log_whose_sync_failed_says_so() {
 }
 
 #[test]
-fn a_copy_needs_no_room() {
+fn a_replica_log_preallocates_nothing() {
     let disk = MemoryDisk::new(1);
     let mut log = create(&disk).into_copy();
     (0..3).for_each(|_| log.append(&frame_after(&log.tail(), &[300])).expect("appends"));

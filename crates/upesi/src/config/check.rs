@@ -1,5 +1,5 @@
 //! `upesi check-config`: explains every setting with its value, warns about dangerous combinations,
-//! and computes the longest time that a message can take by the timeouts.
+//! and computes the longest times that result from the timeouts.
 
 mod warnings;
 
@@ -35,7 +35,7 @@ struct Checked {
     bounds: Vec<Bound>,
 }
 
-/// A setting as it is declared, with its value.
+/// A setting with its value.
 #[derive(Serialize)]
 struct Setting {
     name: &'static str,
@@ -70,7 +70,7 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), CliEr
         })?,
     };
     let checked = Checked {
-        settings: noted(settings(&given(&text)), &config),
+        settings: with_notes(settings(&settings_in(&text)), &config),
         warnings: warnings(&config),
         bounds: bounds(&config),
     };
@@ -81,7 +81,7 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), CliEr
     Ok(())
 }
 
-/// Makes the checks of `serve` at its start that need no running part.
+/// Makes those start checks of `serve` that need no running thread.
 fn check_start(config: &Config) -> Result<(), CliError> {
     let own = [("fspiop.listen", config.fspiop.listen), ("admin.listen", config.admin.listen)];
     let own: Vec<_> =
@@ -147,8 +147,8 @@ fn with_unit(name: &str, value: &str) -> String {
     }
 }
 
-/// The settings that a file writes out, by name.
-fn given(text: &str) -> BTreeMap<String, String> {
+/// The settings in a file, by name.
+fn settings_in(text: &str) -> BTreeMap<String, String> {
     let table: toml::Table = toml::from_str(text).unwrap_or_default();
     let mut given = BTreeMap::new();
     for (section, settings) in &table {
@@ -177,7 +177,7 @@ const LOOPBACK_ALLOWED: &str = "loopback endpoints are allowed, because fspiop.l
                                 endpoints.denied_networks";
 
 /// Adds the notes that follow from the whole configuration.
-fn noted(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
+fn with_notes(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
     let networks = settings.iter_mut().find(|setting| setting.name == "endpoints.networks");
     if let Some(networks) = networks
         && config.reach(Vec::new()).assumes_loopback()
@@ -187,7 +187,7 @@ fn noted(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
     settings
 }
 
-/// Sums of the timeouts. A transfer whose participants answer never waits for a timer.
+/// Sums of the timeouts. A transfer whose participants answer never waits for a timeout.
 fn bounds(config: &Config) -> Vec<Bound> {
     let policy = config.policy();
     let attempt = config.delivery.connect_timeout_ms + config.delivery.answer_timeout_ms;
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_endpoints_that_are_allowed_by_default_are_noted() {
+    fn default_loopback_endpoints_have_a_note() {
         let local = "[fspiop]\nlisten = \"127.0.0.1:4000\"\n[endpoints]\n";
         let networks = format!("{local}networks = [\"10.0.0.0/8\"]");
         let denied = format!("{local}denied_networks = [\"127.0.0.0/8\", \"::1\"]");
@@ -247,17 +247,17 @@ mod tests {
             [("", false), (local, true), (&networks, false), (&denied, false), (&half_denied, true)]
         {
             let config: Config = toml::from_str(text).expect("a good file");
-            let settings = noted(settings(&given(text)), &config);
-            let noted: Vec<_> = settings.iter().filter(|it| it.note.is_some()).collect();
-            let names: Vec<_> = noted.iter().map(|it| it.name).collect();
+            let settings = with_notes(settings(&settings_in(text)), &config);
+            let with_note: Vec<_> = settings.iter().filter(|it| it.note.is_some()).collect();
+            let names: Vec<_> = with_note.iter().map(|it| it.name).collect();
             let wanted: &[&str] = if expected { &["endpoints.networks"] } else { &[] };
             assert_eq!(names, wanted, "{text}");
-            assert!(noted.iter().all(|it| it.note == Some(LOOPBACK_ALLOWED)), "{text}");
+            assert!(with_note.iter().all(|it| it.note == Some(LOOPBACK_ALLOWED)), "{text}");
         }
     }
 
     #[test]
-    fn settings_that_prevent_a_start_are_refused() {
+    fn settings_that_prevent_a_start_are_errors() {
         let place = tempfile::tempdir().expect("a directory");
         let gone = place.path().join("gone");
         let gone = gone.to_str().expect("its name is text");

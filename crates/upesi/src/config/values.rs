@@ -62,7 +62,7 @@ impl Serialize for Listed {
     }
 }
 
-/// Who may change things.
+/// Authentication of changes through the admin API.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Auth {
@@ -70,7 +70,7 @@ pub(crate) enum Auth {
     None,
 }
 
-/// A resource of the API, by its name in paths.
+/// A resource of the FSPIOP API, by its name in paths.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Resource {
@@ -80,14 +80,14 @@ pub(crate) enum Resource {
     Transfers,
 }
 
-/// Where supervisors' probes are answered.
+/// Listener of health probes.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
 pub(crate) enum Probes {
     /// At this address.
     At(SocketAddr),
-    /// On no listener of their own.
-    Nowhere,
+    /// No listener.
+    Disabled,
 }
 
 impl TryFrom<String> for Probes {
@@ -95,7 +95,7 @@ impl TryFrom<String> for Probes {
 
     fn try_from(text: String) -> Result<Self, String> {
         match text.as_str() {
-            "none" => Ok(Self::Nowhere),
+            "none" => Ok(Self::Disabled),
             text => text.parse().map(Self::At).map_err(|_| {
                 format!("{text:?} is not an address with a port such as 127.0.0.1:3002, or none")
             }),
@@ -107,22 +107,22 @@ impl Serialize for Probes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::At(address) => address.serialize(serializer),
-            Self::Nowhere => serializer.serialize_str("none"),
+            Self::Disabled => serializer.serialize_str("none"),
         }
     }
 }
 
-/// What follows when a stage is stuck.
+/// Reaction to a stuck stage.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Watchdog {
     /// `/health` and standard error name it.
     Report,
-    /// The process ends, too, so that a supervisor starts it again.
+    /// The process exits too, so that a supervisor restarts it.
     Exit,
 }
 
-/// How a password is shown to brokers, by its name there.
+/// SASL mechanism, by its name in Kafka.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub(crate) enum Mechanism {
     #[default]

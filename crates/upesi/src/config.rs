@@ -17,9 +17,9 @@ use ledger::{FspName, Settings};
 use switch::ConnectionLimits;
 
 pub(crate) use self::settings::{Admin, Archive, Config, Delivery, Fspiop, Health, Jws, settings};
-pub(crate) use self::table::{Change, Setting};
-pub(crate) use self::values::{Auth, Probes, Watchdog};
-use self::values::{Listed, Resource};
+pub(crate) use self::table::{Setting, TakesEffect};
+pub(crate) use self::values::{Auth, ProbeListener, Watchdog};
+use self::values::{NetworkEntry, Resource};
 use crate::CliError;
 
 /// Minimum of `transfers.expiration_max`. A lower limit would refuse nearly every transfer.
@@ -134,15 +134,15 @@ impl Config {
 
     /// Networks of the gateways.
     pub(crate) fn gateways(&self) -> Arc<[Network]> {
-        self.fspiop.gateways.iter().map(|Listed(network)| *network).collect()
+        self.fspiop.gateways.iter().map(|NetworkEntry(network)| *network).collect()
     }
 
     /// Address of health probes: the configured one, or 127.0.0.1:3002 if the admin API has its
     /// default address.
     pub(crate) fn probes(&self) -> Option<SocketAddr> {
         match self.health.listen {
-            Some(Probes::At(address)) => Some(address),
-            Some(Probes::Disabled) => None,
+            Some(ProbeListener::At(address)) => Some(address),
+            Some(ProbeListener::Disabled) => None,
             None => (self.admin.listen == Admin::default().listen).then_some(PROBES),
         }
     }
@@ -150,7 +150,8 @@ impl Config {
     /// The policy for calls to participants, without the hub's own listeners. Loopback addresses
     /// are only allowed if the hub itself listens on loopback.
     pub(crate) fn reach(&self, own: Vec<SocketAddr>) -> EgressPolicy {
-        let networks = |listed: &[Listed]| listed.iter().map(|Listed(network)| *network).collect();
+        let networks =
+            |listed: &[NetworkEntry]| listed.iter().map(|NetworkEntry(network)| *network).collect();
         EgressPolicy {
             networks: networks(&self.endpoints.networks),
             denied: networks(&self.endpoints.denied_networks),
@@ -258,7 +259,7 @@ fn locate(text: &str, byte: usize) -> (usize, String) {
 mod tests {
     use expect_test::expect_file;
 
-    use super::values::Span;
+    use super::values::TimeSpan;
     use super::*;
 
     /// UPDATE_EXPECT=1 writes the table anew.
@@ -321,7 +322,7 @@ mod tests {
 
     #[test]
     fn duration_has_a_unit() {
-        let parsed = |text: &str| Span::parse(text).map(|span| span.0.as_millis());
+        let parsed = |text: &str| TimeSpan::parse(text).map(|span| span.0.as_millis());
         for (text, ms) in [
             ("1500ms", 1_500),
             ("90s", 90_000),

@@ -45,7 +45,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::CliError;
 use crate::cli::stdout;
-use crate::config::{self, Config, Probes};
+use crate::config::{self, Config, ProbeListener};
 use crate::data::layout::has_segments;
 use crate::operate::quarantine::{self, Entry, Notes};
 use crate::serve::admin_backend::{EXPLAINED_MAX, NodeBackend};
@@ -156,7 +156,7 @@ fn configuration(arguments: &ServeArguments) -> Result<Config, CliError> {
     let mut config = Config::read(arguments.config.as_deref())?;
     config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
     config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
-    config.health.listen = arguments.health.map(Probes::At).or(config.health.listen);
+    config.health.listen = arguments.health.map(ProbeListener::At).or(config.health.listen);
     Ok(config)
 }
 

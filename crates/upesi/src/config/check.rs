@@ -13,7 +13,7 @@ use serde::Serialize;
 use self::warnings::{Warning, warnings};
 use crate::CliError;
 use crate::cli::units::{Bytes, Count, Milliseconds};
-use crate::config::{self, Auth, Change, Config};
+use crate::config::{self, Auth, Config, TakesEffect};
 use crate::serve;
 use crate::serve::signatures;
 
@@ -29,10 +29,10 @@ pub(crate) struct CheckConfigArguments {
 }
 
 #[derive(Serialize)]
-struct Checked {
+struct ConfigReport {
     settings: Vec<Setting>,
     warnings: Vec<Warning>,
-    bounds: Vec<Bound>,
+    bounds: Vec<LongestTime>,
 }
 
 /// A setting with its value.
@@ -45,7 +45,7 @@ struct Setting {
     meaning: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     bounds: Option<String>,
-    change: Change,
+    change: TakesEffect,
     /// An effect that the setting has together with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
@@ -53,7 +53,7 @@ struct Setting {
 
 /// The longest duration of something with these settings.
 #[derive(Serialize)]
-struct Bound {
+struct LongestTime {
     what: &'static str,
     milliseconds: u64,
     made_of: String,
@@ -69,14 +69,14 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), CliEr
             CliError::new(format!("{}: cannot be read: {error}", file.display()))
         })?,
     };
-    let checked = Checked {
+    let report = ConfigReport {
         settings: with_notes(settings(&settings_in(&text)), &config),
         warnings: warnings(&config),
         bounds: bounds(&config),
     };
     match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&checked).expect("plain data")),
-        false => print(&checked),
+        true => println!("{}", serde_json::to_string_pretty(&report).expect("plain data")),
+        false => print(&report),
     }
     Ok(())
 }
@@ -107,10 +107,10 @@ fn is_same_port(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() != 0 && one.port() == other.port() && same_host
 }
 
-fn print(checked: &Checked) {
+fn print(report: &ConfigReport) {
     println!("Settings (* set in the file)\n");
     println!("   {:<40} {:<26} {:<22} takes effect", "setting", "value", "allowed");
-    for Setting { name, value, given, meaning, bounds, change, note } in &checked.settings {
+    for Setting { name, value, given, meaning, bounds, change, note } in &report.settings {
         let mark = if *given { "*" } else { " " };
         let bounds = bounds.as_deref().unwrap_or("-");
         let value = with_unit(name, value);
@@ -120,14 +120,14 @@ fn print(checked: &Checked) {
         }
     }
     println!("\nWarnings\n");
-    for Warning { what, instead } in &checked.warnings {
+    for Warning { what, instead } in &report.warnings {
         println!("   {what}\n       instead: {instead}");
     }
-    if checked.warnings.is_empty() {
+    if report.warnings.is_empty() {
         println!("   none");
     }
     println!("\nLongest times with these settings\n");
-    for Bound { what, milliseconds, made_of } in &checked.bounds {
+    for LongestTime { what, milliseconds, made_of } in &report.bounds {
         println!("   {:<60} {:>9}   {made_of}", what, Milliseconds(*milliseconds).to_string());
     }
 }
@@ -188,14 +188,14 @@ fn with_notes(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
 }
 
 /// Sums of the timeouts. A transfer whose participants answer never waits for a timeout.
-fn bounds(config: &Config) -> Vec<Bound> {
+fn bounds(config: &Config) -> Vec<LongestTime> {
     let policy = config.policy();
     let attempt = config.delivery.connect_timeout_ms + config.delivery.answer_timeout_ms;
     let sweep = switch::TIMEOUT_GRAIN.as_millis() as u64;
     let horizon = policy.horizon_micros / 1_000;
     let (pause, probe) = (policy.backoff_max_micros / 1_000, policy.probe_max_micros / 1_000);
     let probe = probe.min(pause);
-    let bound = |what, milliseconds, made_of| Bound { what, milliseconds, made_of };
+    let bound = |what, milliseconds, made_of| LongestTime { what, milliseconds, made_of };
     vec![
         bound(
             "a slow request, until it is complete or rejected",

@@ -12,7 +12,7 @@ use crate::cli::units::Count;
 /// When a new value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Change {
+pub(crate) enum TakesEffect {
     /// At the next start.
     Start,
     /// At the next start, which records it in the log.
@@ -23,7 +23,7 @@ pub(crate) enum Change {
     Never,
 }
 
-impl Change {
+impl TakesEffect {
     /// Its name, as the manual and `check-config` show it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ pub(crate) struct Setting {
     pub(crate) default: String,
     /// Its bounds with their unit.
     pub(crate) bounds: Option<String>,
-    pub(crate) change: Change,
+    pub(crate) change: TakesEffect,
     pub(crate) meaning: &'static str,
 }
 
@@ -173,7 +173,7 @@ macro_rules! settings {
                 name: concat!(stringify!($section), ".", stringify!($key)),
                 default: default(stringify!($section), stringify!($key)),
                 bounds: [$(Bounds::of(&($bounds)).describe(stringify!($key)))?].into_iter().next(),
-                change: [$(Change::$change,)? Change::Start][0],
+                change: [$(TakesEffect::$change,)? TakesEffect::Start][0],
                 meaning: concat!($($meaning),+).trim_ascii(),
             },)*)*]
         }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 /// A length of time with its unit: `"1500ms"`, `"90s"`, `"15m"`, `"24h"` or `"30d"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
+pub(crate) struct TimeSpan(pub(crate) Duration);
 
-impl Span {
+impl TimeSpan {
     pub(super) fn parse(text: &str) -> Option<Self> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (count, unit) = text.split_at(digits);
@@ -27,7 +27,7 @@ impl Span {
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for TimeSpan {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| {
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-impl Serialize for Span {
+impl Serialize for TimeSpan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{}ms", self.0.as_millis()))
     }
@@ -46,9 +46,9 @@ impl Serialize for Span {
 /// A network as the file writes it.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct Listed(pub(crate) Network);
+pub(crate) struct NetworkEntry(pub(crate) Network);
 
-impl TryFrom<String> for Listed {
+impl TryFrom<String> for NetworkEntry {
     type Error = NoNetwork;
 
     fn try_from(text: String) -> Result<Self, NoNetwork> {
@@ -56,7 +56,7 @@ impl TryFrom<String> for Listed {
     }
 }
 
-impl Serialize for Listed {
+impl Serialize for NetworkEntry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{:?}", self.0))
     }
@@ -83,14 +83,14 @@ pub(crate) enum Resource {
 /// Listener of health probes.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
-pub(crate) enum Probes {
+pub(crate) enum ProbeListener {
     /// At this address.
     At(SocketAddr),
     /// No listener.
     Disabled,
 }
 
-impl TryFrom<String> for Probes {
+impl TryFrom<String> for ProbeListener {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -103,7 +103,7 @@ impl TryFrom<String> for Probes {
     }
 }
 
-impl Serialize for Probes {
+impl Serialize for ProbeListener {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::At(address) => address.serialize(serializer),

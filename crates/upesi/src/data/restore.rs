@@ -106,7 +106,7 @@ struct Proof {
 /// Creates a node's directory from a copy. The directory must be empty or not exist.
 #[cfg(feature = "kafka")]
 pub(crate) fn begin(from: &str, data: &Path) -> Result<(), CliError> {
-    if let Copy::Directory(path) = Copy::of(from)?
+    if let RestoreSource::Directory(path) = RestoreSource::parse(from)?
         && has_state(&path)
     {
         return adopt(&path, data);
@@ -196,9 +196,9 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), CliError> {
 
 fn make(arguments: &RestoreArguments, target: StagingDirectory) -> Result<Proof, CliError> {
     let started = Instant::now();
-    let staged = match Copy::of(&arguments.from)? {
-        Copy::Place(location) => target.fetch(&location, arguments)?,
-        Copy::Directory(path) => target.copy(&path, arguments)?,
+    let staged = match RestoreSource::parse(&arguments.from)? {
+        RestoreSource::Backup(location) => target.fetch(&location, arguments)?,
+        RestoreSource::Directory(path) => target.copy(&path, arguments)?,
     };
     let StagedLog { files, bytes, replayed } = staged;
     let ReplayedLog { state, walked, snapshots, quarantined } = replayed;
@@ -235,23 +235,23 @@ pub(crate) fn tail_after(placed: &LocatedFrame<'_>) -> Tail {
 }
 
 /// The source of a data directory.
-enum Copy {
+enum RestoreSource {
     /// A copy that `upesi backup` keeps.
-    Place(Location),
+    Backup(Location),
     /// A data directory, or a plain copy of one.
     Directory(PathBuf),
 }
 
-impl Copy {
+impl RestoreSource {
     /// Reads the places that `backup --to` accepts. A directory with segments and without the
     /// marker of a place is a plain copy.
-    fn of(from: &str) -> Result<Self, CliError> {
+    fn parse(from: &str) -> Result<Self, CliError> {
         let location = Location::parse(from).map_err(|error| CliError::new(error.to_string()))?;
         Ok(match location.directory() {
             Some(path) if has_segments(path) && !path.join(journal::MARKER).exists() => {
                 Self::Directory(path.to_owned())
             }
-            _ => Self::Place(location),
+            _ => Self::Backup(location),
         })
     }
 }
@@ -498,9 +498,11 @@ mod tests {
             let path = path.display().to_string();
             let url = format!("file://{path}");
             for text in [&path, &url] {
-                match Copy::of(text).expect("a copy") {
-                    Copy::Directory(found) => assert!(is_plain && *found == *path, "{text}"),
-                    Copy::Place(place) => {
+                match RestoreSource::parse(text).expect("a copy") {
+                    RestoreSource::Directory(found) => {
+                        assert!(is_plain && *found == *path, "{text}")
+                    }
+                    RestoreSource::Backup(place) => {
                         assert!(!is_plain, "{text}");
                         assert_eq!(place.open().expect("opens").url(), url);
                     }
@@ -510,7 +512,7 @@ mod tests {
             }
         }
         for wrong in ["", "ftp://host/x", "file://relative", "s3://key:secret@bucket/x"] {
-            let restore = Copy::of(wrong).err().expect("refused").to_string();
+            let restore = RestoreSource::parse(wrong).err().expect("refused").to_string();
             let backup = journal::open_blob_store(wrong).err().expect("refused").to_string();
             assert_eq!(restore, backup);
         }

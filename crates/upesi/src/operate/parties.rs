@@ -81,7 +81,7 @@ struct ImportArguments {
     file: PathBuf,
     /// Address of the switch.
     #[command(flatten)]
-    place: Place,
+    place: AdminAddress,
     /// Only check all lines against the rules and the switch's participants.
     #[arg(long)]
     dry_run: bool,
@@ -125,14 +125,14 @@ struct FindArguments {
     sub_id: Option<String>,
     /// Address of the switch.
     #[command(flatten)]
-    place: Place,
+    place: AdminAddress,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args)]
-struct Place {
+struct AdminAddress {
     /// Address of the switch's admin API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
     admin: String,
@@ -156,29 +156,29 @@ struct Row {
 
 /// The answer of the switch to a batch.
 #[derive(Deserialize)]
-struct Registered {
+struct BatchResponse {
     registered: u64,
-    refused: Vec<RefusedRow>,
+    refused: Vec<RejectedRow>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RefusedRow {
+struct RejectedRow {
     row: usize,
-    error_information: Fault,
+    error_information: ErrorInformation,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Fault {
+struct ErrorInformation {
     error_description: String,
 }
 
 /// An answer that refuses everything.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Refused {
-    error_information: Fault,
+struct ErrorResponse {
+    error_information: ErrorInformation,
 }
 
 pub(crate) fn parties(arguments: &PartiesArguments) -> Result<(), CliError> {
@@ -189,7 +189,7 @@ pub(crate) fn parties(arguments: &PartiesArguments) -> Result<(), CliError> {
 }
 
 fn import(arguments: &ImportArguments) -> Result<(), CliError> {
-    let mut source = Source::open(&arguments.file)?;
+    let mut source = CsvFile::open(&arguments.file)?;
     source.skip_to(arguments.from_line)?;
     let mut import = Import::new(arguments, &source)?;
     let interrupt = Interrupt::listen();
@@ -226,10 +226,10 @@ struct Import<'a> {
 }
 
 impl<'a> Import<'a> {
-    fn new(arguments: &'a ImportArguments, source: &Source) -> Result<Self, CliError> {
+    fn new(arguments: &'a ImportArguments, source: &CsvFile) -> Result<Self, CliError> {
         let rejects = arguments.rejects.as_deref();
         rejects.map_or(Ok(()), |path| source.keep_from(path))?;
-        let Place { admin, token } = &arguments.place;
+        let AdminAddress { admin, token } = &arguments.place;
         let mut admin =
             Admin::at(admin, token.as_deref()).map_err(|error| CliError::new(error.to_string()))?;
         for (name, text) in [("x-actor", &arguments.by), ("x-reason", &arguments.reason)] {
@@ -258,7 +258,7 @@ impl<'a> Import<'a> {
         })
     }
 
-    fn carry_out(&mut self, source: &mut Source, interrupt: &Interrupt) -> Result<(), CliError> {
+    fn carry_out(&mut self, source: &mut CsvFile, interrupt: &Interrupt) -> Result<(), CliError> {
         let start = source.bytes;
         while let Some(line) = source.next()? {
             self.lines += 1;
@@ -291,7 +291,7 @@ impl<'a> Import<'a> {
             let answer = self.register(&body)?;
             self.registered += answer.registered;
             let mut lines: Vec<_> = batch.into_iter().map(|(line, _)| Some(line)).collect();
-            for RefusedRow { row, error_information } in answer.refused {
+            for RejectedRow { row, error_information } in answer.refused {
                 if let Some(line) = lines.get_mut(row).and_then(Option::take) {
                     self.refuse(line, &error_information.error_description);
                 }
@@ -318,7 +318,7 @@ impl<'a> Import<'a> {
     }
 
     /// Has a batch registered, waiting for a switch that is away or full.
-    fn register(&mut self, body: &str) -> Result<Registered, CliError> {
+    fn register(&mut self, body: &str) -> Result<BatchResponse, CliError> {
         let batch = ("POST", "/parties", Some(body));
         let answered = ask_patiently(&mut self.admin, self.arguments.wait, batch);
         let answered = answered.map_err(|problem| self.unfinished(&problem))?;
@@ -387,7 +387,7 @@ fn ask_patiently(
 
 /// The error text of a refused request.
 fn problem(answered: &AdminResponse) -> String {
-    let error = serde_json::from_slice::<Refused>(&answered.body);
+    let error = serde_json::from_slice::<ErrorResponse>(&answered.body);
     let error = error.map(|error| error.error_information.error_description);
     let hint = if answered.status == 401 { "; name the token file with --token" } else { "" };
     format!("the switch answered {} {}{hint}", answered.status, error.unwrap_or_default())
@@ -435,7 +435,7 @@ struct Line {
 }
 
 /// The file, line by line.
-struct Source {
+struct CsvFile {
     path: PathBuf,
     reader: BufReader<File>,
     /// Number of the next line, the first being 1.
@@ -444,7 +444,7 @@ struct Source {
     length: u64,
 }
 
-impl Source {
+impl CsvFile {
     /// Opens the file and checks its header.
     fn open(path: &Path) -> Result<Self, CliError> {
         let file = File::open(path).map_err(cannot("read", path))?;
@@ -577,7 +577,7 @@ fn row(line: &[u8], fsps: &BTreeSet<String>) -> Result<Row, String> {
 
 /// The context of a byte in a line.
 #[derive(Clone, Copy)]
-enum Within {
+enum CsvState {
     /// At the start of a value.
     Begin,
     /// In a value without quotes.
@@ -596,21 +596,21 @@ fn check_ends(line: &[u8]) -> Result<(), String> {
             at + 1
         ));
     }
-    let (mut place, mut column) = (Within::Begin, 0);
+    let (mut place, mut column) = (CsvState::Begin, 0);
     for byte in line {
         place = match (place, byte) {
-            (Within::Begin | Within::Closed, b'"') => Within::Quoted,
-            (Within::Quoted, b'"') => Within::Closed,
-            (Within::Quoted, _) => Within::Quoted,
+            (CsvState::Begin | CsvState::Closed, b'"') => CsvState::Quoted,
+            (CsvState::Quoted, b'"') => CsvState::Closed,
+            (CsvState::Quoted, _) => CsvState::Quoted,
             (_, b',') => {
                 column += 1;
-                Within::Begin
+                CsvState::Begin
             }
-            (Within::Closed, _) => {
+            (CsvState::Closed, _) => {
                 let name = HEADER.split(',').nth(column).unwrap_or("after the last");
                 return Err(format!("column {name}: text after the closing quote"));
             }
-            (Within::Begin | Within::Bare, _) => Within::Bare,
+            (CsvState::Begin | CsvState::Bare, _) => CsvState::Bare,
         };
     }
     Ok(())

@@ -6,7 +6,7 @@ use switch::{Message, StalledLanes, Totals, Traffic};
 
 /// Sources of the metrics.
 #[derive(Default)]
-struct Now {
+struct MetricSources {
     node: node::NodeStatus,
     store_bytes: u64,
     inbox_refused: u64,
@@ -15,7 +15,7 @@ struct Now {
     open_breakers: u64,
 }
 
-static TABLE: &[Metric<Now>] = metrics! { now: Now;
+static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Counter "upesi_log_syncs_total" "Syncs of the log." now.node.counts.syncs;
     Counter "upesi_log_bytes_total" "Bytes appended to the log." now.node.counts.bytes;
     Gauge "upesi_log_index" "Log index of the last applied record." now.node.log_index.0;
@@ -97,7 +97,7 @@ static TABLE: &[Metric<Now>] = metrics! { now: Now;
 
 /// Writes the metrics of the node.
 pub(crate) fn write(handle: &Handle<Message>, traffic: &Traffic, text: &mut String) {
-    let now = Now {
+    let now = MetricSources {
         node: handle.status(),
         store_bytes: handle.store_bytes(),
         inbox_refused: handle.refused_count(),
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn every_metric_has_its_source() {
-        let now = Now {
+        let now = MetricSources {
             node: node::NodeStatus {
                 counts: sequencer::WriteCounts { syncs: 1, bytes: 2, batches: 4, records: 5 },
                 log_index: LogIndex(3),

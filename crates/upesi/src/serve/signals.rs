@@ -73,7 +73,7 @@ impl Signals {
                     ));
                 }
             }
-            Poll::Pstop
+            Poll::Pending
         })
         .await
     }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use fspiop::body::ErrorInformation;
-use fspiop::stored_message::StoredMessage as Sent;
+use fspiop::stored_message::StoredMessage;
 use ledger::{
     Abort, AccountKind, Amount, BalanceChange, Change, Command, Currency, Decision, DecisionInputs,
     DeliveryResult, ExplainedOutcome, FinishedDelivery, FspName, Fulfilment, FundsDirection,
@@ -503,8 +503,8 @@ fn describe_change(change: &Change) -> String {
 
 /// A message as the record stores it.
 fn message_report(record: &Record<'_>, command: &Command, stamp: Stamp) -> MessageReport {
-    let (storage, sent) = sent_of(record);
-    let sizes = sent.as_ref().map(sizes_of);
+    let (storage, stored) = read_stored_message(record);
+    let sizes = stored.as_ref().map(sizes_of);
     let blank = MessageReport {
         request: "",
         sender: String::new(),
@@ -527,7 +527,7 @@ fn message_report(record: &Record<'_>, command: &Command, stamp: Stamp) -> Messa
             request: "POST /transfers",
             sender: name(&prepare.source),
             // Only the stored headers have it, because it does not affect the decision.
-            destination: sent.as_ref().and_then(destination_of),
+            destination: stored.as_ref().and_then(destination_of),
             says: format!(
                 "{} {} from {} to {}, condition {}",
                 prepare.amount,
@@ -555,7 +555,7 @@ fn message_report(record: &Record<'_>, command: &Command, stamp: Stamp) -> Messa
             request: "PUT /transfers/{id}/error",
             sender: name(&abort.source),
             destination: abort.destination.as_ref().map(name),
-            says: describe_error(abort, sent.as_ref()),
+            says: describe_error(abort, stored.as_ref()),
             trace: hexadecimal(&abort.trace),
             hash: abort.hash.to_string(),
             ..blank
@@ -564,34 +564,35 @@ fn message_report(record: &Record<'_>, command: &Command, stamp: Stamp) -> Messa
 }
 
 /// Whether a message is stored, and the message if it can be read.
-fn sent_of(record: &Record<'_>) -> (&'static str, Option<Sent>) {
+fn read_stored_message(record: &Record<'_>) -> (&'static str, Option<StoredMessage>) {
     match record.payload {
         Payload::None => ("none", None),
         Payload::Erased => ("erased", None),
         Payload::Stored(stored) => {
             let is_valid = payload_digest(stored) == record.payload_digest;
-            let sent = fspiop::stored_message::decode(&bytes::Bytes::copy_from_slice(stored)).ok();
-            (if is_valid { "stored" } else { "damaged" }, sent)
+            let message =
+                fspiop::stored_message::decode(&bytes::Bytes::copy_from_slice(stored)).ok();
+            (if is_valid { "stored" } else { "damaged" }, message)
         }
     }
 }
 
 /// Number of header lines, bytes of headers, and bytes of the body.
-fn sizes_of(sent: &Sent) -> (usize, usize, usize) {
+fn sizes_of(message: &StoredMessage) -> (usize, usize, usize) {
     let line = |(name, value): (&_, &_)| length_of(name) + length_of(value);
-    (sent.headers.len(), sent.headers.iter().map(line).sum(), sent.body.len())
+    (message.headers.len(), message.headers.iter().map(line).sum(), message.body.len())
 }
 
-fn destination_of(sent: &Sent) -> Option<String> {
-    Some(sent.headers.get("fspiop-destination")?.to_str().ok()?.to_owned())
+fn destination_of(message: &StoredMessage) -> Option<String> {
+    Some(message.headers.get("fspiop-destination")?.to_str().ok()?.to_owned())
 }
 
-fn describe_error(abort: &Abort, sent: Option<&Sent>) -> String {
+fn describe_error(abort: &Abort, message: Option<&StoredMessage>) -> String {
     let known = match abort.code_is_known {
         true => "error code of FSPIOP or private use",
         false => "error code unknown to FSPIOP",
     };
-    let error = sent.and_then(|sent| ErrorInformation::parse(&sent.body).ok());
+    let error = message.and_then(|message| ErrorInformation::parse(&message.body).ok());
     error.map_or(known.to_owned(), |error| {
         format!("{known}: {} {:?}", error.code, error.description)
     })

@@ -231,7 +231,12 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     if arguments.json {
         return print_json(&report);
     }
-    let Report { topic, end, chain_head, seconds, moved, bytes } = &report;
+    print_imported(&report, data);
+    Ok(())
+}
+
+fn print_imported(report: &Report, data: &Path) {
+    let Report { topic, end, chain_head, seconds, moved, bytes } = report;
     let data_dir = data.display();
     println!(
         "{data_dir} holds the log of topic {topic} up to record {end}, chain head {chain_head}"
@@ -240,7 +245,6 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     println!("  {moved} batches replayed, {bytes} compared with the topic in {seconds:.1} s");
     println!("No node can use the topic any more. Continue with:");
     println!("  upesi serve --data {data_dir}");
-    Ok(())
 }
 
 /// A log that is read from its topic.

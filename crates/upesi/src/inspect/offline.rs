@@ -157,7 +157,8 @@ impl OfflineLog {
         ) -> Result<Continue, sequencer::ReplayError>,
     ) -> Result<(Replay, LogWalk), CliError> {
         let quarantine = quarantine::for_replay(&self.quarantined);
-        let mut replay = Replay::from(ReplayStart { state: State::new(), quarantine, cold_tier: cold });
+        let mut replay =
+            Replay::from(ReplayStart { state: State::new(), quarantine, cold_tier: cold });
         let mut failed = None;
         let walked = self.walk(&mut |placed| match step(&mut replay, placed) {
             Ok(Continue::On) => Ok(()),

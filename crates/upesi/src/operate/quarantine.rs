@@ -387,7 +387,10 @@ struct BrokenRecord {
 ///
 /// # Errors
 /// The replay stops for another reason.
-fn find_broken_record(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<BrokenRecord>, String> {
+fn find_broken_record(
+    disk: &impl Disk,
+    quarantine: Quarantine,
+) -> Result<Option<BrokenRecord>, String> {
     let mut replay = Replay::without(quarantine);
     let mut stopped = None;
     let walked = journal::walk(disk, &mut |placed| {

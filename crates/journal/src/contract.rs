@@ -151,7 +151,7 @@ fn check_order(subject: &mut impl Subject) {
         ),
         (
             frame_after(&Tail::genesis(IDENTITY), &[5]),
-            order(SequenceGap::Position { expected: LogIndex(3), found: LogIndex(1) }),
+            order(SequenceGap::LogIndex { expected: LogIndex(3), found: LogIndex(1) }),
         ),
         (
             frame_stamped(&early, &[5], late),

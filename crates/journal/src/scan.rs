@@ -198,7 +198,7 @@ pub(crate) fn frame_at<'a, F: DiskFile>(
         Err(error) => return Ok(Err(error)),
     };
     let bytes = window.load(part, offset, header.length as usize)?;
-    Ok(Frame::behind(header, bytes))
+    Ok(Frame::with_header(header, bytes))
 }
 
 /// The header of the frame at `offset`, without the rest of the frame.

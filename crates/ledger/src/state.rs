@@ -44,9 +44,9 @@ pub struct Effects {
     pub withdrawn: Vec<(ParticipantIndex, NoticeId)>,
     /// Rows of transfers that became final or, being final, changed: the cold store must keep them,
     /// in order.
-    pub ended: Vec<FinalTransfer>,
+    pub final_rows: Vec<FinalTransfer>,
     /// Whether participants, accounts' activity, endpoints or settings have changed.
-    pub register_changed: bool,
+    pub registry_changed: bool,
 }
 
 impl Effects {
@@ -55,8 +55,8 @@ impl Effects {
         self.outcomes.clear();
         self.notices.clear();
         self.withdrawn.clear();
-        self.ended.clear();
-        self.register_changed = false;
+        self.final_rows.clear();
+        self.registry_changed = false;
     }
 }
 
@@ -126,7 +126,7 @@ pub struct State {
     pub(crate) outbox: Outbox,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
-    pub(crate) trail: BatchDigest,
+    pub(crate) batch_digest: BatchDigest,
     pub(crate) batches: u64,
 }
 
@@ -154,7 +154,7 @@ impl State {
             outbox: Outbox::new(),
             counters: Counters::default(),
             nodes: Vec::new(),
-            trail: BatchDigest::default(),
+            batch_digest: BatchDigest::default(),
             batches: 0,
         }
     }
@@ -191,13 +191,13 @@ impl State {
 
     /// Participants and settlement models.
     #[must_use]
-    pub const fn register(&self) -> &Registry {
+    pub const fn registry(&self) -> &Registry {
         &self.registry
     }
 
     /// Accounts and balances.
     #[must_use]
-    pub const fn books(&self) -> &Accounts {
+    pub const fn accounts(&self) -> &Accounts {
         &self.accounts
     }
 

@@ -57,7 +57,7 @@ impl<M> EffectDispatcher<M> {
         let last = sequencer.state().log_index().0;
         self.shared.gauges.committed.store(last, Ordering::Release);
         let effects = sequencer.effects();
-        if effects.register_changed {
+        if effects.registry_changed {
             self.shared.view.publish(ParticipantsView::of(sequencer.state()));
             self.post_to_all(|| MailboxEvent::RegisterChanged);
         }
@@ -167,7 +167,7 @@ impl<M> EffectDispatcher<M> {
         }
         let is_overdue = |one: &Submission<M>| {
             let source = one.command.message().map(TransferMessage::source);
-            let found = source.and_then(|name| state.register().sender(name));
+            let found = source.and_then(|name| state.registry().sender(name));
             found.is_some_and(|sender| most <= state.notices_owed_to(sender))
         };
         if waiting.iter().any(is_overdue) {
@@ -239,9 +239,9 @@ impl<M> EffectDispatcher<M> {
         status.counters = *state.counters();
         status.log_index = state.log_index();
         status.stamp = state.stamp();
-        status.in_flight = state.transfers_in_flight() as u64;
-        status.ended = state.transfers_ended() as u64;
-        status.hot = state.transfers_hot() as u64;
+        status.in_flight = state.reserved_transfer_count() as u64;
+        status.ended = state.final_transfer_count() as u64;
+        status.hot = state.hot_transfer_count() as u64;
         status.stored = sequencer.stored();
         status.cold = sequencer.cold_counts();
         status.owed = state.notices_owed_count() as u64;

@@ -67,7 +67,7 @@ pub trait OutboxHost<M, P> {
     /// Asks for a call of [`Outbox::start_due_attempts`] at this moment.
     fn retry_at(&mut self, due: MonotonicTime);
     /// The participants have changed.
-    fn register_changed(&mut self) {}
+    fn registry_changed(&mut self) {}
     /// A delivery has ended. Returns whether its end must be recorded.
     fn must_record(&mut self, _end: &FinishedDelivery, _delivery: &Delivery<P>) -> bool {
         true
@@ -182,7 +182,7 @@ impl<M, P: Clone> Outbox<M, P> {
                 self.is_record_forced = false;
                 self.delivery.recorded(&notices);
             }
-            MailboxEvent::RegisterChanged => host.register_changed(),
+            MailboxEvent::RegisterChanged => host.registry_changed(),
             MailboxEvent::DeliveryRecordRefused(ends) => self.requeue_finished(ends, host),
             MailboxEvent::DeliveredByOtherNode(notices) => {
                 self.delivery.delivered_elsewhere(&notices)

@@ -59,17 +59,17 @@ impl ParticipantsView {
     #[must_use]
     pub fn of(state: &State) -> Self {
         let members: Vec<_> = state
-            .register()
+            .registry()
             .iter()
             .map(|(index, participant)| ParticipantInfo {
                 index,
                 name: participant.name,
                 active: participant.active,
                 currencies: participant
-                    .holdings
+                    .by_currency
                     .iter()
                     .map(|holding| {
-                        let account = state.books().get(holding.position);
+                        let account = state.accounts().get(holding.position);
                         (holding.currency, account.is_some_and(|account| account.active))
                     })
                     .collect(),

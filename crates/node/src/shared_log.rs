@@ -314,12 +314,12 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
                 }
                 Ok(())
             }
-            TopicMessage::Whole(end) => {
+            TopicMessage::EndOfMovedLog(end) => {
                 // A marker that does not match the end of the log is ignored.
                 let _is_whole = self.kind.replica.complete_migration(end);
                 Ok(())
             }
-            TopicMessage::Left(identity) => self.handle_log_moved(*identity),
+            TopicMessage::LogMoved(identity) => self.handle_log_moved(*identity),
             TopicMessage::State(stated) => {
                 if stated.identity != self.sequencer().log().tail().identity {
                     self.skip_foreign(self.kind.next - 1, OTHER_LOG);
@@ -516,7 +516,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
 
     fn move_lanes(&mut self, members_changed: bool) {
         let state = self.kind.replica.sequencer().state();
-        let count = state.register().iter().count();
+        let count = state.registry().iter().count();
         let is_there = self.is_live();
         let is_due =
             members_changed || self.kind.lanes.is_waiting() || self.kind.lanes.count() < count;
@@ -813,7 +813,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
             contradicts: against.get(&node).copied(),
         };
         let owner = |index: ParticipantIndex| members.owner(index.0);
-        let lanes = state.register().iter().filter_map(|(index, participant)| {
+        let lanes = state.registry().iter().filter_map(|(index, participant)| {
             let node = replica.name_of(owner(index)?);
             Some(ClusterLane { participant: participant.name, node })
         });

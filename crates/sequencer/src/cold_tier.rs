@@ -195,7 +195,7 @@ impl ColdTier {
 
     /// Observes a step of the current batch.
     pub(crate) fn watch(&mut self, moment: ApplyStep<'_>, state: &State, effects: &Effects) {
-        self.recorder.watch(moment, state, effects, &mut self.pending.decisions);
+        self.recorder.observe(moment, state, effects, &mut self.pending.decisions);
     }
 
     /// Whether the store lacks the decisions after this record.
@@ -210,12 +210,12 @@ impl ColdTier {
         effects: &Effects,
         mark: StoreMark,
     ) {
-        self.ended_count = effects.ended.len();
+        self.ended_count = effects.final_rows.len();
         if mark.log_index <= self.complete {
             return;
         }
         let waiting = self.pending.len();
-        self.pending.rows.extend_from_slice(&effects.ended);
+        self.pending.rows.extend_from_slice(&effects.final_rows);
         for (command, outcome) in commands.zip(&effects.outcomes) {
             if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
                 self.pending.parties.extend(party_changes(change));
@@ -325,7 +325,7 @@ impl ColdTier {
     pub(crate) fn evict_all(&mut self, state: &mut State) {
         let completed_before = Stamp(state.stamp().0 + 1);
         let visible = self.store.visible();
-        let eviction = Eviction { visible, completed_before, rows_max: state.transfers_hot() };
+        let eviction = Eviction { visible, completed_before, rows_max: state.hot_transfer_count() };
         state.evict(eviction, &mut |_| {});
     }
 
@@ -349,7 +349,7 @@ impl ColdTier {
 /// entry in the log's order, so that all nodes agree.
 pub fn party_changes(change: &ChangeParties) -> impl Iterator<Item = PartyChange> + '_ {
     change.parties.iter().map(|party| PartyChange {
-        key: record::cold_rows::key_of(party),
+        key: record::cold_rows::key_of_party(party),
         effect: match (change.form, party.currency) {
             (PartyChangeForm::Delete, None) => PartyEffect::Release,
             (PartyChangeForm::Delete, Some(currency)) => PartyEffect::ReleaseIn(currency),

@@ -32,7 +32,7 @@ impl GenesisMessage {
         builder.push(&record).expect("an empty frame has room for any record");
         let header = BundleHeader {
             identity: self.identity,
-            founding: true,
+            creates_log: true,
             node: self.node,
             epoch: 1,
             sequence: 1,

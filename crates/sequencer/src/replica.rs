@@ -227,7 +227,7 @@ impl<L: Log> Replica<L> {
         let sequencer = &self.sequencer;
         let header = BundleHeader {
             identity: sequencer.log.tail().identity,
-            founding: false,
+            creates_log: false,
             node: sequencer.writer.node,
             epoch: sequencer.writer.epoch,
             sequence,
@@ -260,12 +260,12 @@ impl<L: Log> Replica<L> {
         let before = self.sequencer.state.stamp();
         let stamp = self.broker_clock.stamp(before, message, self.members.is_alone(node));
         let origin = BatchOrigin { writer: Writer { node, epoch }, sequence, stamp, wall };
-        self.sequencer.builder.hold(bundle.records, bundle.count);
+        self.sequencer.builder.replace_records(bundle.records, bundle.count);
         let first = self.sequencer.append(&origin)?;
         let committed = self.sequencer.decide(first, &origin, self.commands.iter())?;
         self.comparison.is_due = before.0 / COMPARE_US != stamp.0 / COMPARE_US;
         let members_changed =
-            !bundle.header.founding && self.members.see(origin.writer, sequence, stamp);
+            !bundle.header.creates_log && self.members.see(origin.writer, sequence, stamp);
         self.remember();
         self.record_claim(&bundle.header)?;
         Ok(AppliedMessage::Applied { committed, members_changed })
@@ -340,14 +340,14 @@ impl<L: Log> Replica<L> {
         let state = &self.sequencer.state;
         if header.identity != self.sequencer.log.tail().identity {
             // Several nodes may create the log at the same time: the first message wins.
-            let is_late = header.founding && state.log_index() != LogIndex(0);
+            let is_late = header.creates_log && state.log_index() != LogIndex(0);
             return Some(if is_late {
                 RejectedMessage::OutOfPlace
             } else {
                 RejectedMessage::AnotherLog
             });
         }
-        if self.is_partial || header.founding != (state.log_index() == LogIndex(0)) {
+        if self.is_partial || header.creates_log != (state.log_index() == LogIndex(0)) {
             return Some(RejectedMessage::OutOfPlace);
         }
         match state.tail_of(header.node) {
@@ -392,7 +392,7 @@ impl<L: Log> Replica<L> {
         }
         let (epoch, log_index, rules) = (header.epoch, claim.log_index, header.rules);
         self.claims.insert(node, LastClaim { epoch, log_index, rules });
-        if header.instance == self.name.instance || header.founding {
+        if header.instance == self.name.instance || header.creates_log {
             return Ok(());
         }
         let at = self.history.partition_point(|own| own.log_index < claim.log_index);
@@ -424,7 +424,7 @@ impl<L: Log> Replica<L> {
     /// The state after the last delivered frame, if all nodes compare it: the first of a minute.
     /// Its hash goes to [`Replica::note_state`].
     pub fn state_to_compare(&mut self) -> Option<StateSnapshot> {
-        std::mem::take(&mut self.comparison.is_due).then(|| self.sequencer.state.freeze())
+        std::mem::take(&mut self.comparison.is_due).then(|| self.sequencer.state.snapshot())
     }
 
     /// Records the hash of a state of this node; returns the attestation for the other nodes.

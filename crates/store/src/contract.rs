@@ -7,8 +7,9 @@ use ledger::Outcome::{
     ResponseAfterExpiry,
 };
 use ledger::{
-    Amount, Answer, AnswerKind, Currency, Decision, DecisionSink, Digest, FinalTransfer, FspName,
-    LogIndex, NoticeId, NoticeKind, Outcome, OwedNotice, ParticipantIndex, Stamp, TransferId,
+    Amount, Currency, Decision, DecisionSink, Digest, FinalTransfer, FspName, LogIndex, NoticeId,
+    NoticeKind, Outcome, OwedNotice, ParticipantIndex, RecordedResponse, ResponseKind, Stamp,
+    TransferId,
 };
 use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreMark, WriteBatch};
 use record::cold_rows::party_key;
@@ -43,10 +44,10 @@ pub fn check(subject: &mut impl Subject) {
 pub fn sample_row(number: u32, changed: u64) -> FinalTransfer {
     let is = |bit: u32| number >> bit & 1 == 1;
     let (kind, outcome) = match is(0) {
-        true => (AnswerKind::Abort, Outcome::Aborted),
-        false => (AnswerKind::Fulfil, Outcome::Committed),
+        true => (ResponseKind::Abort, Outcome::Aborted),
+        false => (ResponseKind::Fulfil, Outcome::Committed),
     };
-    let answer = Answer { kind, hash: hash(changed), log_index: LogIndex(changed) };
+    let response = RecordedResponse { kind, hash: hash(changed), log_index: LogIndex(changed) };
     FinalTransfer {
         id: sample_id(number),
         payer: (!is(1)).then_some(ParticipantIndex(number)),
@@ -55,7 +56,7 @@ pub fn sample_row(number: u32, changed: u64) -> FinalTransfer {
         currency: Currency::parse("KES").expect("a currency"),
         hash: hash(u64::from(number)),
         prepare: LogIndex(changed - 1),
-        answer: is(3).then_some(answer),
+        response: is(3).then_some(response),
         outcome: if is(3) { outcome } else { Outcome::Expired },
         completed: Stamp(changed * 1_000),
         changed: LogIndex(changed),
@@ -65,8 +66,8 @@ pub fn sample_row(number: u32, changed: u64) -> FinalTransfer {
 /// The second version of a row that expired: its answer came too late.
 fn answered(row: &FinalTransfer, changed: u64) -> FinalTransfer {
     let (hash, log_index) = (hash(changed), LogIndex(changed));
-    let answer = Some(Answer { kind: AnswerKind::Fulfil, hash, log_index });
-    FinalTransfer { answer, outcome: Outcome::Expired, changed: log_index, ..row.clone() }
+    let response = Some(RecordedResponse { kind: ResponseKind::Fulfil, hash, log_index });
+    FinalTransfer { response, outcome: Outcome::Expired, changed: log_index, ..row.clone() }
 }
 
 /// The id of the row with this number.
@@ -209,12 +210,12 @@ fn check_decisions(subject: &mut impl Subject) {
     ]
     .map(|(rows, all, log_index)| {
         let mut batch = write_batch(rows, log_index);
-        all.iter().for_each(|decision| batch.decisions.decided(decision));
-        batch.decisions.delivered(NoticeId(255), LogIndex(log_index));
-        batch.decisions.delivered(NoticeId(256 + log_index), LogIndex(log_index));
+        all.iter().for_each(|decision| batch.decisions.record_decision(decision));
+        batch.decisions.record_delivery(NoticeId(255), LogIndex(log_index));
+        batch.decisions.record_delivery(NoticeId(256 + log_index), LogIndex(log_index));
         batch
     });
-    batches[1].decisions.delivered(NoticeId(255), LogIndex(3));
+    batches[1].decisions.record_delivery(NoticeId(255), LogIndex(3));
     for batch in batches.iter().chain(&batches[3..]) {
         store.write(batch).expect("decisions are written");
     }
@@ -254,7 +255,7 @@ fn decision(transfer: TransferId, log_index: u64, outcome: Outcome) -> Decision 
     let owed =
         OwedNotice { notice: NoticeId(log_index), recipient, kind: NoticeKind::Error, outcome };
     let log_index = LogIndex(log_index);
-    Decision { transfer, log_index, outcome, numbers: None, owed: vec![owed] }
+    Decision { transfer, log_index, outcome, inputs: None, owed: vec![owed] }
 }
 
 /// Several batches, read by another thread while they are written.

@@ -133,7 +133,7 @@ impl DecisionKeyspaces {
 fn names(row: &FinalTransfer, log_index: LogIndex) -> bool {
     row.prepare == log_index
         || row.changed == log_index
-        || row.answer.is_some_and(|answer| answer.log_index == log_index)
+        || row.response.is_some_and(|response| response.log_index == log_index)
 }
 
 fn trace(transfer: &TransferId, log_index: LogIndex) -> [u8; 25] {

@@ -83,7 +83,10 @@ const SEQUENCER_STOP: Duration = Duration::from_secs(15);
 /// Longest wait of the snapshot thread for the sequencer's thread.
 const FREEZE_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) fn serve(arguments: &ServeArguments, decisions: TransferMode) -> Result<(), CliError> {
+pub(crate) fn serve(
+    arguments: &ServeArguments,
+    transfer_mode: TransferMode,
+) -> Result<(), CliError> {
     let config = configuration(arguments)?;
     let location = LogLocation::from_arguments(&arguments.log, &config)?;
     let clock = SystemClock::new();
@@ -101,10 +104,10 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: TransferMode) -> Resu
     // Before the switch reports that it is ready, because a client may send a signal then.
     let (runtime, mut signals) = start_runtime(keys.admin.directory.clone())?;
     drop(early_signals);
-    let reach = Arc::new(config.reach(addresses.all().collect()));
+    let egress_policy = Arc::new(config.reach(addresses.all().collect()));
     let injected_stall = arguments.inject_stuck.and_then(StallTarget::injected_stall);
-    let io_options = switch_options(&config, keys.signatures, &reach);
-    let io_options = switch::Options { decisions, injected_stall, ..io_options };
+    let io_options = switch_options(&config, keys.signatures, &egress_policy);
+    let io_options = switch::Options { transfer_mode, injected_stall, ..io_options };
     let (ports, mailboxes) = switch::prepare(fspiop, io_options, clock, seed()?);
     let parts = NodeParts { clock, directory, mailboxes };
     let paths = (&config, &*arguments.data, &options.location);
@@ -131,10 +134,10 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: TransferMode) -> Resu
         quarantined: quarantined.into(),
         storage: Arc::clone(&jobs.storage),
     });
-    print_injected(decisions, sync_delay);
+    print_injected(transfer_mode, sync_delay);
     arguments.inject_stuck.iter().for_each(|target| target.stall_node(&node.handle()));
     print_ready(&addresses);
-    let options = admin_options(&config, auth, (keys.admin, reach));
+    let options = admin_options(&config, auth, (keys.admin, egress_policy));
     let has_ended = || {
         watchdog.check();
         node.has_ended() || running.has_ended()
@@ -323,8 +326,8 @@ fn print_ready(Addresses { fspiop, admin, probes }: &Addresses) {
 }
 
 /// Prints the options that make this a switch for tests or measurements only.
-fn print_injected(decisions: TransferMode, sync_delay: Option<SyncDelay>) {
-    if decisions == TransferMode::Null {
+fn print_injected(transfer_mode: TransferMode, sync_delay: Option<SyncDelay>) {
+    if transfer_mode == TransferMode::Passthrough {
         stdout::print_message(
             "NULL SWITCH: transfers are neither recorded nor decided; only to measure",
         );
@@ -614,7 +617,7 @@ fn freeze_state<M: Send + Sync + 'static>(node: &Handle<M>) -> Option<FrozenStat
     let (sender, receiver) = sync_channel(1);
     let asked = node.ask_durable(move |tail, state| {
         // The snapshot thread may have stopped waiting.
-        let _sent = sender.send(FrozenState { tail: *tail, state: state.freeze() });
+        let _sent = sender.send(FrozenState { tail: *tail, state: state.snapshot() });
     });
     asked.ok()?;
     receiver.recv_timeout(FREEZE_TIMEOUT).ok()
@@ -780,7 +783,7 @@ fn configure(settings: Settings) -> Command {
 fn switch_options(
     config: &Config,
     signatures: Signatures,
-    reach: &Arc<EgressPolicy>,
+    egress_policy: &Arc<EgressPolicy>,
 ) -> switch::Options {
     switch::Options {
         policy: config.policy(),
@@ -792,7 +795,7 @@ fn switch_options(
         },
         connections: config.connections(),
         gateways: config.gateways(),
-        reach: Arc::clone(reach),
+        egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
@@ -828,13 +831,13 @@ pub(crate) fn given_token(config: &Config) -> Result<Option<Auth>, CliError> {
 fn admin_options(
     config: &Config,
     auth: Auth,
-    (keys, reach): (AdminKeys, Arc<EgressPolicy>),
+    (keys, egress): (AdminKeys, Arc<EgressPolicy>),
 ) -> AdminOptions {
     AdminOptions {
         keys,
         hosts: config.admin.hosts.clone(),
         origins: config.admin.origins.clone(),
-        reach,
+        egress,
         ..AdminOptions::new(auth)
     }
 }

@@ -9,7 +9,7 @@ use journal::{DamageReason, FileLog, MemoryDisk, OpenError, Options, Recovery};
 use ledger::LogIndex;
 use ports::{Disk, Log};
 use record::frame::{
-    BatchHeader, FRAME_HEADER_BYTES, FrameBuilder, NODE_ALONE, NewRecord, Tail, payload_digest,
+    BatchHeader, FRAME_HEADER_BYTES, FrameBuilder, NewRecord, STANDALONE_NODE, Tail, payload_digest,
 };
 
 use crate::common::STRICT;
@@ -60,8 +60,9 @@ impl Sample {
 
     /// Like [`Sample::new`], with a frame that starts this many bytes after a sector boundary.
     fn at(within: usize, payload: &[u8]) -> Self {
-        let start = Self::new(NODE_ALONE, 0, payload).start;
-        let sample = Self::new(NODE_ALONE, (within + SECTOR - start % SECTOR) % SECTOR, payload);
+        let start = Self::new(STANDALONE_NODE, 0, payload).start;
+        let sample =
+            Self::new(STANDALONE_NODE, (within + SECTOR - start % SECTOR) % SECTOR, payload);
         assert_eq!(sample.start % SECTOR, within);
         sample
     }
@@ -115,7 +116,7 @@ fn payloads() -> Vec<Vec<u8>> {
 #[test]
 fn a_flipped_bit_is_never_treated_as_a_loss() {
     for (before, payload) in cases() {
-        let sample = Sample::new(NODE_ALONE, before, &payload);
+        let sample = Sample::new(STANDALONE_NODE, before, &payload);
         for at in (sample.start..sample.bytes.len()).step_by(5) {
             let mut content = sample.bytes.clone();
             content[at] ^= 1 << (at % 8);
@@ -126,7 +127,7 @@ fn a_flipped_bit_is_never_treated_as_a_loss() {
 
 #[test]
 fn every_missing_sector_is_detected() {
-    for node in [NODE_ALONE, 2] {
+    for node in [STANDALONE_NODE, 2] {
         for (before, payload) in cases() {
             let sample = Sample::new(node, before, &payload);
             for piece in sample.pieces() {
@@ -192,7 +193,7 @@ fn a_later_frame_proves_durability_of_one_with_a_missing_sector() {
 #[test]
 fn a_frame_may_end_with_zeros_up_to_its_last_sector() {
     let payload = [vec![b'x'; 400], vec![0; 10]].concat();
-    let length = Sample::new(NODE_ALONE, 0, &payload);
+    let length = Sample::new(STANDALONE_NODE, 0, &payload);
     let length = length.bytes.len() - length.start;
     let sample = Sample::at((10 + 2 * SECTOR - length % SECTOR) % SECTOR, &payload);
     assert_eq!(sample.bytes.len() % SECTOR, 10);

@@ -18,6 +18,6 @@ pub(super) fn begin(context: &mut Context<'_>, genesis: &Genesis) -> Outcome {
     state.outbox = Outbox::new();
     let hub = state.registry.add(genesis.hub, state.stamp);
     assert_eq!(hub, ParticipantIndex::HUB, "the hub is the first participant");
-    context.effects.register_changed = true;
+    context.effects.registry_changed = true;
     Outcome::Accepted
 }

@@ -38,7 +38,7 @@ fn each_batch_expires_few_transfers_and_the_next_follows_at_once() {
     let (mut ended, mut last) = (0, Stamp(0));
     while subject.wait_us(now) == Some(0) {
         let stamp = commit(&mut subject, vec![Command::Tick], now);
-        let expired = subject.effects().ended.len();
+        let expired = subject.effects().final_rows.len();
         assert!((1..=EXPIRIES_PER_BATCH_MAX + 1).contains(&expired), "{expired} in a batch");
         assert!(last < stamp && stamp <= now.wall, "{last:?}, then {stamp:?}");
         (ended, last) = (ended + expired, stamp);
@@ -53,5 +53,5 @@ fn the_stamp_lags_by_at_most_a_second() {
     let late = Stamp::from_millis(FIRST_MS + 100).0 + STAMP_LAG_US_MAX;
     let stamp = commit(&mut subject, vec![Command::Tick], fixture::at(late));
     assert_eq!(stamp, Stamp::from_millis(FIRST_MS + 100));
-    assert_eq!(subject.effects().ended.len(), 202);
+    assert_eq!(subject.effects().final_rows.len(), 202);
 }

@@ -115,7 +115,7 @@ pub(crate) fn deactivate(number: u64) -> Command {
 
 /// The genesis and the set-up of the scheme, in one batch.
 pub(crate) fn beginning() -> Vec<Command> {
-    let (currency, limit, position) = (usd(), units(100), units(0));
+    let (currency, net_debit_cap, position) = (usd(), units(100), units(0));
     let mut commands = vec![genesis()];
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
         commands.push(change(Change::CreateHubAccount(CreateHubAccount { currency, kind })));
@@ -126,7 +126,7 @@ pub(crate) fn beginning() -> Vec<Command> {
         let initial = Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
             name,
             currency,
-            limit,
+            net_debit_cap,
             position,
         });
         commands.push(change(initial));

@@ -192,7 +192,7 @@ fn after(node: &Node, message: Message) -> Node {
     model.owed += effects.notices.len();
     for (of, (before, now)) in before.iter().zip(&model.fates).enumerate() {
         let ended = before != now && matches!(now, Fate::Committed(_) | Fate::Aborted);
-        let (payer, _) = subject.state().register().find(&name("payer")).expect("it was made");
+        let (payer, _) = subject.state().registry().find(&name("payer")).expect("it was made");
         let is_notified = effects
             .notices
             .iter()
@@ -225,11 +225,11 @@ fn check(state: &State, model: &Model, path: &[Message]) {
             Fate::Unknown | Fate::Aborted => {}
         }
     }
-    let value = |account| state.books().get(AccountId(account)).expect("it was opened").value;
+    let value = |account| state.accounts().get(AccountId(account)).expect("it was opened").value;
     assert_eq!([value(6), value(8)], positions.map(units), "positions: {path:?}");
-    assert!(state.books().sums().all(|(_, sum)| sum == Amount::ZERO), "{path:?}");
+    assert!(state.accounts().sums().all(|(_, sum)| sum == Amount::ZERO), "{path:?}");
     let open = model.fates.iter().filter(|fate| matches!(fate, Fate::Reserved(_))).count();
-    assert_eq!(state.transfers_in_flight(), open, "{path:?}");
+    assert_eq!(state.reserved_transfer_count(), open, "{path:?}");
     assert_eq!(state.notices_owed().count(), model.owed, "{path:?}");
     assert_eq!(state.notices_owed_count(), model.owed, "{path:?}");
     assert_eq!(state.dead_letter_count(), 0, "{path:?}");

@@ -46,7 +46,7 @@ fn moved(frame: &[u8]) -> Vec<u8> {
 
 fn whole(end: &LogEnd) -> Vec<u8> {
     let mut bytes = Vec::new();
-    topic_message::write_whole(end, &mut bytes);
+    topic_message::write_end_of_moved_log(end, &mut bytes);
     bytes
 }
 
@@ -67,11 +67,11 @@ fn apply(replica: &mut Replica<Copy>, bytes: &[u8], at: u64) -> Option<AppliedMe
     match TopicMessage::parse(bytes).expect("it is a message") {
         TopicMessage::Bundle(bundle) => Some(replica.deliver(&bundle, at).expect("all agree")),
         TopicMessage::Frame(frame) => Some(replica.restore(&frame).expect("all agree")),
-        TopicMessage::Whole(end) => {
+        TopicMessage::EndOfMovedLog(end) => {
             replica.complete_migration(&end);
             None
         }
-        TopicMessage::Left(_) | TopicMessage::State(_) => None,
+        TopicMessage::LogMoved(_) | TopicMessage::State(_) => None,
     }
 }
 
@@ -205,7 +205,7 @@ fn other_messages_are_rejected() {
     let mut waiting = submissions(vec![genesis()]);
     other.propose(&mut waiting, &mut Vec::new(), Stamp(1), &mut genesis_bytes);
     let mut header = Bundle::parse(&genesis_bytes).expect("it is a bundle").header;
-    header.founding = true;
+    header.creates_log = true;
     let bundle = Bundle::parse(&genesis_bytes).expect("it is a bundle");
     let mut first = Vec::new();
     record::bundle::write(&header, bundle.count, bundle.records, &mut first);

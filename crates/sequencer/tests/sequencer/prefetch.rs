@@ -110,7 +110,7 @@ fn evicted_ids_are_checked_and_only_possible_rows_are_read() {
 
     // Rows are evicted with the batch after which they are due.
     subject.commit(vec![Command::Tick], 60);
-    assert_eq!(subject.sequencer.state().transfers_hot(), 0);
+    assert_eq!(subject.sequencer.state().hot_transfer_count(), 0);
     let late = subject.commit(vec![prepare(3), prepare(2), prepare(2), prepare(1)], 1);
     let [asked, read] = store.asked();
     assert_eq!(asked, [id(3), id(2), id(2), id(1)]);

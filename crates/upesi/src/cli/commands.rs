@@ -241,8 +241,8 @@ impl Command {
             }
             Self::Demo(options) => demo(&options),
             Self::Man(arguments) => write_man_pages(&arguments, command_line()),
-            Self::Serve(arguments) => serve::serve(&arguments, TransferMode::Real),
-            Self::NullSwitch(arguments) => serve::serve(&arguments, TransferMode::Null),
+            Self::Serve(arguments) => serve::serve(&arguments, TransferMode::Decided),
+            Self::NullSwitch(arguments) => serve::serve(&arguments, TransferMode::Passthrough),
             Self::Openapi(arguments) => {
                 print!("{}", document(arguments.api));
                 Ok(())

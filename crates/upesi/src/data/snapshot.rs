@@ -238,5 +238,5 @@ impl SnapshotSummary {
 
 /// The header of a state, without the evicted rows, which are no part of the log's content.
 fn header_of(state: &State) -> StateHeader {
-    StateHeader { evicted: EvictedRows::default(), ..state.parts().head() }
+    StateHeader { evicted: EvictedRows::default(), ..state.tables().header() }
 }

@@ -194,7 +194,7 @@ fn from_replay(log: &OfflineLog, id: TransferId) -> Result<Explanation, CliError
     let (replay, walked) = log.replay(&mut |replay, placed| {
         let frame = placed.frame;
         replay.apply(frame, &mut |step, state, effects| {
-            recorder.watch(step, state, effects, &mut collected);
+            recorder.observe(step, state, effects, &mut collected);
         })?;
         collected.copy_records(frame);
         Ok(Continue::On)
@@ -247,7 +247,7 @@ impl<'a> DecisionCollector<'a> {
 }
 
 impl DecisionSink for DecisionCollector<'_> {
-    fn decided(&mut self, decision: &Decision) {
+    fn record_decision(&mut self, decision: &Decision) {
         if decision.transfer != self.id {
             return;
         }
@@ -258,7 +258,7 @@ impl DecisionSink for DecisionCollector<'_> {
         self.wanted.push(decision.log_index);
     }
 
-    fn delivered(&mut self, notice: NoticeId, log_index: LogIndex) {
+    fn record_delivery(&mut self, notice: NoticeId, log_index: LogIndex) {
         if let Some(deliveries) = self.decisions.deliveries.get_mut(&notice) {
             deliveries.push(log_index);
             self.wanted.push(log_index);
@@ -320,7 +320,7 @@ impl ExplainRequest {
             .flat_map(|decision| &decision.owed)
             .map(|owed| (owed.notice, (owed.recipient.as_str().to_owned(), request_of(owed.kind))))
             .collect();
-        let statuses = self.traffic.underway(&pending, IO_ANSWER_TIMEOUT);
+        let statuses = self.traffic.delivery_status(&pending, IO_ANSWER_TIMEOUT);
         let reports = statuses.iter().filter_map(|status| {
             Some(PendingDelivery::new(status, owed.get(&status.notice).cloned()?))
         });

@@ -204,15 +204,15 @@ struct NoticeReport {
 
 impl StateReport {
     fn new(state: &State, started: Instant) -> Self {
-        let participants = state.register().iter().map(|(index, participant)| ParticipantReport {
+        let participants = state.registry().iter().map(|(index, participant)| ParticipantReport {
             name: participant.name.as_str().to_owned(),
             active: participant.active,
             caps: participant
-                .holdings
+                .by_currency
                 .iter()
                 .map(|holding| CapReport {
                     currency: holding.currency.to_string(),
-                    net_debit_cap: holding.limit.map(|limit| Decimal(limit.value)),
+                    net_debit_cap: holding.net_debit_cap.map(|limit| Decimal(limit.value)),
                 })
                 .collect(),
             accounts: accounts_of(state, index),
@@ -223,7 +223,7 @@ impl StateReport {
             time: moment(state.stamp()),
             participants: participants.collect(),
             transfers_in_flight: reserved_transfers(state),
-            transfers_ended: state.transfers_ended(),
+            transfers_ended: state.final_transfer_count(),
             notices_owed: notices(state, state.notices_owed()),
             dead_letters: notices(state, state.dead_letters().map(|letter| &letter.notice)),
             state_hash,
@@ -235,7 +235,7 @@ impl StateReport {
 }
 
 fn accounts_of(state: &State, owner: ParticipantIndex) -> Vec<AccountReport> {
-    state.books().iter().filter(|account| account.owner == owner).map(account_report).collect()
+    state.accounts().iter().filter(|account| account.owner == owner).map(account_report).collect()
 }
 
 fn account_report(account: &Account) -> AccountReport {
@@ -259,7 +259,7 @@ fn reserved_transfers(state: &State) -> Vec<ReservedReport> {
         payee: name(state, transfer.payee),
         amount: Decimal(transfer.amount),
         currency: state
-            .books()
+            .accounts()
             .get(transfer.payer_account)
             .map_or(String::new(), |account| account.currency.to_string()),
         expiration: moment(Stamp::from_millis(transfer.expiration_ms)),
@@ -284,7 +284,7 @@ fn notices<'a>(state: &State, notices: impl Iterator<Item = &'a Notice>) -> Vec<
 }
 
 fn name(state: &State, index: ParticipantIndex) -> String {
-    state.register().get(index).name.as_str().to_owned()
+    state.registry().get(index).name.as_str().to_owned()
 }
 
 impl Display for StateReport {

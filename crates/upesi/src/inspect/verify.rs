@@ -86,7 +86,7 @@ struct Disproof {
     fault: Option<Box<LogFault>>,
     /// Why the log could not be verified.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hindered: Option<String>,
+    error: Option<String>,
     /// Valid records before that.
     records: u64,
     seconds: f64,
@@ -147,7 +147,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), CliError> {
     if arguments.json {
         print_json(&Disproof {
             ok: fault.is_some().then_some(false),
-            hindered: fault.is_none().then(|| failure.to_string()),
+            error: fault.is_none().then(|| failure.to_string()),
             fault,
             records,
             seconds: started.elapsed().as_secs_f64(),
@@ -591,12 +591,12 @@ fn proof(pass: &Pass<'_>, walked: &LogWalk, checks: FinalChecks, started: Instan
         records: replay.records(),
         batches_confirmed: replay.confirmed(),
         last_stamp: moment(state.stamp()),
-        transfers_ended: state.transfers_ended(),
-        transfers_in_flight: state.transfers_in_flight(),
+        transfers_ended: state.final_transfer_count(),
+        transfers_in_flight: state.reserved_transfer_count(),
         notices_owed: state.notices_owed_count(),
         dead_letters: state.dead_letter_count(),
-        participants: state.register().iter().count(),
-        accounts: state.books().iter().count(),
+        participants: state.registry().iter().count(),
+        accounts: state.accounts().iter().count(),
         figures: audit.figures(),
         quarantined,
         snapshots,

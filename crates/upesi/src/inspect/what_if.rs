@@ -310,7 +310,7 @@ impl WhatIfReport {
             all.any(|argument| (&argument.name, &argument.currency) == (name, currency))
         };
         let participants = period.rows.iter().filter_map(|((index, currency), totals)| {
-            let name = state.register().get(*index).name;
+            let name = state.registry().get(*index).name;
             let is_affected = totals.all().into_iter().any(is_affected);
             (is_affected || is_argument(&name, currency))
                 .then(|| ParticipantReport::new(&name, *currency, totals))

@@ -104,7 +104,7 @@ pub(crate) struct QuarantinedRecord {
     #[serde(rename = "noted")]
     note: Option<u64>,
     /// An earlier note with another text, such as the note of another node.
-    #[serde(rename = "said_before", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     earlier_note: Option<String>,
 }
 

@@ -87,11 +87,11 @@ impl AdminBackend for NodeBackend {
         }))
     }
 
-    fn ask(&self, question: operations::StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
+    fn query_state(&self, query: operations::StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async move {
             let (done, has_run) = oneshot::channel();
             let ask = move |state: &State| {
-                question(state);
+                query(state);
                 let _requester_may_be_gone = done.send(());
             };
             self.handle.ask(ask).map_err(unavailable)?;
@@ -135,7 +135,7 @@ impl AdminBackend for NodeBackend {
         })
     }
 
-    fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>> {
+    fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>> {
         Box::pin(async move {
             let traffic = Arc::clone(&self.traffic);
             let asking =
@@ -215,15 +215,15 @@ impl AdminBackend for NodeBackend {
         }
     }
 
-    fn is_watching(&self) -> bool {
+    fn is_tracing(&self) -> bool {
         self.handle.stages().is_watching()
     }
 
-    fn watch(&self, watching: bool) {
-        self.handle.stages().watch(watching);
+    fn set_tracing(&self, enabled: bool) {
+        self.handle.stages().watch(enabled);
     }
 
-    fn stages(&self, transfer: &TransferId) -> TransferTrace {
+    fn trace(&self, transfer: &TransferId) -> TransferTrace {
         let trace = self.handle.stages().of(transfer);
         let span = |stage: node::latency_trace::StageSpan| Span {
             start_ns: stage.start_ns,
@@ -233,7 +233,7 @@ impl AdminBackend for NodeBackend {
         TransferTrace {
             stages: trace.stages.into_iter().map(span).collect(),
             waits: trace.waits.into_iter().map(span).collect(),
-            reach: trace.reach,
+            retained: trace.reach,
             under_way: trace.under_way,
         }
     }

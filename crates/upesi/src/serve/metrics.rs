@@ -115,11 +115,11 @@ mod tests {
 
     use expect_test::expect_file;
     use ledger::LogIndex;
-    use operations::{Family, families};
+    use operations::{MetricFamily, families};
 
     use super::*;
 
-    fn all() -> impl Iterator<Item = Family> {
+    fn all() -> impl Iterator<Item = MetricFamily> {
         TABLE.iter().map(|metric| metric.family).chain(families())
     }
 
@@ -135,7 +135,7 @@ mod tests {
             | Metric | Kind | Unit | Meaning |\n|---|---|---|---|\n"
             .to_owned();
         for metric in all() {
-            let Family { kind, name, help } = metric;
+            let MetricFamily { kind, name, help } = metric;
             writeln!(page, "| `{name}` | {kind} | {} | {help} |", metric.unit()).unwrap();
         }
         expect_file!["../../../../docs/operating/metrics.md"].assert_eq(&page);

@@ -360,7 +360,7 @@ fn a_full_scratch_disk_is_no_fault_of_the_log() {
             assert_eq!(output.status.code(), Some(1), "{room} KiB: {said}");
             let parts = (&said_json["ok"], &said_json["fault"]);
             assert_eq!(parts, (&json!(null), &json!(null)), "{room} KiB: no proof and no fault");
-            assert!(said.contains(said_json["hindered"].as_str().unwrap()), "{said_json:#}");
+            assert!(said.contains(said_json["error"].as_str().unwrap()), "{said_json:#}");
             for part in [named, place.to_str().unwrap(), why] {
                 assert!(said.contains(part), "{room} KiB: {part}: {said}");
             }

@@ -318,14 +318,16 @@ impl TopicReader {
         let delivered = match message {
             TopicMessage::Bundle(bundle) => self.replica.deliver(&bundle, at),
             TopicMessage::Frame(frame) => self.replica.restore(&frame),
-            TopicMessage::Whole(end) => {
+            TopicMessage::EndOfMovedLog(end) => {
                 let _is_whole = self.replica.complete_migration(&end);
                 return Ok(ControlFlow::Continue(()));
             }
-            TopicMessage::Left(left) if left == identity && !self.replica.is_partial() => {
+            TopicMessage::LogMoved(left) if left == identity && !self.replica.is_partial() => {
                 return Ok(ControlFlow::Break(()));
             }
-            TopicMessage::Left(_) | TopicMessage::State(_) => return Ok(ControlFlow::Continue(())),
+            TopicMessage::LogMoved(_) | TopicMessage::State(_) => {
+                return Ok(ControlFlow::Continue(()));
+            }
         };
         let delivered = delivered.map_err(failure)?;
         self.moved += u64::from(matches!(delivered, AppliedMessage::Applied { .. }));

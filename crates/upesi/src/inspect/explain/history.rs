@@ -131,7 +131,7 @@ fn reported(decisions: &[Decision]) -> Vec<&Decision> {
 /// results has no inputs. A response that leaves its transfer reserved has some.
 fn begins_or_ends_transfer(decision: &Decision) -> bool {
     let is_response = ResponseOutcome::of(decision.outcome).is_some();
-    let is_new = decision.numbers.is_some() && !is_response;
+    let is_new = decision.inputs.is_some() && !is_response;
     is_new || is_end(decision.outcome) || decision.outcome == Outcome::Expired
 }
 
@@ -347,20 +347,20 @@ fn decision_report(
     decision: &Decision,
     owed: &[OwedNotice],
 ) -> DecisionReport {
-    let numbers = decision.numbers.as_ref();
+    let inputs = decision.inputs.as_ref();
     let owes = owed.iter().map(|owed| crate::inspect::explain::report::NoticeReport {
         notice: owed.notice.0,
         recipient: owed.recipient.as_str().to_owned(),
         request: request_of(owed.kind),
         outcome: format!("{:?}", owed.outcome),
     });
-    let parties = numbers.into_iter().flat_map(|numbers| {
-        numbers.sides.iter().map(move |side| party_report(side, numbers.lane_capacity))
+    let parties = inputs.into_iter().flat_map(|inputs| {
+        inputs.parties.iter().map(move |side| party_report(side, inputs.lane_capacity))
     });
     DecisionReport {
         verdict: Verdict::of(outcome),
         parties: parties.collect(),
-        postings: numbers.map(legs_of).unwrap_or_default(),
+        postings: inputs.map(legs_of).unwrap_or_default(),
         owes: owes.collect(),
     }
 }
@@ -371,9 +371,9 @@ fn reversed(decision: &Decision) -> Decision {
     let reverse = |balance: &mut BalanceChange| {
         (balance.before, balance.change) = (balance.after(), -balance.change);
     };
-    if let Some(numbers) = &mut expiry.numbers {
-        numbers.sides.iter_mut().for_each(|side| reverse(&mut side.position));
-        numbers.hub.iter_mut().for_each(|account| reverse(&mut account.held));
+    if let Some(inputs) = &mut expiry.inputs {
+        inputs.parties.iter_mut().for_each(|side| reverse(&mut side.position));
+        inputs.hub.iter_mut().for_each(|account| reverse(&mut account.balance));
     }
     expiry
 }
@@ -388,20 +388,20 @@ fn party_report(side: &PartyInputs, lane_capacity: u32) -> PartyReport {
         position_after: Decimal(side.position.after()),
         cover_before: Decimal(-side.settlement.before),
         cover_after: Decimal(-side.settlement.after()),
-        cap: side.cap.map(Decimal),
+        cap: side.net_debit_cap.map(Decimal),
         notices_owed: side.owed,
         lane_capacity,
     }
 }
 
 /// The accounts whose balances changed, in order of number.
-fn legs_of(numbers: &DecisionInputs) -> Vec<PostingLeg> {
-    let of_sides = numbers.sides.iter().flat_map(|side| {
+fn legs_of(inputs: &DecisionInputs) -> Vec<PostingLeg> {
+    let of_sides = inputs.parties.iter().flat_map(|side| {
         [(AccountKind::Position, &side.position), (AccountKind::Settlement, &side.settlement)]
             .map(|(kind, balance)| leg_of(kind, balance, (&side.name, side.currency)))
     });
-    let of_hub = numbers.hub.iter().map(|HubAccount { kind, held, currency }| {
-        leg_of(*kind, held, (&numbers.hub_name, *currency))
+    let of_hub = inputs.hub.iter().map(|HubAccount { kind, balance, currency }| {
+        leg_of(*kind, balance, (&inputs.hub_name, *currency))
     });
     let mut legs: Vec<_> = of_sides.chain(of_hub).flatten().collect();
     legs.sort_by_key(|leg| leg.account);

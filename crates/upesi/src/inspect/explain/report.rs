@@ -266,7 +266,7 @@ impl PendingDelivery {
             notice: status.notice.0,
             recipient,
             request,
-            waits: match status.waits {
+            waits: match status.wait_reason {
                 WaitReason::Earlier => "an earlier callback of this transfer to this participant",
                 WaitReason::Turn => "its turn among the callbacks to this participant",
                 WaitReason::Result => "the response to an attempt",
@@ -290,7 +290,7 @@ impl PendingDelivery {
                 AttemptResult::NoAddress => Some("not sent: no usable address is registered"),
             }),
             next_attempt: status.next_attempt_ms.map(at),
-            tried: status.tried.iter().map(Attempt::from_record).collect(),
+            tried: status.finished_attempts.iter().map(Attempt::from_record).collect(),
         }
     }
 }

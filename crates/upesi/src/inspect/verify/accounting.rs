@@ -188,7 +188,7 @@ impl Audit {
         self.add_notices(effects);
         self.compare_changed(state);
         for (what, own, kernel) in [
-            ("transfers in flight", self.open.len(), state.transfers_in_flight()),
+            ("transfers in flight", self.open.len(), state.reserved_transfer_count()),
             ("notices owed", self.owed.len(), state.notices_owed_count()),
             ("dead letters", self.dead.len(), state.dead_letter_count()),
         ] {
@@ -292,8 +292,8 @@ impl Audit {
 
     fn reserve(&mut self, prepare: &Prepare, state: &State) {
         let accounts_of = |name| {
-            let (index, participant) = state.register().find(name)?;
-            Some((index, *participant.holding(prepare.currency)?))
+            let (index, participant) = state.registry().find(name)?;
+            Some((index, *participant.accounts_in(prepare.currency)?))
         };
         let (Some((payer, holding)), Some((payee, payee_holding))) =
             (accounts_of(&prepare.payer), accounts_of(&prepare.payee))
@@ -304,7 +304,7 @@ impl Audit {
         let in_flight = self.internal(AccountKind::InFlight, prepare.currency, state);
         self.post(holding.position, in_flight, prepare.amount);
         let (after, cover) = (self.value(holding.position), -self.value(holding.settlement));
-        let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
+        let cap = holding.net_debit_cap.map_or(Amount::ZERO, |cap| cap.value);
         if after > cover || after > cap {
             let what = format!(
                 "reserved although the position of {} becomes {after}, with cover {cover} and cap \
@@ -465,7 +465,7 @@ impl Audit {
                     let what = "an outflow ended without a reservation".into();
                     return self.find(Some(end.id), what);
                 };
-                let account = state.books().get(end.account);
+                let account = state.accounts().get(end.account);
                 let Some(currency) = account.map(|account| account.currency) else { return };
                 let outflow = self.internal(AccountKind::Outflow, currency, state);
                 let to = match end.commit {
@@ -476,8 +476,8 @@ impl Audit {
             }
             PostingChange::SetInitialPositionAndLimits(change) => {
                 let SetInitialPositionAndLimits { name, currency, position, .. } = change;
-                let found = state.register().find(name);
-                let holding = found.and_then(|(_, participant)| participant.holding(*currency));
+                let found = state.registry().find(name);
+                let holding = found.and_then(|(_, participant)| participant.accounts_in(*currency));
                 let Some(holding) = holding.filter(|_| *position != Amount::ZERO) else { return };
                 let opening = self.internal(AccountKind::Opening, *currency, state);
                 self.post(holding.position, opening, *position);
@@ -521,7 +521,7 @@ impl Audit {
     /// The hub's account of this kind. Only its number is read from the kernel, never its balance.
     fn internal(&mut self, kind: AccountKind, currency: Currency, state: &State) -> AccountId {
         *self.internal.entry((currency, kind)).or_insert_with(|| {
-            let mut accounts = state.books().iter();
+            let mut accounts = state.accounts().iter();
             let found = accounts
                 .find(|account| (account.kind, account.currency) == (kind, currency))
                 .map(|account| account.id);
@@ -537,10 +537,10 @@ impl Audit {
 
     fn compare(&mut self, id: AccountId, state: &State) {
         let own = self.value(id);
-        let Some(account) = state.books().get(id).filter(|account| account.value != own) else {
+        let Some(account) = state.accounts().get(id).filter(|account| account.value != own) else {
             return;
         };
-        let owner = state.register().get(account.owner).name;
+        let owner = state.registry().get(account.owner).name;
         let what = format!(
             "account {} ({:?} of {} in {}) has the balance {}, but its postings add up to {own}",
             id.0,
@@ -554,7 +554,7 @@ impl Audit {
 
     fn compare_all(&mut self, state: &State) {
         let mut sums: HashMap<Currency, i128> = HashMap::new();
-        for account in state.books().iter() {
+        for account in state.accounts().iter() {
             *sums.entry(account.currency).or_default() += account.value.units();
             self.compare(account.id, state);
         }
@@ -565,7 +565,7 @@ impl Audit {
         for (currency, sum) in sums {
             let sum = Amount::from_units(sum);
             let open = Amount::from_units(reserved.get(&currency).copied().unwrap_or(0));
-            let in_flight = state.books().in_flight(currency);
+            let in_flight = state.accounts().in_flight(currency);
             if sum != Amount::ZERO {
                 self.find(None, format!("the accounts in {currency} sum to {sum}, not to zero"));
             } else if open != in_flight {
@@ -655,8 +655,8 @@ pub(crate) fn is_end(outcome: Outcome) -> bool {
 
 /// Whether the name is that of a participant, in any case. The hub is not a participant.
 fn is_participant(state: &State, name: &FspName) -> bool {
-    let mut others = state.register().iter().skip(1);
-    let exact = state.register().find(name);
+    let mut others = state.registry().iter().skip(1);
+    let exact = state.registry().find(name);
     exact.is_some_and(|(index, _)| index != ParticipantIndex::HUB)
         || others.any(|(_, participant)| participant.name.matches(name))
 }

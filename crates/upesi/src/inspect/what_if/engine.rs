@@ -367,9 +367,9 @@ impl WhatIf {
             let has_expired = outcome == Outcome::PrepareReserved && is_past;
             if has_expired { prepare.amount } else { Amount::ZERO }
         };
-        if let Some((payer, participant)) = state.register().find(&prepare.payer) {
+        if let Some((payer, participant)) = state.registry().find(&prepare.payer) {
             let row = self.rows.entry((payer, prepare.currency)).or_default();
-            let holding = participant.holding(prepare.currency);
+            let holding = participant.accounts_in(prepare.currency);
             holding.iter().for_each(|holding| row.log.observe(state, holding, released(outcome)));
             if is_liquidity_refusal(outcome) {
                 row.log.refused.add(record, prepare.amount);
@@ -426,7 +426,7 @@ impl WhatIf {
     ) {
         let MoveFunds { name, direction, amount, currency, .. } = *funds;
         let all = ByCopy::new(outcome, outcomes);
-        if let Some((index, _)) = state.register().find(&name) {
+        if let Some((index, _)) = state.registry().find(&name) {
             let row = self.rows.entry((index, currency)).or_default();
             for (totals, outcome) in row.all_mut().into_iter().zip(all.all()) {
                 if *outcome == Outcome::FundsInsufficient {
@@ -468,8 +468,8 @@ impl WhatIf {
     /// Only operators change a cover.
     fn observe_all(&mut self, state: &State) {
         let Some(copies) = &self.copies else { return };
-        for (index, participant) in state.register().iter() {
-            for holding in participant.holdings.iter() {
+        for (index, participant) in state.registry().iter() {
+            for holding in participant.by_currency.iter() {
                 let row = self.rows.entry((index, holding.currency)).or_default();
                 row.log.observe(state, holding, Amount::ZERO);
                 let party = (&participant.name, holding.currency);
@@ -502,7 +502,7 @@ impl Totals {
     fn observe(&mut self, state: &State, holding: &CurrencyAccounts, released: Amount) {
         let (position, cover) = (value(state, holding.position), cover(state, holding));
         let position = position.checked_add(released).expect("amounts have 18 digits");
-        let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
+        let cap = holding.net_debit_cap.map_or(Amount::ZERO, |limit| limit.value);
         let left = cover.min(cap).checked_sub(position).expect("amounts have 18 digits");
         self.highest = Some(self.highest.map_or(position, |highest| highest.max(position)));
         self.headroom = Some(self.headroom.map_or(left, |least| least.min(left)));
@@ -710,11 +710,16 @@ impl StateCopy {
             .ok_or_else(|| format!("{whose}: no such account at the beginning of the period"))?;
         let changes = match effect {
             OverrideEffect::Cap(value) => {
-                let limit = holding.limit.ok_or_else(|| {
+                let limit = holding.net_debit_cap.ok_or_else(|| {
                     format!("{whose}: no net debit cap at the beginning of the period")
                 })?;
                 let alarm_percentage = limit.alarm_percentage;
-                vec![Change::SetLimit(SetLimit { name, currency, limit: value, alarm_percentage })]
+                vec![Change::SetLimit(SetLimit {
+                    name,
+                    currency,
+                    net_debit_cap: value,
+                    alarm_percentage,
+                })]
             }
             OverrideEffect::Cover(more) => Self::move_funds(name, &holding, more, at),
         };
@@ -765,7 +770,7 @@ impl StateCopy {
 }
 
 fn value(state: &State, account: AccountId) -> Amount {
-    state.books().get(account).map_or(Amount::ZERO, |account| account.value)
+    state.accounts().get(account).map_or(Amount::ZERO, |account| account.value)
 }
 
 fn cover(state: &State, holding: &CurrencyAccounts) -> Amount {
@@ -773,8 +778,8 @@ fn cover(state: &State, holding: &CurrencyAccounts) -> Amount {
 }
 
 fn holding_in(state: &State, (name, currency): (&FspName, Currency)) -> Option<CurrencyAccounts> {
-    let (_, participant) = state.register().find(name)?;
-    participant.holding(currency).copied()
+    let (_, participant) = state.registry().find(name)?;
+    participant.accounts_in(currency).copied()
 }
 
 /// Sum of the assumed changes of a cover.

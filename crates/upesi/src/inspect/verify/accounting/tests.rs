@@ -116,11 +116,11 @@ fn commands() -> Vec<Command> {
     for (at, fsp) in ["payer", "payee"].into_iter().enumerate() {
         let name = name(fsp);
         commands.push(change(Change::CreateParticipant(CreateParticipant { name, currency })));
-        let (limit, position) = (units(100), units(0));
+        let (net_debit_cap, position) = (units(100), units(0));
         commands.push(change(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
             name,
             currency,
-            limit,
+            net_debit_cap,
             position,
         })));
         let mut transfer = id().to_bytes();

@@ -30,11 +30,11 @@ impl Scene {
         for (at, dfsp) in DFSPS.into_iter().enumerate() {
             let (name, currency) = (name(dfsp), usd());
             scene.change(Change::CreateParticipant(CreateParticipant { name, currency }));
-            let (limit, position) = (units(100), units(0));
+            let (net_debit_cap, position) = (units(100), units(0));
             scene.change(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
                 name,
                 currency,
-                limit,
+                net_debit_cap,
                 position,
             }));
             scene.funds(900 + at, dfsp, FundsDirection::In, 200);
@@ -84,8 +84,8 @@ impl Scene {
 
     fn set_cap(&mut self, dfsp: &str, whole: i128) {
         let (name, currency) = (name(dfsp), usd());
-        let (limit, alarm_percentage) = (units(whole), units(10));
-        self.change(Change::SetLimit(SetLimit { name, currency, limit, alarm_percentage }));
+        let (net_debit_cap, alarm_percentage) = (units(whole), units(10));
+        self.change(Change::SetLimit(SetLimit { name, currency, net_debit_cap, alarm_percentage }));
     }
 
     /// Decides a command in its own batch, 1 ms later.
@@ -165,7 +165,7 @@ impl Scene {
     }
 
     fn row(&self, dfsp: &str) -> ByCopy<Totals> {
-        let (index, _) = self.state.register().find(&name(dfsp)).expect("it was made");
+        let (index, _) = self.state.registry().find(&name(dfsp)).expect("it was made");
         self.engines[0].rows[&(index, usd())]
     }
 }

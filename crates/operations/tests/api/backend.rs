@@ -17,68 +17,68 @@ use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 /// 2026-01-01T10:00:00.000Z, the moment of the first record; each further one is 1 ms later.
 pub(crate) const BEGINNING_MS: u64 = 1_767_261_600_000;
 
-pub(crate) struct Kernel(Mutex<Inner>, Questions);
+pub(crate) struct TestBackend(Mutex<BackendState>, QueryGate);
 
-/// Questions wait while a test holds the gate.
+/// QueryGate wait while a test holds the gate.
 #[derive(Default)]
-struct Questions {
+struct QueryGate {
     gate: Arc<RwLock<()>>,
-    asked: Notify,
+    query_received: Notify,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct BackendState {
     pub(crate) state: State,
     pub(crate) recorded: Vec<Administer>,
     pub(crate) parties: Vec<(ChangeParties, ChangeAuthor)>,
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) storage: DiskStatus,
-    pub(crate) watching: bool,
+    pub(crate) tracing: bool,
     pub(crate) snapshots: Snapshots,
-    pub(crate) noted: Vec<(TransferId, TransferTrace)>,
-    pub(crate) reach: Option<Duration>,
+    pub(crate) traces: Vec<(TransferId, TransferTrace)>,
+    pub(crate) retained: Option<Duration>,
     pub(crate) stuck: Vec<StuckStage>,
     pub(crate) stalled_lanes: StalledLanes,
     pub(crate) open_breakers: OpenBreakers,
     pub(crate) cluster: Cluster,
 }
 
-impl Kernel {
+impl TestBackend {
     pub(crate) fn new() -> Self {
-        let inner = Mutex::new(Inner {
+        let inner = Mutex::new(BackendState {
             state: State::new(),
             recorded: Vec::new(),
             parties: Vec::new(),
             bodies: Vec::new(),
             unavailable: None,
             storage: DiskStatus::default(),
-            watching: false,
+            tracing: false,
             snapshots: Snapshots::default(),
-            noted: Vec::new(),
-            reach: None,
+            traces: Vec::new(),
+            retained: None,
             stuck: Vec::new(),
             stalled_lanes: StalledLanes::default(),
             open_breakers: OpenBreakers::default(),
             cluster: Cluster::default(),
         });
-        let kernel = Self(inner, Questions::default());
+        let kernel = Self(inner, QueryGate::default());
         let hub = FspName::new("Hub").expect("a name");
         kernel.apply(&Command::Genesis(Genesis { seed: [7; 16], hub }));
         kernel
     }
 
-    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn inner(&self) -> MutexGuard<'_, BackendState> {
         self.0.lock().expect("no test panics with the state in hand")
     }
 
     /// Leaves questions without an answer until what it gives is dropped.
-    pub(crate) fn hold_questions(&self) -> OwnedRwLockWriteGuard<()> {
+    pub(crate) fn hold_queries(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.1.gate).try_write_owned().unwrap()
     }
 
     /// Waits until a question has been asked.
-    pub(crate) async fn until_asked(&self) {
-        self.1.asked.notified().await;
+    pub(crate) async fn wait_for_query(&self) {
+        self.1.query_received.notified().await;
     }
 
     pub(crate) fn apply(&self, command: &Command) -> Outcome {
@@ -92,7 +92,7 @@ impl Kernel {
     }
 }
 
-impl AdminBackend for Kernel {
+impl AdminBackend for TestBackend {
     fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
         Box::pin(async move {
             if let Some(why) = self.inner().unavailable {
@@ -131,13 +131,13 @@ impl AdminBackend for Kernel {
         Ok({ all }.find(is_it).cloned())
     }
 
-    fn ask(&self, question: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
+    fn query_state(&self, query: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async move {
-            self.1.asked.notify_one();
+            self.1.query_received.notify_one();
             let _open = self.1.gate.read().await;
             let inner = self.inner();
             inner.unavailable.map_or(Ok(()), Err)?;
-            question(&inner.state);
+            query(&inner.state);
             Ok(())
         })
     }
@@ -158,7 +158,7 @@ impl AdminBackend for Kernel {
     }
 
     /// All pending notices: no participant has an endpoint here.
-    fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>> {
+    fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>> {
         Box::pin(async move { self.inner().state.notices_owed().map(|notice| notice.id).collect() })
     }
 
@@ -180,19 +180,19 @@ impl AdminBackend for Kernel {
         self.inner().cluster.clone()
     }
 
-    fn is_watching(&self) -> bool {
-        self.inner().watching
+    fn is_tracing(&self) -> bool {
+        self.inner().tracing
     }
 
-    fn watch(&self, watching: bool) {
-        self.inner().watching = watching;
+    fn set_tracing(&self, enabled: bool) {
+        self.inner().tracing = enabled;
     }
 
-    fn stages(&self, transfer: &TransferId) -> TransferTrace {
+    fn trace(&self, transfer: &TransferId) -> TransferTrace {
         let inner = self.inner();
-        let found = inner.noted.iter().find(|(id, _)| id == transfer);
-        let nothing = || TransferTrace { reach: inner.reach, ..TransferTrace::default() };
-        found.map_or_else(nothing, |(_, noted)| noted.clone())
+        let found = inner.traces.iter().find(|(id, _)| id == transfer);
+        let nothing = || TransferTrace { retained: inner.retained, ..TransferTrace::default() };
+        found.map_or_else(nothing, |(_, trace)| trace.clone())
     }
 
     fn health(&self) -> Health {

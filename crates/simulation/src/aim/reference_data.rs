@@ -14,7 +14,7 @@ const BURSTS_PER_MILLE: u32 = 400;
 impl Reach for CreateOracle {
     const REACHED: Reached = &[
         (AdminOutcome::OracleExists, By::Chance),
-        (AdminOutcome::RegisterFull, By::Nothing("a run is too short to fill the table")),
+        (AdminOutcome::RegistryFull, By::Nothing("a run is too short to fill the table")),
         (AdminOutcome::Accepted, By::Chance),
     ];
 }
@@ -34,7 +34,7 @@ impl Reach for DeleteOracle {
 impl Reach for CreateLedgerAccountType {
     const REACHED: Reached = &[
         (AdminOutcome::LedgerAccountTypeExists, By::Aim(|_| vec![account_type("HUB_FEE")])),
-        (AdminOutcome::RegisterFull, By::Aim(fill_a_register)),
+        (AdminOutcome::RegistryFull, By::Aim(fill_a_register)),
         (AdminOutcome::Accepted, By::Chance),
     ];
 }

@@ -23,7 +23,7 @@ const OWN_TYPES: [&str; 7] = [
 
 /// The reference data.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Catalogue {
+pub(super) struct ReferenceData {
     oracles: BTreeMap<u32, Oracle>,
     /// Newest number of an oracle.
     numbered: u32,
@@ -31,17 +31,17 @@ pub(super) struct Catalogue {
     keys: BTreeMap<FspName, Vec<Digest>>,
 }
 
-impl Catalogue {
+impl ReferenceData {
     /// The registry holds what was accepted, and nothing else.
     pub(super) fn compare(&self, state: &State) {
-        let register = state.register();
-        let kept = register.oracles().iter().map(|(id, oracle)| (&id.0, oracle));
-        assert!(kept.eq(&self.oracles), "oracles: {:?}, not {:?}", register.oracles(), self);
-        assert_eq!(register.account_types(), self.types, "types of accounts");
-        for (_, participant) in register.iter() {
+        let registry = state.registry();
+        let actual = registry.oracles().iter().map(|(id, oracle)| (&id.0, oracle));
+        assert!(actual.eq(&self.oracles), "oracles: {:?}, not {:?}", registry.oracles(), self);
+        assert_eq!(registry.account_types(), self.types, "types of accounts");
+        for (_, participant) in registry.iter() {
             let expected = self.keys.get(&participant.name).map_or(&[][..], Vec::as_slice);
-            let kept = participant.keys.iter().map(|key| &key.id);
-            assert!(kept.eq(expected), "keys of {}: {:?}", participant.name, participant.keys);
+            let actual = participant.keys.iter().map(|key| &key.id);
+            assert!(actual.eq(expected), "keys of {}: {:?}", participant.name, participant.keys);
         }
     }
 
@@ -58,12 +58,12 @@ impl Catalogue {
 
 impl Predict for CreateOracle {
     fn predict(&self, model: &mut Model) -> Outcome {
-        let known = &mut model.catalogue;
+        let known = &mut model.reference_data;
         if known.is_taken(&self.oracle, 0) {
             return Outcome::OracleExists;
         }
         if known.oracles.len() == ORACLES_MAX {
-            return Outcome::RegisterFull;
+            return Outcome::RegistryFull;
         }
         known.numbered += 1;
         known.oracles.insert(known.numbered, self.oracle.clone());
@@ -73,7 +73,7 @@ impl Predict for CreateOracle {
 
 impl Predict for UpdateOracle {
     fn predict(&self, model: &mut Model) -> Outcome {
-        let (known, update) = (&mut model.catalogue, &self.update);
+        let (known, update) = (&mut model.reference_data, &self.update);
         let Some(mut oracle) = known.oracles.get(&self.id.0).cloned() else {
             return Outcome::OracleNotFound;
         };
@@ -91,20 +91,20 @@ impl Predict for UpdateOracle {
 
 impl Predict for DeleteOracle {
     fn predict(&self, model: &mut Model) -> Outcome {
-        model.catalogue.oracles.remove(&self.id.0);
+        model.reference_data.oracles.remove(&self.id.0);
         Outcome::Accepted
     }
 }
 
 impl Predict for CreateLedgerAccountType {
     fn predict(&self, model: &mut Model) -> Outcome {
-        let (types, added) = (&mut model.catalogue.types, &self.account_type);
+        let (types, added) = (&mut model.reference_data.types, &self.account_type);
         let known = types.iter().any(|known| known.name == added.name);
         if known || OWN_TYPES.contains(&added.name.as_str()) {
             return Outcome::LedgerAccountTypeExists;
         }
         if types.len() == LEDGER_ACCOUNT_TYPES_MAX {
-            return Outcome::RegisterFull;
+            return Outcome::RegistryFull;
         }
         types.push(added.clone());
         Outcome::Accepted
@@ -113,10 +113,10 @@ impl Predict for CreateLedgerAccountType {
 
 impl Predict for AddKey {
     fn predict(&self, model: &mut Model) -> Outcome {
-        if model.scheme.index_of(&self.name).is_none() {
+        if model.scheme.participant_number(&self.name).is_none() {
             return Outcome::ParticipantNotFound;
         }
-        let keys = model.catalogue.keys_of(&self.name);
+        let keys = model.reference_data.keys_of(&self.name);
         if keys.contains(&self.id) {
             return Outcome::Accepted;
         }
@@ -130,10 +130,10 @@ impl Predict for AddKey {
 
 impl Predict for RemoveKey {
     fn predict(&self, model: &mut Model) -> Outcome {
-        if model.scheme.index_of(&self.name).is_none() {
+        if model.scheme.participant_number(&self.name).is_none() {
             return Outcome::ParticipantNotFound;
         }
-        let keys = model.catalogue.keys_of(&self.name);
+        let keys = model.reference_data.keys_of(&self.name);
         let Some(at) = keys.iter().position(|held| *held == self.id) else {
             return Outcome::KeyNotFound;
         };

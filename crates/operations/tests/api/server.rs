@@ -12,18 +12,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::hub::Kernel;
+use crate::backend::TestBackend;
 
-pub(crate) struct Server {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
-    pub(crate) hub: Arc<Kernel>,
+    pub(crate) backend: Arc<TestBackend>,
     pub(crate) token_path: PathBuf,
     directory: tempfile::TempDir,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-impl Server {
+impl TestServer {
     /// Serves with a token and otherwise default options.
     pub(crate) async fn start() -> Self {
         Self::start_with(|_| ()).await
@@ -37,17 +37,18 @@ impl Server {
         adjust(&mut options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let hub = Arc::new(Kernel::new());
+        let backend = Arc::new(TestBackend::new());
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(serve(listener, Arc::<Kernel>::clone(&hub), options, stopped));
-        Self { address, hub, token_path, directory, stop, task }
+        let task =
+            tokio::spawn(serve(listener, Arc::<TestBackend>::clone(&backend), options, stopped));
+        Self { address, backend, token_path, directory, stop, task }
     }
 
     /// Stops the server, which must release its port and its backend.
     pub(crate) async fn stop(self) {
         self.stop.send(()).unwrap();
         self.task.await.unwrap();
-        assert_eq!(Arc::strong_count(&self.hub), 1);
+        assert_eq!(Arc::strong_count(&self.backend), 1);
         assert!(TcpStream::connect(self.address).await.is_err());
         self.directory.close().unwrap();
     }
@@ -67,7 +68,7 @@ impl Server {
 
     /// Runs a text: sends each line that begins with `>`, a request with its body, and compares
     /// the line after it with the answer. UPDATE_EXPECT=1 writes the answers.
-    pub(crate) async fn play(&self, text: ExpectFile) {
+    pub(crate) async fn run_transcript(&self, text: ExpectFile) {
         let mut played = String::new();
         let authorization = format!("authorization: Bearer {}\r\n", self.token());
         let headers = format!("host: localhost\r\naccept: */*\r\n{authorization}");
@@ -97,7 +98,7 @@ impl Server {
         assert!(answer.starts_with(&expected.to_string()), "{request} {body}: {answer}");
     }
 
-    pub(crate) async fn send(&self, request: &str, headers: &str, body: &str) -> Answer {
+    pub(crate) async fn send(&self, request: &str, headers: &str, body: &str) -> HttpResponse {
         let mut text = format!("{request} HTTP/1.1\r\n{headers}connection: close\r\n");
         if !body.is_empty() {
             let length = body.len();
@@ -108,22 +109,22 @@ impl Server {
     }
 
     /// Writes bytes and reads until the server closes.
-    pub(crate) async fn send_raw(&self, text: &str) -> Answer {
+    pub(crate) async fn send_raw(&self, text: &str) -> HttpResponse {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(text.as_bytes()).await.unwrap();
-        read_answer(&mut stream).await
+        read_response(&mut stream).await
     }
 }
 
 /// An HTTP response, taken apart.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// Status, allowed methods, and the body: of an error its code and description.
     fn line(&self) -> String {
         let body: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
@@ -146,7 +147,7 @@ impl Answer {
 }
 
 /// Reads until the server closes; status 0 when it closed without a word.
-pub(crate) async fn read_answer(stream: &mut TcpStream) -> Answer {
+pub(crate) async fn read_response(stream: &mut TcpStream) -> HttpResponse {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4_096];
     // A reset after the answer is an end like any other.
@@ -161,5 +162,5 @@ pub(crate) async fn read_answer(stream: &mut TcpStream) -> Answer {
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    Answer { status, headers, body: body.to_owned() }
+    HttpResponse { status, headers, body: body.to_owned() }
 }

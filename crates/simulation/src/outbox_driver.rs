@@ -15,22 +15,22 @@ use crate::transfers::Request;
 
 /// A notice on its way out, with its message when that is still in memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct OutgoingNotice {
     pub(crate) notice: Notice,
     pub(crate) message: Option<Request>,
 }
 
 /// One thing that an I/O thread did.
 #[derive(Debug)]
-pub(crate) enum Act {
+pub(crate) enum IoAction {
     /// It answered a request, whose command is the record at this position if it was decided.
-    Answer(Request, Option<u64>, Option<Outcome>),
+    Reply(Request, Option<u64>, Option<Outcome>),
     /// It learned of a notice owed.
-    Owe(Notice),
+    NoticeOwed(Notice),
     /// It began an attempt.
-    Attempt(Attempt<Parcel>),
+    Attempt(Attempt<OutgoingNotice>),
     /// It queued the end of a delivery for a record.
-    End(FinishedDelivery),
+    DeliveryFinished(FinishedDelivery),
     /// It submitted commands; the number of refused ones.
     Submit(usize),
     /// It wants to flush.
@@ -41,10 +41,10 @@ pub(crate) enum Act {
     Retry(MonotonicTime),
 }
 
-pub(crate) struct Io {
+pub(crate) struct OutboxDriver {
     number: usize,
     handle: Handle<Request>,
-    pub(crate) outbox: Outbox<Request, Parcel>,
+    pub(crate) outbox: Outbox<Request, OutgoingNotice>,
     /// Requests that wait for an answer, and where each was recorded.
     waiters: BTreeMap<u32, (Request, Option<u64>)>,
     next_waiter: u32,
@@ -55,10 +55,10 @@ pub(crate) struct Host<'a> {
     pub(crate) now: ClockReading,
     handle: &'a Handle<Request>,
     waiters: &'a mut BTreeMap<u32, (Request, Option<u64>)>,
-    acts: Vec<Act>,
+    actions: Vec<IoAction>,
 }
 
-impl Io {
+impl OutboxDriver {
     pub(crate) fn new(
         handle: Handle<Request>,
         (number, mailbox): (usize, Arc<Mailbox<Request>>),
@@ -92,12 +92,12 @@ impl Io {
     pub(crate) fn work(
         &mut self,
         now: ClockReading,
-        work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>),
-    ) -> Vec<Act> {
+        work: impl FnOnce(&mut Outbox<Request, OutgoingNotice>, &mut Host<'_>),
+    ) -> Vec<IoAction> {
         let Self { handle, outbox, waiters, .. } = self;
-        let mut host = Host { now, handle, waiters, acts: Vec::new() };
+        let mut host = Host { now, handle, waiters, actions: Vec::new() };
         work(outbox, &mut host);
-        host.acts
+        host.actions
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -105,7 +105,7 @@ impl Io {
     }
 }
 
-impl OutboxHost<Request, Parcel> for Host<'_> {
+impl OutboxHost<Request, OutgoingNotice> for Host<'_> {
     fn now(&self) -> ClockReading {
         self.now
     }
@@ -115,41 +115,45 @@ impl OutboxHost<Request, Parcel> for Host<'_> {
         submissions: &mut Vec<Submission<Request>>,
     ) -> Result<(), SubmissionRefused> {
         let taken = self.handle.submit(submissions);
-        self.acts.push(Act::Submit(submissions.len()));
+        self.actions.push(IoAction::Submit(submissions.len()));
         taken
     }
 
     fn answer(&mut self, waiter: u32, reply: Result<Outcome, SubmissionRefused>) {
         let waiting = self.waiters.remove(&waiter);
         let (request, log_index) = waiting.expect("a request is answered once");
-        self.acts.push(Act::Answer(request, log_index, reply.ok()));
+        self.actions.push(IoAction::Reply(request, log_index, reply.ok()));
     }
 
-    fn wrap_notice(&mut self, notice: Notice, message: Option<Arc<Request>>) -> (Parcel, u32) {
-        self.acts.push(Act::Owe(notice));
+    fn wrap_notice(
+        &mut self,
+        notice: Notice,
+        message: Option<Arc<Request>>,
+    ) -> (OutgoingNotice, u32) {
+        self.actions.push(IoAction::NoticeOwed(notice));
         let message = message.map(|message| *message);
         let bytes = message.map_or(0, |message| message.payload().len() as u32);
-        (Parcel { notice, message }, bytes)
+        (OutgoingNotice { notice, message }, bytes)
     }
 
-    fn start_attempt(&mut self, attempt: Attempt<Parcel>) {
-        self.acts.push(Act::Attempt(attempt));
+    fn start_attempt(&mut self, attempt: Attempt<OutgoingNotice>) {
+        self.actions.push(IoAction::Attempt(attempt));
     }
 
     fn flush_soon(&mut self) {
-        self.acts.push(Act::Flush);
+        self.actions.push(IoAction::Flush);
     }
 
     fn record_later(&mut self) {
-        self.acts.push(Act::Record);
+        self.actions.push(IoAction::Record);
     }
 
     fn retry_at(&mut self, due: MonotonicTime) {
-        self.acts.push(Act::Retry(due));
+        self.actions.push(IoAction::Retry(due));
     }
 
-    fn must_record(&mut self, end: &FinishedDelivery, _: &Delivery<Parcel>) -> bool {
-        self.acts.push(Act::End(*end));
+    fn must_record(&mut self, end: &FinishedDelivery, _: &Delivery<OutgoingNotice>) -> bool {
+        self.actions.push(IoAction::DeliveryFinished(*end));
         true
     }
 }

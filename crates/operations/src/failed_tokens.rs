@@ -5,8 +5,8 @@
 //! always accepted at once, so that failures of others from the same address, such as a gateway's,
 //! do not lock an operator out.
 //!
-//! Costs: one map entry per address. Bounds: [`ADDRESSES_MAX`], [`HELD_MAX`]; addresses beyond the
-//! bound share one allowance.
+//! Costs: one map entry per address. Bounds: [`ADDRESSES_MAX`], [`DELAYED_MAX`]; addresses beyond
+//! the bound share one allowance.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,9 +24,9 @@ const ALLOWANCE_MAX: u32 = 10;
 /// Time until one more failure is allowed.
 const ALLOWANCE_TIME: Duration = Duration::from_secs(2);
 /// Delay of the response to a failure beyond the allowance.
-const HOLD: Duration = Duration::from_secs(1);
+const DELAY: Duration = Duration::from_secs(1);
 /// Maximum number of delayed responses.
-const HELD_MAX: usize = 16;
+const DELAYED_MAX: usize = 16;
 /// Maximum number of addresses with an allowance of their own.
 const ADDRESSES_MAX: usize = 1_024;
 /// Minimum time between two log lines.
@@ -35,8 +35,8 @@ const REPORT_TIME: Duration = Duration::from_secs(10);
 /// The failures of all addresses.
 pub(crate) struct FailedTokens {
     count: AtomicU64,
-    held: Semaphore,
-    noted: Mutex<FailureCount>,
+    delayed: Semaphore,
+    failures: Mutex<FailureCount>,
 }
 
 #[derive(Default)]
@@ -57,7 +57,11 @@ struct FailureBudget {
 
 impl FailedTokens {
     pub(crate) fn new() -> Self {
-        Self { count: AtomicU64::new(0), held: Semaphore::new(HELD_MAX), noted: Mutex::default() }
+        Self {
+            count: AtomicU64::new(0),
+            delayed: Semaphore::new(DELAYED_MAX),
+            failures: Mutex::default(),
+        }
     }
 
     /// Failures since the start.
@@ -69,41 +73,41 @@ impl FailedTokens {
     /// many responses are delayed.
     pub(crate) async fn refuse(&self, address: IpAddr, refusal: Refusal) -> Refusal {
         self.count.fetch_add(1, Ordering::Relaxed);
-        let (allowed, report) = self.note(network_of(address), Instant::now());
-        if let Some(failures) = report {
+        let (allowed, report) = self.count_failure(network_of(address), Instant::now());
+        if let Some(count) = report {
             ports::log_line(format_args!(
-                "admin API: {failures} requests without a valid token, the last from {address}"
+                "admin API: {count} requests without a valid token, the last from {address}"
             ));
         }
         if allowed {
             return refusal;
         }
-        let Ok(_held) = self.held.try_acquire() else {
+        let Ok(_delayed) = self.delayed.try_acquire() else {
             let detail = "too many requests without a valid token; retry after 1 s";
             let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, detail);
             return Refusal { status: StatusCode::TOO_MANY_REQUESTS, ..refusal };
         };
-        tokio::time::sleep(HOLD).await;
+        tokio::time::sleep(DELAY).await;
         refusal
     }
 
     /// Whether the failure is within the allowance, and the number of failures to log.
-    fn note(&self, address: IpAddr, now: Instant) -> (bool, Option<u64>) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.unreported += 1;
-        let is_due = noted.reported.is_none_or(|last| REPORT_TIME <= now - last);
+    fn count_failure(&self, address: IpAddr, now: Instant) -> (bool, Option<u64>) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.unreported += 1;
+        let is_due = failures.reported.is_none_or(|last| REPORT_TIME <= now - last);
         let report = is_due.then(|| {
-            noted.reported = Some(now);
-            std::mem::take(&mut noted.unreported)
+            failures.reported = Some(now);
+            std::mem::take(&mut failures.unreported)
         });
-        (noted.allowance(address, now).take(now), report)
+        (failures.allowance(address, now).take(now), report)
     }
 }
 
 impl FailureCount {
     fn allowance(&mut self, address: IpAddr, now: Instant) -> &mut FailureBudget {
         if ADDRESSES_MAX <= self.addresses.len() && !self.addresses.contains_key(&address) {
-            self.addresses.retain(|_, allowance| !allowance.is_whole(now));
+            self.addresses.retain(|_, allowance| !allowance.is_full(now));
         }
         let whole = FailureBudget { left: ALLOWANCE_MAX, since: now };
         match self.addresses.len() < ADDRESSES_MAX || self.addresses.contains_key(&address) {
@@ -114,21 +118,21 @@ impl FailureCount {
 }
 
 impl FailureBudget {
-    /// Refills the allowance for the time since its last use.
-    fn added(&self, now: Instant) -> u32 {
+    /// The allowance that is added for the time since its last use.
+    fn refill(&self, now: Instant) -> u32 {
         let times = (now - self.since).as_millis() / ALLOWANCE_TIME.as_millis();
         u32::try_from(times).unwrap_or(u32::MAX)
     }
 
-    fn is_whole(&self, now: Instant) -> bool {
-        ALLOWANCE_MAX <= self.left.saturating_add(self.added(now))
+    fn is_full(&self, now: Instant) -> bool {
+        ALLOWANCE_MAX <= self.left.saturating_add(self.refill(now))
     }
 
     /// Takes one; false when none is left.
     fn take(&mut self, now: Instant) -> bool {
-        let added = self.added(now);
-        self.since += ALLOWANCE_TIME * added;
-        self.left = self.left.saturating_add(added).min(ALLOWANCE_MAX);
+        let refill = self.refill(now);
+        self.since += ALLOWANCE_TIME * refill;
+        self.left = self.left.saturating_add(refill).min(ALLOWANCE_MAX);
         let allowed = 0 < self.left;
         self.left = self.left.saturating_sub(1);
         allowed
@@ -148,7 +152,7 @@ mod tests {
         let failed = FailedTokens::new();
         let start = Instant::now();
         let mut now = start;
-        let allowed = |at: u32, now| failed.note(address(at), now).0;
+        let allowed = |at: u32, now| failed.count_failure(address(at), now).0;
         let at_once = (0..20).filter(|_| allowed(1, now)).count();
         assert_eq!(at_once, ALLOWANCE_MAX as usize);
         assert!(allowed(2, now), "another address has its own allowance");
@@ -164,7 +168,7 @@ mod tests {
     fn addresses_beyond_the_bound_share_an_allowance() {
         let failed = FailedTokens::new();
         let now = Instant::now();
-        let allowed = |at: u32, now| failed.note(address(at), now).0;
+        let allowed = |at: u32, now| failed.count_failure(address(at), now).0;
         assert!((0..ADDRESSES_MAX as u32).all(|at| allowed(at, now)));
         let others = (5_000..5_100).filter(|at| allowed(*at, now)).count();
         assert_eq!(others, ALLOWANCE_MAX as usize);
@@ -174,7 +178,7 @@ mod tests {
             (5_000..5_100).all(|at| allowed(at, later)),
             "full allowances are dropped for new addresses"
         );
-        let known = failed.noted.lock().expect("nothing panicked").addresses.len();
+        let known = failed.failures.lock().expect("nothing panicked").addresses.len();
         assert!(known <= ADDRESSES_MAX, "{known}");
     }
 
@@ -183,7 +187,9 @@ mod tests {
         let failed = FailedTokens::new();
         let start = Instant::now();
         let reports: Vec<_> = (0..250_u32)
-            .filter_map(|at| failed.note(address(1), start + Duration::from_millis(100) * at).1)
+            .filter_map(|at| {
+                failed.count_failure(address(1), start + Duration::from_millis(100) * at).1
+            })
             .collect();
         assert_eq!(reports, [1, 100, 100]);
     }

@@ -18,10 +18,10 @@ use crate::slab::{EntryStage, LaneIndex, Slab, SlabEntry, Slot};
 pub struct Delivery<M> {
     policy: Policy,
     jitter: Jitter,
-    /// The latest moment seen: time never runs backwards in here.
+    /// The latest time seen. Time never runs backwards here.
     now: MonotonicTime,
     entries: Slab<M>,
-    /// Trees, like that of the transfers: a table that grows moves all of its entries at once.
+    /// Trees here and in `tails`: a growing hash table moves all its entries at once.
     by_notice: BTreeMap<NoticeId, Slot>,
     /// The last unfinished entry of each transfer in each lane.
     tails: BTreeMap<(LaneIndex, TransferId), Slot>,
@@ -31,12 +31,12 @@ pub struct Delivery<M> {
     runnable: VecDeque<LaneIndex>,
     /// Lanes that may have a patient entry to send, polled in turn when no other may.
     runnable_patient: VecDeque<LaneIndex>,
-    /// Patient attempts that hold back others, and until when.
+    /// Patient attempts that hold back others, with the time until which they do.
     patient: VecDeque<(MonotonicTime, NoticeId)>,
     timers: BinaryHeap<Reverse<(MonotonicTime, Timer)>>,
-    /// When entries that failed, or wait for an address, are given up.
+    /// Entries with a failure or without an address, by the time at which they are given up.
     horizons: BTreeSet<(MonotonicTime, Slot)>,
-    /// Deliveries that ended with their time, in order.
+    /// Deliveries that were given up because their time was over, in order.
     lapsed: VecDeque<DeliveryReport>,
     starved_lanes: u32,
 }
@@ -45,18 +45,19 @@ pub struct Delivery<M> {
 enum Timer {
     /// An entry's pause is over.
     Retry(Slot),
-    /// A probing or paused lane may send again. Stale ones, of a lane opened since, do no harm.
+    /// A probing or paused lane may send again. A stale timer, of a lane that has opened since, is
+    /// harmless.
     Probe(LaneIndex),
 }
 
 impl<M: Clone> Delivery<M> {
-    /// No lanes yet; they appear with their first entry. The seed feeds the jitter.
+    /// Starts without lanes. A lane is added with its first entry. The seed feeds the jitter.
     ///
     /// # Panics
-    /// When [`Policy::fault`] finds one: whoever reads a configuration checks it first.
+    /// If [`Policy::fault`] finds a fault: the reader of the configuration must check it first.
     #[must_use]
     pub fn new(policy: Policy, seed: u64) -> Self {
-        assert_eq!(policy.fault(), None, "the policy was checked where it was read");
+        assert_eq!(policy.fault(), None, "the reader of the configuration checks the policy");
         Self {
             policy,
             jitter: Jitter::new(seed),
@@ -76,14 +77,15 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    /// Queues a notice. It is never refused; beyond the lane's bytes its message is dropped.
+    /// Queues a notice. A notice is never refused. If the lane's bytes are used up, its message is
+    /// dropped.
     pub fn enqueue(&mut self, entry: QueuedNotice<M>) -> Enqueued {
         if self.by_notice.contains_key(&entry.notice) {
             return Enqueued::Repeated;
         }
         let lane = self.lane_at(entry.recipient);
         let notice = entry.notice;
-        let (slot, enqueued) = self.hold(lane, entry);
+        let (slot, enqueued) = self.insert_entry(lane, entry);
         self.by_notice.insert(notice, slot);
         self.lanes[lane.0 as usize].state.waiting += 1;
         self.join(slot);
@@ -91,9 +93,9 @@ impl<M: Clone> Delivery<M> {
         enqueued
     }
 
-    /// The next attempt to make, or `None` when nothing can be sent at `now`. To be called until
-    /// `None` after every other call and at [`Delivery::next_deadline`]. Lanes take turns, and
-    /// patient entries go when no others can.
+    /// The next attempt to make, or `None` if nothing can be sent at `now`. Call it until `None`
+    /// after every other call and at [`Delivery::next_deadline`]. Lanes take turns, and patient
+    /// entries are sent when no others can be.
     pub fn poll(&mut self, now: MonotonicTime) -> Option<Attempt<M>> {
         self.advance(now);
         self.poll_hurried().or_else(|| self.poll_patient())
@@ -126,8 +128,8 @@ impl<M: Clone> Delivery<M> {
         None
     }
 
-    /// The next delivery that has ended because its time was over, while no attempt was under way.
-    /// To be recorded. To be called until `None` after [`Delivery::poll`].
+    /// The next delivery that has ended because its time was over, without an attempt in flight. It
+    /// must be recorded. Call it until `None` after [`Delivery::poll`].
     pub fn next_lapsed(&mut self) -> Option<DeliveryReport> {
         self.lapsed.pop_front()
     }
@@ -135,8 +137,8 @@ impl<M: Clone> Delivery<M> {
     /// Takes the result of an attempt and decides what follows. A report must be recorded; its
     /// window slot is free only after [`Delivery::recorded`].
     ///
-    /// # Panics
-    /// When no attempt of this notice is under way: each attempt has exactly one result.
+    /// If no attempt of this notice is in flight: each attempt has exactly one result.
+    /// If no attempt of this notice is in flight: each attempt has exactly one result.
     pub fn finished(
         &mut self,
         notice: NoticeId,
@@ -148,25 +150,26 @@ impl<M: Clone> Delivery<M> {
         let SlabEntry { stage, lane, .. } = self.entries[slot];
         assert!(
             matches!(stage, EntryStage::InFlight | EntryStage::Probe),
-            "a result belongs to an attempt under way, {notice:?} is {stage:?}"
+            "a result belongs to an attempt in flight, {notice:?} is {stage:?}"
         );
         self.lanes[lane.0 as usize].state.in_flight -= 1;
         self.lanes[lane.0 as usize].results += 1;
         self.patient.retain(|(_, other)| *other != notice);
-        self.note(slot, result);
+        self.record_result(slot, result);
         let verdict = match result.consequence() {
             Consequence::Deliver => Verdict::Ended(self.conclude(slot, DeliveryResult::Delivered)),
             Consequence::GiveUp => Verdict::Ended(self.conclude(slot, self.loss(slot))),
-            _ if self.lanes[lane.0 as usize].left => {
+            _ if self.lanes[lane.0 as usize].lost => {
                 self.delay_probe(slot);
                 self.forget(slot);
-                Verdict::Left
+                Verdict::LaneLost
             }
             Consequence::Retry => self.after_failure(slot),
             Consequence::Wait | Consequence::Park if self.entries[slot].unwanted => {
                 Verdict::Ended(self.lapse(slot))
             }
-            // The entry alone waits: its lane was not answered, and continues with others.
+            // Only the entry waits. Its recipient was not reached, and the lane continues with
+            // other entries.
             Consequence::Wait => {
                 let pause = self.policy.backoff_micros(self.entries[slot].unsent, &mut self.jitter);
                 Verdict::RetryAt(self.back_off(slot, self.now.after_micros(pause)))
@@ -177,8 +180,8 @@ impl<M: Clone> Delivery<M> {
         verdict
     }
 
-    /// The recipient asked for a pause (`Retry-After`): its lane sends nothing for that long, or
-    /// for as long as the longest pause is.
+    /// The recipient asked for a pause (`Retry-After`). Its lane sends nothing for that time, at
+    /// most for the longest pause.
     pub fn pause_asked(&mut self, recipient: ParticipantIndex, micros: u64, now: MonotonicTime) {
         self.now = self.now.max(now);
         let at = self.lane_at(recipient);
@@ -190,8 +193,8 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    /// Frees the window slots of deliveries whose reports are durable. Ids that are not waiting
-    /// for it, as those of an earlier run, are passed over.
+    /// Frees the window slots of deliveries whose reports are durable. Other ids, such as those of
+    /// an earlier run, are ignored.
     pub fn recorded(&mut self, notices: &[NoticeId]) {
         for notice in notices {
             let btree_map::Entry::Occupied(found) = self.by_notice.entry(*notice) else { continue };
@@ -227,31 +230,30 @@ impl<M: Clone> Delivery<M> {
         Withdrawal::Ended(report)
     }
 
-    /// Another node sends to these participants from now on: whatever waits is dropped, and what
-    /// is under way is not tried again. Costs a pass over all entries of all lanes.
-    pub fn leave(&mut self, recipients: &[ParticipantIndex]) {
+    /// Another node sends to these participants from now on. Waiting entries are dropped, and
+    /// attempts in flight are not retried. Costs a pass over all entries of all lanes.
+    pub fn lose_lanes(&mut self, recipients: &[ParticipantIndex]) {
         let lanes: Vec<_> =
             recipients.iter().filter_map(|one| self.lane_of.get(one)).copied().collect();
-        lanes.iter().for_each(|lane| self.lanes[lane.0 as usize].left = true);
-        let is_left = |slot: &Slot| lanes.contains(&self.entries[*slot].lane);
-        let mut slots: Vec<_> = self.by_notice.values().copied().filter(is_left).collect();
-        // In an order of their own, whatever that of the table is.
+        lanes.iter().for_each(|lane| self.lanes[lane.0 as usize].lost = true);
+        let is_lost = |slot: &Slot| lanes.contains(&self.entries[*slot].lane);
+        let mut slots: Vec<_> = self.by_notice.values().copied().filter(is_lost).collect();
+        // The order of slots does not depend on that of the table.
         slots.sort_unstable();
         self.drop_all(&slots);
         lanes.into_iter().for_each(|lane| self.refresh(lane));
     }
 
     /// This node sends to these participants from now on.
-    pub fn take(&mut self, recipients: &[ParticipantIndex]) {
+    pub fn gain_lanes(&mut self, recipients: &[ParticipantIndex]) {
         for recipient in recipients {
             if let Some(lane) = self.lane_of.get(recipient) {
-                self.lanes[lane.0 as usize].left = false;
+                self.lanes[lane.0 as usize].lost = false;
             }
         }
     }
 
-    /// Another node has delivered these: those that wait are dropped. Ids that are not known are
-    /// passed over.
+    /// Another node has delivered these notices. Waiting ones are dropped; unknown ids are ignored.
     pub fn delivered_elsewhere(&mut self, notices: &[NoticeId]) {
         let known = notices.iter().filter_map(|notice| self.by_notice.get(notice));
         let slots: Vec<_> = known.copied().collect();
@@ -263,15 +265,14 @@ impl<M: Clone> Delivery<M> {
     }
 
     /// The participant has a new address, or its first one. Failures at the old address no longer
-    /// count: its pauses end, its lane opens, and parked entries line up again. Attempts made are
-    /// kept. Costs a pass over all entries of all lanes,
-    /// so it is for changes by people.
+    /// count: its pauses end, its lane opens, and parked entries are queued again. Attempts made
+    /// are kept. Costs a pass over all entries of all lanes, so it is meant for changes by people.
     pub fn address_changed(&mut self, recipient: ParticipantIndex, now: MonotonicTime) {
         self.now = self.now.max(now);
         let Some(&at) = self.lane_of.get(&recipient) else { return };
         self.lanes[at.0 as usize].open();
         self.lanes[at.0 as usize].state.paused_until = MonotonicTime::default();
-        // In the order of their numbers, in which those of one transfer must go.
+        // In the order of their ids, which is the order within a transfer.
         let own: Vec<_> = self.by_notice.values().copied().collect();
         let own = own.into_iter().filter(|slot| self.entries[*slot].lane == at);
         let (waiting, others): (Vec<_>, Vec<_>) =
@@ -282,7 +283,7 @@ impl<M: Clone> Delivery<M> {
             self.unchain(*slot);
         }
         for slot in others {
-            // A probe of the old address says nothing about a lane that probes the new one.
+            // A probe of the old address has no effect on a lane that probes the new one.
             let stage = &mut self.entries[slot].stage;
             if *stage == EntryStage::Probe {
                 *stage = EntryStage::InFlight;
@@ -293,7 +294,7 @@ impl<M: Clone> Delivery<M> {
         self.refresh(at);
     }
 
-    /// When [`Delivery::poll`] must be called again though nothing else happens.
+    /// Time of the next call of [`Delivery::poll`] if nothing else happens before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<MonotonicTime> {
         let timer = self.timers.peek().map(|Reverse((moment, _))| *moment);
@@ -304,8 +305,8 @@ impl<M: Clone> Delivery<M> {
         timer.into_iter().chain(room).chain(horizon).chain(lapsed).min()
     }
 
-    /// Whether some lane has entries to send but no window, at least half of which is unrecorded
-    /// deliveries: the driver then makes its reports durable without waiting for company.
+    /// Whether a lane has entries to send but a full window, at least half of it unrecorded
+    /// deliveries. The driver then makes its reports durable at once.
     #[must_use]
     pub fn starved(&self) -> bool {
         0 < self.starved_lanes
@@ -317,32 +318,32 @@ impl<M: Clone> Delivery<M> {
         self.by_notice.is_empty()
     }
 
-    /// How far a notice is at `now`; `None` once it is done with, or was never queued.
+    /// The progress of a notice at `now`; `None` if it was recorded or never queued.
     #[must_use]
-    pub fn course(&self, notice: NoticeId, now: MonotonicTime) -> Option<DeliveryProgress> {
-        let held = &self.entries[*self.by_notice.get(&notice)?];
-        let lane = &self.lanes[held.lane.0 as usize];
-        let waits = match held.stage {
+    pub fn progress(&self, notice: NoticeId, now: MonotonicTime) -> Option<DeliveryProgress> {
+        let entry = &self.entries[*self.by_notice.get(&notice)?];
+        let lane = &self.lanes[entry.lane.0 as usize];
+        let waits = match entry.stage {
             EntryStage::Vacant => return None,
             EntryStage::Blocked => WaitReason::Earlier,
             EntryStage::InFlight | EntryStage::Probe => WaitReason::Result,
-            EntryStage::BackingOff => WaitReason::Until(held.pause_end),
+            EntryStage::BackingOff => WaitReason::Until(entry.pause_end),
             EntryStage::Parked => WaitReason::Address,
             EntryStage::Unrecorded | EntryStage::Lapsed => WaitReason::Record,
             EntryStage::Fresh | EntryStage::Resumed => lane.turn_at(now),
         };
-        let first_attempt = (0 < held.attempts).then_some(held.first_attempt);
-        Some(DeliveryProgress { attempts: held.attempts, first_attempt, last: held.last, waits })
+        let first_attempt = (0 < entry.attempts).then_some(entry.first_attempt);
+        Some(DeliveryProgress { attempts: entry.attempts, first_attempt, last: entry.last, waits })
     }
 
-    /// The attempts of a notice that have ended, oldest first: the newest [`crate::TRIED_MAX`]
-    /// since this machine began. None of one that the first attempt delivered, and none once its
-    /// end is recorded.
-    pub fn tried(&self, notice: NoticeId) -> &[EndedAttempt] {
-        self.by_notice.get(&notice).map_or(&[], |slot| &self.entries[*slot].tried)
+    /// The ended attempts of a notice, oldest first: the newest [`crate::ENDED_ATTEMPTS_MAX`] since
+    /// this object was created. Empty if the first attempt delivered the notice, and once its end
+    /// is recorded.
+    pub fn ended_attempts(&self, notice: NoticeId) -> &[EndedAttempt] {
+        self.by_notice.get(&notice).map_or(&[], |slot| &self.entries[*slot].ended_attempts)
     }
 
-    /// The notices that wait for an address, in order of number. Costs a pass over all entries.
+    /// The notices that wait for an address, ordered by id. Costs a pass over all entries.
     pub fn parked(&self) -> impl Iterator<Item = NoticeId> + '_ {
         let is_parked = |slot: Slot| self.entries[slot].stage == EntryStage::Parked;
         self.by_notice.iter().filter(move |(_, slot)| is_parked(**slot)).map(|(notice, _)| *notice)
@@ -353,9 +354,8 @@ impl<M: Clone> Delivery<M> {
         self.lanes.iter().map(|lane| lane.state)
     }
 
-    /// What each lane has to do at `now`, in the order of [`Delivery::lane_states`]. Whoever calls
-    /// [`Delivery::poll`] as it asks for finds no lane with an attempt due for longer than that
-    /// takes.
+    /// The due action of each lane at `now`, in the order of [`Delivery::lane_states`]. With timely
+    /// calls of [`Delivery::poll`], no lane has an attempt due for longer than such a call takes.
     pub fn work(&self, now: MonotonicTime) -> impl Iterator<Item = LaneProgress> + '_ {
         let now = self.now.max(now);
         self.lanes.iter().map(move |lane| lane.work(&self.policy, now))
@@ -369,7 +369,7 @@ impl<M: Clone> Delivery<M> {
         })
     }
 
-    fn hold(&mut self, lane: LaneIndex, entry: QueuedNotice<M>) -> (Slot, Enqueued) {
+    fn insert_entry(&mut self, lane: LaneIndex, entry: QueuedNotice<M>) -> (Slot, Enqueued) {
         let state = &mut self.lanes[lane.0 as usize].state;
         let bytes = state.bytes + u64::from(entry.bytes);
         let message = entry.message.filter(|_| bytes <= self.policy.bytes_max);
@@ -394,7 +394,7 @@ impl<M: Clone> Delivery<M> {
             unwanted: false,
             first_attempt: MonotonicTime::default(),
             began: MonotonicTime::default(),
-            tried: Vec::new(),
+            ended_attempts: Vec::new(),
             last: None,
             pause_end: MonotonicTime::default(),
             message,
@@ -406,7 +406,7 @@ impl<M: Clone> Delivery<M> {
         (slot, enqueued)
     }
 
-    /// Moves on to `now` and acts on the timers that are due.
+    /// Advances the time to `now` and handles due timers.
     fn advance(&mut self, now: MonotonicTime) {
         self.now = self.now.max(now);
         while self.patient.front().is_some_and(|(until, _)| *until <= self.now) {
@@ -436,8 +436,8 @@ impl<M: Clone> Delivery<M> {
         self.lapse_due();
     }
 
-    /// Gives up what waits and has waited for too long. One whose message cannot be read is kept:
-    /// its recipient has nothing to do with that.
+    /// Gives up waiting entries whose time is over. An entry whose message cannot be read is kept,
+    /// because that is not the recipient's fault.
     fn lapse_due(&mut self) {
         while let Some((_, slot)) = self.horizons.first().filter(|(until, _)| *until <= self.now) {
             let slot = *slot;
@@ -453,7 +453,7 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    /// The same for the entries of a lane that were never tried. They are in the order in which
+    /// The same for entries of a lane that were never attempted. They are in the order in which
     /// they became owed.
     fn lapse_fresh(&mut self, at: LaneIndex) {
         while let Some(slot) = self.lanes[at.0 as usize].fresh.first()
@@ -469,8 +469,8 @@ impl<M: Clone> Delivery<M> {
         self.lapsed.push_back(report);
     }
 
-    /// Takes the entry that goes next out of its list. Before the time of the next probe that is
-    /// a new one, and no turn is used up.
+    /// Takes the next entry out of its list. Before the time of the next probe that is a new entry,
+    /// which does not count as a turn.
     fn next_hurried(&mut self, at: LaneIndex) -> Slot {
         let lane = &mut self.lanes[at.0 as usize];
         let in_turn = lane.probe_is_due(self.now);
@@ -491,49 +491,49 @@ impl<M: Clone> Delivery<M> {
             lane.state.in_flight + lane.state.unrecorded <= self.policy.window,
             "a lane stays within its window"
         );
-        let held = &mut self.entries[slot];
-        held.stage = if lane.state.mode == LaneMode::Open {
+        let entry = &mut self.entries[slot];
+        entry.stage = if lane.state.mode == LaneMode::Open {
             EntryStage::InFlight
         } else {
             EntryStage::Probe
         };
-        if held.attempts == 0 {
-            held.first_attempt = self.now;
+        if entry.attempts == 0 {
+            entry.first_attempt = self.now;
         }
-        held.began = self.now;
-        held.attempts += 1;
+        entry.began = self.now;
+        entry.attempts += 1;
         let attempt = Attempt {
-            notice: held.notice,
+            notice: entry.notice,
             recipient: lane.state.recipient,
-            transfer: held.transfer,
-            number: held.attempts,
-            message: held.message.clone(),
+            transfer: entry.transfer,
+            number: entry.attempts,
+            message: entry.message.clone(),
         };
         self.refresh(at);
         attempt
     }
 
-    /// Notes how an attempt ended, and what that says about the recipient: one that takes a notice
-    /// or refuses it for good is well, and enough failures of different notices in a row close its
-    /// lane. Where nothing was sent, there was no attempt.
-    fn note(&mut self, slot: Slot, result: AttemptResult) {
+    /// Records the result of an attempt and its effect on the lane. A delivery or a final refusal
+    /// opens the lane; consecutive failures of enough different notices close it. If nothing was
+    /// sent, it does not count as an attempt.
+    fn record_result(&mut self, slot: Slot, result: AttemptResult) {
         let consequence = result.consequence();
-        let held = &mut self.entries[slot];
-        let (notice, at) = (held.notice, held.lane);
-        held.last = Some(result);
+        let entry = &mut self.entries[slot];
+        let (notice, at) = (entry.notice, entry.lane);
+        entry.last = Some(result);
         let state = &mut self.lanes[at.0 as usize].state;
         state.last = Some(result);
         state.delivered += u64::from(consequence == Consequence::Deliver);
-        held.unsent = match consequence {
-            Consequence::Wait => held.unsent.saturating_add(1),
+        entry.unsent = match consequence {
+            Consequence::Wait => entry.unsent.saturating_add(1),
             _ => 0,
         };
         match consequence {
-            Consequence::Wait | Consequence::Park => return held.attempts -= 1,
-            Consequence::Deliver if held.attempts == 1 => (),
-            _ => held.note_tried(self.now, result),
+            Consequence::Wait | Consequence::Park => return entry.attempts -= 1,
+            Consequence::Deliver if entry.attempts == 1 => (),
+            _ => entry.add_ended_attempt(self.now, result),
         }
-        let new = held.attempts == 1;
+        let new = entry.attempts == 1;
         let lane = &mut self.lanes[at.0 as usize];
         if consequence != Consequence::Retry {
             return lane.open();
@@ -547,8 +547,8 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    /// A lane is no longer open: what waits in it may wait for too long. Entries that were never
-    /// tried need no watching, see [`Self::lapse_fresh`].
+    /// A lane is no longer open: its waiting entries may run out of time. Entries that were never
+    /// attempted need no watching, see [`Self::lapse_fresh`].
     fn watch_all(&mut self, at: LaneIndex) {
         let lane = &self.lanes[at.0 as usize];
         for first in [lane.resumed.first(), lane.patient.first()] {
@@ -560,13 +560,13 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    /// Another attempt follows, unless that would be too late or it is no longer needed.
+    /// Schedules another attempt, unless it would be too late or is no longer needed.
     fn after_failure(&mut self, slot: Slot) -> Verdict {
         let SlabEntry { lane, attempts, until, unwanted, .. } = self.entries[slot];
         let probe = self.delay_probe(slot);
         let own = self.now.after_micros(self.policy.backoff_micros(attempts, &mut self.jitter));
-        // An entry that is refused waits for itself. A silent recipient says nothing about the
-        // entry: a failed probe queues behind the others and is held back by its lane alone.
+        // An entry that is refused has its own pause. After silence the failed probe is queued
+        // after the other entries, and only its lane holds it back.
         let probe = probe.filter(|_| !self.lanes[lane.0 as usize].answers);
         let again = probe.unwrap_or(own);
         if unwanted || until <= again {
@@ -589,7 +589,7 @@ impl<M: Clone> Delivery<M> {
         until
     }
 
-    /// There is no address: the entry waits for one, and holds up nothing else.
+    /// Parks an entry without an address. It delays nothing else.
     fn park(&mut self, slot: Slot) -> Verdict {
         let SlabEntry { lane, until, .. } = self.entries[slot];
         if until <= self.now {
@@ -602,34 +602,34 @@ impl<M: Clone> Delivery<M> {
         Verdict::Parked
     }
 
-    /// From now on an entry is given up at its time, even if it only waits.
+    /// Gives the entry up at its time from now on, even if it only waits.
     fn watch(&mut self, slot: Slot) {
-        let held = &mut self.entries[slot];
-        if !held.watched {
-            held.watched = true;
-            self.horizons.insert((held.until, slot));
+        let entry = &mut self.entries[slot];
+        if !entry.watched {
+            entry.watched = true;
+            self.horizons.insert((entry.until, slot));
         }
     }
 
     fn unwatch(&mut self, slot: Slot) {
-        let held = &mut self.entries[slot];
-        if std::mem::take(&mut held.watched) {
-            self.horizons.remove(&(held.until, slot));
+        let entry = &mut self.entries[slot];
+        if std::mem::take(&mut entry.watched) {
+            self.horizons.remove(&(entry.until, slot));
         }
     }
 
-    /// What becomes of an entry that is not delivered. Answers to registrations are no dead
-    /// letters, nor are prepares of transfers that have ended.
+    /// The result of an undelivered entry. Responses to registrations and prepares of final
+    /// transfers do not become dead letters.
     fn loss(&self, slot: Slot) -> DeliveryResult {
-        let held = &self.entries[slot];
-        match held.transfer {
-            Some(_) if !held.unwanted => DeliveryResult::Dead,
+        let entry = &self.entries[slot];
+        match entry.transfer {
+            Some(_) if !entry.unwanted => DeliveryResult::Dead,
             _ => DeliveryResult::GivenUp,
         }
     }
 
-    /// When `slot` was the probe of a lane that still probes: sets and returns the time of the
-    /// next one.
+    /// If `slot` was the probe of a lane that still probes, sets and returns the time of the next
+    /// one.
     fn delay_probe(&mut self, slot: Slot) -> Option<MonotonicTime> {
         let lane = self.entries[slot].lane;
         let open = self.lanes[lane.0 as usize].state.mode == LaneMode::Open;
@@ -639,8 +639,7 @@ impl<M: Clone> Delivery<M> {
         Some(self.arm_probe(lane))
     }
 
-    /// The pauses between probes grow with the lane's failures, not with those of whichever
-    /// entry is sent.
+    /// Pauses between probes grow with the failures of the lane, not with those of the entry sent.
     fn arm_probe(&mut self, at: LaneIndex) -> MonotonicTime {
         let lane = &mut self.lanes[at.0 as usize];
         lane.probes_failed = lane.probes_failed.saturating_add(1);
@@ -652,17 +651,17 @@ impl<M: Clone> Delivery<M> {
         next
     }
 
-    /// Ends a delivery with its attempt: its successor may go, its slot stays taken until the
-    /// report is durable.
+    /// Ends a delivery with its attempt. Its successor may be sent; its window slot stays taken
+    /// until the report is durable.
     fn conclude(&mut self, slot: Slot, result: DeliveryResult) -> DeliveryReport {
         let report = self.end(slot, result);
-        let held = &mut self.entries[slot];
-        held.stage = EntryStage::Unrecorded;
-        self.lanes[held.lane.0 as usize].state.unrecorded += 1;
+        let entry = &mut self.entries[slot];
+        entry.stage = EntryStage::Unrecorded;
+        self.lanes[entry.lane.0 as usize].state.unrecorded += 1;
         report
     }
 
-    /// Ends a delivery while no attempt is under way: it has no slot.
+    /// Ends a delivery without an attempt in flight. It has no window slot.
     fn lapse(&mut self, slot: Slot) -> DeliveryReport {
         let SlabEntry { attempts, unwanted, .. } = self.entries[slot];
         let result = match unwanted && attempts == 0 {
@@ -678,20 +677,20 @@ impl<M: Clone> Delivery<M> {
         self.drop_message(slot);
         self.unchain(slot);
         self.unwatch(slot);
-        let held = &self.entries[slot];
+        let entry = &self.entries[slot];
         DeliveryReport {
-            notice: held.notice,
-            recipient: self.lanes[held.lane.0 as usize].state.recipient,
-            transfer: held.transfer,
+            notice: entry.notice,
+            recipient: self.lanes[entry.lane.0 as usize].state.recipient,
+            transfer: entry.transfer,
             result,
-            attempts: held.attempts,
-            last: held.last,
-            first_attempt: (0 < held.attempts).then_some(held.first_attempt),
+            attempts: entry.attempts,
+            last: entry.last,
+            first_attempt: (0 < entry.attempts).then_some(entry.first_attempt),
             finished: self.now,
         }
     }
 
-    /// Ends the pauses of those of the entries that have one.
+    /// Ends the pauses of those entries that have one.
     fn stop_timers(&mut self, slots: &[Slot]) {
         let entries = &self.entries;
         let is_paused = |slot: &Slot| entries[*slot].stage == EntryStage::BackingOff;
@@ -703,7 +702,7 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    /// Drops those of the entries for which no attempt is under way or has ended.
+    /// Drops the waiting entries among these.
     fn drop_all(&mut self, slots: &[Slot]) {
         self.stop_timers(slots);
         for slot in slots {
@@ -714,7 +713,7 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    /// Takes an entry that waits out of the list that it is in, and out of the count.
+    /// Removes a waiting entry from its list and from the lane's counts.
     fn leave_list(&mut self, slot: Slot) {
         let SlabEntry { stage, lane, purpose, .. } = self.entries[slot];
         let at = &mut self.lanes[lane.0 as usize];
@@ -729,7 +728,7 @@ impl<M: Clone> Delivery<M> {
         self.entries[slot].stage = EntryStage::Blocked;
     }
 
-    /// Lets go of an entry that is in no list and has no timer.
+    /// Removes an entry that is in no list and has no timer.
     fn forget(&mut self, slot: Slot) {
         self.drop_message(slot);
         self.unchain(slot);
@@ -740,15 +739,15 @@ impl<M: Clone> Delivery<M> {
     }
 
     fn drop_message(&mut self, slot: Slot) {
-        let held = &mut self.entries[slot];
-        let state = &mut self.lanes[held.lane.0 as usize].state;
-        match held.message.take() {
-            Some(_) => state.bytes -= u64::from(held.bytes),
+        let entry = &mut self.entries[slot];
+        let state = &mut self.lanes[entry.lane.0 as usize].state;
+        match entry.message.take() {
+            Some(_) => state.bytes -= u64::from(entry.bytes),
             None => state.spilled -= 1,
         }
     }
 
-    /// Puts an entry behind those of its transfer, or into line if there are none.
+    /// Queues an entry after earlier ones of its transfer, or makes it sendable.
     fn join(&mut self, slot: Slot) {
         let SlabEntry { lane, transfer, last, .. } = self.entries[slot];
         let earlier = transfer.and_then(|transfer| self.tails.insert((lane, transfer), slot));
@@ -758,12 +757,13 @@ impl<M: Clone> Delivery<M> {
                 self.entries[slot].before = Some(earlier);
                 self.entries[slot].stage = EntryStage::Blocked;
             }
-            None if last.is_none() => self.line_up(slot, EntryStage::Fresh),
+            None if last.is_none() => self.make_sendable(slot, EntryStage::Fresh),
             None => self.resume(slot),
         }
     }
 
-    /// Takes an entry out of its transfer's chain and lets the next one go if it was the first.
+    /// Removes an entry from its transfer's chain, and makes the next one sendable if it was the
+    /// first.
     fn unchain(&mut self, slot: Slot) {
         let SlabEntry { lane, transfer, before, after, .. } = self.entries[slot];
         (self.entries[slot].before, self.entries[slot].after) = (None, None);
@@ -783,33 +783,33 @@ impl<M: Clone> Delivery<M> {
         match before {
             Some(before) => drop(self.tails.insert((lane, transfer), before)),
             None if is_last => drop(self.tails.remove(&(lane, transfer))),
-            // It has left its chain before, to wait for an address.
+            // It left its chain earlier, when it was parked.
             None => {}
         }
     }
 
-    /// Its pause or its predecessor is over.
+    /// Makes an entry sendable after its pause or its predecessor.
     fn resume(&mut self, slot: Slot) {
-        self.line_up(slot, EntryStage::Resumed);
+        self.make_sendable(slot, EntryStage::Resumed);
         if 0 < self.entries[slot].attempts {
             self.watch(slot);
         }
     }
 
-    /// Puts an entry into the list of those that can be sent.
-    fn line_up(&mut self, slot: Slot, stage: EntryStage) {
+    /// Adds an entry to the list of those that can be sent.
+    fn make_sendable(&mut self, slot: Slot, stage: EntryStage) {
         let SlabEntry { lane, purpose, .. } = self.entries[slot];
         self.entries[slot].stage = stage;
         let list = self.lanes[lane.0 as usize].list(stage, purpose);
-        list.expect("what can be sent is in a list").push(&mut self.entries, slot);
-        // In an open lane it will be tried, even if its time is over.
+        list.expect("a sendable entry is in a list").push(&mut self.entries, slot);
+        // In an open lane it is attempted, even if its time is over.
         let is_open = self.lanes[lane.0 as usize].state.mode == LaneMode::Open;
         if !is_open && (stage == EntryStage::Resumed || purpose == NoticePriority::Patient) {
             self.watch(slot);
         }
     }
 
-    /// After any change of a lane: queues it when it may send, and counts it when starved.
+    /// Updates the queues and the starved count after any change of a lane.
     fn refresh(&mut self, at: LaneIndex) {
         let lane = &mut self.lanes[at.0 as usize];
         if !lane.queued && lane.can_send(&self.policy) {

@@ -6,14 +6,14 @@ use crate::notice::{AttemptResult, NoticePriority, WaitReason};
 use crate::policy::{MonotonicTime, Policy};
 use crate::slab::{EntryStage, List};
 
-/// A lane as admin and metrics show it.
+/// The state of a lane, for the admin API and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneState {
-    /// Whose lane it is.
+    /// The participant.
     pub recipient: ParticipantIndex,
     /// Entries that could be sent or wait for an earlier one of their transfer.
     pub waiting: u32,
-    /// Attempts under way.
+    /// Attempts in flight.
     pub in_flight: u32,
     /// Finished deliveries whose report is not yet durable.
     pub unrecorded: u32,
@@ -25,15 +25,15 @@ pub struct LaneState {
     pub spilled: u32,
     /// Message bytes kept.
     pub bytes: u64,
-    /// Different notices that failed since one was taken, up to [`Policy::probe_after`].
+    /// Different notices that failed since the last delivery, up to [`Policy::probe_after`].
     pub consecutive_failures: u32,
     /// How it sends.
     pub mode: LaneMode,
     /// Notices delivered, ever.
     pub delivered: u64,
-    /// How the last attempt ended.
+    /// The result of the last attempt.
     pub last: Option<AttemptResult>,
-    /// It sends nothing before this moment: its recipient asked for a pause.
+    /// It sends nothing before this time, because its recipient asked for a pause.
     pub paused_until: MonotonicTime,
 }
 
@@ -44,33 +44,33 @@ pub enum LaneMode {
     Open,
     /// One attempt at a time until the recipient takes or refuses a notice.
     Probing {
-        /// The next probe is sent at this moment at the earliest.
+        /// Earliest time of the next probe.
         next: MonotonicTime,
     },
 }
 
-/// Whether a lane has something to do, and what it has done.
+/// The due action and the progress of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneProgress {
-    /// Whose lane it is.
+    /// The participant.
     pub recipient: ParticipantIndex,
-    /// What is to be done next; none when nothing is due, as in a lane that only waits for the
-    /// time of a retry or of a probe.
+    /// The next action; `None` if nothing is due, as in a lane that waits for the time of a retry
+    /// or a probe.
     pub due: Option<DueAction>,
     /// Entries that could be sent or wait for an earlier one.
     pub waiting: u32,
-    /// Rises or changes with whatever the lane does.
+    /// Changes with every step of the lane.
     pub done: (u64, u32, u32),
 }
 
-/// What a lane must do next.
+/// The next action of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DueAction {
     /// Make an attempt, now.
     Attempt,
-    /// Hear that finished deliveries are on record; until then its window is full.
+    /// Get the confirmation that finished deliveries are recorded. Until then the window is full.
     Record,
-    /// Hear how attempts under way end.
+    /// Get the results of attempts in flight.
     Result,
 }
 
@@ -83,11 +83,11 @@ pub(crate) struct Lane {
     pub(crate) probes_failed: u32,
     /// The notices that are counted as failures.
     pub(crate) failing: Vec<NoticeId>,
-    /// The last failure was an HTTP answer: the recipient runs, and refuses notices.
+    /// The last failure was an HTTP response: the recipient runs and refuses notices.
     pub(crate) answers: bool,
-    /// A first attempt has failed since the last success: other new entries will fare no better.
+    /// A first attempt has failed since the last success. Other new entries will probably fail too.
     pub(crate) new_failed: bool,
-    /// Entries that are not new go next, if there are both.
+    /// Whether resumed entries are next, if there are resumed and new ones.
     pub(crate) resumed_next: bool,
     /// Entries never attempted, in order of arrival.
     pub(crate) fresh: List,
@@ -95,14 +95,14 @@ pub(crate) struct Lane {
     pub(crate) resumed: List,
     /// Patient entries, attempted or not.
     pub(crate) patient: List,
-    /// It is in the queue of lanes to poll.
+    /// Whether it is in the queue of lanes to poll.
     pub(crate) queued: bool,
-    /// It is in that of lanes to poll for a patient entry.
+    /// Whether it is in the queue of lanes to poll for a patient entry.
     pub(crate) queued_patient: bool,
-    /// It is counted as starved.
+    /// Whether it is counted as starved.
     pub(crate) starved: bool,
-    /// Another node sends what it holds.
-    pub(crate) left: bool,
+    /// Whether another node serves it now.
+    pub(crate) lost: bool,
 }
 
 impl Lane {
@@ -135,11 +135,11 @@ impl Lane {
             queued: false,
             queued_patient: false,
             starved: false,
-            left: false,
+            lost: false,
         }
     }
 
-    /// The list that an entry of this kind is in while it is in one.
+    /// The list of an entry in this stage, if any.
     pub(crate) fn list(&mut self, stage: EntryStage, purpose: NoticePriority) -> Option<&mut List> {
         match (stage, purpose) {
             (EntryStage::Fresh | EntryStage::Resumed, NoticePriority::Patient) => {
@@ -164,7 +164,7 @@ impl Lane {
         LaneProgress { recipient, due, waiting, done: (self.results, in_flight, unrecorded) }
     }
 
-    /// Whether it could send once any probe's time has come.
+    /// Whether it could send at the time of its next probe.
     pub(crate) fn can_send(&self, policy: &Policy) -> bool {
         self.has_sendable() && self.taken() < u64::from(policy.window) && self.is_open_for_one()
     }
@@ -183,8 +183,8 @@ impl Lane {
         self.is_due(now) && self.can_send_patient(policy)
     }
 
-    /// Half a window of unrecorded deliveries is worth a record; a full one without attempts in
-    /// flight would stand still without it.
+    /// Half a window of unrecorded deliveries is worth a record. A full one without attempts in
+    /// flight would make no progress without it.
     pub(crate) fn is_starved(&self, policy: &Policy) -> bool {
         let window = match (self.has_sendable(), self.patient.is_empty()) {
             (true, _) => u64::from(policy.window),
@@ -194,8 +194,8 @@ impl Lane {
         window <= self.taken() && window <= 2 * u64::from(self.state.unrecorded)
     }
 
-    /// What failed before keeps a lane shut for itself alone: the first new entry since the last
-    /// success need not wait for the next probe's time.
+    /// Earlier failures hold back only their own entries: the first new entry since the last
+    /// success need not wait for the next probe.
     fn is_due(&self, now: MonotonicTime) -> bool {
         let new = !self.new_failed && !self.fresh.is_empty();
         self.state.paused_until <= now && (self.probe_is_due(now) || new)
@@ -209,7 +209,7 @@ impl Lane {
         }
     }
 
-    /// Counts a failure of a notice; whether that is one too many for an open lane.
+    /// Counts a failure of a notice. Returns whether an open lane must now probe.
     pub(crate) fn note_failure(&mut self, notice: NoticeId, policy: &Policy) -> bool {
         let most = policy.probe_after as usize;
         if self.failing.len() < most && !self.failing.contains(&notice) {
@@ -219,20 +219,20 @@ impl Lane {
         self.state.mode == LaneMode::Open && most <= self.failing.len()
     }
 
-    /// Whether new entries and those that failed take turns: not in the lane of a silent recipient,
-    /// where one that it cannot digest must not keep a lane shut that would open for any other.
+    /// Whether new and resumed entries take turns. They do not in the lane of a silent recipient,
+    /// where an entry that always fails must not keep the lane closed for all others.
     pub(crate) fn takes_turns(&self) -> bool {
         self.state.mode == LaneMode::Open || self.answers
     }
 
-    /// The recipient took a notice, or refused it for good: it is well.
+    /// Opens the lane: the recipient took a notice or refused it for good, so it works.
     pub(crate) fn open(&mut self) {
         self.failing.clear();
         self.new_failed = false;
         (self.state.consecutive_failures, self.state.mode) = (0, LaneMode::Open);
     }
 
-    /// What an entry waits for that could be sent.
+    /// The reason why a sendable entry waits.
     pub(crate) fn turn_at(&self, now: MonotonicTime) -> WaitReason {
         let probe = match self.state.mode {
             LaneMode::Open => MonotonicTime::default(),
@@ -252,7 +252,7 @@ impl Lane {
         !self.fresh.is_empty() || !self.resumed.is_empty()
     }
 
-    /// Places of its window that are taken.
+    /// Window slots in use.
     fn taken(&self) -> u64 {
         u64::from(self.state.in_flight) + u64::from(self.state.unrecorded)
     }

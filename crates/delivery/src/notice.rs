@@ -1,24 +1,24 @@
-//! What goes in and what comes out: entries, attempts, results, verdicts.
+//! Inputs and outputs: entries, attempts, results and verdicts.
 
 use ledger::{DeliveryResult, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, TransferId};
 
 use crate::policy::MonotonicTime;
 
-/// Why a notice is sent, which decides whether it may be withdrawn and whether it may wait.
+/// The priority of a notice. It decides whether the notice may be withdrawn and whether it may
+/// wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticePriority {
-    /// A prepare on its way to the payee: of no use once its transfer is final.
+    /// A prepare to the payee, useless once its transfer is final.
     Prepare,
-    /// An outcome owed to a participant: sent whatever happens.
+    /// An outcome owed to a participant; always sent.
     Owed,
-    /// An outcome that time alone brought about, or an answer to a registration: sent whatever
-    /// happens, but no transfer waits for it. It goes after the others, and few are under way at
-    /// once.
+    /// An expiry, or a response to a registration. It is always sent, but no transfer waits for it:
+    /// it goes after the others, with few in flight at once.
     Patient,
 }
 
 impl NoticePriority {
-    /// Why this notice is sent.
+    /// The priority of a notice.
     #[must_use]
     pub const fn of(notice: &Notice) -> Self {
         let is_prepare = matches!(notice.kind, NoticeKind::Prepare);
@@ -36,48 +36,48 @@ impl NoticePriority {
 pub struct QueuedNotice<M> {
     /// Its number in the log.
     pub notice: NoticeId,
-    /// Who gets it: selects the lane.
+    /// The recipient, which selects the lane.
     pub recipient: ParticipantIndex,
-    /// The transfer it is about: entries of one transfer stay in order within the lane. Entries
-    /// about none have no order, and are no dead letters when they are given up.
+    /// Its transfer. Entries of one transfer stay in order within the lane. Entries without a
+    /// transfer have no order, and are not dead letters when they are given up.
     pub transfer: Option<TransferId>,
-    /// When its delivery is given up: [`crate::Policy::horizon_micros`] after it became owed.
+    /// Time at which it is given up: [`crate::Policy::horizon_micros`] after it became owed.
     pub until: MonotonicTime,
-    /// Whether it may be withdrawn, and whether it may wait.
+    /// Its priority.
     pub purpose: NoticePriority,
     /// Size of the message, in bytes; counts against [`crate::Policy::bytes_max`].
     pub bytes: u32,
-    /// A cheap handle on the message, or `None` when it is only in the log.
+    /// A cheap handle on the message; `None` if it is only in the log.
     pub message: Option<M>,
 }
 
-/// What [`crate::Delivery::enqueue`] did.
+/// The result of [`crate::Delivery::enqueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enqueued {
     /// Queued, and the message is kept until the delivery ends.
     Held,
-    /// Queued without its message, because none was given or the lane's bytes are used up.
+    /// Queued without its message, because it has none or the lane's bytes are used up.
     Spilled,
-    /// Nothing: the notice is queued, in flight or unrecorded already.
+    /// Ignored: the notice is already queued, in flight or unrecorded.
     Repeated,
 }
 
-/// An attempt the driver must make now, and answer with [`crate::Delivery::finished`].
+/// An attempt that the driver must make now. Its result goes to [`crate::Delivery::finished`].
 #[derive(Clone, Debug)]
 pub struct Attempt<M> {
     /// The notice.
     pub notice: NoticeId,
     /// The participant to send it to.
     pub recipient: ParticipantIndex,
-    /// The transfer it is about.
+    /// The transfer.
     pub transfer: Option<TransferId>,
     /// 1 for the first attempt.
     pub number: u32,
-    /// The message; `None` means that the driver loads it from the log.
+    /// The message; if `None`, the driver loads it from the log.
     pub message: Option<M>,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptResult {
     /// The recipient answered with this HTTP status.
@@ -88,11 +88,11 @@ pub enum AttemptResult {
     ConnectFailed,
     /// The connection broke before the answer was complete.
     Broken,
-    /// Nothing was sent, for no fault of the recipient: what was to be sent could not be read, or
-    /// may be sent by this node no more. It counts as no attempt.
+    /// Nothing was sent, for reasons other than the recipient: the message could not be read, or
+    /// this node may no longer send it. It does not count as an attempt.
     Unsent,
-    /// Nothing was sent: the recipient has registered no address for this request, or one that
-    /// cannot be called. It counts as no attempt, and says nothing about the recipient's health.
+    /// Nothing was sent: the recipient has no address for this request, or one that may not be
+    /// called. It does not count as an attempt or as a failure of the recipient.
     NoAddress,
 }
 
@@ -110,9 +110,9 @@ impl AttemptResult {
         }
     }
 
-    /// What follows from it. Redirections and the statuses of a gateway, a deployment or an access
-    /// rule that is wrong for a while are tried again. A number that is no final HTTP status shows
-    /// a broken peer, and is tried again too.
+    /// The consequence. Redirections, and statuses of a gateway, deployment or access rule that may
+    /// be wrong for a while, are retried. A number that is not a final HTTP status shows a broken
+    /// peer and is retried as well.
     pub(crate) const fn consequence(self) -> Consequence {
         match self {
             Self::Status(200..=299) => Consequence::Deliver,
@@ -136,49 +136,49 @@ pub(crate) enum Consequence {
     Park,
 }
 
-/// What becomes of a notice after an attempt.
+/// The decision about a notice after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The delivery has ended, well or not. To be recorded.
+    /// The delivery has ended, delivered or not. It must be recorded.
     Ended(DeliveryReport),
-    /// Another attempt follows, not before this moment, unless the lane opens: then a notice whose
-    /// probe was not answered goes at once.
+    /// Another attempt follows at this time, or at once if the lane opens and its probe was
+    /// unanswered.
     RetryAt(MonotonicTime),
     /// It waits until the recipient registers an address.
     Parked,
-    /// Nothing: another node makes the next attempt.
-    Left,
+    /// Dropped: another node makes the next attempt.
+    LaneLost,
 }
 
-/// The end of a delivery, as it goes into the log.
+/// The end of a delivery, as recorded in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryReport {
     /// The notice.
     pub notice: NoticeId,
-    /// The participant it was for.
+    /// The recipient.
     pub recipient: ParticipantIndex,
-    /// The transfer it was about.
+    /// The transfer.
     pub transfer: Option<TransferId>,
-    /// How it ended.
+    /// The result.
     pub result: DeliveryResult,
     /// Attempts made.
     pub attempts: u32,
-    /// How the last one ended; none when the delivery ended before it was tried.
+    /// The result of the last attempt; `None` if there was none.
     pub last: Option<AttemptResult>,
-    /// When the first attempt was handed out, if there was one.
+    /// Time of the first attempt, if there was one.
     pub first_attempt: Option<MonotonicTime>,
-    /// When the delivery ended.
+    /// Time at which the delivery ended.
     pub finished: MonotonicTime,
 }
 
 impl DeliveryReport {
-    /// Attempts as they are recorded: 65,535 for more.
+    /// Attempts as recorded, at most 65,535.
     #[must_use]
     pub fn attempts_recorded(&self) -> u16 {
         u16::try_from(self.attempts).unwrap_or(u16::MAX)
     }
 
-    /// The HTTP status of the last answer, 0 when there was none.
+    /// The HTTP status of the last response; 0 if there was none.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.last.and_then(AttemptResult::status).unwrap_or(0)
@@ -188,28 +188,28 @@ impl DeliveryReport {
 /// An attempt that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedAttempt {
-    /// When it was handed out.
+    /// Time at which it was handed out.
     pub began: MonotonicTime,
-    /// When its result came.
+    /// Time of its result.
     pub ended: MonotonicTime,
-    /// How it ended; never [`AttemptResult::Unsent`] or [`AttemptResult::NoAddress`].
+    /// Its result; never [`AttemptResult::Unsent`] or [`AttemptResult::NoAddress`].
     pub result: AttemptResult,
 }
 
-/// How far a notice is that is not done with.
+/// The progress of an unfinished notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryProgress {
     /// Attempts begun.
     pub attempts: u32,
-    /// When the first one was handed out.
+    /// Time of the first attempt.
     pub first_attempt: Option<MonotonicTime>,
-    /// How the last one ended.
+    /// The result of the last attempt.
     pub last: Option<AttemptResult>,
-    /// What it waits for.
+    /// The reason why it waits.
     pub waits: WaitReason,
 }
 
-/// What a notice waits for.
+/// The reason why a notice waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitReason {
     /// An earlier notice of its transfer to the same recipient.
@@ -218,22 +218,21 @@ pub enum WaitReason {
     Turn,
     /// The end of an attempt.
     Result,
-    /// The end of a pause: its own, or its recipient's, who did not answer.
+    /// The end of a pause, its own or that of its silent recipient.
     Until(MonotonicTime),
     /// An address that its recipient has not registered.
     Address,
-    /// Its delivery has ended, and is not on record yet.
+    /// The durable record of its ended delivery.
     Record,
 }
 
-/// What [`crate::Delivery::withdraw`] did.
+/// The result of [`crate::Delivery::withdraw`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// It is not sent, or not sent again. To be recorded.
+    /// It is not sent, or not sent again. The end must be recorded.
     Ended(DeliveryReport),
-    /// Kept: it is owed whatever happens, has ended already, or is under way; in the last case no
-    /// attempt follows the one that is made.
+    /// It must be sent, has ended, or is in flight. No attempt follows one in flight.
     Kept,
-    /// Not here: never queued, or finished and recorded.
+    /// Unknown: never queued, or finished and recorded.
     Unknown,
 }

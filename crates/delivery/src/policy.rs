@@ -3,27 +3,27 @@
 use ledger::Stamp;
 use ports::ClockReading;
 
-/// A moment on the driver's monotonic clock, in microseconds since any fixed origin.
+/// A time on the driver's monotonic clock, in microseconds since any fixed origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MonotonicTime(pub u64);
 
 impl MonotonicTime {
-    /// The moment `micros` microseconds later.
+    /// The time `micros` microseconds later.
     #[must_use]
     pub const fn after_micros(self, micros: u64) -> Self {
         Self(self.0.saturating_add(micros))
     }
 }
 
-/// After so many failures any pause has reached the longest: it has 64 bits and is not 0.
+/// Failures after which any pause has reached the longest one, which has 64 bits and is not 0.
 const DOUBLINGS_MAX: u32 = 65;
 
 /// Limits of every lane and the schedule of its retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Attempts in flight plus unrecorded deliveries of one lane, at most.
+    /// Maximum number of attempts in flight plus unrecorded deliveries of one lane.
     pub window: u32,
-    /// How long after a notice became owed its delivery is tried, in microseconds.
+    /// Time during which delivery is attempted after a notice became owed, in microseconds.
     pub horizon_micros: u64,
     /// Pause after the first failure, in microseconds; it doubles with each further one.
     pub backoff_base_micros: u64,
@@ -36,11 +36,11 @@ pub struct Policy {
     pub probe_after: u32,
     /// Message bytes a lane keeps; entries beyond it are reloaded from the log.
     pub bytes_max: u64,
-    /// Attempts of patient entries that may begin within [`Policy::patient_micros`], of all lanes
-    /// together; one that ends sooner makes room sooner.
+    /// Maximum number of patient attempts that may begin within [`Policy::patient_micros`], in all
+    /// lanes together. An attempt that ends sooner makes room sooner.
     pub patient_max: u32,
-    /// For how long a patient attempt under way holds back others, in microseconds: so a
-    /// recipient that is slow to answer slows nobody else down.
+    /// Time for which a patient attempt in flight holds back others, in microseconds. It is bounded
+    /// so that a slow recipient does not delay those of others.
     pub patient_micros: u64,
 }
 
@@ -61,7 +61,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// When a notice is given up that is owed since `owed_at`. A restart changes nothing about it.
+    /// The time at which a notice owed since `owed_at` is given up. A restart does not change it.
     #[must_use]
     pub fn until(&self, owed_at: Stamp, now: ClockReading) -> MonotonicTime {
         let owed_for = now.wall.0.saturating_sub(owed_at.0);
@@ -69,7 +69,7 @@ impl Policy {
         MonotonicTime(now.monotonic_us).after_micros(left)
     }
 
-    /// What is wrong with these values, for the reader of a configuration; `None` when nothing.
+    /// The fault of these values, for the reader of a configuration; `None` if there is no fault.
     #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         match self {
@@ -86,22 +86,21 @@ impl Policy {
         }
     }
 
-    /// What patient entries may take of a lane's window: the other half is for those that are
-    /// waited for.
+    /// Window slots that patient entries may take. The other half is for entries that participants
+    /// wait for.
     pub(crate) fn patient_window(&self) -> u32 {
         self.window.div_ceil(2)
     }
 
-    /// The pause of a notice after its failure number `failures` (from 1): the doubled base up to
-    /// the longest, of which the upper half is random, so that entries that failed together come
-    /// back apart.
+    /// The pause of a notice after its failure number `failures` (from 1): the base, doubled up to
+    /// the longest. The upper half is random, so that entries that failed together are retried
+    /// apart.
     pub(crate) fn backoff_micros(&self, failures: u32, jitter: &mut Jitter) -> u64 {
         jittered(self.full_backoff_micros(failures), jitter)
     }
 
-    /// The same for a lane that probes, whose longest pause may be shorter. A recipient that
-    /// answers is probed at a steady pace, so that notices which it refuses hold up the others for
-    /// moments only.
+    /// The pause of a probing lane, whose longest pause may be shorter. A recipient that answers is
+    /// probed steadily, so that refused notices delay the others only briefly.
     pub(crate) fn probe_micros(&self, failures: u32, answers: bool, jitter: &mut Jitter) -> u64 {
         let most = if answers { self.backoff_base_micros } else { self.probe_max_micros };
         jittered(self.full_backoff_micros(failures).min(most), jitter)

@@ -1,8 +1,8 @@
 //! Storage of entries and the lists that run through it.
 //!
-//! An entry has a slot for its whole life. It is in at most one [`List`] (by `previous`, `next`)
-//! and in the chain of its transfer within its lane (by `before`, `after`), so that any entry is
-//! taken out in O(1) and a withdrawn one leaves nothing behind.
+//! An entry keeps its slot until it is released. It is in at most one [`List`] (by `previous`,
+//! `next`) and in the chain of its transfer within its lane (by `before`, `after`). Any entry is
+//! removed in O(1), without a trace.
 
 use std::ops::{Index, IndexMut};
 
@@ -11,11 +11,11 @@ use ledger::{NoticeId, TransferId};
 use crate::notice::{AttemptResult, EndedAttempt, NoticePriority};
 use crate::policy::MonotonicTime;
 
-/// A place in the slab.
+/// Index of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot(u32);
 
-/// A lane's place in the table of lanes.
+/// Index of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LaneIndex(pub(crate) u32);
 
@@ -29,9 +29,9 @@ pub(crate) enum EntryStage {
     Fresh,
     /// Can be sent; its pause or its predecessor is over.
     Resumed,
-    /// An attempt is under way.
+    /// An attempt is in flight.
     InFlight,
-    /// The one attempt of a probing lane is under way.
+    /// The only attempt of a probing lane is in flight.
     Probe,
     /// Waits for its timer.
     BackingOff,
@@ -39,13 +39,12 @@ pub(crate) enum EntryStage {
     Parked,
     /// Ended with an attempt; its report is not yet durable.
     Unrecorded,
-    /// Ended while no attempt was under way, so that it has no place in the window; its report is
-    /// not yet durable.
+    /// Ended without an attempt in flight, so without a window slot; its report is not yet durable.
     Lapsed,
 }
 
 impl EntryStage {
-    /// No attempt is under way, and none was the last.
+    /// Whether no attempt is in flight and the delivery has not ended.
     pub(crate) const fn waits(self) -> bool {
         match self {
             Self::Blocked | Self::Fresh | Self::Resumed | Self::BackingOff | Self::Parked => true,
@@ -63,22 +62,22 @@ pub(crate) struct SlabEntry<M> {
     pub(crate) stage: EntryStage,
     pub(crate) bytes: u32,
     pub(crate) attempts: u32,
-    /// How often in a row nothing was sent.
+    /// Number of consecutive attempts in which nothing was sent.
     pub(crate) unsent: u32,
-    /// When it is given up.
+    /// Time at which it is given up.
     pub(crate) until: MonotonicTime,
-    /// It is given up at that moment even if it only waits.
+    /// Whether it is given up at that time even if it only waits.
     pub(crate) watched: bool,
-    /// A prepare whose transfer has ended: no further attempt is made.
+    /// Whether it is a prepare whose transfer is final: no further attempt is made.
     pub(crate) unwanted: bool,
     pub(crate) first_attempt: MonotonicTime,
-    /// When the last attempt was handed out.
+    /// Time of the last attempt.
     pub(crate) began: MonotonicTime,
-    /// The newest attempts that have ended, unless the first one was all it took.
-    pub(crate) tried: Vec<EndedAttempt>,
-    /// How the last attempt ended, if one has.
+    /// The newest ended attempts, unless the first one delivered the notice.
+    pub(crate) ended_attempts: Vec<EndedAttempt>,
+    /// The result of the last ended attempt.
     pub(crate) last: Option<AttemptResult>,
-    /// While it is backing off: until when.
+    /// End of its pause, while it backs off.
     pub(crate) pause_end: MonotonicTime,
     pub(crate) message: Option<M>,
     pub(crate) before: Option<Slot>,
@@ -87,20 +86,20 @@ pub(crate) struct SlabEntry<M> {
     pub(crate) next: Option<Slot>,
 }
 
-/// Attempts of one notice that are told, at most; one that is tried more often forgets the oldest.
-pub const TRIED_MAX: usize = 32;
+/// Maximum number of ended attempts kept per notice. The oldest are dropped.
+pub const ENDED_ATTEMPTS_MAX: usize = 32;
 
 impl<M> SlabEntry<M> {
-    pub(crate) fn note_tried(&mut self, ended: MonotonicTime, result: AttemptResult) {
-        if self.tried.len() == TRIED_MAX {
-            self.tried.remove(0);
+    pub(crate) fn add_ended_attempt(&mut self, ended: MonotonicTime, result: AttemptResult) {
+        if self.ended_attempts.len() == ENDED_ATTEMPTS_MAX {
+            self.ended_attempts.remove(0);
         }
-        self.tried.push(EndedAttempt { began: self.began, ended, result });
+        self.ended_attempts.push(EndedAttempt { began: self.began, ended, result });
     }
 }
 
-/// The slots: as many as there ever were entries at once, used again. They are in pages, so that
-/// growth moves none of them.
+/// The slots, as many as the maximum number of entries so far. They are in pages, so that growth
+/// moves no entry.
 #[derive(Debug)]
 pub(crate) struct Slab<M> {
     pages: Vec<Vec<SlabEntry<M>>>,
@@ -114,10 +113,10 @@ impl<M> Slab<M> {
         Self { pages: Vec::new(), free: Vec::new() }
     }
 
-    pub(crate) fn insert(&mut self, held: SlabEntry<M>) -> Slot {
+    pub(crate) fn insert(&mut self, entry: SlabEntry<M>) -> Slot {
         if let Some(slot) = self.free.pop() {
             assert_eq!(self[slot].stage, EntryStage::Vacant, "a free slot holds no entry");
-            self[slot] = held;
+            self[slot] = entry;
             return slot;
         }
         if self.pages.last().is_none_or(|page| page.len() == PAGE) {
@@ -125,17 +124,17 @@ impl<M> Slab<M> {
         }
         let before = (self.pages.len() - 1) * PAGE;
         let page = self.pages.last_mut().expect("a page was just added");
-        page.push(held);
+        page.push(entry);
         let slot = u32::try_from(before + page.len() - 1);
         Slot(slot.expect("fewer than 2^32 entries at once"))
     }
 
     pub(crate) fn release(&mut self, slot: Slot) {
-        let held = &mut self[slot];
-        assert_ne!(held.stage, EntryStage::Vacant, "a slot is released once");
-        held.stage = EntryStage::Vacant;
-        held.message = None;
-        held.tried = Vec::new();
+        let entry = &mut self[slot];
+        assert_ne!(entry.stage, EntryStage::Vacant, "a slot is released once");
+        entry.stage = EntryStage::Vacant;
+        entry.message = None;
+        entry.ended_attempts = Vec::new();
         self.free.push(slot);
     }
 }

@@ -1,4 +1,4 @@
-//! Tables in virtual time; the comparison with a naive model is in [`model`].
+//! Table tests in virtual time. [`model`] compares random histories with a naive model.
 
 mod model;
 
@@ -9,14 +9,14 @@ use ports::ClockReading;
 
 use crate::policy::Jitter;
 use crate::{
-    Attempt, AttemptResult, Delivery, DeliveryProgress, DeliveryReport, EndedAttempt, Enqueued,
-    LaneMode, LaneState, MonotonicTime, NoticePriority, Policy, QueuedNotice, TRIED_MAX, Verdict,
-    WaitReason, Withdrawal,
+    Attempt, AttemptResult, Delivery, DeliveryProgress, DeliveryReport, ENDED_ATTEMPTS_MAX,
+    EndedAttempt, Enqueued, LaneMode, LaneState, MonotonicTime, NoticePriority, Policy,
+    QueuedNotice, Verdict, WaitReason, Withdrawal,
 };
 
 const BANK: ParticipantIndex = ParticipantIndex(1);
 const WALLET: ParticipantIndex = ParticipantIndex(2);
-/// The horizon of a notice that is owed from the beginning.
+/// The horizon of a notice that is owed from time 0.
 const DAY: MonotonicTime = MonotonicTime(86_400_000_000);
 const NO_ANSWER: [AttemptResult; 3] =
     [AttemptResult::TimedOut, AttemptResult::ConnectFailed, AttemptResult::Broken];
@@ -39,7 +39,7 @@ fn owed(notice: u64, recipient: ParticipantIndex, about: u8) -> QueuedNotice<u64
     }
 }
 
-/// An answer to a registration.
+/// A response to a registration.
 fn answer(notice: u64, recipient: ParticipantIndex) -> QueuedNotice<u64> {
     QueuedNotice { transfer: None, ..owed(notice, recipient, 0) }
 }
@@ -48,7 +48,7 @@ fn prepare(notice: u64, recipient: ParticipantIndex, about: u8) -> QueuedNotice<
     QueuedNotice { purpose: NoticePriority::Prepare, ..owed(notice, recipient, about) }
 }
 
-/// Everything that can be sent at `now`, by notice.
+/// All notices that can be sent at `now`.
 fn drain(delivery: &mut Delivery<u64>, now: MonotonicTime) -> Vec<u64> {
     std::iter::from_fn(|| delivery.poll(now)).map(|attempt| attempt.notice.0).collect()
 }
@@ -73,11 +73,11 @@ fn word(verdict: Verdict) -> &'static str {
         Verdict::Ended(report) => end(&report),
         Verdict::RetryAt(_) => "retry",
         Verdict::Parked => "parked",
-        Verdict::Left => "left",
+        Verdict::LaneLost => "left",
     }
 }
 
-/// When a notice is tried again, which it must be.
+/// The time of the next attempt, which must follow.
 #[track_caller]
 fn again(verdict: Verdict) -> MonotonicTime {
     let Verdict::RetryAt(moment) = verdict else { panic!("{verdict:?}") };
@@ -93,7 +93,7 @@ fn end(report: &DeliveryReport) -> &'static str {
     }
 }
 
-/// Deliveries whose time is over at `now`, with how they ended.
+/// Deliveries whose time is over at `now`, with their results.
 fn lapsed(delivery: &mut Delivery<u64>, now: MonotonicTime) -> Vec<(u64, &'static str)> {
     assert_eq!(drain(delivery, now), [0; 0], "nothing can be sent");
     std::iter::from_fn(|| delivery.next_lapsed())
@@ -102,7 +102,7 @@ fn lapsed(delivery: &mut Delivery<u64>, now: MonotonicTime) -> Vec<(u64, &'stati
 }
 
 #[test]
-fn a_result_decides_what_follows() {
+fn each_result_has_its_verdict() {
     let rows = [
         ("delivered", &[200, 202, 299][..]),
         ("retry", &[100, 300, 304, 307, 401, 403, 404, 408, 409, 421, 425, 429, 500, 502, 503]),
@@ -155,7 +155,7 @@ fn pauses_double_up_to_the_cap_and_a_failure_near_the_horizon_is_a_dead_letter()
         now = retry_at;
     }
     delivery.poll(now).expect("the eighth attempt");
-    // The next pause is one of 12.8 s at least, and too late.
+    // The next pause would be at least 12.8 s, which is too late.
     now = MonotonicTime(now.0.max(13_200_000));
     let verdict = delivery.finished(NoticeId(1), AttemptResult::TimedOut, now);
     let Verdict::Ended(report) = verdict else { panic!("{verdict:?}") };
@@ -164,7 +164,7 @@ fn pauses_double_up_to_the_cap_and_a_failure_near_the_horizon_is_a_dead_letter()
     assert_eq!(delivery.next_deadline(), None);
 }
 
-/// A restart begins neither the horizon nor, after it, any further attempt but one.
+/// A restart does not extend the horizon. After it only one attempt is made.
 #[test]
 fn the_horizon_counts_from_when_a_notice_became_owed() {
     let policy = Policy::default();
@@ -186,7 +186,7 @@ fn the_horizon_counts_from_when_a_notice_became_owed() {
     assert_eq!(word(verdict), "dead");
 }
 
-/// 24 hours of failures do not fit the recorded number: it says that there were many.
+/// 24 hours of failures exceed the recorded number, which then has its maximum.
 #[test]
 fn recorded_attempts_saturate() {
     let policy = Policy {
@@ -207,18 +207,18 @@ fn recorded_attempts_saturate() {
     assert_eq!((report.attempts, report.attempts_recorded()), (70_001, u16::MAX));
 }
 
-/// Of a notice that is tried again and again, so much is kept and no more.
+/// A notice that is retried many times keeps a bounded number of attempts.
 #[test]
-fn the_newest_attempts_are_told() {
+fn the_newest_attempts_are_kept() {
     let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
     let mut now = MonotonicTime(0);
-    for attempts in 1..=2 * TRIED_MAX {
+    for attempts in 1..=2 * ENDED_ATTEMPTS_MAX {
         delivery.poll(now).expect("one more attempt");
         let began = now;
         now = now.after_micros(7);
         let verdict = delivery.finished(NoticeId(1), AttemptResult::Broken, now);
-        let tried = delivery.tried(NoticeId(1));
-        assert_eq!(tried.len(), attempts.min(TRIED_MAX));
+        let tried = delivery.ended_attempts(NoticeId(1));
+        assert_eq!(tried.len(), attempts.min(ENDED_ATTEMPTS_MAX));
         let newest = EndedAttempt { began, ended: now, result: AttemptResult::Broken };
         assert_eq!(tried.last(), Some(&newest));
         let Verdict::RetryAt(retry_at) = verdict else { panic!("{verdict:?}") };
@@ -242,7 +242,7 @@ fn a_pause_never_exceeds_the_cap() {
 }
 
 #[test]
-fn entries_that_fail_together_come_back_apart() {
+fn entries_that_fail_together_are_retried_apart() {
     let entries = (1..=64).map(|number| owed(number, BANK, number as u8));
     let mut delivery = filled(Policy { probe_after: 65, ..Policy::default() }, entries);
     let sent = drain(&mut delivery, MonotonicTime(0));
@@ -320,9 +320,9 @@ fn a_pause_holds_no_window_slot() {
     assert_eq!(lane(&delivery, BANK).backing_off, 1);
 }
 
-/// What could not be read is no attempt: it waits, however long, and nobody else does for it.
+/// An unreadable message does not count as an attempt. It waits without limit and delays no other.
 #[test]
-fn where_nothing_was_sent_nothing_is_counted() {
+fn an_unsent_message_is_not_counted() {
     let policy = Policy { probe_after: 1, ..Policy::default() };
     let entries = [prepare(1, BANK, 1), owed(2, BANK, 2), owed(3, BANK, 3)];
     let mut delivery = filled(policy, entries);
@@ -332,9 +332,9 @@ fn where_nothing_was_sent_nothing_is_counted() {
     for _ in 0..10 {
         let later = again(delivery.finished(NoticeId(1), AttemptResult::Unsent, now));
         assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
-        let course = delivery.course(NoticeId(1), now).expect("it waits");
-        assert_eq!((course.attempts, course.first_attempt), (0, None));
-        assert_eq!(course.last, Some(AttemptResult::Unsent));
+        let progress = delivery.progress(NoticeId(1), now).expect("it waits");
+        assert_eq!((progress.attempts, progress.first_attempt), (0, None));
+        assert_eq!(progress.last, Some(AttemptResult::Unsent));
         pauses.push(later.0 - now.0);
         now = later;
         assert_eq!(drain(&mut delivery, now), [1]);
@@ -343,18 +343,18 @@ fn where_nothing_was_sent_nothing_is_counted() {
     // A real failure is the first attempt, and the next pause a short one again.
     let later = again(delivery.finished(NoticeId(1), AttemptResult::Status(503), now));
     assert!(later.0 - now.0 <= 200_000);
-    assert_eq!(delivery.course(NoticeId(1), now).expect("it waits").attempts, 1);
-    // A lane that probes asks with another one soon.
+    assert_eq!(delivery.progress(NoticeId(1), now).expect("it waits").attempts, 1);
+    // A probing lane soon probes with another entry.
     delivery.finished(NoticeId(2), AttemptResult::TimedOut, now);
     assert_ne!(lane(&delivery, BANK).mode, LaneMode::Open);
     delivery.finished(NoticeId(3), AttemptResult::Unsent, now);
-    let next = delivery.next_deadline().expect("somebody waits");
+    let next = delivery.next_deadline().expect("an entry waits");
     assert!(next.0 <= now.0 + 200_000, "{next:?}");
 }
 
-/// A prepare that waits for its message was never attempted.
+/// A prepare that waits for its message counts as never attempted.
 #[test]
-fn what_was_never_sent_is_withdrawn_from_its_pause() {
+fn an_unsent_prepare_is_withdrawn_during_its_pause() {
     let mut delivery = filled(Policy::default(), [prepare(1, BANK, 1), owed(2, BANK, 1)]);
     assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1]);
     delivery.finished(NoticeId(1), AttemptResult::Unsent, MonotonicTime(0));
@@ -371,7 +371,7 @@ fn withdraw(delivery: &mut Delivery<u64>, notice: u64) -> &'static str {
     }
 }
 
-/// A prepare of a transfer that has ended is not sent, nor sent again; other notices are.
+/// A prepare of a final transfer is not sent or sent again; other notices are.
 #[test]
 fn only_a_prepare_is_withdrawn() {
     let mut delivery = filled(
@@ -397,13 +397,13 @@ fn only_a_prepare_is_withdrawn() {
     assert_eq!(
         lane(&delivery, BANK).unrecorded,
         0,
-        "an entry without an attempt under way has no slot"
+        "an entry without an attempt in flight has no slot"
     );
 }
 
-/// Its transfer ends while the payee is asked: the attempt that is made is the last one.
+/// If the transfer ends while its prepare is in flight, that attempt is the last one.
 #[test]
-fn a_prepare_under_way_is_not_sent_again_once_its_transfer_has_ended() {
+fn a_prepare_in_flight_is_not_retried_after_its_transfer_ended() {
     for (result, expected, attempts) in [
         (AttemptResult::Status(202), "delivered", 1),
         (AttemptResult::Status(503), "given up", 1),
@@ -431,7 +431,7 @@ fn a_prepare_under_way_is_not_sent_again_once_its_transfer_has_ended() {
 }
 
 #[test]
-fn a_withdrawn_prepare_lets_its_successor_go() {
+fn a_withdrawn_prepare_unblocks_its_successor() {
     let policy = Policy { window: 1, ..Policy::default() };
     for withdrawn in [[2, 3], [3, 2]] {
         let mut delivery = filled(
@@ -504,10 +504,10 @@ fn a_dead_participant_costs_one_attempt_per_pause() {
     assert_eq!(lane(&delivery, BANK).waiting, 80);
 }
 
-/// A participant that takes notices, or refuses them for good, is well; one that answers every
-/// notice with a passing failure is not.
+/// A participant that takes notices, or refuses them for good, works. One that answers every notice
+/// with a temporary failure does not.
 #[test]
-fn an_answer_that_settles_a_notice_opens_a_lane_at_once() {
+fn a_final_answer_opens_a_lane_at_once() {
     for (status, sent_then) in [(200, 63), (400, 63), (501, 63), (404, 0), (503, 0), (302, 0)] {
         let mut delivery =
             filled(Policy::default(), (1..=80).map(|number| owed(number, BANK, number as u8)));
@@ -524,10 +524,10 @@ fn an_answer_that_settles_a_notice_opens_a_lane_at_once() {
     }
 }
 
-/// Thousands wait, and every attempt fails: a server that answers gets a window, and then a steady
-/// trickle; a silent one gets one request per pause.
+/// Thousands of notices wait and every attempt fails. A server that answers gets a window, then a
+/// steady trickle. A silent one gets one request per pause.
 #[test]
-fn a_server_that_takes_nothing_is_not_flooded() {
+fn a_failing_server_is_not_flooded() {
     let answers = [302, 401, 404, 409, 429, 500, 503].map(AttemptResult::Status);
     let answering = answers.into_iter().map(|result| (result, 2_900..=6_100));
     let silent = NO_ANSWER.into_iter().map(|result| (result, 90..=130));
@@ -547,10 +547,10 @@ fn a_server_that_takes_nothing_is_not_flooded() {
     }
 }
 
-/// A recipient refuses many notices again and again, and would take any other: those come through
-/// within two seconds, however many the refused ones are.
+/// A recipient refuses many notices repeatedly and would take all others. Those arrive within two
+/// seconds, whatever the number of refused ones.
 #[test]
-fn refused_notices_do_not_hold_up_the_others() {
+fn refused_notices_do_not_delay_the_others() {
     let refused = 1..=60;
     let entries = refused.clone().map(|number| owed(number, BANK, number as u8));
     let mut delivery = filled(Policy::default(), entries);
@@ -575,9 +575,9 @@ fn refused_notices_do_not_hold_up_the_others() {
     assert!(enqueued.len() <= 1, "{enqueued:?}");
 }
 
-/// Answers to registrations go after notices about money.
+/// Responses to registrations are sent after notices about money.
 #[test]
-fn answers_to_registrations_do_not_hold_up_transfers() {
+fn responses_to_registrations_do_not_delay_transfers() {
     let registered =
         |number| QueuedNotice { purpose: NoticePriority::Patient, ..answer(number, BANK) };
     let mut delivery = filled(Policy::default(), (1..=1_000).map(registered));
@@ -601,9 +601,9 @@ fn answers_to_registrations_do_not_hold_up_transfers() {
     assert!(sent.flatten().take(4).any(|notice| notice == 2_000), "it goes with the next probe");
 }
 
-/// Answers that one notice fails say nothing about the others: none of these waits for it.
+/// A notice that is always refused does not delay the others.
 #[test]
-fn a_notice_that_always_fails_keeps_no_lane_shut() {
+fn a_notice_that_always_fails_does_not_close_a_lane() {
     let mut delivery = filled(Policy::default(), [answer(1, BANK)]);
     let mut now = MonotonicTime(0);
     for _ in 0..20 {
@@ -615,7 +615,7 @@ fn a_notice_that_always_fails_keeps_no_lane_shut() {
     assert_eq!(drain(&mut delivery, MonotonicTime(now.0 - 1)), [2]);
 }
 
-/// Where as many fail as close a lane, a new notice still goes at once, unless a new one failed.
+/// In a closed lane a new notice is still sent at once, unless a new one has failed.
 #[test]
 fn the_first_new_entry_after_a_success_need_not_wait() {
     let policy = Policy { probe_after: 2, ..Policy::default() };
@@ -637,7 +637,7 @@ fn the_first_new_entry_after_a_success_need_not_wait() {
     assert_eq!(drain(&mut delivery, now), [4], "one at a time");
     delivery.finished(NoticeId(4), failed, now);
     assert_eq!(drain(&mut delivery, now), [0; 0], "new ones fail as well");
-    // New ones and those that failed take turns.
+    // New and failed entries take turns.
     let mut next = now;
     let later = std::iter::from_fn(|| {
         next = delivery.next_deadline()?;
@@ -652,8 +652,8 @@ fn the_first_new_entry_after_a_success_need_not_wait() {
     assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
 }
 
-/// Only a new notice goes before the next probe's time: one that failed before waits for that time
-/// even if it is its turn, so that the participant is not probed faster than the policy says.
+/// Only a new notice is sent before the next probe's time. A failed one waits for that time even if
+/// it is its turn, so that the participant is not probed faster than the policy allows.
 #[test]
 fn a_notice_that_failed_does_not_take_the_place_of_a_new_one() {
     let policy = Policy { probe_after: 1, ..Policy::default() };
@@ -676,8 +676,8 @@ fn a_notice_that_failed_does_not_take_the_place_of_a_new_one() {
     assert_eq!(drain(&mut delivery, next), [2], "it has kept its turn");
 }
 
-/// Only its lane holds back a notice whose probe was not answered: it goes when the lane opens, and
-/// does not wait for the next probe's time.
+/// Only its lane holds back a notice whose probe was unanswered. It is sent when the lane opens,
+/// before the next probe's time.
 #[test]
 fn an_unanswered_probe_is_repeated_when_its_lane_opens() {
     let policy = Policy { probe_after: 1, ..Policy::default() };
@@ -697,9 +697,9 @@ fn an_unanswered_probe_is_repeated_when_its_lane_opens() {
     assert_eq!(drain(&mut delivery, now), [1]);
 }
 
-/// `Retry-After`: the whole lane is quiet for as long as was asked, up to the longest pause.
+/// `Retry-After`: the whole lane is silent for the requested time, up to the longest pause.
 #[test]
-fn a_pause_that_was_asked_for_is_kept() {
+fn a_requested_pause_is_kept() {
     for (asked, kept) in [(5_000_000, 5_000_000), (u64::MAX, 300_000_000)] {
         let entries = [owed(1, BANK, 1), owed(2, BANK, 2), owed(3, WALLET, 3)];
         let mut delivery = filled(Policy { window: 1, ..Policy::default() }, entries);
@@ -714,7 +714,7 @@ fn a_pause_that_was_asked_for_is_kept() {
         delivery.finished(NoticeId(4), AttemptResult::Status(200), MonotonicTime(10));
         let until = WaitReason::Until(MonotonicTime(10 + kept));
         assert_eq!(
-            delivery.course(NoticeId(2), MonotonicTime(11)).map(|course| course.waits),
+            delivery.progress(NoticeId(2), MonotonicTime(11)).map(|progress| progress.waits),
             Some(until)
         );
         assert_eq!(drain(&mut delivery, MonotonicTime(9 + kept)), [0; 0]);
@@ -726,9 +726,9 @@ fn a_pause_that_was_asked_for_is_kept() {
     }
 }
 
-/// A success of something that was under way does not take the pause back; another address does.
+/// The success of an attempt in flight does not end the pause; a new address does.
 #[test]
-fn a_pause_that_was_asked_for_outlives_a_success() {
+fn a_requested_pause_outlives_a_success() {
     let mut delivery = filled(Policy::default(), (1..=3).map(|at| owed(at, BANK, at as u8)));
     assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1, 2, 3]);
     delivery.pause_asked(BANK, 5_000_000, MonotonicTime(0));
@@ -740,10 +740,10 @@ fn a_pause_that_was_asked_for_outlives_a_success() {
     assert_eq!(drain(&mut delivery, MonotonicTime(4_999_999)), [4, 1]);
 }
 
-/// An entry without an address holds neither a slot, nor a timer, nor another entry; not even a
-/// later one of its transfer, which may go to another endpoint.
+/// An entry without an address has no slot and no timer, and delays no other entry, not even a
+/// later one of its transfer, which may have another endpoint.
 #[test]
-fn what_has_no_address_is_parked_until_there_is_one() {
+fn an_entry_without_an_address_is_parked() {
     let policy = Policy { window: 1, probe_after: 1, ..Policy::default() };
     let entries = [owed(1, BANK, 1), owed(2, BANK, 1), answer(3, BANK), owed(4, BANK, 2)];
     let mut delivery = filled(policy, entries);
@@ -763,9 +763,9 @@ fn what_has_no_address_is_parked_until_there_is_one() {
     assert_eq!(delivery.parked().collect::<Vec<_>>(), [1, 3, 4].map(NoticeId));
     assert_eq!((state.mode, state.consecutive_failures), (LaneMode::Open, 0));
     assert_eq!(delivery.next_deadline(), Some(DAY));
-    let course = delivery.course(NoticeId(1), MonotonicTime(0)).expect("it is owed");
-    assert_eq!((course.attempts, course.waits), (0, WaitReason::Address));
-    assert_eq!(delivery.tried(NoticeId(1)), [], "that is no attempt");
+    let progress = delivery.progress(NoticeId(1), MonotonicTime(0)).expect("it is owed");
+    assert_eq!((progress.attempts, progress.waits), (0, WaitReason::Address));
+    assert_eq!(delivery.ended_attempts(NoticeId(1)), [], "that is no attempt");
     assert_eq!(drain(&mut delivery, MonotonicTime(1_000_000_000)), [0; 0]);
 
     delivery.address_changed(WALLET, MonotonicTime(1_000_000_000));
@@ -788,9 +788,9 @@ fn what_has_no_address_is_parked_until_there_is_one() {
     assert_eq!(delivery.next_deadline(), None);
 }
 
-/// Released, it goes before later entries of its transfer, whatever these wait for.
+/// An unparked entry precedes later entries of its transfer, whatever these wait for.
 #[test]
-fn what_was_parked_comes_back_in_its_place() {
+fn an_unparked_entry_keeps_its_order() {
     let policy = Policy { window: 3, ..Policy::default() };
     let entries = (1..=4).map(|at| owed(at, BANK, 1)).chain([owed(9, WALLET, 1)]);
     let mut delivery = filled(policy, entries);
@@ -810,9 +810,9 @@ fn what_was_parked_comes_back_in_its_place() {
     }
 }
 
-/// Only attempts under way go before it: they cannot be called back.
+/// Only attempts in flight precede it.
 #[test]
-fn what_was_parked_waits_for_what_is_under_way() {
+fn an_unparked_entry_waits_for_attempts_in_flight() {
     let mut delivery = filled(Policy::default(), [owed(1, BANK, 1), owed(2, BANK, 1)]);
     assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1]);
     delivery.finished(NoticeId(1), AttemptResult::NoAddress, MonotonicTime(0));
@@ -824,7 +824,7 @@ fn what_was_parked_waits_for_what_is_under_way() {
 }
 
 #[test]
-fn what_waits_for_an_address_ends_with_its_horizon_or_its_transfer() {
+fn a_parked_entry_ends_with_its_horizon_or_its_transfer() {
     let entries = [owed(1, BANK, 1), answer(2, BANK), prepare(3, BANK, 3), prepare(4, BANK, 4)];
     let mut delivery = filled(Policy::default(), entries);
     for notice in drain(&mut delivery, MonotonicTime(0)) {
@@ -837,7 +837,7 @@ fn what_waits_for_an_address_ends_with_its_horizon_or_its_transfer() {
     assert_eq!(lane(&delivery, BANK).parked, 0);
     delivery.recorded(&[1, 2, 3, 4].map(NoticeId));
     assert!(delivery.is_empty());
-    // One that is found after its time is given up at once.
+    // An entry that is parked after its time is given up at once.
     delivery.enqueue(owed(5, BANK, 5));
     assert_eq!(drain(&mut delivery, DAY), [5]);
     let verdict = delivery.finished(NoticeId(5), AttemptResult::NoAddress, DAY);
@@ -845,7 +845,7 @@ fn what_waits_for_an_address_ends_with_its_horizon_or_its_transfer() {
     assert_eq!((end(&report), report.attempts, report.first_attempt), ("dead", 0, None));
 }
 
-/// No answer comes for a day: every waiting entry ends, attempted or not.
+/// After a day of silence every waiting entry ends, attempted or not.
 #[test]
 fn a_dead_lane_is_empty_after_the_horizon() {
     let until = MonotonicTime(60_000_000);
@@ -873,7 +873,7 @@ fn a_dead_lane_is_empty_after_the_horizon() {
     assert_eq!((state.waiting, state.backing_off, state.spilled, state.bytes), (0, 0, 0, 0));
 }
 
-/// A wrong address, corrected: nothing waits for what was learned about the wrong one.
+/// After a wrong address is corrected, its failures delay nothing.
 #[test]
 fn a_changed_address_ends_all_pauses_at_once() {
     let policy = Policy { probe_after: 2, ..Policy::default() };
@@ -893,9 +893,9 @@ fn a_changed_address_ends_all_pauses_at_once() {
     assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
 }
 
-/// It was on its way to the old address: that it fails says nothing about the new one.
+/// The failure of a probe of the old address has no effect on the new one.
 #[test]
-fn a_probe_of_an_old_address_decides_nothing_about_the_new_one() {
+fn a_probe_of_an_old_address_does_not_affect_the_new_one() {
     let policy = Policy { probe_after: 2, ..Policy::default() };
     let mut delivery = filled(policy, (0..4).map(|notice| owed(notice, BANK, notice as u8)));
     for notice in drain(&mut delivery, MonotonicTime(0)) {
@@ -954,7 +954,7 @@ fn a_dead_lane_does_not_delay_another() {
 }
 
 #[test]
-fn one_indigestible_entry_does_not_keep_a_lane_shut() {
+fn one_entry_that_always_fails_does_not_keep_a_lane_closed() {
     let policy = Policy { probe_after: 2, ..Policy::default() };
     let mut delivery = filled(policy, [owed(1, BANK, 1), owed(2, BANK, 2)]);
     for notice in drain(&mut delivery, MonotonicTime(0)) {
@@ -966,20 +966,20 @@ fn one_indigestible_entry_does_not_keep_a_lane_shut() {
 }
 
 #[test]
-fn a_moment_that_runs_back_loses_no_wake_up() {
+fn a_clock_that_runs_back_loses_no_wake_up() {
     let policy = Policy { probe_after: 1, ..Policy::default() };
     let mut delivery = filled(policy, [owed(1, BANK, 1), owed(2, BANK, 2)]);
     assert_eq!(drain(&mut delivery, MonotonicTime(50)), [1, 2]);
     delivery.finished(NoticeId(1), AttemptResult::TimedOut, MonotonicTime(50));
     delivery.enqueue(owed(3, BANK, 3));
     let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("a failure") };
-    assert!(delivery.poll(next).is_none(), "an attempt from before is still under way");
+    assert!(delivery.poll(next).is_none(), "an earlier attempt is still in flight");
     delivery.finished(NoticeId(2), AttemptResult::TimedOut, MonotonicTime(0));
     assert_eq!(drain(&mut delivery, MonotonicTime(0)), [3], "the probe's time has come before");
 }
 
 #[test]
-#[should_panic(expected = "a result belongs to an attempt under way")]
+#[should_panic(expected = "a result belongs to an attempt in flight")]
 fn a_second_result_of_one_attempt_is_a_broken_invariant() {
     let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
     delivery.poll(MonotonicTime(0)).expect("one attempt");
@@ -987,10 +987,10 @@ fn a_second_result_of_one_attempt_is_a_broken_invariant() {
     delivery.finished(NoticeId(1), AttemptResult::Status(200), MonotonicTime(0));
 }
 
-/// Whatever an entry of a lane is at when the lane is left: nothing of it is sent any more, what is
-/// under way ends, and the lane can be taken again.
+/// When a lane is lost, in whatever stage its entries are, nothing more is sent. Attempts in flight
+/// end, and the lane can be gained again.
 #[test]
-fn a_lane_that_is_left_sends_no_more() {
+fn a_lost_lane_sends_nothing() {
     let policy = Policy { window: 2, ..Policy::default() };
     let entries = [owed(1, BANK, 1), owed(2, BANK, 1), owed(3, BANK, 2), owed(4, BANK, 3)];
     let mut delivery = filled(policy, entries);
@@ -999,10 +999,10 @@ fn a_lane_that_is_left_sends_no_more() {
     assert_eq!(begun, [1, 5, 3], "2 waits for 1, 4 for room");
     delivery.finished(NoticeId(1), AttemptResult::TimedOut, MonotonicTime(0));
     assert_eq!(drain(&mut delivery, MonotonicTime(0)), [4]);
-    // 1 waits for its time, 2 for 1; 3 and 4 are under way.
-    delivery.leave(&[BANK]);
+    // 1 waits for its time, 2 for 1; 3 and 4 are in flight.
+    delivery.lose_lanes(&[BANK]);
     let verdict = delivery.finished(NoticeId(3), AttemptResult::TimedOut, MonotonicTime(0));
-    assert_eq!(verdict, Verdict::Left);
+    assert_eq!(verdict, Verdict::LaneLost);
     let verdict = delivery.finished(NoticeId(4), AttemptResult::Status(200), MonotonicTime(0));
     assert_eq!(word(verdict), "delivered");
     assert_eq!(drain(&mut delivery, MonotonicTime(60_000_000)), [0; 0]);
@@ -1012,7 +1012,7 @@ fn a_lane_that_is_left_sends_no_more() {
     assert_eq!((left.waiting, left.backing_off, left.in_flight, left.unrecorded), (0, 0, 0, 0));
     assert_eq!((left.bytes, left.spilled), (0, 0));
 
-    delivery.take(&[BANK]);
+    delivery.gain_lanes(&[BANK]);
     assert_eq!(delivery.enqueue(owed(1, BANK, 1)), Enqueued::Held);
     delivery.enqueue(owed(2, BANK, 1));
     delivery.delivered_elsewhere(&[NoticeId(1), NoticeId(99)]);
@@ -1037,40 +1037,40 @@ fn faulty_policies_are_named() {
 }
 
 #[test]
-fn how_far_a_notice_is_is_told_at_each_step() {
+fn progress_is_reported_at_each_step() {
     let policy = Policy { window: 2, probe_after: 1, ..Policy::default() };
     let two_of_one = [owed(1, BANK, 1), owed(2, BANK, 1), owed(3, BANK, 2), owed(4, BANK, 3)];
     let mut delivery = filled(policy, two_of_one);
-    let course = |delivery: &Delivery<u64>, notice, now| {
-        let course = delivery.course(NoticeId(notice), MonotonicTime(now))?;
-        let DeliveryProgress { attempts, first_attempt, last, waits } = course;
+    let progress = |delivery: &Delivery<u64>, notice, now| {
+        let progress = delivery.progress(NoticeId(notice), MonotonicTime(now))?;
+        let DeliveryProgress { attempts, first_attempt, last, waits } = progress;
         Some((attempts, first_attempt.map(|moment| moment.0), last, waits))
     };
-    assert_eq!(course(&delivery, 1, 0), Some((0, None, None, WaitReason::Turn)));
-    assert_eq!(course(&delivery, 2, 0), Some((0, None, None, WaitReason::Earlier)));
+    assert_eq!(progress(&delivery, 1, 0), Some((0, None, None, WaitReason::Turn)));
+    assert_eq!(progress(&delivery, 2, 0), Some((0, None, None, WaitReason::Earlier)));
     assert_eq!(drain(&mut delivery, MonotonicTime(10)), [1, 3]);
-    assert_eq!(course(&delivery, 1, 10), Some((1, Some(10), None, WaitReason::Result)));
-    assert_eq!(course(&delivery, 4, 10), Some((0, None, None, WaitReason::Turn)), "no room");
+    assert_eq!(progress(&delivery, 1, 10), Some((1, Some(10), None, WaitReason::Result)));
+    assert_eq!(progress(&delivery, 4, 10), Some((0, None, None, WaitReason::Turn)), "no room");
     let failed = AttemptResult::Status(500);
     let retry_at = again(delivery.finished(NoticeId(1), failed, MonotonicTime(20)));
     let paused = (1, Some(10), Some(failed), WaitReason::Until(retry_at));
-    assert_eq!(course(&delivery, 1, 20), Some(paused));
-    // A recipient that does not answer holds up everything of its own, what failed first too.
+    assert_eq!(progress(&delivery, 1, 20), Some(paused));
+    // A silent recipient holds up all of its entries, including the first failed one.
     let broken = AttemptResult::Broken;
     delivery.finished(NoticeId(3), broken, MonotonicTime(30));
     let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("it probes") };
-    assert_eq!(course(&delivery, 4, 30), Some((0, None, None, WaitReason::Until(next))));
-    let Some((1, Some(10), Some(last), WaitReason::Until(_))) = course(&delivery, 3, 30) else {
+    assert_eq!(progress(&delivery, 4, 30), Some((0, None, None, WaitReason::Until(next))));
+    let Some((1, Some(10), Some(last), WaitReason::Until(_))) = progress(&delivery, 3, 30) else {
         panic!("it is tried again")
     };
     assert_eq!(last, broken);
     assert_eq!(drain(&mut delivery, next), [4]);
     delivery.finished(NoticeId(4), AttemptResult::Status(200), next);
-    let (attempts, _, last, waits) = course(&delivery, 4, next.0).expect("not on record yet");
+    let (attempts, _, last, waits) = progress(&delivery, 4, next.0).expect("not on record yet");
     assert_eq!((attempts, last, waits), (1, Some(AttemptResult::Status(200)), WaitReason::Record));
     delivery.recorded(&[NoticeId(4)]);
-    assert_eq!(course(&delivery, 4, next.0), None);
-    assert_eq!(course(&delivery, 9, next.0), None);
+    assert_eq!(progress(&delivery, 4, next.0), None);
+    assert_eq!(progress(&delivery, 9, next.0), None);
 }
 
 fn patient(notice: u64, recipient: ParticipantIndex, about: u8) -> QueuedNotice<u64> {
@@ -1078,7 +1078,7 @@ fn patient(notice: u64, recipient: ParticipantIndex, about: u8) -> QueuedNotice<
 }
 
 #[test]
-fn patient_entries_go_behind_others_and_few_at_once() {
+fn patient_entries_follow_others_and_few_are_in_flight() {
     let policy = Policy { patient_max: 2, patient_micros: 1_000, ..Policy::default() };
     let late = (0..40).map(|at| patient(at, BANK, at as u8));
     let mut delivery = filled(policy, late);
@@ -1094,7 +1094,7 @@ fn patient_entries_go_behind_others_and_few_at_once() {
     assert_eq!(
         drain(&mut delivery, MonotonicTime(1_000)),
         [3],
-        "so does an answer that does not come"
+        "so does a missing answer after some time"
     );
 }
 
@@ -1110,7 +1110,7 @@ fn patient_entries_leave_half_of_the_window_to_others() {
 }
 
 #[test]
-fn a_recipient_that_does_not_answer_holds_no_patient_entry_of_another_up_for_long() {
+fn a_silent_recipient_delays_patient_entries_of_others_only_briefly() {
     let policy = Policy { patient_max: 1, patient_micros: 500, ..Policy::default() };
     let mut delivery = filled(policy, [patient(1, BANK, 1), patient(2, WALLET, 2)]);
     assert_eq!(drain(&mut delivery, MonotonicTime(0)), [1]);
@@ -1119,20 +1119,20 @@ fn a_recipient_that_does_not_answer_holds_no_patient_entry_of_another_up_for_lon
 }
 
 #[test]
-fn patient_entries_leave_with_their_lane() {
+fn patient_entries_are_dropped_with_their_lane() {
     let late = (0..40).map(|at| patient(at, BANK, at as u8));
     let mut delivery = filled(Policy::default(), late);
     assert_eq!(
         drain(&mut delivery, MonotonicTime(0)).len(),
         Policy::default().patient_max as usize
     );
-    delivery.leave(&[BANK]);
+    delivery.lose_lanes(&[BANK]);
     assert_eq!(
         delivery.finished(NoticeId(0), AttemptResult::TimedOut, MonotonicTime(0)),
-        Verdict::Left
+        Verdict::LaneLost
     );
     assert_eq!(drain(&mut delivery, MonotonicTime(60_000_000)), [0; 0]);
-    delivery.take(&[BANK]);
+    delivery.gain_lanes(&[BANK]);
     assert_eq!(delivery.enqueue(patient(90, BANK, 90)), Enqueued::Held);
     assert_eq!(drain(&mut delivery, MonotonicTime(60_000_000)), [90]);
 }

@@ -93,7 +93,7 @@ fn ask(hub: &Arc<Kernel>, (line, body): &Ask) -> (u16, Vec<u8>) {
     RUNTIME.with(|runtime| {
         runtime.block_on(async {
             let response: Response<Full<Bytes>> =
-                operations::answer(Arc::<Kernel>::clone(hub), options, request, PEER).await;
+                operations::respond(Arc::<Kernel>::clone(hub), options, request, PEER).await;
             let (head, body) = response.into_parts();
             let is_json = head
                 .headers
@@ -171,9 +171,9 @@ impl AdminBackend for Kernel {
         Ok(None)
     }
 
-    fn ask(&self, question: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
+    fn query_state(&self, query: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async move {
-            question(&self.kernel().state);
+            query(&self.kernel().state);
             Ok(())
         })
     }
@@ -196,19 +196,19 @@ impl AdminBackend for Kernel {
         Box::pin(async move { Ok(Vec::new()) })
     }
 
-    fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>> {
+    fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>> {
         Box::pin(async move { Vec::new() })
     }
 
     fn metrics(&self, _: &mut String) {}
 
-    fn is_watching(&self) -> bool {
+    fn is_tracing(&self) -> bool {
         false
     }
 
-    fn watch(&self, _: bool) {}
+    fn set_tracing(&self, _: bool) {}
 
-    fn stages(&self, _: &TransferId) -> TransferTrace {
+    fn trace(&self, _: &TransferId) -> TransferTrace {
         TransferTrace::default()
     }
 

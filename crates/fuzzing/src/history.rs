@@ -198,7 +198,7 @@ fn parties(input: &mut Input<'_>) -> ChangeParties {
 fn change(input: &mut Input<'_>, state: &State) -> Change {
     let name = input.name();
     let currency = Currency::parse("USD").expect("a currency");
-    let [position, settlement] = holding(state, &name).unwrap_or([AccountId(9_999); 2]);
+    let [position, settlement] = accounts_of(state, &name).unwrap_or([AccountId(9_999); 2]);
     match input.below(11) {
         0 | 1 => Change::MoveFunds(MoveFunds {
             id: id(input.id()),
@@ -221,7 +221,7 @@ fn change(input: &mut Input<'_>, state: &State) -> Change {
         6 => Change::SetLimit(SetLimit {
             name,
             currency,
-            limit: input.amount(),
+            net_debit_cap: input.amount(),
             alarm_percentage: Amount::from_units(100_000),
         }),
         7 => Change::Configure(Configure {
@@ -237,7 +237,7 @@ fn change(input: &mut Input<'_>, state: &State) -> Change {
         9 => Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
             name,
             currency,
-            limit: input.amount(),
+            net_debit_cap: input.amount(),
             position: Amount::ZERO,
         }),
         _ => {
@@ -339,7 +339,7 @@ impl Histories {
             assert_eq!(one, other, "{number}");
         }
         assert_eq!(alone.counters(), self.together.counters());
-        for (one, other) in alone.books().iter().zip(self.together.books().iter()) {
+        for (one, other) in alone.accounts().iter().zip(self.together.accounts().iter()) {
             assert_eq!(figures(one), figures(other), "how commands are batched changes nothing");
         }
     }
@@ -356,10 +356,10 @@ fn figures(account: &Books) -> (AccountId, Amount, bool) {
 }
 
 /// POSITION and SETTLEMENT of a participant.
-fn holding(state: &State, name: &FspName) -> Option<[AccountId; 2]> {
-    let (_, participant) = state.register().find(name)?;
-    let holding = participant.holding(Currency::parse("USD").expect("a currency"))?;
-    Some([holding.position, holding.settlement])
+fn accounts_of(state: &State, name: &FspName) -> Option<[AccountId; 2]> {
+    let (_, participant) = state.registry().find(name)?;
+    let accounts = participant.accounts_in(Currency::parse("USD").expect("a currency"))?;
+    Some([accounts.position, accounts.settlement])
 }
 
 fn name(number: usize) -> FspName {

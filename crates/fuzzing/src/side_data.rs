@@ -5,9 +5,9 @@
 //! same bytes and find the same in them; what was found is written again and read as the same.
 
 use ledger::{
-    AccountKind, Amount, Answer, AnswerKind, BalanceChange, Currency, Decision, DecisionInputs,
-    Digest, FinalTransfer, FspName, HubAccount, LogIndex, NoticeId, Outcome, OwedNotice,
-    ParticipantIndex, PartyInputs, Stamp, TransferId,
+    AccountKind, Amount, BalanceChange, Currency, Decision, DecisionInputs, Digest, FinalTransfer,
+    FspName, HubAccount, LogIndex, NoticeId, Outcome, OwedNotice, ParticipantIndex, PartyInputs,
+    RecordedResponse, ResponseKind, Stamp, TransferId,
 };
 use record::attempts::{self, AttemptEnd};
 use record::bundle::{
@@ -141,8 +141,9 @@ pub fn row(data: &[u8]) {
     let at = LogIndex(u64::from_le_bytes(*at));
     let versions = versions(id, stored);
     let named = versions.as_ref().map(|versions| {
-        let records =
-            |row: &FinalTransfer| [Some(row.prepare), Some(row.changed), row.answer.map(place)];
+        let records = |row: &FinalTransfer| {
+            [Some(row.prepare), Some(row.changed), row.response.map(log_index_of)]
+        };
         versions.iter().flat_map(records).flatten().collect::<Vec<_>>()
     });
     assert_eq!(cold_rows::records_of(&id, stored).ok(), named);
@@ -161,8 +162,8 @@ pub fn row(data: &[u8]) {
     }
 }
 
-fn place(answer: Answer) -> LogIndex {
-    answer.log_index
+fn log_index_of(response: RecordedResponse) -> LogIndex {
+    response.log_index
 }
 
 /// All versions of a row, read a second time.
@@ -177,16 +178,16 @@ fn versions(id: TransferId, stored: &[u8]) -> Option<Vec<FinalTransfer>> {
         let amount = second.balance()?;
         let currency = Currency::parse(std::str::from_utf8(second.take(3)?).ok()?)?;
         let (hash, prepare) = (Digest(second.array()?), LogIndex(second.fixed()?));
-        let answer = match second.is_there()? {
+        let response = match second.is_there()? {
             false => None,
             true => {
                 let kind = match second.byte()? {
-                    1 => AnswerKind::Fulfil,
-                    2 => AnswerKind::Abort,
+                    1 => ResponseKind::Fulfil,
+                    2 => ResponseKind::Abort,
                     _ => return None,
                 };
                 let (hash, log_index) = (Digest(second.array()?), LogIndex(second.fixed()?));
-                Some(Answer { kind, hash, log_index })
+                Some(RecordedResponse { kind, hash, log_index })
             }
         };
         let outcome = Outcome::from_number(u16::from_le_bytes(second.array()?))?;
@@ -200,7 +201,7 @@ fn versions(id: TransferId, stored: &[u8]) -> Option<Vec<FinalTransfer>> {
             currency,
             hash,
             prepare,
-            answer,
+            response,
             outcome,
             completed,
             changed,
@@ -316,8 +317,8 @@ fn all_ends(base: u64, stored: &[u8]) -> Option<Vec<(u8, u64)>> {
 
 /// A decision as text; [`all_texts`] makes the same text from its bytes.
 fn decision_text(decided: &Decision) -> String {
-    let Decision { transfer, log_index, outcome, numbers, owed } = decided;
-    let numbers = numbers.as_ref().map(numbers_text).unwrap_or_default();
+    let Decision { transfer, log_index, outcome, inputs, owed } = decided;
+    let inputs = inputs.as_ref().map(inputs_text).unwrap_or_default();
     let owed: Vec<_> = owed
         .iter()
         .map(|OwedNotice { notice, recipient, kind, outcome }| {
@@ -326,28 +327,28 @@ fn decision_text(decided: &Decision) -> String {
         })
         .collect();
     let id: Vec<u8> = transfer.to_bytes().into();
-    format!("{id:?} {} {} [{numbers}] {owed:?}", log_index.0, outcome.number())
+    format!("{id:?} {} {} [{inputs}] {owed:?}", log_index.0, outcome.number())
 }
 
-fn numbers_text(numbers: &DecisionInputs) -> String {
-    let DecisionInputs { sides, hub, hub_name, lane_capacity } = numbers;
-    let held = |held: &BalanceChange| {
-        format!("{} {} {}", held.account.0, held.before.units(), held.change.units())
+fn inputs_text(inputs: &DecisionInputs) -> String {
+    let DecisionInputs { parties, hub, hub_name, lane_capacity } = inputs;
+    let balance = |change: &BalanceChange| {
+        format!("{} {} {}", change.account.0, change.before.units(), change.change.units())
     };
-    let side = |side: &PartyInputs| {
-        let cap = side.cap.map(Amount::units);
-        let (active, account) = (side.active, side.account_active);
-        let (position, settlement) = (held(&side.position), held(&side.settlement));
-        let (name, currency) = (side.name.as_str(), side.currency);
+    let party = |party: &PartyInputs| {
+        let cap = party.net_debit_cap.map(Amount::units);
+        let (active, account) = (party.active, party.account_active);
+        let (position, settlement) = (balance(&party.position), balance(&party.settlement));
+        let (name, currency) = (party.name.as_str(), party.currency);
         format!(
             "{currency} {name} {active} {account} {position} {settlement} {cap:?} {}",
-            side.owed
+            party.owed
         )
     };
-    let hub = hub.iter().map(|HubAccount { kind, currency, held: of }| {
-        format!("{currency} {} {}", kind.number(), held(of))
+    let hub = hub.iter().map(|HubAccount { kind, currency, balance: change }| {
+        format!("{currency} {} {}", kind.number(), balance(change))
     });
-    let all: Vec<_> = sides.iter().map(side).chain(hub).collect();
+    let all: Vec<_> = parties.iter().map(party).chain(hub).collect();
     format!("{lane_capacity} {} {all:?}", hub_name.as_str())
 }
 
@@ -368,7 +369,7 @@ fn text(second: &mut SecondReader<'_>) -> Option<String> {
     TransferId::from_bytes(id.as_slice().try_into().ok()?)?;
     let (log_index, outcome) = (second.small()?, second.outcome()?);
     let mut names = Vec::new();
-    let numbers = second.numbers(&mut names)?;
+    let inputs = second.inputs(&mut names)?;
     let mut owed = Vec::new();
     for _ in 0..u32::try_from(second.number()?).ok()? {
         let (notice, kind) = (second.small()?, second.byte()?);
@@ -382,7 +383,7 @@ fn text(second: &mut SecondReader<'_>) -> Option<String> {
         };
         owed.push(format!("{notice} {kind} {outcome} {name}"));
     }
-    Some(format!("{id:?} {log_index} {outcome} [{numbers}] {owed:?}"))
+    Some(format!("{id:?} {log_index} {outcome} [{inputs}] {owed:?}"))
 }
 
 /// How many kinds of notices there are; they are numbered from 1.
@@ -453,7 +454,7 @@ impl<'a> SecondReader<'a> {
     }
 
     /// The inputs of a decision, and the names of the participants among them.
-    fn numbers(&mut self, names: &mut Vec<String>) -> Option<String> {
+    fn inputs(&mut self, names: &mut Vec<String>) -> Option<String> {
         let count = u32::try_from(self.number()?).ok()?;
         if count == 0 {
             return Some(String::new());
@@ -470,7 +471,7 @@ impl<'a> SecondReader<'a> {
             }
             let (tag, currency) = (self.byte()?, currency?);
             let text = match tag {
-                0..8 if names.len() == all.len() => self.side(tag, names)?,
+                0..8 if names.len() == all.len() => self.party_inputs(tag, names)?,
                 128.. => {
                     AccountKind::from_number(tag - 128)?;
                     format!("{} {}", tag - 128, self.balance_change()?)
@@ -482,7 +483,7 @@ impl<'a> SecondReader<'a> {
         Some(format!("{capacity} {hub_name} {all:?}"))
     }
 
-    fn side(&mut self, flags: u8, names: &mut Vec<String>) -> Option<String> {
+    fn party_inputs(&mut self, flags: u8, names: &mut Vec<String>) -> Option<String> {
         let name = self.name()?;
         let (active, account) = (flags % 2 == 1, flags / 2 % 2 == 1);
         let (position, settlement) = (self.balance_change()?, self.balance_change()?);

@@ -30,7 +30,7 @@ fn judge(data: &[u8]) {
     let again = read(&written).expect("a written value reads back");
     assert_eq!(again.tail, snapshot.tail);
     assert_eq!(again.state.hash(), snapshot.state.hash());
-    assert_eq!(again.state.parts().head(), snapshot.state.parts().head());
+    assert_eq!(again.state.tables().header(), snapshot.state.tables().header());
     assert_eq!(write(&again.tail, &again.state), written);
     go_on(snapshot.state);
 }
@@ -48,7 +48,7 @@ fn go_on(mut state: State) {
         epoch: 1,
         sequence: 1,
     };
-    let known = state.parts().head().nodes.len();
+    let known = state.tables().header().nodes.len();
     if known < 1_024 {
         state.apply(&batch, [&Command::Tick], &mut Effects::default());
     }
@@ -73,7 +73,7 @@ fn write(tail: &Tail, state: &State) -> Vec<u8> {
     };
     let mut written = || {
         let mut writer = SnapshotWriter::new(tail, &mut store)?;
-        writer.state(state.parts())?;
+        writer.state(state.tables())?;
         writer.finish()
     };
     let Ok(_) = written();

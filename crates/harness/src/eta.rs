@@ -1,14 +1,14 @@
-//! How far something long is: done of all, the rate, and when it will be over.
+//! Progress of long work: items done, total, rate, and remaining time.
 //!
-//! One line on the error output, written again once a second on a terminal, else a new line every
-//! ten. Nothing is written in the first two seconds, nor by what is over by then.
+//! On a terminal, one line on standard error is rewritten every second. Otherwise a plain line is
+//! added every 10 s. Work that takes less than 2 s shows nothing.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-const QUIET: Duration = Duration::from_secs(2);
-const OFTEN: Duration = Duration::from_secs(1);
-const SELDOM: Duration = Duration::from_secs(10);
+const FIRST_AFTER: Duration = Duration::from_secs(2);
+const TERMINAL_INTERVAL: Duration = Duration::from_secs(1);
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The progress of one piece of work.
 #[derive(Debug)]
@@ -17,15 +17,15 @@ pub struct Progress {
     all: Option<u64>,
     started: Instant,
     shown: Option<Instant>,
-    again: Duration,
+    is_terminal: bool,
 }
 
 impl Progress {
-    /// Work on `all` of what `what` names in the plural, if their number is known.
+    /// Work on `all` items, if their number is known; `what` is their name in the plural.
     #[must_use]
     pub fn new(what: &'static str, all: Option<u64>) -> Self {
-        let again = if std::io::stderr().is_terminal() { OFTEN } else { SELDOM };
-        Self { what, all, started: Instant::now(), shown: None, again }
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { what, all, started: Instant::now(), shown: None, is_terminal }
     }
 
     /// Updates the estimated total.
@@ -35,26 +35,32 @@ impl Progress {
 
     /// Sets the number of finished items, and shows the line if it is due.
     pub fn show(&mut self, done: u64) {
-        let now = Instant::now();
-        let due = self.shown.map_or(self.started + QUIET, |shown| shown + self.again);
+        if let Some(text) = self.due_text(done, Instant::now()) {
+            // Standard error may be closed.
+            let _ = write!(std::io::stderr(), "{text}");
+        }
+    }
+
+    /// The text to write, if it is due.
+    fn due_text(&mut self, done: u64, now: Instant) -> Option<String> {
+        let interval = if self.is_terminal { TERMINAL_INTERVAL } else { PLAIN_INTERVAL };
+        let due = self.shown.map_or(self.started + FIRST_AFTER, |shown| shown + interval);
         if now < due {
-            return;
+            return None;
         }
         self.shown = Some(now);
         let line = self.line(done, now - self.started);
-        let (begin, end) = if self.again == OFTEN { ("\r\x1b[K", "") } else { ("", "\n") };
-        // The error output may be closed.
-        let _ = write!(std::io::stderr(), "{begin}{line}{end}");
+        Some(if self.is_terminal { format!("\r\x1b[K{line}") } else { format!("{line}\n") })
     }
 
-    /// It is over: ends the line.
+    /// Ends the line.
     pub fn end(&mut self) {
-        if self.shown.take().is_some() && self.again == OFTEN {
+        if self.shown.take().is_some() && self.is_terminal {
             let _ = writeln!(std::io::stderr());
         }
     }
 
-    /// Time since the begin.
+    /// Time since the start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
@@ -86,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_far_it_is_and_how_long_it_will_take() {
+    fn line_has_rate_and_remaining_time() {
         let second = Duration::from_secs(1);
         for (all, done, elapsed, expected) in [
             (Some(100), 50, second * 5, "50 of 100 rows (50.0%), 10/s, 5 s left"),
@@ -96,6 +102,27 @@ mod tests {
             (Some(5), 7, second * 2, "7 rows, 4/s"),
         ] {
             assert_eq!(Progress::new("rows", all).line(done, elapsed), expected);
+        }
+    }
+
+    #[test]
+    fn lines_are_plain_without_a_terminal() {
+        for (is_terminal, expected) in [
+            (false, vec![(2, "50 rows, 25/s\n"), (12, "50 rows, 4/s\n")]),
+            (
+                true,
+                vec![
+                    (2, "\r\x1b[K50 rows, 25/s"),
+                    (3, "\r\x1b[K50 rows, 17/s"),
+                    (12, "\r\x1b[K50 rows, 4/s"),
+                ],
+            ),
+        ] {
+            let mut progress = Progress { is_terminal, ..Progress::new("rows", None) };
+            let times = [1, 2, 3, 12].map(|at| (at, progress.started + Duration::from_secs(at)));
+            let texts = times.map(|(at, now)| Some((at, progress.due_text(50, now)?)));
+            let texts: Vec<_> = texts.iter().flatten().map(|(at, it)| (*at, &**it)).collect();
+            assert_eq!(texts, expected);
         }
     }
 }

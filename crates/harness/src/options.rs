@@ -18,26 +18,28 @@ use crate::nodes::NodesPlan;
 /// Options of a demonstration.
 #[derive(Args, Clone, Debug)]
 pub struct DemoOptions {
-    /// Length of the measured part, in seconds: 15 unless given, 40 with --nodes.
+    /// Length of the measured part, in seconds [default: 15, or 40 with --nodes].
     #[arg(long)]
     pub seconds: Option<f64>,
     /// End the measured part after this many transactions instead.
     #[arg(long, conflicts_with = "nodes")]
     pub transactions: Option<u64>,
-    /// Transactions in flight; without it the smallest number that reaches the highest rate.
+    /// Transactions in flight [default: as few as reach the highest rate].
     #[arg(long)]
     pub concurrency: Option<usize>,
-    /// Start this many transactions a second whatever the answers (open loop); latency then counts
-    /// from the intended start.
+    /// Start this number of transactions per second (open loop).
+    ///
+    /// Transactions start on schedule, whatever the answers. Latency counts from the scheduled
+    /// start.
     #[arg(long, conflicts_with = "concurrency")]
     pub rate: Option<f64>,
-    /// Write the results as JSON to this file, or without a name to the output.
+    /// Write the results as JSON to this file, or to standard output.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub json: Option<Option<PathBuf>>,
-    /// Data directory of the switch, kept; without it a temporary one, removed at the end.
+    /// Data directory of the switch, which is kept [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Several nodes; a node and a broker are killed on the way.
+    /// Several nodes; a node and a broker are killed during the run.
     #[command(flatten)]
     pub nodes: NodesOptions,
     /// Options of the simulated FSPs.
@@ -48,8 +50,9 @@ pub struct DemoOptions {
 /// Several nodes instead of one switch.
 #[derive(Args, Clone, Debug)]
 pub struct NodesOptions {
-    /// Start this many nodes that share one log over Kafka, with brokers of their own, instead of
-    /// one switch. Brokers need Java 17, and Maven the first time.
+    /// Start this number of nodes that share one log over Kafka.
+    ///
+    /// Instead of one switch. Starts the brokers too, which need Java 17, and Maven the first time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=9))]
     pub nodes: Option<u32>,
     /// Number of brokers; with --nodes.
@@ -65,7 +68,7 @@ impl NodesOptions {
         Self { nodes: None, brokers: 3 }
     }
 
-    /// The nodes that are wanted, and what is done to them.
+    /// The nodes to start, and the faults to inject.
     pub fn plan(&self, acts: Vec<Act>) -> Option<NodesPlan> {
         Some(NodesPlan { nodes: self.nodes?, brokers: self.brokers, acts, next: None })
     }
@@ -96,15 +99,16 @@ pub struct FspOptions {
     #[arg(long, default_value = "1.1", value_parser = Version::from_str)]
     #[serde(serialize_with = "version")]
     pub fspiop_version: Version,
-    /// Longest life of a transaction, in seconds; after that it has failed. A hub that confirms no
-    /// registration for so long is given up.
+    /// Time limit of a transaction, in seconds; after that it has failed.
+    ///
+    /// It also limits the time without a confirmed registration, after which the run ends.
     #[arg(long, default_value_t = 30.0)]
     pub timeout: f64,
     /// Behaviour of one FSP, such as fsp203=slow:500 (repeatable).
     #[arg(long, value_name = "FSP=BEHAVIOUR", value_parser = behaviour)]
     #[serde(serialize_with = "behaviours")]
     pub behaviour: Vec<(String, Behaviour)>,
-    /// Connections from each FSP to the hub at most.
+    /// Maximum number of connections from each FSP to the hub.
     #[arg(long, default_value_t = 16)]
     pub connections: usize,
     /// Threads for the simulators.
@@ -115,10 +119,10 @@ pub struct FspOptions {
 /// Options of simulators that run against any hub.
 #[derive(Args, Clone, Debug)]
 pub struct SimulateOptions {
-    /// The hub's FSPIOP address, such as http://127.0.0.1:4000.
+    /// FSPIOP address of the hub, such as http://127.0.0.1:4000.
     #[arg(long, value_name = "URL")]
     pub hub: String,
-    /// The hub's admin address, such as http://127.0.0.1:3001.
+    /// Admin address of the hub, such as http://127.0.0.1:3001.
     #[arg(long, value_name = "URL", required_unless_present = "no_onboard")]
     pub admin: Option<String>,
     /// File with the bearer token of the admin API.
@@ -127,16 +131,16 @@ pub struct SimulateOptions {
     /// Address of this machine that the hub calls back.
     #[arg(long, default_value = "127.0.0.1")]
     pub listen: IpAddr,
-    /// Port of the first FSP, the others follow; 0 takes free ones.
+    /// Port of the first FSP, the others follow; 0 picks free ports.
     #[arg(long, default_value_t = 0)]
     pub port: u16,
-    /// The FSPs and their subscribers are known to the hub already.
+    /// Do not register the FSPs and their subscribers; the hub has them already.
     #[arg(long)]
     pub no_onboard: bool,
-    /// Transactions a second; without it the FSPs only answer.
+    /// Transactions per second [default: only answer].
     #[arg(long)]
     pub rate: Option<f64>,
-    /// End after this many seconds; without it at an interrupt.
+    /// End after this number of seconds [default: at an interrupt].
     #[arg(long)]
     pub seconds: Option<f64>,
     /// Options of the simulated FSPs.

@@ -41,7 +41,9 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Options of `waterfall`.
 #[derive(Args, Clone, Debug)]
 pub struct WaterfallOptions {
-    /// Draw the events of this file: a JSON object per line, or one array, of start, end, label.
+    /// Draw the events of this file instead of a transfer.
+    ///
+    /// One JSON object per line, or one array of objects, with start, end and label.
     #[arg(value_name = "FILE", conflicts_with_all = ["count", "at_once", "transfer"])]
     pub file: Option<PathBuf>,
     /// Unit of start and end in the file: ms, us or ns.
@@ -56,22 +58,21 @@ pub struct WaterfallOptions {
     /// Send this number of transfers at the same time instead.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["count", "transfer"])]
     pub at_once: Option<usize>,
-    /// Draw this transfer of a running switch, which must be noting stages (PUT /waterfall).
+    /// Draw this transfer of a running switch that records stages (PUT /waterfall).
     #[arg(long, value_name = "ID", requires = "admin")]
     pub transfer: Option<String>,
-    /// The admin address of that switch, such as http://127.0.0.1:3001.
+    /// Admin address of that switch, such as http://127.0.0.1:3001.
     #[arg(long, value_name = "URL", requires = "transfer")]
     pub admin: Option<String>,
-    /// Leave events whose label begins with this out of count and sum; they stay in the picture and
-    /// in the total. Capitals are like small letters, signs like spaces (repeatable).
+    /// Exclude events with this label prefix from count and sum (repeatable).
+    ///
+    /// They stay in the picture and in the total. Case is ignored, and punctuation matches spaces.
     #[arg(long, alias = "EXCLUDE", value_name = "PREFIX")]
     pub exclude: Vec<String>,
-    /// Colour of bars, or of those whose label begins with a prefix: HEX or PREFIX:HEX
-    /// (repeatable).
+    /// Colour of all bars, or of those with a label prefix (repeatable).
     #[arg(long, alias = "BAR-COLOR", value_name = "[PREFIX:]HEX", value_parser = bar_colour)]
     pub bar_color: Vec<(String, String)>,
-    /// Write to this file: .html a page with pictures, .json or .ndjson the events, one file with
-    /// all events of all transfers.
+    /// Write to this file: a page (.html) or all events (.json, .ndjson).
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }

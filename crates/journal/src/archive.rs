@@ -29,10 +29,10 @@ use crate::compressed_segment::{
 use crate::file_log::same_end;
 use crate::scan::{self, Cause, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
-use crate::tiered::{PackedBytes, SegmentInfo, Tier, TieredDisk};
+use crate::tiered::{CompressedBytes, SegmentInfo, Tier, TieredDisk};
 
 /// Suffix of a compressed file that is being written.
-pub(crate) const PACKING: &str = ".packing";
+pub(crate) const COMPRESSING_SUFFIX: &str = ".packing";
 /// Compressed bytes are copied in pieces of this size.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -73,7 +73,7 @@ pub struct ArchivedSegment {
     /// Length of its plain form, in bytes.
     pub plain_bytes: u64,
     /// Length of its compressed form, in bytes.
-    pub packed_bytes: u64,
+    pub compressed_bytes: u64,
 }
 
 /// Why a segment was not archived, or a backup not written or read. The segment stays where it was.
@@ -98,7 +98,7 @@ pub enum ArchiveError {
     Forked {
         /// The URL.
         store: String,
-        /// Where the histories diverge.
+        /// The record after which the histories diverge.
         reason: String,
     },
     /// The backup lacks an object, or an object is damaged.
@@ -166,7 +166,7 @@ pub fn archive_segment<D: Disk>(
 ) -> Result<ArchivedSegment, ArchiveError> {
     let first = due.segment.first;
     let contents = match destination {
-        Destination::InPlace => pack_here(log, due, watch)?,
+        Destination::InPlace => compress_in_place(log, due, watch)?,
         Destination::BlobStore(store) => {
             let contents = copy_to(log, due, store, watch)?;
             let entry = Entry { place: store.url().into(), contents: contents.clone() };
@@ -175,19 +175,19 @@ pub fn archive_segment<D: Disk>(
         }
     };
     let disk = log.below();
-    let packed = match destination {
+    let compressed = match destination {
         Destination::InPlace => None,
-        Destination::BlobStore(_) => Some(segment::packed_name_of(first)),
+        Destination::BlobStore(_) => Some(segment::compressed_name_of(first)),
     };
-    for name in [Some(segment::name_of(first)), packed].into_iter().flatten() {
+    for name in [Some(segment::name_of(first)), compressed].into_iter().flatten() {
         match disk.remove(&name) {
             Ok(()) | Err(DiskError::NotFound(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }
     disk.sync_directory()?;
-    let SegmentSummary { after, plain_bytes, packed_bytes, .. } = contents;
-    Ok(ArchivedSegment { first, last: after.end, plain_bytes, packed_bytes })
+    let SegmentSummary { after, plain_bytes, compressed_bytes, .. } = contents;
+    Ok(ArchivedSegment { first, last: after.end, plain_bytes, compressed_bytes })
 }
 
 /// Stores the compressed form of a closed segment in a blob store, whatever its local form, and
@@ -205,12 +205,17 @@ pub(crate) fn copy_to<D: Disk>(
             let checked = &check(file, due, watch)?;
             store_object(store, first, &Original::Plain { file, checked }, watch)
         }
-        Tier::Packed | Tier::Archived(_) => {
+        Tier::Compressed | Tier::Archived(_) => {
             let file = log
-                .open_packed(first)?
-                .ok_or_else(|| DiskError::NotFound(segment::packed_name_of(first)))?;
-            let (packed, source) = (file.opened()?, file.source());
-            store_object::<D::File>(store, first, &Original::Packed { packed, source }, watch)
+                .open_compressed(first)?
+                .ok_or_else(|| DiskError::NotFound(segment::compressed_name_of(first)))?;
+            let (compressed, source) = (file.opened()?, file.source());
+            store_object::<D::File>(
+                store,
+                first,
+                &Original::Compressed { compressed, source },
+                watch,
+            )
         }
     }
 }
@@ -218,7 +223,7 @@ pub(crate) fn copy_to<D: Disk>(
 /// A segment whose compressed form is to be stored.
 pub(crate) enum Original<'a, F> {
     Plain { file: &'a F, checked: &'a Checked },
-    Packed { packed: &'a CompressedSegment, source: &'a dyn Source },
+    Compressed { compressed: &'a CompressedSegment, source: &'a dyn Source },
 }
 
 impl<F: DiskFile> Original<'_, F> {
@@ -229,10 +234,10 @@ impl<F: DiskFile> Original<'_, F> {
     ) -> Result<(), ArchiveError> {
         match self {
             Self::Plain { file, checked } => {
-                compressed_segment::pack(*file, checked, out).map(drop)
+                compressed_segment::compress(*file, checked, out).map(drop)
             }
-            Self::Packed { packed, source } => {
-                copy_bytes(*source, packed.contents.packed_bytes, out)
+            Self::Compressed { compressed, source } => {
+                copy_bytes(*source, compressed.contents.compressed_bytes, out)
             }
         }
     }
@@ -247,16 +252,16 @@ impl<F: DiskFile> Original<'_, F> {
             Self::Plain { file, checked } => {
                 return compare_plain((copy, copied), *file, checked, watch);
             }
-            Self::Packed { packed, .. } => &packed.contents,
+            Self::Compressed { compressed, .. } => &compressed.contents,
         };
         let SegmentSummary { base, after, plain_digest, seal, .. } = &copy.contents;
         if *seal == own.seal {
-            return copy.check(copied, &mut |bytes| went_on(watch, bytes));
+            return copy.check(copied, &mut |bytes| report_progress(watch, bytes));
         }
         if (*base, *after, *plain_digest) != (own.base, own.after, own.plain_digest) {
             return Err(differs(copied, ANOTHER_SEGMENT));
         }
-        copy.verify(copied, &mut |plain| went_on(watch, plain.len()))
+        copy.verify(copied, &mut |plain| report_progress(watch, plain.len()))
     }
 }
 
@@ -276,14 +281,14 @@ fn store_object<F: DiskFile>(
             read => return read,
         }
     }
-    if let Original::Packed { packed, source } = original {
+    if let Original::Compressed { compressed, source } = original {
         // Damage is not copied.
-        packed.check(*source, &mut |bytes| went_on(watch, bytes))?;
+        compressed.check(*source, &mut |bytes| report_progress(watch, bytes))?;
     }
     let mut upload = store.upload(&name)?;
     original.write(&mut |bytes| {
         upload.write(bytes)?;
-        went_on(watch, bytes.len())
+        report_progress(watch, bytes.len())
     })?;
     upload.finish()?;
     read_back(store, &name, original, watch)
@@ -298,9 +303,9 @@ fn read_back<F: DiskFile>(
 ) -> Result<SegmentSummary, ArchiveError> {
     let source = ArchivedObject { store, name };
     let length = store.length(name)?.unwrap_or_default();
-    let packed = CompressedSegment::open(&source, length)?;
-    original.compare((&packed, &source), watch)?;
-    Ok(packed.contents)
+    let compressed = CompressedSegment::open(&source, length)?;
+    original.compare((&compressed, &source), watch)?;
+    Ok(compressed.contents)
 }
 
 /// Passes on the bytes of a file in order.
@@ -325,7 +330,7 @@ pub(crate) fn copy_bytes(
 }
 
 /// Compresses a segment next to its plain file.
-fn pack_here<D: Disk>(
+fn compress_in_place<D: Disk>(
     log: &TieredDisk<D>,
     due: &PendingSegment,
     watch: &mut ProgressObserver<'_>,
@@ -344,23 +349,23 @@ pub(crate) fn keep<D: Disk>(
     original: &Original<'_, D::File>,
     watch: &mut ProgressObserver<'_>,
 ) -> Result<SegmentSummary, ArchiveError> {
-    let name = segment::packed_name_of(first);
-    let packing = format!("{name}{PACKING}");
-    remove_if_there(disk, &packing)?;
-    let contents = match write_packed(disk, &packing, original, watch) {
+    let name = segment::compressed_name_of(first);
+    let compressing = format!("{name}{COMPRESSING_SUFFIX}");
+    remove_if_there(disk, &compressing)?;
+    let contents = match write_compressed(disk, &compressing, original, watch) {
         Ok(contents) => contents,
         Err(error) => {
             // An unfinished file must not stay on a full disk.
-            remove_if_there(disk, &packing)?;
+            remove_if_there(disk, &compressing)?;
             return Err(error);
         }
     };
-    disk.rename(&packing, &name)?;
+    disk.rename(&compressing, &name)?;
     disk.sync_directory()?;
     Ok(contents)
 }
 
-fn write_packed<D: Disk>(
+fn write_compressed<D: Disk>(
     disk: &D,
     name: &str,
     original: &Original<'_, D::File>,
@@ -371,11 +376,11 @@ fn write_packed<D: Disk>(
     original.write(&mut |bytes| {
         file.write_at(at, bytes)?;
         at += bytes.len() as u64;
-        went_on(watch, bytes.len())
+        report_progress(watch, bytes.len())
     })?;
     file.sync()?;
     file.release(0, at);
-    let source = PackedBytes::Local { file, name: name.to_owned() };
+    let source = CompressedBytes::Local { file, name: name.to_owned() };
     let written = CompressedSegment::open(&source, at)?;
     original.compare((&written, &source), watch)?;
     Ok(written.contents)
@@ -422,24 +427,24 @@ fn check<F: DiskFile>(
 
 /// Compares a compressed segment with the plain file, byte by byte.
 fn compare_plain<F: DiskFile>(
-    (packed, source): (&CompressedSegment, &dyn Source),
+    (compressed, source): (&CompressedSegment, &dyn Source),
     file: &F,
     checked: &Checked,
     watch: &mut ProgressObserver<'_>,
 ) -> Result<(), ArchiveError> {
-    let SegmentSummary { base, after, plain_bytes, .. } = packed.contents;
+    let SegmentSummary { base, after, plain_bytes, .. } = compressed.contents;
     if (base, after, plain_bytes) != (checked.base, checked.after, checked.plain_bytes) {
         return Err(differs(source, ANOTHER_SEGMENT));
     }
     let mut expected = vec![0; BLOCK_BYTES];
     let mut at = 0;
-    packed.verify(source, &mut |plain| {
+    compressed.verify(source, &mut |plain| {
         let read = file.read_at(at, &mut expected[..plain.len()])?;
         if expected[..read] != *plain {
             return Err(differs(source, "its bytes differ from the segment"));
         }
         at += plain.len() as u64;
-        went_on(watch, plain.len())
+        report_progress(watch, plain.len())
     })
 }
 
@@ -447,7 +452,10 @@ fn differs(source: &dyn Source, reason: &'static str) -> ArchiveError {
     ArchiveError::Differs { object: source.shown(), reason }
 }
 
-pub(crate) fn went_on(watch: &mut ProgressObserver<'_>, bytes: usize) -> Result<(), ArchiveError> {
+pub(crate) fn report_progress(
+    watch: &mut ProgressObserver<'_>,
+    bytes: usize,
+) -> Result<(), ArchiveError> {
     watch(bytes as u64).map_err(|StopReading| ArchiveError::Stopped)
 }
 
@@ -575,13 +583,13 @@ mod tests {
                 bytes.extend_from_slice(piece);
                 Ok(())
             };
-            compressed_segment::pack::<_, ArchiveError>(&file, &checked, &mut keep)
-                .expect("it is packed");
+            compressed_segment::compress::<_, ArchiveError>(&file, &checked, &mut keep)
+                .expect("it is compressed");
             let object = Bytes(bytes);
-            let packed =
+            let compressed =
                 CompressedSegment::open(&object, object.0.len() as u64).expect("it is whole");
             let original = Original::Plain { file: &plain, checked: &checked };
-            let compared = original.compare((&packed, &object), &mut |_| Ok(()));
+            let compared = original.compare((&compressed, &object), &mut |_| Ok(()));
             let differs = matches!(compared, Err(ArchiveError::Differs { .. }));
             assert_eq!((compared.is_ok(), differs), (same, !same), "{compared:?}");
         }

@@ -1,7 +1,7 @@
 //! Index of the segments that were archived, and their locations.
 //!
-//! The file [`CATALOGUE`] has one line per segment: a JSON object, a tab, and the CRC-32C of the
-//! object in hexadecimal. A line is appended and synced before the local copy of its segment is
+//! The file [`ARCHIVE_INDEX`] has one line per segment: a JSON object, a tab, and the CRC-32C of
+//! the object in hexadecimal. A line is appended and synced before the local copy of its segment is
 //! removed. So every segment is in the directory or in the index, whenever a crash happens. A
 //! truncated last line belongs to a segment that still exists locally, and is ignored. The last
 //! line may not have been synced before a crash, so it is rewritten together with the next one.
@@ -26,9 +26,9 @@ use crate::compressed_segment::SegmentSummary;
 use crate::segment;
 
 /// Name of the file.
-pub const CATALOGUE: &str = "archive.catalogue";
+pub const ARCHIVE_INDEX: &str = "archive.catalogue";
 /// Version of a line.
-pub const CATALOGUE_VERSION: u32 = 1;
+pub const ARCHIVE_INDEX_VERSION: u32 = 1;
 /// Maximum length of the file in bytes: two million segments.
 const BYTES_MAX: u64 = 1 << 30;
 
@@ -53,7 +53,7 @@ pub(crate) struct ArchiveIndex {
 
 impl ArchiveIndex {
     pub(crate) fn load(disk: &impl Disk) -> Result<Self, DiskError> {
-        let file = match disk.open(CATALOGUE) {
+        let file = match disk.open(ARCHIVE_INDEX) {
             Err(DiskError::NotFound(_)) => return Ok(Self::default()),
             opened => opened?,
         };
@@ -63,32 +63,36 @@ impl ArchiveIndex {
         }
         let mut bytes = vec![0; length as usize];
         let read = file.read_at(0, &mut bytes)?;
-        let catalogue = Self::parse(&bytes[..read])?;
-        let sound = catalogue.length.unwrap_or(0);
-        catalogue.check_cut(disk, (sound, &bytes[sound as usize..read]))?;
-        Ok(catalogue)
+        let index = Self::parse(&bytes[..read])?;
+        let sound = index.length.unwrap_or(0);
+        index.check_truncated_line(disk, (sound, &bytes[sound as usize..read]))?;
+        Ok(index)
     }
 
     /// Checks that a truncated line belongs to a segment that still exists locally.
-    fn check_cut(&self, disk: &impl Disk, (at, cut): (u64, &[u8])) -> Result<(), DiskError> {
+    fn check_truncated_line(
+        &self,
+        disk: &impl Disk,
+        (at, cut): (u64, &[u8]),
+    ) -> Result<(), DiskError> {
         let Some(first) = first_of(cut).filter(|first| !self.entries.contains_key(first)) else {
             return Ok(());
         };
-        let (plain, packed) = (segment::name_of(first), segment::packed_name_of(first));
-        match disk.list()?.iter().any(|name| *name == plain || *name == packed) {
+        let (plain, compressed) = (segment::name_of(first), segment::compressed_name_of(first));
+        match disk.list()?.iter().any(|name| *name == plain || *name == compressed) {
             true => Ok(()),
             false => Err(damaged(
                 at,
                 format!(
-                    "its last line is cut short or changed, and neither {plain} nor {packed} is \
-                     here"
+                    "its last line is cut short or changed, and neither {plain} nor {compressed} \
+                     exists"
                 ),
             )),
         }
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, DiskError> {
-        let mut catalogue = Self::default();
+        let mut index = Self::default();
         let mut at = 0;
         while at < bytes.len() {
             // Truncated: the segment was not removed yet.
@@ -97,8 +101,8 @@ impl ArchiveIndex {
             let last = at + length + 1 == bytes.len();
             match (read_line(line), last) {
                 (Ok((first, entry)), _) => {
-                    catalogue.take(first, entry);
-                    catalogue.proven = at as u64;
+                    index.take(first, entry);
+                    index.proven = at as u64;
                 }
                 (Err(_), true) => break,
                 (Err(reason), false) => {
@@ -107,19 +111,19 @@ impl ArchiveIndex {
             }
             at += length + 1;
         }
-        catalogue.length = Some(at as u64);
-        Ok(catalogue)
+        index.length = Some(at as u64);
+        Ok(index)
     }
 
     /// Adds a line, durable when this returns.
     pub(crate) fn add(&mut self, disk: &impl Disk, entry: Entry) -> Result<(), DiskError> {
         let line = write_line(&entry);
         let (file, at) = match self.length {
-            Some(length) => (disk.open(CATALOGUE)?, length),
-            None => (disk.create(CATALOGUE)?, 0),
+            Some(length) => (disk.open(ARCHIVE_INDEX)?, length),
+            None => (disk.create(ARCHIVE_INDEX)?, 0),
         };
         self.length = Some(at);
-        cut_off(&file, at)?;
+        truncate_after(&file, at)?;
         let mut bytes = read_between(&file, (self.proven, at))?;
         bytes.extend_from_slice(line.as_bytes());
         file.write_at(self.proven, &bytes)?;
@@ -144,7 +148,7 @@ impl ArchiveIndex {
 
 /// Truncates the file after the valid lines before the next line is written. Otherwise a crash
 /// could leave a mixture of both, an invalid line that is not the last one.
-fn cut_off(file: &impl DiskFile, at: u64) -> Result<(), DiskError> {
+fn truncate_after(file: &impl DiskFile, at: u64) -> Result<(), DiskError> {
     if file.length()? <= at {
         return Ok(());
     }
@@ -175,7 +179,8 @@ struct Line {
     frames: u64,
     bytes: u64,
     blake3: String,
-    packed_bytes: u64,
+    #[serde(rename = "packed_bytes")]
+    compressed_bytes: u64,
     seal: String,
     place: String,
 }
@@ -183,7 +188,7 @@ struct Line {
 fn write_line(entry: &Entry) -> String {
     let SegmentSummary { base, after, .. } = &entry.contents;
     let line = Line {
-        version: CATALOGUE_VERSION,
+        version: ARCHIVE_INDEX_VERSION,
         log: base.identity.to_string(),
         first: base.next().0,
         last: after.end.0,
@@ -194,7 +199,7 @@ fn write_line(entry: &Entry) -> String {
         frames: entry.contents.frames,
         bytes: entry.contents.plain_bytes,
         blake3: entry.contents.plain_digest.to_string(),
-        packed_bytes: entry.contents.packed_bytes,
+        compressed_bytes: entry.contents.compressed_bytes,
         seal: entry.contents.seal.to_string(),
         place: entry.place.to_string(),
     };
@@ -209,7 +214,7 @@ fn read_line(bytes: &[u8]) -> Result<(LogIndex, Entry), &'static str> {
         return Err("wrong checksum");
     }
     let line: Line = serde_json::from_slice(text).map_err(|_| "not an archive index entry")?;
-    if line.version != CATALOGUE_VERSION {
+    if line.version != ARCHIVE_INDEX_VERSION {
         return Err("unsupported version");
     }
     entry_of(&line).ok_or("value out of range")
@@ -233,14 +238,14 @@ fn entry_of(line: &Line) -> Option<(LogIndex, Entry)> {
         frames: line.frames,
         plain_bytes: line.bytes,
         plain_digest: digest(&line.blake3)?,
-        packed_bytes: line.packed_bytes,
+        compressed_bytes: line.compressed_bytes,
         seal: digest(&line.seal)?,
     };
     Some((LogIndex(line.first), Entry { place: line.place.as_str().into(), contents }))
 }
 
 fn damaged(offset: u64, reason: String) -> DiskError {
-    DiskError::Damaged { file: CATALOGUE.to_owned(), offset: Some(offset), reason }
+    DiskError::Damaged { file: ARCHIVE_INDEX.to_owned(), offset: Some(offset), reason }
 }
 
 #[cfg(test)]
@@ -262,15 +267,15 @@ mod tests {
             frames: 3,
             plain_bytes: 4_000,
             plain_digest: Digest([3; 32]),
-            packed_bytes: 900,
+            compressed_bytes: 900,
             seal: Digest([4; 32]),
         }
     }
 
     #[test]
-    fn what_is_longer_than_any_list_is_not_read() {
+    fn an_index_that_is_too_long_is_not_read() {
         let directory = tempfile::tempdir().expect("a directory");
-        let file = std::fs::File::create(directory.path().join(CATALOGUE)).expect("creates");
+        let file = std::fs::File::create(directory.path().join(ARCHIVE_INDEX)).expect("creates");
         file.set_len(BYTES_MAX + 1).expect("takes no room");
         let disk = crate::RealDisk::open(directory.path()).expect("opens");
         let error = ArchiveIndex::load(&disk).map(|_| ()).expect_err("refused").to_string();
@@ -304,7 +309,7 @@ mod tests {
     /// A sync fails while a line is added, and the process dies. The next process adds another
     /// line, or the same one again. Then the power fails.
     #[test]
-    fn a_line_that_was_never_durable_damages_no_list() {
+    fn a_line_that_was_never_durable_does_not_damage_the_index() {
         let entry = |first: u64| {
             let mut contents = contents();
             contents.base.end = LogIndex(first - 1);
@@ -312,15 +317,15 @@ mod tests {
         };
         for (seed, next) in (0..200).flat_map(|seed| [(seed, 20), (seed, 30)]) {
             let disk = crate::MemoryDisk::new(seed);
-            let mut catalogue = ArchiveIndex::default();
-            catalogue.add(&disk, entry(10)).expect("adds");
+            let mut index = ArchiveIndex::default();
+            index.add(&disk, entry(10)).expect("adds");
             disk.fail_sync_at(disk.operations());
-            catalogue.add(&disk, entry(20)).expect_err("its sync fails");
+            index.add(&disk, entry(20)).expect_err("its sync fails");
             let disk = disk.kill();
             disk.put(&segment::name_of(LogIndex(20)), b"still here");
-            let mut catalogue = ArchiveIndex::load(&disk).expect("sound by what is seen");
-            catalogue.add(&disk, entry(next)).expect("adds");
-            catalogue.add(&disk, entry(40)).expect("adds");
+            let mut index = ArchiveIndex::load(&disk).expect("sound by what is seen");
+            index.add(&disk, entry(next)).expect("adds");
+            index.add(&disk, entry(40)).expect("adds");
             let found = ArchiveIndex::load(&disk.crash()).expect("it is a list").entries;
             let sure = [10, next, 40].map(LogIndex);
             assert!(sure.iter().all(|first| found.contains_key(first)), "seed {seed}");
@@ -330,7 +335,7 @@ mod tests {
     /// A crash damages a last line that is longer than the next one. Then the power fails at each
     /// operation that adds the next line.
     #[test]
-    fn two_crashes_in_a_row_damage_no_list() {
+    fn two_consecutive_crashes_do_not_damage_the_index() {
         let entry = |first: u64, place: String| {
             let mut contents = contents();
             contents.base.end = LogIndex(first - 1);
@@ -339,14 +344,14 @@ mod tests {
         for (seed, operation) in (0..200).flat_map(|seed| (1..6).map(move |at| (seed, at))) {
             let disk = crate::MemoryDisk::new(seed);
             ArchiveIndex::default().add(&disk, entry(10, "file:///here".into())).expect("adds");
-            let mut lines = disk.content(CATALOGUE).expect("a list");
+            let mut lines = disk.content(ARCHIVE_INDEX).expect("a list");
             lines.extend_from_slice(&[0; 512]);
             lines.extend_from_slice(&[b'/'; 5_000]);
             lines.push(b'\n');
-            disk.put(CATALOGUE, &lines);
-            let mut catalogue = ArchiveIndex::load(&disk).expect("its last line is spoilt");
+            disk.put(ARCHIVE_INDEX, &lines);
+            let mut index = ArchiveIndex::load(&disk).expect("its last line is damaged");
             disk.crash_at(disk.operations() + operation);
-            let added = catalogue.add(&disk, entry(20, format!("file:///{:0900}", 0)));
+            let added = index.add(&disk, entry(20, format!("file:///{:0900}", 0)));
             let disk = disk.crash();
             disk.put(&segment::name_of(LogIndex(20)), b"still here");
             let found = ArchiveIndex::load(&disk).expect("it is a list").entries;
@@ -357,28 +362,28 @@ mod tests {
 
     /// A crash truncates only the line of a segment that still exists locally, plain or compressed.
     #[test]
-    fn a_line_cut_short_is_of_a_segment_that_is_here() {
+    fn a_truncated_line_belongs_to_a_local_segment() {
         let line = write_line(&Entry { place: "file:///here".into(), contents: contents() });
         let other = line.replace("\"first\":7", "\"first\":70");
         let sealed = |text: &str| {
             let text = text.split('\t').next().expect("a line");
             format!("{text}\t{:08x}\n", crc32c(text.as_bytes()))
         };
-        let load = |bytes: &str, beside: &[&str]| {
+        let load = |bytes: &str, segments: &[&str]| {
             let disk = crate::MemoryDisk::new(1);
-            disk.put(CATALOGUE, bytes.as_bytes());
-            beside.iter().for_each(|name| disk.put(name, b"a segment"));
-            ArchiveIndex::load(&disk).map(|catalogue| catalogue.entries.len())
+            disk.put(ARCHIVE_INDEX, bytes.as_bytes());
+            segments.iter().for_each(|name| disk.put(name, b"a segment"));
+            ArchiveIndex::load(&disk).map(|index| index.entries.len())
         };
-        let (plain, packed) =
-            (segment::name_of(LogIndex(70)), segment::packed_name_of(LogIndex(70)));
+        let (plain, compressed) =
+            (segment::name_of(LogIndex(70)), segment::compressed_name_of(LogIndex(70)));
         let whole = sealed(&line);
         let cut = format!("{whole}{}", &other[..other.len() - 9]);
         let error = load(&cut, &[]).expect_err("it is nowhere");
         let DiskError::Damaged { file, offset, .. } = &error else { panic!("{error}") };
-        assert_eq!((&**file, *offset), (CATALOGUE, Some(whole.len() as u64)));
+        assert_eq!((&**file, *offset), (ARCHIVE_INDEX, Some(whole.len() as u64)));
         assert_eq!(load(&cut, &[&plain]), Ok(1));
-        assert_eq!(load(&cut, &[&packed]), Ok(1));
+        assert_eq!(load(&cut, &[&compressed]), Ok(1));
         // A later line of a known segment, and a line without a segment number.
         assert_eq!(load(&format!("{whole}{}", &line[..200]), &[]), Ok(1));
         assert_eq!(load(&format!("{whole}{}", &other[..20]), &[]), Ok(1));
@@ -386,12 +391,12 @@ mod tests {
 
     /// Thousands of segments share the URL of one blob store.
     #[test]
-    fn a_place_is_kept_once() {
-        let mut catalogue = ArchiveIndex::default();
+    fn the_url_of_a_store_is_kept_once() {
+        let mut index = ArchiveIndex::default();
         for (first, place) in [(1, "file:///here"), (5, "file:///here"), (9, "file:///there")] {
-            catalogue.take(LogIndex(first), Entry { place: place.into(), contents: contents() });
+            index.take(LogIndex(first), Entry { place: place.into(), contents: contents() });
         }
-        let places: Vec<_> = catalogue.entries.values().map(|entry| &entry.place).collect();
+        let places: Vec<_> = index.entries.values().map(|entry| &entry.place).collect();
         assert!(Arc::ptr_eq(places[0], places[1]) && !Arc::ptr_eq(places[1], places[2]));
         assert_eq!(&**places[2], "file:///there");
     }

@@ -18,7 +18,6 @@
 //! # Costs and bounds
 //! A run reads the records added since the last one. A chunk is rewritten until it has
 //! [`CHUNK_BYTES`], so at most that many bytes are written twice. Memory: one chunk.
-//! [`CHUNK_BYTES`], so at most so much is written twice. Memory: one chunk.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,8 +27,10 @@ use ledger::{Digest, LogIndex};
 use ports::{Disk, DiskError, DiskFile};
 use record::frame::{LogIdentity, Tail};
 
-use crate::archive::{self, ArchiveError, PACKING, PendingSegment, ProgressObserver, went_on};
-use crate::archive_index::CATALOGUE;
+use crate::archive::{
+    self, ArchiveError, COMPRESSING_SUFFIX, PendingSegment, ProgressObserver, report_progress,
+};
+use crate::archive_index::ARCHIVE_INDEX;
 use crate::scan::{self, Part};
 use crate::segment::{self, OBJECTS, SEGMENT_HEADER_BYTES};
 use crate::tiered::{SegmentInfo, TieredDisk};
@@ -52,8 +53,8 @@ const SNAPSHOT: &str = ".snapshot";
 /// Never copied: secrets, files that are made again, unfinished files, the note that this directory
 /// has imported a log from a topic, and the durable mark, which is ahead of a backup that is taken
 /// while the log grows.
-const LEFT_OUT: [&str; 4] = ["admin-token", "kafka-taken", CATALOGUE, crate::MARK];
-const UNFINISHED: [&str; 4] = [".new", ".tmp", PACKING, ".unfinished"];
+const LEFT_OUT: [&str; 4] = ["admin-token", "kafka-taken", ARCHIVE_INDEX, crate::MARK];
+const UNFINISHED: [&str; 4] = [".new", ".tmp", COMPRESSING_SUFFIX, ".unfinished"];
 
 /// Result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub struct Backup {
     identity: LogIdentity,
     manifest: Option<Manifest>,
     /// Segments in the backup, compressed.
-    packed: BTreeSet<LogIndex>,
+    compressed: BTreeSet<LogIndex>,
     /// Missing or damaged objects, which are written again.
     damaged: Vec<String>,
     /// End of the scan of the open segments: the offset of the next frame.
@@ -116,14 +117,16 @@ impl Backup {
         let base = segments.last().map(|last| last.base);
         let identity = base.ok_or_else(|| DiskError::NotFound("a log".to_owned()))?.identity;
         let names = store.list(OBJECTS)?;
-        let packed = names.iter().filter_map(|name| segment::first_of_packed(name)).collect();
+        let compressed =
+            names.iter().filter_map(|name| segment::first_of_compressed(name)).collect();
         let manifest = Manifest::read(&*store)?;
         let copied = BackupSummary::default();
         let damaged = Vec::new();
-        let mut backup = Self { store, identity, manifest, packed, damaged, scanned: None, copied };
+        let mut backup =
+            Self { store, identity, manifest, compressed, damaged, scanned: None, copied };
         backup.check_history(log)?;
-        backup.miss(&log.segments()?);
-        backup.look_over()?;
+        backup.find_missing(&log.segments()?);
+        backup.check_objects()?;
         Ok(backup)
     }
 
@@ -136,7 +139,7 @@ impl Backup {
         Ok(Manifest::read(&*self.store)? == self.manifest)
     }
 
-    /// Copies everything new. What was copied before a failure is kept.
+    /// Copies everything new. After a failure, everything copied before is kept.
     ///
     /// # Errors
     /// Any [`ArchiveError`]. The backup is then as of the last successful run, or later.
@@ -156,18 +159,18 @@ impl Backup {
             .collect();
         // First segments closed since the last run, then the open end, then segments closed
         // meanwhile.
-        self.pack(log, &segments, &|first| !in_chunks.contains(&first), watch)?;
+        self.compress(log, &segments, &|first| !in_chunks.contains(&first), watch)?;
         let open = self.copy_open(log, &segments, watch)?;
         let files = self.copy_files(log.below(), extras, watch)?;
         self.publish(open, files.clone())?;
-        self.pack(log, &segments, &|_| true, watch)?;
+        self.compress(log, &segments, &|_| true, watch)?;
         let last = self.manifest.iter().flat_map(|manifest| &manifest.open).next_back().cloned();
         self.publish(last.into_iter().collect(), files)?;
         Ok(self.copied)
     }
 
     /// Copies closed segments that are not in the backup yet.
-    fn pack<D: Disk>(
+    fn compress<D: Disk>(
         &mut self,
         log: &TieredDisk<D>,
         segments: &[SegmentInfo],
@@ -175,14 +178,14 @@ impl Backup {
         watch: &mut ProgressObserver<'_>,
     ) -> Result<(), ArchiveError> {
         for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
-            if self.packed.contains(&segment.first) || !wanted(segment.first) {
+            if self.compressed.contains(&segment.first) || !wanted(segment.first) {
                 continue;
             }
             let due = PendingSegment { segment: segment.clone(), after: next.base };
             let contents = archive::copy_to(log, &due, &*self.store, watch)?;
-            self.packed.insert(segment.first);
+            self.compressed.insert(segment.first);
             self.copied.segments += 1;
-            self.copied.bytes += contents.packed_bytes;
+            self.copied.bytes += contents.compressed_bytes;
         }
         Ok(())
     }
@@ -197,7 +200,7 @@ impl Backup {
         let mut all = Vec::new();
         let known = self.manifest.as_ref().map_or(&[][..], |manifest| &manifest.open).to_vec();
         for (at, segment) in segments.iter().enumerate() {
-            if self.packed.contains(&segment.first) {
+            if self.compressed.contains(&segment.first) {
                 continue;
             }
             let held = known.iter().find(|open| open.first == segment.first.0).cloned();
@@ -264,7 +267,7 @@ impl Backup {
         let chunk = Chunk { from, to, blake3 };
         blobs::put(&*self.store, &open.part(&chunk).object, &bytes)?;
         self.copied.bytes += bytes.len() as u64;
-        went_on(watch, bytes.len())?;
+        report_progress(watch, bytes.len())?;
         Ok(chunk)
     }
 
@@ -324,7 +327,7 @@ impl Backup {
             blobs::put(&*self.store, &file.part().object, bytes)?;
             self.copied.files += 1;
             self.copied.bytes += length;
-            went_on(watch, bytes.len())?;
+            report_progress(watch, bytes.len())?;
         }
         Ok(file)
     }
@@ -362,8 +365,7 @@ impl Backup {
                 let bytes = read_part(&file, chunk.from, chunk.to)?;
                 if digest_of(&bytes) != chunk.blake3 {
                     let reason = format!(
-                        "it differs in the segment that begins with record {}, at byte {} or \
-                         behind it",
+                        "it differs in the segment that begins with record {}, at or after byte {}",
                         open.first, chunk.from
                     );
                     return Err(forked(reason));
@@ -380,7 +382,8 @@ struct Last;
 /// Whether a file of the directory is copied along with the segments. Files of later versions are,
 /// unless they are listed above.
 fn is_companion(name: &str) -> bool {
-    let is_segment = segment::first_of(name).is_some() || segment::first_of_packed(name).is_some();
+    let is_segment =
+        segment::first_of(name).is_some() || segment::first_of_compressed(name).is_some();
     let left_out = LEFT_OUT.contains(&name) || name == crate::LOCK_FILE;
     let unfinished = UNFINISHED.iter().any(|suffix| name.ends_with(suffix));
     !is_segment && !left_out && !unfinished

@@ -35,7 +35,11 @@ mod absent {
             Err(io::Error::other(ABSENT))
         }
 
-        pub(crate) fn decompress(&mut self, _packed: &[u8], _bytes: usize) -> io::Result<Vec<u8>> {
+        pub(crate) fn decompress(
+            &mut self,
+            _compressed: &[u8],
+            _bytes: usize,
+        ) -> io::Result<Vec<u8>> {
             match self.0 {}
         }
     }

@@ -16,7 +16,7 @@
 //! | 0 | 4 | length of the compressed block |
 //! | 4 | 4 | CRC-32C of the compressed block |
 //! | 8 | 8 | first record of the first frame that begins in the block; 0 if none does |
-//! | 16 | 8 | offset of that frame in the plain file; 0 if there is none |
+//! | 16 | 8 | offset of that frame in the plain file; 0 without such a frame |
 //!
 //! The trailer has 128 bytes:
 //!
@@ -51,7 +51,7 @@ use crate::segment::SEGMENT_HEADER_BYTES;
 /// Plain bytes per block, except for the last one.
 pub const BLOCK_BYTES: usize = 256 << 10;
 /// The format version that this code writes.
-pub const PACKED_VERSION: u16 = 1;
+pub const COMPRESSED_VERSION: u16 = 1;
 
 /// Length of the header, in bytes.
 pub(crate) const HEADER_BYTES: usize = SECTOR_BYTES;
@@ -63,7 +63,7 @@ const BLOCKS_MAX: u32 = 16_512;
 const SEGMENT_BYTES_MAX: u64 = 4 << 30;
 const _: () = assert!(SEGMENT_BYTES_MAX < BLOCKS_MAX as u64 * BLOCK_BYTES as u64);
 
-const HEADER: Layout = Layout { magic: *b"UpPacked", version: PACKED_VERSION, method: METHOD };
+const HEADER: Layout = Layout { magic: *b"UpPacked", version: COMPRESSED_VERSION, method: METHOD };
 /// zstd, and [`BLOCK_BYTES`].
 const METHOD: [u8; 6] = [1, 0, 0, 0, 4, 0];
 const _: () = assert!(BLOCK_BYTES == (METHOD[4] as usize) << 16);
@@ -87,7 +87,7 @@ pub struct SegmentSummary {
     /// BLAKE3 of the plain file.
     pub plain_digest: Digest,
     /// Length of the compressed file.
-    pub packed_bytes: u64,
+    pub compressed_bytes: u64,
     /// BLAKE3 of header, index and trailer. It identifies this compressed file, and by the
     /// checksums in the index, every byte of it.
     pub seal: Digest,
@@ -130,14 +130,14 @@ pub(crate) struct Checked {
 }
 
 /// Compresses a checked segment and passes the bytes on in order.
-pub(crate) fn pack<F: DiskFile, E: From<DiskError>>(
+pub(crate) fn compress<F: DiskFile, E: From<DiskError>>(
     file: &F,
     checked: &Checked,
     out: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<SegmentSummary, E> {
     let header = HEADER.encode(&checked.base);
     out(&header)?;
-    let mut packing = SegmentWriter::new()?;
+    let mut compressing = SegmentWriter::new()?;
     let mut index = Vec::new();
     let mut plain = vec![0; BLOCK_BYTES];
     let mut starts = checked.starts.iter().peekable();
@@ -146,19 +146,19 @@ pub(crate) fn pack<F: DiskFile, E: From<DiskError>>(
         let length = (checked.plain_bytes - at).min(BLOCK_BYTES as u64) as usize;
         read_whole(file, at, &mut plain[..length])?;
         at += length as u64;
-        let packed = packing.block(&plain[..length])?;
+        let compressed = compressing.block(&plain[..length])?;
         let start = starts.next_if(|(_, offset)| *offset < at).copied();
-        index.extend_from_slice(&encode_entry(&packed, start));
-        out(&packed)?;
-        written += packed.len() as u64;
+        index.extend_from_slice(&encode_entry(&compressed, start));
+        out(&compressed)?;
+        written += compressed.len() as u64;
     }
     let contents = SegmentSummary {
         base: checked.base,
         after: checked.after,
         frames: checked.frames,
         plain_bytes: checked.plain_bytes,
-        plain_digest: Digest(packing.digest.finalize().into()),
-        packed_bytes: written + (index.len() + END_BYTES) as u64,
+        plain_digest: Digest(compressing.digest.finalize().into()),
+        compressed_bytes: written + (index.len() + END_BYTES) as u64,
         seal: Digest([0; 32]),
     };
     let end = encode_end(&header, &index, &contents);
@@ -192,7 +192,7 @@ impl CompressedSegment {
         }
         let (blocks, starts) =
             decode_index(&index, stored.at, contents.plain_bytes).map_err(damage(stored.at))?;
-        (contents.packed_bytes, contents.seal) = (length, seal(&header, &index, &end));
+        (contents.compressed_bytes, contents.seal) = (length, seal(&header, &index, &end));
         Ok(Self { contents, blocks, starts })
     }
 
@@ -212,17 +212,17 @@ impl CompressedSegment {
         let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else {
             return Ok(Vec::new());
         };
-        let mut packed = vec![0; (last.offset + u64::from(last.bytes) - first.offset) as usize];
-        read_source(source, first.offset, &mut packed)?;
-        let mut unpacking = Decompressor::new().map_err(no_memory)?;
+        let mut compressed = vec![0; (last.offset + u64::from(last.bytes) - first.offset) as usize];
+        read_source(source, first.offset, &mut compressed)?;
+        let mut decompressor = Decompressor::new().map_err(no_memory)?;
         let mut plain = Vec::with_capacity(blocks.len());
         for (block, number) in blocks.iter().zip(wanted) {
             let from = (block.offset - first.offset) as usize;
-            let bytes = &packed[from..from + block.bytes as usize];
+            let bytes = &compressed[from..from + block.bytes as usize];
             check_block(source, block, bytes)?;
             let length = self.plain_length(number);
-            let unpacked = unpacking.decompress(bytes, length).ok();
-            plain.push(unpacked.filter(|plain| plain.len() == length).ok_or_else(|| {
+            let decompressed = decompressor.decompress(bytes, length).ok();
+            plain.push(decompressed.filter(|plain| plain.len() == length).ok_or_else(|| {
                 damaged(source, block.offset, "the block does not decompress to its length")
             })?);
         }
@@ -292,11 +292,11 @@ struct StoredIndex {
     crc: u32,
 }
 
-fn encode_entry(packed: &[u8], start: Option<(LogIndex, u64)>) -> [u8; ENTRY_BYTES] {
+fn encode_entry(compressed: &[u8], start: Option<(LogIndex, u64)>) -> [u8; ENTRY_BYTES] {
     let (first, offset) = start.unwrap_or((LogIndex(0), 0));
     let mut out = [0; ENTRY_BYTES];
-    out[..4].copy_from_slice(&(packed.len() as u32).to_le_bytes());
-    out[4..8].copy_from_slice(&crc32c(packed).to_le_bytes());
+    out[..4].copy_from_slice(&(compressed.len() as u32).to_le_bytes());
+    out[4..8].copy_from_slice(&crc32c(compressed).to_le_bytes());
     out[8..16].copy_from_slice(&first.0.to_le_bytes());
     out[16..].copy_from_slice(&offset.to_le_bytes());
     out
@@ -331,7 +331,7 @@ fn decode_index(index: &[u8], index_at: u64, plain_bytes: u64) -> Result<Index, 
 
 fn encode_end(header: &[u8], index: &[u8], contents: &SegmentSummary) -> [u8; END_BYTES] {
     let mut out = [0; END_BYTES];
-    let index_at = contents.packed_bytes - (index.len() + END_BYTES) as u64;
+    let index_at = contents.compressed_bytes - (index.len() + END_BYTES) as u64;
     out[..8].copy_from_slice(&contents.after.end.0.to_le_bytes());
     out[8..16].copy_from_slice(&contents.after.stamp.0.to_le_bytes());
     out[16..48].copy_from_slice(&contents.after.chain.0);
@@ -370,7 +370,7 @@ fn decode_end(
         frames: u64_at(end, 104),
         plain_bytes,
         plain_digest: Digest(sector::array_at(end, 56)),
-        packed_bytes: 0,
+        compressed_bytes: 0,
         seal: Digest([0; 32]),
     };
     Ok((contents, index))
@@ -444,7 +444,7 @@ mod tests {
         }
 
         fn shown(&self) -> String {
-            "packed".into()
+            "compressed".into()
         }
     }
 
@@ -473,40 +473,40 @@ mod tests {
         End,
     }
 
-    /// Compresses a file of `there` bytes that the log claims to have `said` bytes.
-    fn pack_of(there: usize, said: u64) -> Result<(SegmentSummary, Bytes), DiskError> {
+    /// Compresses a file of `actual` bytes whose length is stated as `stated` bytes.
+    fn compress_of(actual: usize, stated: u64) -> Result<(SegmentSummary, Bytes), DiskError> {
         let disk = MemoryDisk::new(1);
         let file = disk.create("plain").expect("creates");
-        let plain: Vec<u8> = (0..there).map(|at| (at * 7 % 251) as u8).collect();
+        let plain: Vec<u8> = (0..actual).map(|at| (at * 7 % 251) as u8).collect();
         file.write_at(0, &plain).expect("writes");
         let base = Tail::genesis(IDENTITY);
         let after = Tail { end: LogIndex(3), durable: LogIndex(3), stamp: Stamp(9), ..base };
         let starts = vec![(LogIndex(1), SEGMENT_HEADER_BYTES)];
-        let checked = Checked { base, after, frames: 2, plain_bytes: said, starts };
+        let checked = Checked { base, after, frames: 2, plain_bytes: stated, starts };
         let mut out = Vec::new();
-        let contents = pack::<_, DiskError>(&file, &checked, &mut |bytes| {
+        let contents = compress::<_, DiskError>(&file, &checked, &mut |bytes| {
             out.extend_from_slice(bytes);
             Ok(())
         })?;
         Ok((contents, Bytes(out)))
     }
 
-    fn packed_of(bytes: usize) -> (SegmentSummary, Bytes) {
-        pack_of(bytes, bytes as u64).expect("packs")
+    fn compressed_of(bytes: usize) -> (SegmentSummary, Bytes) {
+        compress_of(bytes, bytes as u64).expect("compresses")
     }
 
     #[track_caller]
     fn refused(bytes: &Bytes, length: u64, expected: &str) {
         let Err(DiskError::Damaged { reason, .. }) = CompressedSegment::open(bytes, length) else {
-            panic!("{length} bytes are taken")
+            panic!("{length} bytes are accepted")
         };
         assert_eq!(reason, expected);
     }
 
     #[test]
-    fn what_is_packed_says_what_it_is() {
+    fn compressed_segment_reports_its_content() {
         for length in [1_000, BLOCK_BYTES, 3 * BLOCK_BYTES - 7] {
-            let (contents, bytes) = packed_of(length);
+            let (contents, bytes) = compressed_of(length);
             let opened = bytes.open().expect("sound");
             assert_eq!(opened.contents, contents, "{length}");
             let blocks: usize = opened.blocks.iter().map(|block| block.bytes as usize).sum();
@@ -516,45 +516,45 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_short_is_told_so() {
-        let (_, empty) = packed_of(0);
+    fn truncated_files_are_rejected() {
+        let (_, empty) = compressed_of(0);
         assert_eq!(empty.0.len(), HEADER_BYTES + END_BYTES);
         assert!(empty.open().is_ok(), "nothing but a header and an end");
         let shortest = (HEADER_BYTES + END_BYTES) as u64;
         for length in [0, 1, END_BYTES as u64, HEADER_BYTES as u64, shortest - 1] {
             refused(&empty, length, "the file is shorter than its header and trailer");
         }
-        let (_, whole) = packed_of(1_000);
+        let (_, whole) = compressed_of(1_000);
         let length = whole.0.len();
         refused(&Bytes(whole.0[..length - 1].to_vec()), length as u64, "the file was cut short");
     }
 
     #[test]
-    fn a_plain_file_that_has_become_shorter_is_not_packed() {
-        let refused = pack_of(1_000, 1_001).map(|(contents, _)| contents);
+    fn a_plain_file_that_became_shorter_is_not_compressed() {
+        let refused = compress_of(1_000, 1_001).map(|(contents, _)| contents);
         assert!(matches!(refused, Err(DiskError::Failed { .. })), "{refused:?}");
     }
 
     #[test]
-    fn another_method_and_blocks_of_another_length_are_not_read() {
+    fn other_methods_and_block_lengths_are_rejected() {
         let other_block = (BLOCK_BYTES as u32 + 1).to_le_bytes();
         for (offset, bytes) in [(10, &[9, 0][..]), (12, &other_block)] {
-            let forged = packed_of(1_000).1.forged(Part::Header, offset, bytes);
+            let forged = compressed_of(1_000).1.forged(Part::Header, offset, bytes);
             let reason = "the header has unsupported fields";
             refused(&forged, forged.0.len() as u64, reason);
         }
     }
 
     #[test]
-    fn the_number_of_blocks_is_that_of_the_length_and_bounded() {
+    fn the_number_of_blocks_matches_the_length_and_is_bounded() {
         let wrong = "the number of blocks does not match the length";
-        let forged = packed_of(1_000).1.forged(Part::End, 96, &2_u32.to_le_bytes());
+        let forged = compressed_of(1_000).1.forged(Part::End, 96, &2_u32.to_le_bytes());
         refused(&forged, forged.0.len() as u64, wrong);
         for (blocks, reason) in
             [(BLOCKS_MAX, "the trailer states another length"), (BLOCKS_MAX + 1, wrong)]
         {
             let plain_bytes = (u64::from(blocks) * BLOCK_BYTES as u64).to_le_bytes();
-            let forged = packed_of(1_000).1.forged(Part::End, 48, &plain_bytes);
+            let forged = compressed_of(1_000).1.forged(Part::End, 48, &plain_bytes);
             let forged = forged.forged(Part::End, 96, &blocks.to_le_bytes());
             refused(&forged, forged.0.len() as u64, reason);
         }

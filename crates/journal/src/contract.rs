@@ -151,7 +151,7 @@ fn check_order(subject: &mut impl Subject) {
         ),
         (
             frame_after(&Tail::genesis(IDENTITY), &[5]),
-            order(SequenceGap::Position { expected: LogIndex(3), found: LogIndex(1) }),
+            order(SequenceGap::LogIndex { expected: LogIndex(3), found: LogIndex(1) }),
         ),
         (
             frame_stamped(&early, &[5], late),
@@ -192,10 +192,10 @@ fn check_durability(subject: &mut impl Subject) {
             frames.push(append(&mut log, &[700 * extra + 1]));
         }
         log = subject.crash(log);
-        assert_eq!(log.durable_end(), log.end(), "what is there after opening is durable");
+        assert_eq!(log.durable_end(), log.end(), "all frames are durable after opening");
         let kept = frames_of(&mut log, LogIndex(1));
         assert!(synced <= kept.len(), "no synced frame is lost");
-        assert_eq!(kept[..], frames[..kept.len()], "what is left is a prefix");
+        assert_eq!(kept[..], frames[..kept.len()], "the remaining frames are a prefix");
         frames = kept;
         let last = Frame::parse(&frames[frames.len() - 1]).expect("sound");
         assert_eq!((log.chain(), log.end()), (last.chain(), last.header().last()));

@@ -40,13 +40,13 @@ pub struct DurableMarkWriter<D: Disk> {
     disk: D,
     frames: DurableFrames<D>,
     file: Option<D::File>,
-    noted: LogIndex,
+    written: LogIndex,
 }
 
 impl<D: Disk> DurableMarkWriter<D> {
     /// Creates the writer; nothing is written yet.
     pub fn new(disk: D, frames: DurableFrames<D>) -> Self {
-        Self { disk, frames, file: None, noted: LogIndex(0) }
+        Self { disk, frames, file: None, written: LogIndex(0) }
     }
 
     /// Writes the mark if the log is durable further than at the last call.
@@ -55,14 +55,14 @@ impl<D: Disk> DurableMarkWriter<D> {
     /// [`DiskError`]. The log is unaffected, and the next call tries again.
     pub fn note(&mut self) -> Result<(), DiskError> {
         let mark = DurableMark { identity: self.frames.identity(), log_index: self.frames.end() };
-        if mark.log_index <= self.noted {
+        if mark.log_index <= self.written {
             return Ok(());
         }
         match &self.file {
             Some(file) => file.write_at(0, &encode(&mark))?,
             None => self.file = Some(self.begin(&mark)?),
         }
-        self.noted = mark.log_index;
+        self.written = mark.log_index;
         Ok(())
     }
 
@@ -96,7 +96,7 @@ pub enum StoredMark {
 ///
 /// # Errors
 /// [`DiskError`] when it cannot be read.
-pub fn noted(disk: &impl Disk) -> Result<StoredMark, DiskError> {
+pub fn read_stored_mark(disk: &impl Disk) -> Result<StoredMark, DiskError> {
     let file = match disk.open(MARK) {
         Err(DiskError::NotFound(_)) => return Ok(StoredMark::Nothing),
         opened => opened?,
@@ -115,7 +115,7 @@ pub fn noted(disk: &impl Disk) -> Result<StoredMark, DiskError> {
 
 /// The mark of a directory, if it exists and is valid.
 pub(crate) fn read(disk: &impl Disk) -> Result<Option<DurableMark>, DiskError> {
-    Ok(match noted(disk)? {
+    Ok(match read_stored_mark(disk)? {
         StoredMark::Durable(identity, log_index) => Some(DurableMark { identity, log_index }),
         StoredMark::Nothing | StoredMark::Damaged => None,
     })

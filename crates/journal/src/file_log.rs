@@ -37,7 +37,7 @@ use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, V
 use record::frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Tail};
 
 use crate::durable_frames::DurableFrames;
-use crate::reader::{Index, Opened, Segment, Shared, Walk, storage};
+use crate::reader::{Index, Segment, SegmentFile, Shared, Walk, storage};
 use crate::recovery::{self, OpenError, Recovered, Recovery, TailPolicy};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
@@ -94,7 +94,7 @@ pub enum Verify {
 pub struct FileLog<D: Disk> {
     shared: Arc<Shared<D>>,
     /// The last segment.
-    active: Arc<Opened<D::File>>,
+    active: Arc<SegmentFile<D::File>>,
     /// Its length: the offset of the next frame.
     length: u64,
     /// Length of its file, including the zeros after the last frame.
@@ -145,7 +145,7 @@ impl<D: Disk> FileLog<D> {
     /// A log whose last segment, and its file, end at `length`.
     fn at(
         shared: Shared<D>,
-        active: Arc<Opened<D::File>>,
+        active: Arc<SegmentFile<D::File>>,
         (length, tail): (u64, Tail),
         Options { segment_bytes, room_bytes, .. }: Options,
     ) -> Self {
@@ -401,12 +401,12 @@ pub(crate) fn same_end(one: &Tail, other: &Tail) -> bool {
 }
 
 /// Creates a segment that continues the log at `base`. The file and its name are durable.
-fn start_segment<D: Disk>(disk: &D, base: &Tail) -> Result<Opened<D::File>, DiskError> {
+fn start_segment<D: Disk>(disk: &D, base: &Tail) -> Result<SegmentFile<D::File>, DiskError> {
     let name = segment::name_of(base.next());
     let file = disk.create(&name)?;
     let written = file.write_at(0, &segment::encode_header(base)).and_then(|()| file.sync());
     match written.and_then(|()| disk.sync_directory()) {
-        Ok(()) => Ok(Opened::new(base.next(), file, Index::default())),
+        Ok(()) => Ok(SegmentFile::new(base.next(), file, Index::default())),
         Err(DiskError::Full) => {
             disk.remove(&name)?;
             disk.sync_directory()?;

@@ -48,7 +48,7 @@ pub use archive::{
     ArchiveError, ArchivedSegment, Destination, PendingSegment, ProgressObserver, Retention,
     archive_segment, claim_for, due,
 };
-pub use archive_index::{CATALOGUE, CATALOGUE_VERSION};
+pub use archive_index::{ARCHIVE_INDEX, ARCHIVE_INDEX_VERSION};
 pub use backup::{
     Backup, BackupSummary, ExtraFile, FetchedBackup, MANIFEST, MANIFEST_VERSION, fetch, survey,
 };
@@ -56,9 +56,9 @@ pub use blobs::{
     BlobError, BlobStore, Expected, Location, MARKER, Upload, claim, get, open_blob_store, owner,
     parse_hexadecimal, put,
 };
-pub use compressed_segment::{BLOCK_BYTES, PACKED_VERSION, SegmentSummary};
+pub use compressed_segment::{BLOCK_BYTES, COMPRESSED_VERSION, SegmentSummary};
 pub use durable_frames::DurableFrames;
-pub use durable_mark::{DurableMarkWriter, MARK, StoredMark, noted};
+pub use durable_mark::{DurableMarkWriter, MARK, StoredMark, read_stored_mark};
 pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
@@ -68,8 +68,8 @@ pub use real_disk::{
 };
 pub use recovery::{
     Damage, DamageReason, LocatedFrame, LogWalk, OpenError, Recovery, TailPolicy, TruncatedTail,
-    advice_on, walk, walk_beside,
+    advice_on, walk, walk_live,
 };
 pub use scan::FrameFault;
 pub use segment::{SEGMENT_HEADER_BYTES, SEGMENT_VERSION};
-pub use tiered::{PackedFile, SegmentInfo, Tier, TieredDisk, TieredFile};
+pub use tiered::{CompressedFile, SegmentInfo, Tier, TieredDisk, TieredFile};

@@ -38,7 +38,7 @@ use crate::segment::SECTOR_BYTES;
 pub struct MemoryDisk {
     state: Arc<Mutex<State>>,
     /// The boot of the machine in which this handle was created.
-    life: u64,
+    generation: u64,
     usage: Arc<Usage>,
 }
 
@@ -73,9 +73,9 @@ impl MemoryDisk {
             crash_at: None,
             fail_sync_at: None,
             down: false,
-            life: 0,
+            generation: 0,
         };
-        Self { state: Arc::new(Mutex::new(state)), life: 0, usage: Arc::default() }
+        Self { state: Arc::new(Mutex::new(state)), generation: 0, usage: Arc::default() }
     }
 
     /// Number of changing operations so far.
@@ -195,11 +195,11 @@ impl MemoryDisk {
     }
 
     fn next_life(&self, state: &mut State) -> Self {
-        state.life += 1;
+        state.generation += 1;
         state.down = false;
         state.crash_at = None;
         state.fail_sync_at = None;
-        Self { state: self.state.clone(), life: state.life, usage: self.usage.clone() }
+        Self { state: self.state.clone(), generation: state.generation, usage: self.usage.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -209,7 +209,11 @@ impl MemoryDisk {
     /// The state, for a read-only operation.
     fn look(&self, what: &str) -> Result<MutexGuard<'_, State>, DiskError> {
         let state = self.lock();
-        if state.down || state.life != self.life { Err(power_off(what)) } else { Ok(state) }
+        if state.down || state.generation != self.generation {
+            Err(power_off(what))
+        } else {
+            Ok(state)
+        }
     }
 
     /// The state, for an operation that changes something, and whether the power fails during it.
@@ -364,7 +368,7 @@ struct State {
     crash_at: Option<u64>,
     fail_sync_at: Option<u64>,
     down: bool,
-    life: u64,
+    generation: u64,
 }
 
 impl State {

@@ -10,7 +10,7 @@ use ledger::LogIndex;
 use ports::{Disk, DiskFile, LogError, OwnedRecord, RecordReader, Visitor};
 use record::frame::{LogIdentity, Tail};
 
-use crate::reader::{Opened, Segment, Shared, Walk, damaged, storage};
+use crate::reader::{Segment, SegmentFile, Shared, Walk, damaged, storage};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// Reader of a log without a writer.
@@ -31,7 +31,7 @@ impl<D: Disk> OfflineReader<D> {
         let read = file.read_at(0, &mut header).map_err(storage)?;
         let base = segment::decode_header(&header[..read]).map_err(|e| damaged(*first, 0, &e))?;
         let file = disk.open(last_name).map_err(storage)?;
-        let opened = Opened::closed(*last, file).map_err(storage)?;
+        let opened = SegmentFile::closed(*last, file).map_err(storage)?;
         let mut segments: Vec<_> =
             names.iter().map(|(first, _)| Segment { first: *first, opened: None }).collect();
         if let Some(last) = segments.last_mut() {

@@ -62,7 +62,7 @@ struct End {
 }
 
 impl LastRead {
-    fn holding(&self, log_index: LogIndex) -> Option<Arc<OwnedFrame>> {
+    fn frame_with(&self, log_index: LogIndex) -> Option<Arc<OwnedFrame>> {
         self.frame.clone().filter(|frame| {
             let view = frame.view();
             (view.header().first..=view.header().last()).contains(&log_index)
@@ -88,12 +88,12 @@ impl LastRead {
 #[derive(Debug)]
 pub(crate) struct Segment<F> {
     pub(crate) first: LogIndex,
-    pub(crate) opened: Option<Arc<Opened<F>>>,
+    pub(crate) opened: Option<Arc<SegmentFile<F>>>,
 }
 
 /// An open segment.
 #[derive(Debug)]
-pub(crate) struct Opened<F> {
+pub(crate) struct SegmentFile<F> {
     pub(crate) first: LogIndex,
     pub(crate) file: F,
     index: Mutex<Index>,
@@ -128,13 +128,13 @@ impl Index {
 
     /// Offset of a frame at or before the one with the record `log_index`, and of one after it.
     fn around(&self, log_index: LogIndex) -> (u64, Option<u64>) {
-        let behind = self.0.partition_point(|&(first, _)| first <= log_index);
-        let before = behind.checked_sub(1).map_or(SEGMENT_HEADER_BYTES, |at| self.0[at].1);
-        (before, self.0.get(behind).map(|&(_, offset)| offset))
+        let after = self.0.partition_point(|&(first, _)| first <= log_index);
+        let before = after.checked_sub(1).map_or(SEGMENT_HEADER_BYTES, |at| self.0[at].1);
+        (before, self.0.get(after).map(|&(_, offset)| offset))
     }
 }
 
-impl<F: DiskFile> Opened<F> {
+impl<F: DiskFile> SegmentFile<F> {
     pub(crate) fn new(first: LogIndex, file: F, index: Index) -> Self {
         Self { first, file, index: Mutex::new(index), sparse: None }
     }
@@ -254,23 +254,23 @@ impl<D: Disk> Shared<D> {
     /// First log indexes of the segments, starting with the one that holds `from`.
     fn segments_from(&self, from: LogIndex) -> Vec<LogIndex> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let behind = segments.partition_point(|segment| segment.first <= from);
-        segments[behind.saturating_sub(1)..].iter().map(|segment| segment.first).collect()
+        let after = segments.partition_point(|segment| segment.first <= from);
+        segments[after.saturating_sub(1)..].iter().map(|segment| segment.first).collect()
     }
 
     /// The segment with the record `log_index`, opened if necessary.
-    fn open_at(&self, log_index: LogIndex) -> Result<Arc<Opened<D::File>>, LogError> {
+    fn open_at(&self, log_index: LogIndex) -> Result<Arc<SegmentFile<D::File>>, LogError> {
         let first = {
             let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-            let behind = segments.partition_point(|segment| segment.first <= log_index);
-            let segment = &segments[behind.saturating_sub(1)];
+            let after = segments.partition_point(|segment| segment.first <= log_index);
+            let segment = &segments[after.saturating_sub(1)];
             if let Some(opened) = &segment.opened {
                 return Ok(opened.clone());
             }
             segment.first
         };
         let file = self.disk.open(&segment::name_of(first)).map_err(storage)?;
-        let opened = Arc::new(Opened::closed(first, file).map_err(storage)?);
+        let opened = Arc::new(SegmentFile::closed(first, file).map_err(storage)?);
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         close_some(&mut segments);
         let at = segments.partition_point(|segment| segment.first < first);
@@ -351,7 +351,7 @@ impl<D: Disk> Shared<D> {
 
     fn frame_with(&self, log_index: LogIndex) -> Result<Arc<OwnedFrame>, LogError> {
         let last_read = || self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held) = last_read().holding(log_index) {
+        if let Some(held) = last_read().frame_with(log_index) {
             return Ok(held);
         }
         let opened = self.open_at(log_index)?;
@@ -386,8 +386,8 @@ fn open_segment<D: Disk>(
     let mut header = [0; SEGMENT_HEADER_BYTES as usize];
     let read = file.read_at(0, &mut header).map_err(storage)?;
     let base = segment::decode_header(&header[..read]).map_err(|e| damaged(first, 0, &e))?;
-    let goes_on = before.is_none_or(|before| same_end(&before, &base));
-    if !goes_on || base.next() != first {
+    let continues = before.is_none_or(|before| same_end(&before, &base));
+    if !continues || base.next() != first {
         return Err(damaged(first, 0, &"the segment does not continue the previous one"));
     }
     Ok((file, base))
@@ -428,7 +428,7 @@ fn close_some<F>(segments: &mut [Segment<F>]) {
 /// The frame with the durable record `log_index`, checked except for the chain. The search starts
 /// at the frame at `offset`.
 fn find_frame<F: DiskFile>(
-    opened: &Opened<F>,
+    opened: &SegmentFile<F>,
     window: &mut Window,
     (mut offset, log_index): (u64, LogIndex),
 ) -> Result<(Arc<OwnedFrame>, End), LogError> {

@@ -91,11 +91,12 @@ impl RealDisk {
     }
 
     /// Opens a directory read-only without locking it, so its owner may be running. Files may be
-    /// written or removed during a read; the reader must tell complete frames from partial ones.
+    /// written or removed during a read. The reader must distinguish complete frames from partial
+    /// ones.
     ///
     /// # Errors
     /// [`DiskError::Failed`].
-    pub fn open_beside(path: &Path) -> Result<Self, DiskError> {
+    pub fn open_live(path: &Path) -> Result<Self, DiskError> {
         let shown = path.display().to_string();
         let handle = open_directory(path, &shown)?;
         let directory = Directory { handle, path: shown, _lock: None, purpose: Purpose::Read };

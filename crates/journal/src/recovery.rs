@@ -53,10 +53,10 @@ use ledger::LogIndex;
 use ports::{Disk, DiskError, DiskFile, StopReading};
 use record::frame::{Frame, FrameError, LogIdentity, SequenceGap, Tail};
 
-use crate::archive_index::CATALOGUE;
+use crate::archive_index::ARCHIVE_INDEX;
 use crate::durable_mark::{self, DurableMark, MARK};
 use crate::file_log::{Options, Verify, same_end};
-use crate::reader::{Index, Opened, Segment};
+use crate::reader::{Index, Segment, SegmentFile};
 use crate::scan::{self, Cause, FrameFault, Part, Scanned};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::segment_boundary;
@@ -65,9 +65,9 @@ use crate::segment_boundary;
 const REWRITE_BYTES: usize = 1 << 20;
 
 /// Number of attempts to read apparent damage while a writer is running.
-const LOOKS: u32 = 25;
+const READ_ATTEMPTS: u32 = 25;
 /// Interval between two attempts; half a second for all of them.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const READ_RETRY: Duration = Duration::from_millis(20);
 
 /// Handling of damaged, not torn, frames at the end of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,7 +158,7 @@ fn advice(error: &DiskError) -> &'static str {
 #[must_use]
 pub fn advice_on(file: &str) -> &'static str {
     match file {
-        CATALOGUE => ADVICE_ON_CATALOGUE,
+        ARCHIVE_INDEX => ADVICE_ON_ARCHIVE_INDEX,
         _ => ADVICE_ON_FILE,
     }
 }
@@ -166,9 +166,9 @@ pub fn advice_on(file: &str) -> &'static str {
 const ADVICE_ON_FILE: &str =
     ". Nothing was changed. Restore this file from a copy or the archive, then start again.";
 /// The archive index has no copy, and can be rebuilt from the archive.
-const ADVICE_ON_CATALOGUE: &str = ". Nothing was changed. Copy the files below segments/ of the \
-     archive into this directory, delete this file, and start again: every segment is checked and \
-     archived again.";
+const ADVICE_ON_ARCHIVE_INDEX: &str = ". Nothing was changed. Copy the files below segments/ of \
+     the archive into this directory, delete this file, and start again: every segment is checked \
+     and archived again.";
 
 /// A location where the log is damaged in a way that no crash explains.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -222,7 +222,7 @@ pub enum DamageReason {
     },
     /// The log ends, or becomes unreadable, before the record in its durable mark.
     #[error(
-        "the log ends there, but {MARK} says that the records up to {} were durable",
+        "the log ends there, but {MARK} shows that the records up to {} were durable",
         .until.0
     )]
     Cut {
@@ -231,7 +231,7 @@ pub enum DamageReason {
     },
     /// There is a durable mark, but no segment.
     #[error(
-        "no segment exists, but {MARK} says that the records up to {} were durable",
+        "no segment exists, but {MARK} shows that the records up to {} were durable",
         .until.0
     )]
     Gone {
@@ -270,8 +270,8 @@ impl DamageReason {
                  this one. Remove the segments that do not belong here and restore the right ones."
             }
             Self::Cut { .. } => {
-                "Put the missing end back from a copy, or restore the log from its backup. If \
-                 there is none, start once with --truncate-damaged-tail: acknowledged records \
+                "Put the missing end back from a copy, or restore the log from its backup. Without \
+                 either, start once with --truncate-damaged-tail: acknowledged records \
                  that are missing are lost and must be reconciled manually."
             }
             Self::Gone { .. } => {
@@ -279,7 +279,7 @@ impl DamageReason {
                  a new log, use an empty directory."
             }
             Self::Stored(_) => {
-                "Restore this segment from a copy. If there is none, start once with \
+                "Restore this segment from a copy. Without one, start once with \
                  --truncate-damaged-tail: the records from this byte on are lost, and acknowledged \
                  ones among them must be reconciled manually."
             }
@@ -290,7 +290,7 @@ impl DamageReason {
 /// A log ready for use.
 pub(crate) struct Recovered<F> {
     pub(crate) segments: Vec<Segment<F>>,
-    pub(crate) active: Arc<Opened<F>>,
+    pub(crate) active: Arc<SegmentFile<F>>,
     pub(crate) length: u64,
     pub(crate) tail: Tail,
     pub(crate) report: Recovery,
@@ -308,7 +308,7 @@ pub(crate) fn recover<D: Disk>(
     check_headers(&found)?;
     let mut frames = 0;
     for (segment, next) in closed.iter().zip(&found[1..]) {
-        if options.verify == Verify::Everything || !goes_on(disk, (segment, next))? {
+        if options.verify == Verify::Everything || !continues(disk, (segment, next))? {
             frames += check_closed(disk, (segment, next), &mut |_, _| Ok(()))?.frames;
         }
     }
@@ -325,7 +325,7 @@ pub(crate) fn recover<D: Disk>(
     if let Some(unfinished) = &unfinished {
         disk.remove(&unfinished.name)?;
     }
-    let dropped = cut.map(|reason| note_cut(last, &end.scanned, reason));
+    let dropped = cut.map(|reason| truncated_tail(last, &end.scanned, reason));
     // Truncate even if nothing is to be removed: an earlier recovery may have truncated without a
     // successful sync. The removed bytes would then be invisible but stored, and reappear after the
     // next frame in a crash.
@@ -413,7 +413,7 @@ pub fn walk<D: Disk>(
 ///
 /// # Errors
 /// As [`walk`]. Apparent damage is read again for up to half a second, in case it is being written.
-pub fn walk_beside<D: Disk>(
+pub fn walk_live<D: Disk>(
     disk: &D,
     visit: &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
 ) -> Result<LogWalk, OpenError> {
@@ -436,7 +436,7 @@ fn walk_with<D: Disk>(
     let mark = durable_mark::read(disk)?;
     let mut found = match neighbour {
         LogOwner::None => find_segments(disk)?,
-        LogOwner::Writer => find_beside(disk)?,
+        LogOwner::Writer => find_segments_live(disk)?,
     };
     let unfinished = take_unfinished(&mut found)?;
     let (closed, last) =
@@ -467,7 +467,7 @@ fn walk_with<D: Disk>(
         let end = End { scanned, frames, index: Index::default(), unproven: scanned.offset };
         let known = Known { unfinished: unfinished.as_ref(), mark };
         let cut = judge_end(last, &end, known, TailPolicy::Refuse)?;
-        walked.torn = cut.map(|reason| note_cut(last, &scanned, reason));
+        walked.torn = cut.map(|reason| truncated_tail(last, &scanned, reason));
     }
     Ok(walked)
 }
@@ -477,13 +477,13 @@ fn walk_with<D: Disk>(
 fn stable_end<F: DiskFile>(file: &F, scanned: &Scanned) -> Result<Cause, DiskError> {
     let Cause::Unsound(FrameFault::Frame(_)) = scanned.cause else { return Ok(scanned.cause) };
     let start = (scanned.offset, scanned.tail);
-    for _ in 0..LOOKS {
+    for _ in 0..READ_ATTEMPTS {
         let part = Part { file, limit: file.length()? };
         let again = scan::scan(part, start, &mut |_, _| Err(StopReading))?;
         match again.cause {
             Cause::Visitor | Cause::Limit => return Ok(again.cause),
             _ if scan::is_room(part, scanned.offset)? => return Ok(Cause::Limit),
-            _ => thread::sleep(LOOK_AGAIN),
+            _ => thread::sleep(READ_RETRY),
         }
     }
     Ok(scanned.cause)
@@ -557,10 +557,10 @@ fn find_segments<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
 
 /// Like [`find_segments`], while the owner may remove a segment that it could not create on a full
 /// disk.
-fn find_beside<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
-    for _ in 1..LOOKS {
+fn find_segments_live<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
+    for _ in 1..READ_ATTEMPTS {
         match find_segments(disk) {
-            Err(DiskError::NotFound(_)) => thread::sleep(LOOK_AGAIN),
+            Err(DiskError::NotFound(_)) => thread::sleep(READ_RETRY),
             found => return found,
         }
     }
@@ -616,7 +616,7 @@ fn check_headers<F: DiskFile>(found: &[Found<F>]) -> Result<(), OpenError> {
 }
 
 /// Whether a segment ends where the next one begins, judged by its last frame.
-fn goes_on<D: Disk>(
+fn continues<D: Disk>(
     disk: &D,
     (segment, next): (&Found<D::File>, &Found<D::File>),
 ) -> Result<bool, DiskError> {
@@ -767,7 +767,7 @@ fn missing_before<F: DiskFile>(
     }
 }
 
-fn note_cut<F>(last: &Found<F>, scanned: &Scanned, reason: FrameFault) -> TruncatedTail {
+fn truncated_tail<F>(last: &Found<F>, scanned: &Scanned, reason: FrameFault) -> TruncatedTail {
     let bytes = last.length - scanned.offset;
     TruncatedTail { segment: last.name.clone(), offset: scanned.offset, bytes, reason }
 }
@@ -798,7 +798,7 @@ fn assemble<F: DiskFile>(found: Vec<Found<F>>, end: End, report: Recovery) -> Re
     }
     let (first, file) = active.expect("a log has at least one segment");
     let file = file.expect("the last two segments found are open");
-    let active = Arc::new(Opened::new(first, file, end.index));
+    let active = Arc::new(SegmentFile::new(first, file, end.index));
     if let Some(last) = segments.last_mut() {
         last.opened = Some(active.clone());
     }
@@ -811,11 +811,11 @@ mod tests {
 
     #[test]
     fn a_damaged_file_comes_with_advice_and_nothing_else_does() {
-        let (file, reason) = ("00.pack".to_owned(), "it is cut".to_owned());
+        let (file, reason) = ("00.packed".to_owned(), "it is cut".to_owned());
         let damaged = DiskError::Damaged { file, offset: Some(7), reason };
-        let said = OpenError::Disk(damaged).to_string();
-        assert_eq!(said, format!("00.pack at byte 7: it is cut{ADVICE_ON_FILE}"));
-        assert!(advice_on(CATALOGUE).contains("delete this file"));
+        let shown = OpenError::Disk(damaged).to_string();
+        assert_eq!(shown, format!("00.packed at byte 7: it is cut{ADVICE_ON_FILE}"));
+        assert!(advice_on(ARCHIVE_INDEX).contains("delete this file"));
         assert_eq!(OpenError::Disk(DiskError::Full).to_string(), "the disk is full");
     }
 }

@@ -82,8 +82,8 @@ impl Window {
     /// Length of the next read at `offset`.
     fn next_reading(&self, offset: u64) -> usize {
         let end = self.start + self.filled as u64;
-        let goes_on = 0 < self.filled && (self.start..=end).contains(&offset);
-        let next = if goes_on { 2 * self.reading } else { FIRST_BYTES };
+        let continues = 0 < self.filled && (self.start..=end).contains(&offset);
+        let next = if continues { 2 * self.reading } else { FIRST_BYTES };
         next.min(self.reading_max)
     }
 
@@ -198,7 +198,7 @@ pub(crate) fn frame_at<'a, F: DiskFile>(
         Err(error) => return Ok(Err(error)),
     };
     let bytes = window.load(part, offset, header.length as usize)?;
-    Ok(Frame::behind(header, bytes))
+    Ok(Frame::with_header(header, bytes))
 }
 
 /// The header of the frame at `offset`, without the rest of the frame.
@@ -224,8 +224,8 @@ pub(crate) fn is_torn<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<boo
     let sectors = (offset + extent as u64).next_multiple_of(SECTOR_BYTES as u64) - offset;
     let loaded = window.load(part, offset, sectors as usize)?;
     let loaded = &loaded[..loaded.len().min(sectors as usize)];
-    let Some((frame, behind)) = loaded.split_at_checked(extent) else { return Ok(true) };
-    if lacks_a_sector((frame, behind), offset, header) {
+    let Some((frame, after)) = loaded.split_at_checked(extent) else { return Ok(true) };
+    if lacks_a_sector((frame, after), offset, header) {
         return Ok(true);
     }
     match header {
@@ -241,13 +241,13 @@ pub(crate) fn is_torn<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<boo
 /// Whether a sector of a frame was not stored. A sector with bytes `after` the frame's end was
 /// stored: later bytes of a sector are never stored without the earlier ones ([`ports::Disk`]).
 fn lacks_a_sector(
-    (frame, behind): (&[u8], &[u8]),
+    (frame, after): (&[u8], &[u8]),
     offset: u64,
     header: Option<FrameHeader>,
 ) -> bool {
     let is_blank = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
     let blank = |(at, piece): &(usize, &[u8])| {
-        is_blank(piece) && (at + piece.len() < frame.len() || is_blank(behind))
+        is_blank(piece) && (at + piece.len() < frame.len() || is_blank(after))
     };
     let blanks: Vec<(usize, &[u8])> = pieces(frame, offset).filter(blank).collect();
     match header.map(|header| header.zeros) {
@@ -259,7 +259,7 @@ fn lacks_a_sector(
     }
 }
 
-/// Whether a frame ends in so many more zeros than it contained that no damaged byte explains it. A
+/// Whether a frame ends in more zeros than it contained, and in too many for a damaged byte. A
 /// frame whose recorded zeros exceed its length never does.
 fn ends_early(frame: &[u8], own: TrailingZeros) -> bool {
     own.ending.saturating_add(ENDS_EARLY_BYTES) <= TrailingZeros::of(frame).ending

@@ -7,7 +7,7 @@
 //! | 8 | 2 | format version |
 //! | 10 | 6 | method; zero but for compressed segments |
 //! | 16 | 16 | identity of the log |
-//! | 32 | 8 | log index of the last record before the point; 0 if there is none |
+//! | 32 | 8 | log index of the last record before the point; 0 without one |
 //! | 40 | 8 | stamp of the last frame before it |
 //! | 48 | 32 | chain head before it |
 //! | 80 | 428 | zero |

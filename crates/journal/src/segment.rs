@@ -18,7 +18,7 @@ pub const SEGMENT_VERSION: u16 = 1;
 
 const HEADER: Layout = Layout { magic: *b"UpSegmnt", version: SEGMENT_VERSION, method: [0; 6] };
 const SUFFIX: &str = ".segment";
-const PACKED_SUFFIX: &str = ".packed";
+const COMPRESSED_SUFFIX: &str = ".packed";
 /// Prefix of the compressed segments in a blob store.
 pub(crate) const OBJECTS: &str = "segments";
 const NAME_DIGITS: usize = 20;
@@ -38,21 +38,21 @@ pub(crate) fn list(disk: &impl Disk) -> Result<Vec<(LogIndex, String)>, DiskErro
 }
 
 /// The file name of the compressed form.
-pub(crate) fn packed_name_of(first: LogIndex) -> String {
-    format!("{:020}{PACKED_SUFFIX}", first.0)
+pub(crate) fn compressed_name_of(first: LogIndex) -> String {
+    format!("{:020}{COMPRESSED_SUFFIX}", first.0)
 }
 
 /// The name of its object in an archive.
 pub(crate) fn object_name_of(first: LogIndex) -> String {
-    format!("{OBJECTS}/{}", packed_name_of(first))
+    format!("{OBJECTS}/{}", compressed_name_of(first))
 }
 
 pub(crate) fn first_of(name: &str) -> Option<LogIndex> {
     first_before(name, SUFFIX)
 }
 
-pub(crate) fn first_of_packed(name: &str) -> Option<LogIndex> {
-    first_before(name, PACKED_SUFFIX)
+pub(crate) fn first_of_compressed(name: &str) -> Option<LogIndex> {
+    first_before(name, COMPRESSED_SUFFIX)
 }
 
 fn first_before(name: &str, suffix: &str) -> Option<LogIndex> {

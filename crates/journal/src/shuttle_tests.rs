@@ -1,7 +1,7 @@
 //! Tests the log's writer and readers under different thread schedules.
 //!
 //! This is the production code with the locks and atomics of shuttle ([`crate::sync`]): its
-//! scheduler chooses the next thread before each step. docs/internals/handovers.md lists the
+//! scheduler chooses the next thread before each step. docs/internals/thread-handovers.md lists the
 //! deliberate bug that the test caught.
 //!
 //! `cargo test -p journal --features shuttle --lib`

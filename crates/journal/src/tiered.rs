@@ -38,9 +38,9 @@ pub struct TieredDisk<D: Disk> {
 
 struct Inner<D: Disk> {
     disk: D,
-    catalogue: RwLock<ArchiveIndex>,
+    index: RwLock<ArchiveIndex>,
     /// Another process may move segments while this one reads.
-    beside: bool,
+    is_live: bool,
     stores: Mutex<HashMap<Arc<str>, Arc<dyn BlobStore>>>,
     cache: Arc<Cache>,
 }
@@ -51,7 +51,7 @@ pub enum Tier {
     /// In the directory, uncompressed.
     Plain,
     /// In the directory, compressed.
-    Packed,
+    Compressed,
     /// Only in this archive.
     Archived(Arc<str>),
 }
@@ -74,7 +74,7 @@ pub struct SegmentInfo {
 impl SegmentInfo {
     /// From a compressed segment's summary.
     fn of(contents: &SegmentSummary, tier: Tier) -> Self {
-        let SegmentSummary { base, plain_bytes, packed_bytes: stored_bytes, .. } = *contents;
+        let SegmentSummary { base, plain_bytes, compressed_bytes: stored_bytes, .. } = *contents;
         Self { first: base.next(), base, tier, plain_bytes, stored_bytes }
     }
 }
@@ -85,14 +85,14 @@ pub enum TieredFile<F> {
     /// A file of the underlying disk.
     Plain(F),
     /// A compressed segment.
-    Packed(Box<PackedFile<F>>),
+    Compressed(Box<CompressedFile<F>>),
 }
 
 /// A compressed segment that reads like a plain one.
 #[derive(Debug)]
-pub struct PackedFile<F> {
+pub struct CompressedFile<F> {
     contents: SegmentSummary,
-    bytes: PackedBytes<F>,
+    bytes: CompressedBytes<F>,
     /// Set by the first read; for a local file, from the beginning.
     opened: OnceLock<CompressedSegment>,
     /// The next block of a sequential read.
@@ -101,7 +101,7 @@ pub struct PackedFile<F> {
 }
 
 /// Source of the bytes of a compressed segment.
-pub(crate) enum PackedBytes<F> {
+pub(crate) enum CompressedBytes<F> {
     Local { file: F, name: String },
     Object { store: Arc<dyn BlobStore>, name: String },
 }
@@ -120,14 +120,14 @@ impl<D: Disk> TieredDisk<D> {
     ///
     /// # Errors
     /// As [`TieredDisk::open`].
-    pub fn open_beside(disk: D) -> Result<Self, DiskError> {
+    pub fn open_live(disk: D) -> Result<Self, DiskError> {
         Self::open_with(disk, true)
     }
 
-    fn open_with(disk: D, beside: bool) -> Result<Self, DiskError> {
-        let catalogue = RwLock::new(ArchiveIndex::load(&disk)?);
+    fn open_with(disk: D, is_live: bool) -> Result<Self, DiskError> {
+        let index = RwLock::new(ArchiveIndex::load(&disk)?);
         let (stores, cache) = (Mutex::default(), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { disk, catalogue, beside, stores, cache }) })
+        Ok(Self { inner: Arc::new(Inner { disk, index, is_live, stores, cache }) })
     }
 
     /// The underlying disk.
@@ -142,7 +142,7 @@ impl<D: Disk> TieredDisk<D> {
     /// [`DiskError::Damaged`] when the header of one cannot be read; [`DiskError::Failed`].
     pub fn segments(&self) -> Result<Vec<SegmentInfo>, DiskError> {
         let mut segments = BTreeMap::new();
-        for (&first, entry) in &self.catalogue().entries {
+        for (&first, entry) in &self.index().entries {
             let tier = Tier::Archived(Arc::clone(&entry.place));
             segments.insert(first, SegmentInfo::of(&entry.contents, tier));
         }
@@ -161,9 +161,9 @@ impl<D: Disk> TieredDisk<D> {
     fn local(&self) -> Result<BTreeMap<LogIndex, SegmentInfo>, DiskError> {
         let mut segments = BTreeMap::new();
         let names = self.inner.disk.list()?;
-        for first in names.iter().filter_map(|name| segment::first_of_packed(name)) {
-            if let Some(PackedFile { contents, .. }) = self.open_packed(first)? {
-                segments.insert(first, SegmentInfo::of(&contents, Tier::Packed));
+        for first in names.iter().filter_map(|name| segment::first_of_compressed(name)) {
+            if let Some(CompressedFile { contents, .. }) = self.open_compressed(first)? {
+                segments.insert(first, SegmentInfo::of(&contents, Tier::Compressed));
             }
         }
         for first in names.iter().filter_map(|name| segment::first_of(name)) {
@@ -194,11 +194,11 @@ impl<D: Disk> TieredDisk<D> {
     }
 
     /// The compressed bytes of a compressed or archived segment.
-    pub(crate) fn open_packed(
+    pub(crate) fn open_compressed(
         &self,
         first: LogIndex,
-    ) -> Result<Option<PackedFile<D::File>>, DiskError> {
-        let name = segment::packed_name_of(first);
+    ) -> Result<Option<CompressedFile<D::File>>, DiskError> {
+        let name = segment::compressed_name_of(first);
         match self.inner.disk.open(&name) {
             Ok(file) => self.open_local(first, file, name).map(Some),
             Err(DiskError::NotFound(_)) => self.open_archived(first),
@@ -211,33 +211,33 @@ impl<D: Disk> TieredDisk<D> {
         first: LogIndex,
         file: D::File,
         name: String,
-    ) -> Result<PackedFile<D::File>, DiskError> {
-        let packed_bytes = file.length()?;
-        let bytes = PackedBytes::Local { file, name };
-        let packed = CompressedSegment::open(&bytes, packed_bytes)?;
-        let contents = packed.contents.clone();
+    ) -> Result<CompressedFile<D::File>, DiskError> {
+        let compressed_bytes = file.length()?;
+        let bytes = CompressedBytes::Local { file, name };
+        let compressed = CompressedSegment::open(&bytes, compressed_bytes)?;
+        let contents = compressed.contents.clone();
         if contents.base.next() != first {
             let reason = "the header does not match the file name";
             return Err(compressed_segment::damaged(&bytes, 0, reason));
         }
-        Ok(self.packed_file(contents, bytes, OnceLock::from(packed)))
+        Ok(self.compressed_file(contents, bytes, OnceLock::from(compressed)))
     }
 
-    fn open_archived(&self, first: LogIndex) -> Result<Option<PackedFile<D::File>>, DiskError> {
-        let Some(entry) = self.catalogue().entries.get(&first).cloned() else { return Ok(None) };
+    fn open_archived(&self, first: LogIndex) -> Result<Option<CompressedFile<D::File>>, DiskError> {
+        let Some(entry) = self.index().entries.get(&first).cloned() else { return Ok(None) };
         let store = self.store(&entry.place).map_err(unreachable_store)?;
-        let bytes = PackedBytes::Object { store, name: segment::object_name_of(first) };
-        Ok(Some(self.packed_file(entry.contents, bytes, OnceLock::new())))
+        let bytes = CompressedBytes::Object { store, name: segment::object_name_of(first) };
+        Ok(Some(self.compressed_file(entry.contents, bytes, OnceLock::new())))
     }
 
-    fn packed_file(
+    fn compressed_file(
         &self,
         contents: SegmentSummary,
-        bytes: PackedBytes<D::File>,
+        bytes: CompressedBytes<D::File>,
         opened: OnceLock<CompressedSegment>,
-    ) -> PackedFile<D::File> {
+    ) -> CompressedFile<D::File> {
         let (next, cache) = (AtomicU64::new(u64::MAX), Arc::clone(&self.inner.cache));
-        PackedFile { contents, bytes, opened, next, cache }
+        CompressedFile { contents, bytes, opened, next, cache }
     }
 
     /// Uses this blob store for its URL. For stores that [`crate::open_blob_store`] does not know.
@@ -257,28 +257,28 @@ impl<D: Disk> TieredDisk<D> {
     }
 
     pub(crate) fn is_in_use(&self, url: &str) -> bool {
-        self.catalogue().entries.values().any(|entry| *entry.place == *url)
+        self.index().entries.values().any(|entry| *entry.place == *url)
     }
 
     /// Records durably that a segment is archived.
     pub(crate) fn note_archived(&self, entry: Entry) -> Result<(), DiskError> {
-        let mut catalogue = self.inner.catalogue.write().unwrap_or_else(PoisonError::into_inner);
-        catalogue.add(&self.inner.disk, entry)
+        let mut index = self.inner.index.write().unwrap_or_else(PoisonError::into_inner);
+        index.add(&self.inner.disk, entry)
     }
 
     /// Reloads the archive index if another process writes it. The index names a segment before the
     /// segment is removed from the directory.
     fn look_again(&self) -> Result<(), DiskError> {
-        if !self.inner.beside {
+        if !self.inner.is_live {
             return Ok(());
         }
-        let mut catalogue = self.inner.catalogue.write().unwrap_or_else(PoisonError::into_inner);
-        *catalogue = ArchiveIndex::load(&self.inner.disk)?;
+        let mut index = self.inner.index.write().unwrap_or_else(PoisonError::into_inner);
+        *index = ArchiveIndex::load(&self.inner.disk)?;
         Ok(())
     }
 
-    fn catalogue(&self) -> std::sync::RwLockReadGuard<'_, ArchiveIndex> {
-        self.inner.catalogue.read().unwrap_or_else(PoisonError::into_inner)
+    fn index(&self) -> std::sync::RwLockReadGuard<'_, ArchiveIndex> {
+        self.inner.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -289,11 +289,11 @@ impl<D: Disk> Disk for TieredDisk<D> {
         let mut names: Vec<String> = self.inner.disk.list()?;
         self.look_again()?;
         for name in &mut names {
-            if let Some(first) = segment::first_of_packed(name) {
+            if let Some(first) = segment::first_of_compressed(name) {
                 *name = segment::name_of(first);
             }
         }
-        names.extend(self.catalogue().entries.keys().map(|first| segment::name_of(*first)));
+        names.extend(self.index().entries.keys().map(|first| segment::name_of(*first)));
         names.sort();
         names.dedup();
         Ok(names)
@@ -310,12 +310,12 @@ impl<D: Disk> Disk for TieredDisk<D> {
             Err(error) => return Err(error),
         };
         let Some(first) = segment::first_of(name) else { return Err(missing) };
-        let mut packed = self.open_packed(first)?;
-        if packed.is_none() {
+        let mut compressed = self.open_compressed(first)?;
+        if compressed.is_none() {
             self.look_again()?;
-            packed = self.open_packed(first)?;
+            compressed = self.open_compressed(first)?;
         }
-        packed.map(Box::new).map(TieredFile::Packed).ok_or(missing)
+        compressed.map(Box::new).map(TieredFile::Compressed).ok_or(missing)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -335,35 +335,35 @@ impl<F: DiskFile> DiskFile for TieredFile<F> {
     fn length(&self) -> Result<u64, DiskError> {
         match self {
             Self::Plain(file) => file.length(),
-            Self::Packed(file) => Ok(file.contents.plain_bytes),
+            Self::Compressed(file) => Ok(file.contents.plain_bytes),
         }
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
         match self {
             Self::Plain(file) => file.read_at(offset, buffer),
-            Self::Packed(file) => file.read_at(offset, buffer),
+            Self::Compressed(file) => file.read_at(offset, buffer),
         }
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         match self {
             Self::Plain(file) => file.write_at(offset, bytes),
-            Self::Packed(file) => Err(file.closed("write")),
+            Self::Compressed(file) => Err(file.closed("write")),
         }
     }
 
     fn sync(&self) -> Result<(), DiskError> {
         match self {
             Self::Plain(file) => file.sync(),
-            Self::Packed(file) => Err(file.closed("sync")),
+            Self::Compressed(file) => Err(file.closed("sync")),
         }
     }
 
     fn truncate(&self, length: u64) -> Result<(), DiskError> {
         match self {
             Self::Plain(file) => file.truncate(length),
-            Self::Packed(file) => Err(file.closed("truncate")),
+            Self::Compressed(file) => Err(file.closed("truncate")),
         }
     }
 
@@ -376,27 +376,27 @@ impl<F: DiskFile> DiskFile for TieredFile<F> {
     fn frame_starts(&self) -> Result<Vec<(LogIndex, u64)>, DiskError> {
         match self {
             Self::Plain(file) => file.frame_starts(),
-            Self::Packed(file) => Ok(file.opened()?.starts.clone()),
+            Self::Compressed(file) => Ok(file.opened()?.starts.clone()),
         }
     }
 
     fn check_length(&self) -> Result<(), DiskError> {
         match self {
             Self::Plain(file) => file.check_length(),
-            Self::Packed(file) => file.check_length(),
+            Self::Compressed(file) => file.check_length(),
         }
     }
 
     fn known_end(&self) -> Option<Tail> {
         match self {
             Self::Plain(file) => file.known_end(),
-            Self::Packed(file) => Some(file.contents.after),
+            Self::Compressed(file) => Some(file.contents.after),
         }
     }
 }
 
-impl<F: DiskFile> PackedFile<F> {
-    pub(crate) fn source(&self) -> &PackedBytes<F> {
+impl<F: DiskFile> CompressedFile<F> {
+    pub(crate) fn source(&self) -> &CompressedBytes<F> {
         &self.bytes
     }
 
@@ -405,25 +405,25 @@ impl<F: DiskFile> PackedFile<F> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let packed = CompressedSegment::open(&self.bytes, self.contents.packed_bytes)?;
-        if packed.contents.seal != self.contents.seal {
+        let compressed = CompressedSegment::open(&self.bytes, self.contents.compressed_bytes)?;
+        if compressed.contents.seal != self.contents.seal {
             let reason = "the segment is not the one in archive.catalogue: it belongs to another \
                           log, or was changed";
             return Err(compressed_segment::damaged(&self.bytes, None, reason));
         }
-        Ok(self.opened.get_or_init(|| packed))
+        Ok(self.opened.get_or_init(|| compressed))
     }
 
     /// Checks the length of an archived object against the archive index. A local file carries its
     /// length in its trailer.
     fn check_length(&self) -> Result<(), DiskError> {
-        let PackedBytes::Object { store, name } = &self.bytes else { return Ok(()) };
+        let CompressedBytes::Object { store, name } = &self.bytes else { return Ok(()) };
         match store.length(name).map_err(unreachable_store)? {
-            Some(length) if self.contents.packed_bytes < length => {
-                let reason = "the object is longer than archive.catalogue says";
+            Some(length) if self.contents.compressed_bytes < length => {
+                let reason = "the object is longer than recorded in archive.catalogue";
                 Err(compressed_segment::damaged(
                     &self.bytes,
-                    Some(self.contents.packed_bytes),
+                    Some(self.contents.compressed_bytes),
                     reason,
                 ))
             }
@@ -478,7 +478,7 @@ impl<F: DiskFile> PackedFile<F> {
     }
 }
 
-impl<F: DiskFile> Source for PackedBytes<F> {
+impl<F: DiskFile> Source for CompressedBytes<F> {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
         match self {
             Self::Local { file, .. } => file.read_at(offset, buffer),
@@ -504,7 +504,7 @@ impl<F: DiskFile> Source for PackedBytes<F> {
     }
 }
 
-impl<F> std::fmt::Debug for PackedBytes<F> {
+impl<F> std::fmt::Debug for CompressedBytes<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Local { name, .. } | Self::Object { name, .. } => f.write_str(name),

@@ -135,9 +135,11 @@ impl TopicConsumer {
                 return ControlFlow::Continue(());
             };
             let begins = match &message {
-                TopicMessage::Bundle(bundle) => bundle.header.founding,
+                TopicMessage::Bundle(bundle) => bundle.header.creates_log,
                 TopicMessage::Frame(frame) => frame.header().first.0 == 1,
-                TopicMessage::Whole(_) | TopicMessage::State(_) | TopicMessage::Left(_) => false,
+                TopicMessage::EndOfMovedLog(_)
+                | TopicMessage::State(_)
+                | TopicMessage::LogMoved(_) => false,
             };
             if !begins && range.start == 0 {
                 return ControlFlow::Continue(());

@@ -193,7 +193,7 @@ pub fn export<D: Disk>(
     held.close(&end)?;
     drop(held);
     watch.note_left().map_err(MigrateError::Stopped)?;
-    topic_message::write_whole(&end, &mut bytes);
+    topic_message::write_end_of_moved_log(&end, &mut bytes);
     outbound.send(&bytes)?;
     outbound.flush()?;
     wait_for_whole(&feed, until, &end)?;
@@ -206,7 +206,7 @@ fn wait_for_whole(feed: &TopicConsumer, from: i64, end: &LogEnd) -> Result<(), O
     let mut is_there = false;
     feed.read(range, &mut |found| {
         let message = TopicMessage::parse(found.bytes);
-        is_there = matches!(message, Ok(TopicMessage::Whole(found)) if found == *end);
+        is_there = matches!(message, Ok(TopicMessage::EndOfMovedLog(found)) if found == *end);
         if is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     if is_there {
@@ -272,7 +272,7 @@ impl<'a> History<'a> {
                 Ok(TopicMessage::Frame(_)) => {
                     return Err(MigrateError::Differs { topic: topic(), log_index: first });
                 }
-                Ok(TopicMessage::Whole(whole)) => {
+                Ok(TopicMessage::EndOfMovedLog(whole)) => {
                     self.check_left(whole.identity)?;
                     let files = frame.header().last();
                     return Err(MigrateError::Older {
@@ -281,7 +281,9 @@ impl<'a> History<'a> {
                         files,
                     });
                 }
-                Ok(TopicMessage::Bundle(_) | TopicMessage::State(_) | TopicMessage::Left(_)) => {
+                Ok(
+                    TopicMessage::Bundle(_) | TopicMessage::State(_) | TopicMessage::LogMoved(_),
+                ) => {
                     return Err(occupied("a log that was started there"));
                 }
                 Err(_) => return Err(occupied("a message that does not belong to a log")),
@@ -294,7 +296,7 @@ impl<'a> History<'a> {
     fn check_left(&mut self, identity: LogIdentity) -> Result<(), MigrateError> {
         while let Some(message) = self.messages.next()? {
             let said = TopicMessage::parse(ReadMessage::of(&message).bytes);
-            if matches!(said, Ok(TopicMessage::Left(left)) if left == identity) {
+            if matches!(said, Ok(TopicMessage::LogMoved(left)) if left == identity) {
                 return Err(MigrateError::Left { topic: self.topic.to_owned() });
             }
         }
@@ -308,7 +310,7 @@ impl<'a> History<'a> {
         while let Some(message) = self.messages.next()? {
             let found = ReadMessage::of(&message);
             match TopicMessage::parse(found.bytes) {
-                Ok(TopicMessage::Whole(whole)) if whole == *end => {
+                Ok(TopicMessage::EndOfMovedLog(whole)) if whole == *end => {
                     self.check_left(end.identity)?;
                     return Ok(true);
                 }
@@ -378,7 +380,7 @@ pub fn say_left(
 ) -> Result<(), OpenError> {
     let outbound = Confirmed::open(address, options)?;
     let mut bytes = Vec::new();
-    topic_message::write_left(identity, &mut bytes);
+    topic_message::write_log_moved(identity, &mut bytes);
     outbound.send(&bytes)?;
     outbound.flush()
 }
@@ -477,8 +479,7 @@ fn is_of(frame: &Frame<'_>, message: &[u8]) -> bool {
             let records = &frame.as_bytes()[FRAME_HEADER_BYTES..];
             is_made_of(frame.header(), &bundle) && bundle.records == records
         }
-        Ok(TopicMessage::Whole(_) | TopicMessage::State(_) | TopicMessage::Left(_)) | Err(_) => {
-            false
-        }
+        Ok(TopicMessage::EndOfMovedLog(_) | TopicMessage::State(_) | TopicMessage::LogMoved(_))
+        | Err(_) => false,
     }
 }

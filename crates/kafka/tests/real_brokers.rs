@@ -116,11 +116,11 @@ impl Node {
                             self.replica.deliver(&bundle, at).unwrap()
                         }
                         Ok(TopicMessage::Frame(frame)) => self.replica.restore(&frame).unwrap(),
-                        Ok(TopicMessage::Whole(end)) => {
+                        Ok(TopicMessage::EndOfMovedLog(end)) => {
                             assert!(self.replica.complete_migration(&end));
                             continue;
                         }
-                        Ok(TopicMessage::Left(_) | TopicMessage::State(_)) | Err(_) => {
+                        Ok(TopicMessage::LogMoved(_) | TopicMessage::State(_)) | Err(_) => {
                             passed += 1;
                             continue;
                         }

@@ -293,7 +293,7 @@ impl Accounts {
     ///
     /// Panics if both accounts are the same, their currencies differ, or a balance leaves the range
     /// of the ledger. The node must stop before it acknowledges anything of the batch.
-    pub(crate) fn post(&mut self, posting: Posting, stamp: Stamp, trail: &mut BatchDigest) {
+    pub(crate) fn post(&mut self, posting: Posting, stamp: Stamp, batch_digest: &mut BatchDigest) {
         let Posting { debit, credit, amount } = posting;
         assert!(debit != credit, "a posting has two different accounts");
         let currency = self.get(debit).map(|account| account.currency);
@@ -309,7 +309,7 @@ impl Accounts {
             .checked_add(added)
             .and_then(|drift| drift.checked_add(removed))
             .expect("the drift of a currency stays within the range of the ledger");
-        trail.note::<24>(&[
+        batch_digest.note::<24>(&[
             &debit.0.to_le_bytes(),
             &credit.0.to_le_bytes(),
             &amount.units().to_le_bytes(),

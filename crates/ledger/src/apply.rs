@@ -67,6 +67,6 @@ impl State {
         if self.batches.is_multiple_of(FULL_SUM_INTERVAL) {
             self.accounts.assert_balanced_in_full();
         }
-        self.digest = self.trail.close(&self.digest);
+        self.digest = self.batch_digest.close(&self.digest);
     }
 }

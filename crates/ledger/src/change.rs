@@ -85,7 +85,7 @@ pub const KEY_BYTES_MAX: usize = 2_048;
 
 /// The declaration of a change, without its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Declaration {
+pub struct ChangeDeclaration {
     /// Its name.
     pub name: &'static str,
     /// The number under which it is stored.
@@ -127,11 +127,11 @@ macro_rules! changes {
 
         impl $name {
             /// The declarations of all changes, in order.
-            pub const DECLARATIONS: &'static [Declaration] = &[$($change::DECLARATION),*];
+            pub const DECLARATIONS: &'static [ChangeDeclaration] = &[$($change::DECLARATION),*];
 
             /// The declaration of this change.
             #[must_use]
-            pub const fn declaration(&self) -> &'static Declaration {
+            pub const fn declaration(&self) -> &'static ChangeDeclaration {
                 match self {
                     $( Self::$change(_) => &$change::DECLARATION, )*
                 }
@@ -160,7 +160,7 @@ macro_rules! changes {
 
         $( impl $change {
             /// The declaration of this change, without its fields.
-            pub const DECLARATION: Declaration = Declaration {
+            pub const DECLARATION: ChangeDeclaration = ChangeDeclaration {
                 name: stringify!($change),
                 number: $number,
                 touches: &[$(StatePart::$part),*],
@@ -287,7 +287,7 @@ macro_rules! admin_outcomes {
             /// Admin: the rules version is unknown to this binary, or older than the active one.
             RulesVersionRefused = 98,
             /// Admin: a limit on counts is reached.
-            RegisterFull = 99,
+            RegistryFull = 99,
             /// Admin: identical to a recorded movement of funds, or end of one; nothing moved.
             FundsRepeated = 110,
             /// Admin: a transfer with that id and different content exists.
@@ -349,13 +349,13 @@ changes! {
             currency: Currency,
             /// `HUB_RECONCILIATION` or `HUB_MULTILATERAL_SETTLEMENT`.
             kind: AccountKind,
-        } touches [Accounts] => [AccountKindNotForHub, RegisterFull, AccountExists, Accepted],
+        } touches [Accounts] => [AccountKindNotForHub, RegistryFull, AccountExists, Accepted],
         /// `POST /settlementModels`.
         4 CreateSettlementModel {
             /// The model.
             model: SettlementModel,
         } touches [SettlementModels] => [
-            SettlementModelExists, AccountKindWrong, RegisterFull, Accepted,
+            SettlementModelExists, AccountKindWrong, RegistryFull, Accepted,
         ],
         /// `PUT /settlementModels/{name}`.
         5 SetSettlementModelActive {
@@ -371,7 +371,7 @@ changes! {
             /// Currency of its first, or next, pair of accounts.
             currency: Currency,
         } touches [Participants, Accounts] => [
-            ParticipantCurrencyExists, HubAccountsMissing, SettlementModelMissing, RegisterFull,
+            ParticipantCurrencyExists, HubAccountsMissing, SettlementModelMissing, RegistryFull,
             Accepted,
         ],
         /// `PUT /participants/{name}`.
@@ -397,7 +397,7 @@ changes! {
             /// Currency of the accounts.
             currency: Currency,
             /// Net debit cap.
-            limit: Amount as BoundedAmount,
+            net_debit_cap: Amount as BoundedAmount,
             /// Initial position, posted against a hub account.
             position: Amount as BoundedAmount,
         } touches [Limits, Accounts, Balances] => [
@@ -411,7 +411,7 @@ changes! {
             /// Currency of the cap.
             currency: Currency,
             /// Net debit cap.
-            limit: Amount as BoundedAmount,
+            net_debit_cap: Amount as BoundedAmount,
             /// Share of the cap at which the operator is warned, in ten-thousandths of a percent.
             alarm_percentage: Amount as BoundedAmount,
         } touches [Limits, Settlements, Alerts] => [
@@ -425,7 +425,7 @@ changes! {
             endpoint: String as Text<SHORT>,
             /// Template or base URL.
             value: String as Text<LONG>,
-        } touches [Participants] => [ParticipantNotFound, RegisterFull, Accepted],
+        } touches [Participants] => [ParticipantNotFound, RegistryFull, Accepted],
         /// `POST /participants/{name}/keys`: adds a public key that verifies its messages.
         20 AddKey {
             /// The participant.
@@ -494,7 +494,7 @@ changes! {
         42 CreateOracle {
             /// The oracle.
             oracle: Oracle,
-        } touches [Oracles] => [OracleExists, RegisterFull, Accepted],
+        } touches [Oracles] => [OracleExists, RegistryFull, Accepted],
         /// `PUT /oracles/{id}`.
         43 UpdateOracle {
             /// The oracle.
@@ -511,14 +511,14 @@ changes! {
         45 CreateLedgerAccountType {
             /// The type.
             account_type: LedgerAccountType,
-        } touches [LedgerAccountTypes] => [LedgerAccountTypeExists, RegisterFull, Accepted],
+        } touches [LedgerAccountTypes] => [LedgerAccountTypeExists, RegistryFull, Accepted],
         /// `POST /settlementWindows/{id}`: closes the open window and opens the next one.
         50 CloseWindow {
             /// The window.
             window: WindowId,
             /// The reason.
             reason: String as Text<LONG>,
-        } touches [Windows] => [WindowNotFound, WindowNotOpen, WindowEmpty, RegisterFull, Accepted],
+        } touches [Windows] => [WindowNotFound, WindowNotOpen, WindowEmpty, RegistryFull, Accepted],
         /// `POST /settlements`: nets the contents of windows that a model serves.
         51 CreateSettlement {
             /// Name of the model.
@@ -528,7 +528,7 @@ changes! {
             /// The windows.
             windows: Vec<WindowId> as List<WINDOWS_MAX>,
         } touches [Windows, Settlements] => [
-            SettlementModelNotFound, SettlementModelGross, WindowsInapplicable, RegisterFull,
+            SettlementModelNotFound, SettlementModelGross, WindowsInapplicable, RegistryFull,
             Accepted,
         ],
         /// `PUT /settlements/{id}` and its longer paths: moves accounts to their next state. An

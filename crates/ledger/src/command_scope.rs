@@ -31,7 +31,7 @@ pub(crate) enum CommandScope<'a> {
 impl Command {
     /// The rows of transfers and of movements of funds that the decision needs.
     pub fn rows(&self) -> impl Iterator<Item = &TransferId> {
-        let row = match self.about() {
+        let row = match self.scope() {
             CommandScope::NewTransfer(prepare) => Some(&prepare.id),
             CommandScope::OpenTransfer(id) => Some(id),
             CommandScope::Funds(funds) => Some(&funds.id),
@@ -46,7 +46,7 @@ impl Command {
 
     /// The notices that it concerns.
     pub fn notices(&self) -> impl Iterator<Item = NoticeId> {
-        let (ends, letter) = match self.about() {
+        let (ends, letter) = match self.scope() {
             CommandScope::Deliveries(ends) => (ends, None),
             CommandScope::DeadLetter(notice) => (&[][..], Some(notice)),
             CommandScope::NewTransfer(_)
@@ -59,12 +59,12 @@ impl Command {
         ends.iter().map(|end| end.notice).chain(letter)
     }
 
-    pub(crate) fn about(&self) -> CommandScope<'_> {
+    pub(crate) fn scope(&self) -> CommandScope<'_> {
         match self {
             Self::Prepare(prepare) => CommandScope::NewTransfer(prepare),
             Self::Fulfil(fulfil) => CommandScope::OpenTransfer(&fulfil.id),
             Self::Abort(abort) => CommandScope::OpenTransfer(&abort.id),
-            Self::Administer(administer) => administer.change.about(),
+            Self::Administer(administer) => administer.change.scope(),
             Self::FinishDeliveries(ends) => CommandScope::Deliveries(ends),
             Self::Genesis(_) | Self::Tick | Self::ChangeParties(_) => CommandScope::Nothing,
         }
@@ -72,7 +72,7 @@ impl Command {
 }
 
 impl Change {
-    fn about(&self) -> CommandScope<'_> {
+    fn scope(&self) -> CommandScope<'_> {
         match self.about_transfer() {
             Some(TransferChange::MoveFunds(funds)) => CommandScope::Funds(funds),
             Some(TransferChange::EndFundsOut(end)) => CommandScope::Outflow(end),

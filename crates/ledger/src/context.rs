@@ -1,4 +1,4 @@
-//! The part of the world that a command may touch while it is decided.
+//! The parts of the kernel that a command may touch while it is decided.
 
 use crate::accounts::Posting;
 use crate::command::TraceId;
@@ -37,7 +37,7 @@ pub(crate) struct NoticeContext {
 impl NoticeContext {
     /// Points a notice about a final transfer at the record of its end and the time of that record.
     pub(crate) fn about_end(self, ended: &FinalTransfer) -> Self {
-        let answered = || ended.answer.map_or(ended.prepare, |answer| answer.log_index);
+        let answered = || ended.response.map_or(ended.prepare, |response| response.log_index);
         let source = ended.cause().map_or_else(answered, |cause| cause.record);
         Self { source, outcome: ended.outcome, at: ended.completed, ..self }
     }
@@ -46,8 +46,8 @@ impl NoticeContext {
 impl Context<'_> {
     /// Moves money.
     pub(crate) fn post(&mut self, posting: Posting) {
-        let State { accounts: books, stamp, trail, .. } = &mut *self.state;
-        books.post(posting, *stamp, trail);
+        let State { accounts, stamp, batch_digest, .. } = &mut *self.state;
+        accounts.post(posting, *stamp, batch_digest);
     }
 
     /// Adds a notice to the outbox.
@@ -79,7 +79,7 @@ impl Context<'_> {
 
     /// Adds a new or requeued notice to the outbox.
     fn put(&mut self, notice: Notice) {
-        self.state.trail.note::<21>(&[
+        self.state.batch_digest.note::<21>(&[
             &notice.id.0.to_le_bytes(),
             &notice.recipient.0.to_le_bytes(),
             &[notice.kind as u8],
@@ -91,8 +91,8 @@ impl Context<'_> {
 
     /// Stores the row of a final transfer.
     pub(crate) fn finalize(&mut self, row: FinalTransfer) {
-        self.effects.ended.push(row.clone());
-        self.state.transfers.end(row);
+        self.effects.final_rows.push(row.clone());
+        self.state.transfers.insert_final(row);
     }
 
     /// Asks the driver to drop a prepare that has not been attempted yet.
@@ -116,7 +116,7 @@ impl Context<'_> {
     pub(crate) fn record_outcome(&mut self, outcome: Outcome) {
         self.state.log_index = self.log_index;
         self.state
-            .trail
+            .batch_digest
             .note::<10>(&[&self.log_index.0.to_le_bytes(), &outcome.number().to_le_bytes()]);
         self.effects.outcomes.push(outcome);
     }

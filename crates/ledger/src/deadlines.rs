@@ -133,13 +133,13 @@ mod tests {
     proptest! {
         /// Compares with a plain tree of deadline and order of arrival.
         #[test]
-        fn deadlines_come_in_order(acts in prop::collection::vec((0..8u64, 0..6usize), 1..200)) {
+        fn deadlines_come_in_order(actions in prop::collection::vec((0..8u64, 0..6usize), 1..200)) {
             let mut subject = Deadlines::default();
             let mut model: BTreeMap<(u64, usize), u32> = BTreeMap::new();
-            let mut vacant: Vec<u32> = (0..acts.len() as u32).rev().collect();
-            for (arrival, (deadline_ms, take)) in acts.into_iter().enumerate() {
+            let mut vacant: Vec<u32> = (0..actions.len() as u32).rev().collect();
+            for (arrival, (deadline_ms, take)) in actions.into_iter().enumerate() {
                 if take < 3 {
-                    let slot = vacant.pop().expect("one for each act");
+                    let slot = vacant.pop().expect("one for each action");
                     subject.add(deadline_ms, slot);
                     model.insert((deadline_ms, arrival), slot);
                 } else if let Some(key) = model.keys().copied().nth(take - 3) {

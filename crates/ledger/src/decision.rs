@@ -22,12 +22,12 @@ use crate::outcome::Outcome;
 pub struct Decision {
     /// Its subject: a transfer or a movement of funds.
     pub transfer: TransferId,
-    /// The record decided on. For an expiry: the first record of the batch that met the deadline.
+    /// The record decision on. For an expiry: the first record of the batch that met the deadline.
     pub log_index: LogIndex,
     /// The outcome.
     pub outcome: Outcome,
     /// Its inputs; `None` if the decision needs none.
-    pub numbers: Option<DecisionInputs>,
+    pub inputs: Option<DecisionInputs>,
     /// Notices that it created.
     pub owed: Vec<OwedNotice>,
 }
@@ -40,7 +40,7 @@ pub struct DecisionInputs {
     /// Maximum number of notices owed to one participant before prepares for it are refused.
     pub lane_capacity: u32,
     /// The participants' accounts concerned; of a transfer, the payer's first.
-    pub sides: Vec<PartyInputs>,
+    pub parties: Vec<PartyInputs>,
     /// The hub's accounts that changed.
     pub hub: Vec<HubAccount>,
 }
@@ -61,7 +61,7 @@ pub struct PartyInputs {
     /// Its SETTLEMENT: the negated liquidity cover.
     pub settlement: BalanceChange,
     /// Its net debit cap, once set.
-    pub cap: Option<Amount>,
+    pub net_debit_cap: Option<Amount>,
     /// Notices owed to it before the decision.
     pub owed: u32,
 }
@@ -74,7 +74,7 @@ pub struct HubAccount {
     /// Currency of the balance.
     pub currency: Currency,
     /// The balance.
-    pub held: BalanceChange,
+    pub balance: BalanceChange,
 }
 
 stored! {
@@ -121,8 +121,8 @@ const HUB: u8 = 0x80;
 
 impl Decision {
     /// The participants' accounts among the inputs.
-    fn sides(&self) -> &[PartyInputs] {
-        self.numbers.as_ref().map_or(&[], |numbers| &numbers.sides)
+    fn parties(&self) -> &[PartyInputs] {
+        self.inputs.as_ref().map_or(&[], |inputs| &inputs.parties)
     }
 
     /// Appends the stored form.
@@ -130,12 +130,12 @@ impl Decision {
         self.transfer.write(to);
         VarInt::write(&self.log_index, to);
         write_outcome(self.outcome, to);
-        match &self.numbers {
+        match &self.inputs {
             None => to.byte(0),
-            Some(numbers) => numbers.write(to),
+            Some(inputs) => inputs.write(to),
         }
         VarInt::write(&(self.owed.len() as u32), to);
-        self.owed.iter().for_each(|owed| owed.write(self.sides(), to));
+        self.owed.iter().for_each(|owed| owed.write(self.parties(), to));
     }
 
     /// Reads the stored form.
@@ -144,34 +144,33 @@ impl Decision {
     /// [`FieldError`] if the bytes were not written by [`Decision::write`].
     pub fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
         let transfer = from.value()?;
-        let (position, outcome) = (VarInt::read(from)?, read_outcome(from)?);
-        let numbers = DecisionInputs::read(from)?;
-        let mut decided =
-            Self { transfer, log_index: position, outcome, numbers, owed: Vec::new() };
+        let (log_index, outcome) = (VarInt::read(from)?, read_outcome(from)?);
+        let inputs = DecisionInputs::read(from)?;
+        let mut decision = Self { transfer, log_index, outcome, inputs, owed: Vec::new() };
         let count: u32 = VarInt::read(from)?;
         for _ in 0..count {
-            let owed = OwedNotice::read(decided.sides(), from)?;
-            decided.owed.push(owed);
+            let owed = OwedNotice::read(decision.parties(), from)?;
+            decision.owed.push(owed);
         }
-        Ok(decided)
+        Ok(decision)
     }
 }
 
 impl DecisionInputs {
     fn write(&self, to: &mut impl ByteSink) {
-        let Self { hub_name, lane_capacity, sides, hub } = self;
-        VarInt::write(&((1 + sides.len() + hub.len()) as u32), to);
+        let Self { hub_name, lane_capacity, parties, hub } = self;
+        VarInt::write(&((1 + parties.len() + hub.len()) as u32), to);
         VarInt::write(lane_capacity, to);
         hub_name.write(to);
         let mut last = None;
-        for side in sides {
-            write_currency(side.currency, &mut last, to);
-            side.write(to);
+        for party in parties {
+            write_currency(party.currency, &mut last, to);
+            party.write(to);
         }
         for account in hub {
             write_currency(account.currency, &mut last, to);
             to.byte(HUB | account.kind.number());
-            account.held.write(to);
+            account.balance.write(to);
         }
     }
 
@@ -181,23 +180,23 @@ impl DecisionInputs {
             return Ok(None);
         }
         let (lane_capacity, hub_name) = (VarInt::read(from)?, from.value()?);
-        let mut numbers = Self { hub_name, lane_capacity, sides: Vec::new(), hub: Vec::new() };
+        let mut inputs = Self { hub_name, lane_capacity, parties: Vec::new(), hub: Vec::new() };
         let mut last = None;
         for _ in 1..count {
             let (currency, tag) = read_currency(last, from)?;
             last = Some(currency);
             match tag {
-                0..CURRENCY if numbers.hub.is_empty() => {
-                    numbers.sides.push(PartyInputs::read(tag, currency, from)?);
+                0..CURRENCY if inputs.hub.is_empty() => {
+                    inputs.parties.push(PartyInputs::read(tag, currency, from)?);
                 }
                 HUB.. => {
                     let kind = AccountKind::from_number(tag - HUB).ok_or(FieldError::Value)?;
-                    numbers.hub.push(HubAccount { kind, currency, held: from.value()? });
+                    inputs.hub.push(HubAccount { kind, currency, balance: from.value()? });
                 }
                 _ => return Err(FieldError::Value),
             }
         }
-        Ok(Some(numbers))
+        Ok(Some(inputs))
     }
 }
 
@@ -233,13 +232,13 @@ impl PartyInputs {
         let flags = [
             (self.active, ACTIVE),
             (self.account_active, ACCOUNT_ACTIVE),
-            (self.cap.is_some(), HAS_CAP),
+            (self.net_debit_cap.is_some(), HAS_CAP),
         ];
         to.byte(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
         self.name.write(to);
         self.position.write(to);
         self.settlement.write(to);
-        self.cap.iter().for_each(|cap| VarInt::write(cap, to));
+        self.net_debit_cap.iter().for_each(|cap| VarInt::write(cap, to));
         VarInt::write(&self.owed, to);
     }
 
@@ -252,7 +251,7 @@ impl PartyInputs {
             name: from.value()?,
             position: from.value()?,
             settlement: from.value()?,
-            cap: has(HAS_CAP).then(|| VarInt::read(from)).transpose()?,
+            net_debit_cap: has(HAS_CAP).then(|| VarInt::read(from)).transpose()?,
             owed: VarInt::read(from)?,
         })
     }
@@ -260,24 +259,24 @@ impl PartyInputs {
 
 impl OwedNotice {
     /// The recipient is stored as its index among the inputs, or as 0 and its name.
-    fn write(&self, sides: &[PartyInputs], to: &mut impl ByteSink) {
+    fn write(&self, parties: &[PartyInputs], to: &mut impl ByteSink) {
         VarInt::write(&self.notice, to);
         self.kind.write(to);
         write_outcome(self.outcome, to);
-        let place = sides.iter().position(|side| side.name == self.recipient);
+        let place = parties.iter().position(|party| party.name == self.recipient);
         VarInt::write(&place.map_or(0, |at| at as u32 + 1), to);
         if place.is_none() {
             self.recipient.write(to);
         }
     }
 
-    fn read(sides: &[PartyInputs], from: &mut Reader<'_>) -> Result<Self, FieldError> {
+    fn read(parties: &[PartyInputs], from: &mut Reader<'_>) -> Result<Self, FieldError> {
         let (notice, kind) = (VarInt::read(from)?, from.value()?);
         let outcome = read_outcome(from)?;
         let place: u32 = VarInt::read(from)?;
         let recipient = match (place as usize).checked_sub(1) {
             None => from.value()?,
-            Some(at) => sides.get(at).ok_or(FieldError::Value)?.name,
+            Some(at) => parties.get(at).ok_or(FieldError::Value)?.name,
         };
         Ok(Self { notice, recipient, kind, outcome })
     }

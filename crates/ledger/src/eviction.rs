@@ -15,7 +15,7 @@
 use crate::evicted::EvictedRows;
 use crate::ids::{LogIndex, Stamp, TransferId};
 use crate::state::State;
-use crate::transfers::{FinalTransfer, Found};
+use crate::transfers::{FinalTransfer, TransferLocation};
 
 /// The conditions for eviction. A row must meet both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl State {
     /// Whether the transfer is in memory. Otherwise its row may be in the cold store.
     #[must_use]
     pub fn is_hot(&self, id: &TransferId) -> bool {
-        self.transfers.find(id) != Found::Nothing
+        self.transfers.find(id) != TransferLocation::Absent
     }
 
     /// Restores an evicted row. It stays in memory until [`State::evict`] removes it again.
@@ -64,13 +64,13 @@ impl State {
 
     /// Count and digest of the evicted rows.
     #[must_use]
-    pub fn cold(&self) -> &EvictedRows {
-        self.transfers.cold()
+    pub fn evicted(&self) -> &EvictedRows {
+        self.transfers.evicted()
     }
 
     /// Number of final transfers in memory.
     #[must_use]
-    pub fn transfers_hot(&self) -> usize {
+    pub fn hot_transfer_count(&self) -> usize {
         self.transfers.hot_count()
     }
 }

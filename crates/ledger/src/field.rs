@@ -163,7 +163,7 @@ pub trait Field: Sized {
     fn read(from: &mut Reader<'_>) -> Result<Self, FieldError>;
 
     /// Generates a value within its bounds.
-    fn make_up(chooser: &mut impl Chooser) -> Self;
+    fn generate(chooser: &mut impl Chooser) -> Self;
 }
 
 /// A row of a table: a value, or a key with its value.
@@ -194,8 +194,8 @@ pub trait Form<T> {
     /// # Errors
     /// Like [`Field::read`].
     fn read(from: &mut Reader<'_>) -> Result<T, FieldError>;
-    /// Like [`Field::make_up`].
-    fn make_up(chooser: &mut impl Chooser) -> T;
+    /// Like [`Field::generate`].
+    fn generate(chooser: &mut impl Chooser) -> T;
 }
 
 /// The type's own form.
@@ -210,8 +210,8 @@ impl<T: Field> Form<T> for Plain {
         T::read(from)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> T {
-        T::make_up(chooser)
+    fn generate(chooser: &mut impl Chooser) -> T {
+        T::generate(chooser)
     }
 }
 
@@ -228,7 +228,7 @@ impl<const MAX: usize> Form<String> for Text<MAX> {
         from.text(length).map(String::from)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> String {
+    fn generate(chooser: &mut impl Chooser) -> String {
         let length = chooser.choose(MAX.min(40) as u64);
         (0..length).map(|_| char::from(b' ' + chooser.choose(94) as u8)).collect()
     }
@@ -248,7 +248,7 @@ impl<const MAX: usize> Form<Vec<u8>> for Bytes<MAX> {
         from.take(length).map(Vec::from)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Vec<u8> {
+    fn generate(chooser: &mut impl Chooser) -> Vec<u8> {
         let length = chooser.choose(MAX.min(40) as u64);
         (0..length).map(|_| chooser.choose(255) as u8).collect()
     }
@@ -276,9 +276,9 @@ impl<const MAX: usize, T, F: Form<T>> Form<Vec<T>> for List<MAX, F> {
         Ok(entries)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Vec<T> {
+    fn generate(chooser: &mut impl Chooser) -> Vec<T> {
         let count = chooser.choose(MAX.min(4) as u64);
-        (0..count).map(|_| F::make_up(chooser)).collect()
+        (0..count).map(|_| F::generate(chooser)).collect()
     }
 }
 
@@ -300,8 +300,8 @@ impl<T, F: Form<T>> Form<Option<T>> for Optional<F> {
         }
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Option<T> {
-        bool::make_up(chooser).then(|| F::make_up(chooser))
+    fn generate(chooser: &mut impl Chooser) -> Option<T> {
+        bool::generate(chooser).then(|| F::generate(chooser))
     }
 }
 
@@ -320,8 +320,8 @@ impl Form<Option<FspName>> for NameOrEmpty {
         }
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Option<FspName> {
-        Option::make_up(chooser)
+    fn generate(chooser: &mut impl Chooser) -> Option<FspName> {
+        Option::generate(chooser)
     }
 }
 
@@ -338,8 +338,8 @@ impl<T, U, F: Form<T>, G: Form<U>> Form<(T, U)> for Pair<F, G> {
         Ok((F::read(from)?, G::read(from)?))
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> (T, U) {
-        (F::make_up(chooser), G::make_up(chooser))
+    fn generate(chooser: &mut impl Chooser) -> (T, U) {
+        (F::generate(chooser), G::generate(chooser))
     }
 }
 
@@ -355,9 +355,9 @@ impl Form<Amount> for BoundedAmount {
         read_amount(AMOUNT_END, from)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Amount {
-        let amount = NonNegative::make_up(chooser);
-        if bool::make_up(chooser) { -amount } else { amount }
+    fn generate(chooser: &mut impl Chooser) -> Amount {
+        let amount = NonNegative::generate(chooser);
+        if bool::generate(chooser) { -amount } else { amount }
     }
 }
 
@@ -375,7 +375,7 @@ impl Form<Amount> for NonNegative {
         if amount < Amount::ZERO { Err(FieldError::Value) } else { Ok(amount) }
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Amount {
+    fn generate(chooser: &mut impl Chooser) -> Amount {
         match chooser.choose(7) {
             0 => Amount::from_units(AMOUNT_END - 1),
             _ => Amount::from_units(chooser.choose(1_000_000).into()),
@@ -438,8 +438,8 @@ impl Form<Amount> for VarInt {
         is_balance(units).then_some(Amount::from_units(units)).ok_or(FieldError::Value)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Amount {
-        Amount::make_up(chooser)
+    fn generate(chooser: &mut impl Chooser) -> Amount {
+        Amount::generate(chooser)
     }
 }
 
@@ -457,8 +457,8 @@ macro_rules! compact {
                 <$integer>::try_from(number).map($from).map_err(|_| FieldError::Value)
             }
 
-            fn make_up(chooser: &mut impl Chooser) -> $number {
-                Field::make_up(chooser)
+            fn generate(chooser: &mut impl Chooser) -> $number {
+                Field::generate(chooser)
             }
         }
     )* };
@@ -535,7 +535,7 @@ macro_rules! integers {
             }
 
             /// Usually a small number, so that generated values collide.
-            fn make_up(chooser: &mut impl Chooser) -> Self {
+            fn generate(chooser: &mut impl Chooser) -> Self {
                 let most = if chooser.choose(7) == 0 { Self::MAX.into() } else { 12 };
                 chooser.choose(most) as Self
             }
@@ -556,8 +556,8 @@ macro_rules! wrappers {
                 Field::read(from).map(Self)
             }
 
-            fn make_up(chooser: &mut impl Chooser) -> Self {
-                Self(Field::make_up(chooser))
+            fn generate(chooser: &mut impl Chooser) -> Self {
+                Self(Field::generate(chooser))
             }
         }
     )* };
@@ -587,7 +587,7 @@ impl<const N: usize> Field for [u8; N] {
         Ok(*head)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Self {
+    fn generate(chooser: &mut impl Chooser) -> Self {
         core::array::from_fn(|_| chooser.choose(255) as u8)
     }
 }
@@ -601,8 +601,8 @@ impl Field for [u64; 4] {
         Ok([from.value()?, from.value()?, from.value()?, from.value()?])
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Self {
-        core::array::from_fn(|_| Field::make_up(chooser))
+    fn generate(chooser: &mut impl Chooser) -> Self {
+        core::array::from_fn(|_| Field::generate(chooser))
     }
 }
 
@@ -619,7 +619,7 @@ impl Field for bool {
         }
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Self {
+    fn generate(chooser: &mut impl Chooser) -> Self {
         chooser.choose(1) == 1
     }
 }
@@ -633,8 +633,8 @@ impl<T: Field> Field for Option<T> {
         Optional::<Plain>::read(from)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Self {
-        Optional::<Plain>::make_up(chooser)
+    fn generate(chooser: &mut impl Chooser) -> Self {
+        Optional::<Plain>::generate(chooser)
     }
 }
 
@@ -647,8 +647,8 @@ impl<T: Field, U: Field> Field for (T, U) {
         Pair::<Plain, Plain>::read(from)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Self {
-        Pair::<Plain, Plain>::make_up(chooser)
+    fn generate(chooser: &mut impl Chooser) -> Self {
+        Pair::<Plain, Plain>::generate(chooser)
     }
 }
 
@@ -661,8 +661,8 @@ impl<T: Field> Field for Box<T> {
         T::read(from).map(Self::new)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Self {
-        Self::new(T::make_up(chooser))
+    fn generate(chooser: &mut impl Chooser) -> Self {
+        Self::new(T::generate(chooser))
     }
 }
 
@@ -676,8 +676,8 @@ impl Field for Amount {
         read_amount(BALANCE_END, from)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Self {
-        BoundedAmount::make_up(chooser)
+    fn generate(chooser: &mut impl Chooser) -> Self {
+        BoundedAmount::generate(chooser)
     }
 }
 
@@ -690,7 +690,7 @@ impl Field for Currency {
         Self::from_bytes(from.value()?).ok_or(FieldError::Value)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Self {
+    fn generate(chooser: &mut impl Chooser) -> Self {
         let codes = ["USD", "KES", "EUR", "XOF", "JPY", "TZS"];
         let code = codes[chooser.choose(codes.len() as u64 - 1) as usize];
         Self::parse(code).expect("a code of three letters")
@@ -708,7 +708,7 @@ impl Field for FspName {
         read_name(length, from)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Self {
+    fn generate(chooser: &mut impl Chooser) -> Self {
         let names = ["dfsp1", "dfsp2", "DFSP2", "Hub", "a", "abcdefghijklmnopqrstuvwxyz012345"];
         let name = names[chooser.choose(names.len() as u64 - 1) as usize];
         Self::new(name).expect("a name of 1 to 32 bytes")
@@ -725,10 +725,10 @@ impl Field for TransferId {
     }
 
     /// Usually one of a few, so that generated commands refer to each other.
-    fn make_up(chooser: &mut impl Chooser) -> Self {
+    fn generate(chooser: &mut impl Chooser) -> Self {
         let mut bytes = [0; 17];
         bytes[0] = [0, 4, 5, 6, 7][chooser.choose(4) as usize];
-        bytes[16] = u8::make_up(chooser);
+        bytes[16] = u8::generate(chooser);
         Self::from_bytes(bytes).expect("the first byte names a form")
     }
 }
@@ -779,11 +779,11 @@ macro_rules! stored {
                 )* })
             }
 
-            fn make_up(chooser: &mut impl $crate::field::Chooser) -> Self {
+            fn generate(chooser: &mut impl $crate::field::Chooser) -> Self {
                 let _ = &chooser;
                 Self { $(
                     $field: <$crate::field::form!($($form)?) as $crate::field::Form<$type>>
-                        ::make_up(chooser),
+                        ::generate(chooser),
                 )* }
             }
         }
@@ -836,7 +836,7 @@ macro_rules! numbered {
                 Self::from_number(number).ok_or($crate::field::FieldError::Value)
             }
 
-            fn make_up(chooser: &mut impl $crate::field::Chooser) -> Self {
+            fn generate(chooser: &mut impl $crate::field::Chooser) -> Self {
                 Self::ALL[chooser.choose(Self::ALL.len() as u64 - 1) as usize]
             }
         }
@@ -932,14 +932,14 @@ macro_rules! choices {
                 Self::read_fields(number, from)
             }
 
-            fn make_up(chooser: &mut impl $crate::field::Chooser) -> Self {
+            fn generate(chooser: &mut impl $crate::field::Chooser) -> Self {
                 let numbers = [ $( $number, )* ];
                 match numbers[chooser.choose(numbers.len() as u64 - 1) as usize] {
                     $( $number => Self::$choice {
                         $( 0: <$crate::field::form!($($payload_form)?)
-                            as $crate::field::Form<$payload>>::make_up(chooser), )?
+                            as $crate::field::Form<$payload>>::generate(chooser), )?
                         $( $( $field: <$crate::field::form!($($form)?)
-                            as $crate::field::Form<$type>>::make_up(chooser), )* )?
+                            as $crate::field::Form<$type>>::generate(chooser), )* )?
                     }, )*
                     number => unreachable!("{number} was taken from the list"),
                 }

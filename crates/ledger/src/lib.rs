@@ -74,7 +74,7 @@ pub use ids::{
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
 pub use outcome::*;
-pub use query::{Cause, LookUp, TransferView};
+pub use query::{AbortCause, LookupResult, TransferView};
 pub use registry::{
     CurrencyAccounts, ENDPOINTS_MAX, KEYS_MAX, LEDGER_ACCOUNT_TYPES_MAX, NetDebitCap, ORACLES_MAX,
     PARTICIPANTS_MAX, Participant, PublicKey, Registry, SETTLEMENT_MODELS_MAX,
@@ -89,4 +89,4 @@ pub use settlement::{
 };
 pub use state::{ApplyStep, Batch, ChangeResult, Counters, Effects, State, StepResult};
 pub use state_hash::{STATE_HASH_VERSION, StateHashes};
-pub use transfers::{Answer, AnswerKind, FinalTransfer, TransferState};
+pub use transfers::{FinalTransfer, RecordedResponse, ResponseKind, TransferState};

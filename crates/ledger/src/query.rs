@@ -8,17 +8,17 @@ use crate::notice::{DeadLetter, Notice, NoticeKind};
 use crate::outcome::Outcome;
 use crate::planted::{Bug, is_planted};
 use crate::state::State;
-use crate::transfers::{FinalTransfer, Found, Outflow, ReservedTransfer, TransferState};
+use crate::transfers::{FinalTransfer, Outflow, ReservedTransfer, TransferLocation, TransferState};
 
 /// Result of a look-up of a transfer by an FSP (hub-semantics 3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LookUp {
+pub enum LookupResult {
     /// The requester is not a participant and gets no response.
-    AskerUnknown,
+    RequesterUnknown,
     /// No such transfer.
     NotFound,
     /// The requester is neither payer nor payee.
-    Stranger,
+    NotAParty,
     /// The transfer as its parties may see it.
     Found(TransferView),
 }
@@ -37,14 +37,14 @@ pub struct TransferView {
     /// The record of its prepare.
     pub prepare: LogIndex,
     /// The payee's response, if one was taken.
-    pub answer: Option<LogIndex>,
+    pub response: Option<LogIndex>,
     /// The cause of the abort, if it was aborted.
-    pub cause: Option<Cause>,
+    pub cause: Option<AbortCause>,
 }
 
 /// The cause of an abort, and the record with the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cause {
+pub struct AbortCause {
     /// The outcome that ended it.
     pub outcome: Outcome,
     /// The payee's error for [`Outcome::Aborted`], the prepare otherwise.
@@ -54,43 +54,47 @@ pub struct Cause {
 impl FinalTransfer {
     /// The payee's response that ended the transfer. A response after the deadline was not taken,
     /// and the end of an outflow comes from an operator.
-    fn taken_answer(&self) -> Option<LogIndex> {
+    fn taken_response(&self) -> Option<LogIndex> {
         let of_payee = self.payee != Some(ParticipantIndex::HUB);
-        let taken = self.answer.filter(|_| of_payee && self.outcome != Outcome::Expired)?;
+        let taken = self.response.filter(|_| of_payee && self.outcome != Outcome::Expired)?;
         Some(taken.log_index)
     }
 
-    pub(crate) fn cause(&self) -> Option<Cause> {
+    pub(crate) fn cause(&self) -> Option<AbortCause> {
         if self.state() == TransferState::Committed {
             return None;
         }
-        let own_error = self.answer.filter(|_| self.outcome == Outcome::Aborted);
-        let record = own_error.map_or(self.prepare, |answer| answer.log_index);
-        Some(Cause { outcome: self.outcome, record })
+        let own_error = self.response.filter(|_| self.outcome == Outcome::Aborted);
+        let record = own_error.map_or(self.prepare, |response| response.log_index);
+        Some(AbortCause { outcome: self.outcome, record })
     }
 }
 
 impl State {
     /// Looks a transfer up for an FSP.
     #[must_use]
-    pub fn look_up(&self, asker: &FspName, id: &TransferId) -> LookUp {
-        let Some(asker) = self.registry.sender(asker) else { return LookUp::AskerUnknown };
+    pub fn look_up(&self, asker: &FspName, id: &TransferId) -> LookupResult {
+        let Some(asker) = self.registry.sender(asker) else {
+            return LookupResult::RequesterUnknown;
+        };
         let parties = match self.transfers.find(id) {
-            Found::Nothing => return LookUp::NotFound,
-            Found::Reserved(slot) => {
-                let transfer = self.transfers.active(slot);
+            TransferLocation::Absent => return LookupResult::NotFound,
+            TransferLocation::Reserved(slot) => {
+                let transfer = self.transfers.reserved(slot);
                 [Some(transfer.payer), Some(transfer.payee)]
             }
-            Found::Final(at) => {
-                let transfer = self.transfers.ended(at);
+            TransferLocation::Final(at) => {
+                let transfer = self.transfers.final_transfer(at);
                 [transfer.payer, transfer.payee]
             }
-            Found::Outflow => [self.transfers.outflow(id).map(|flow| flow.participant), None],
+            TransferLocation::Outflow => {
+                [self.transfers.outflow(id).map(|flow| flow.participant), None]
+            }
         };
         if !parties.contains(&Some(asker)) {
-            return LookUp::Stranger;
+            return LookupResult::NotAParty;
         }
-        self.view(id).map_or(LookUp::NotFound, LookUp::Found)
+        self.view(id).map_or(LookupResult::NotFound, LookupResult::Found)
     }
 
     /// A transfer, without a check of the requester.
@@ -102,30 +106,30 @@ impl State {
             currency: self.accounts.get(account).expect("it was reserved there").currency,
             changed,
             prepare,
-            answer: None,
+            response: None,
             cause: None,
         };
         match self.transfers.find(id) {
-            Found::Nothing => None,
-            Found::Reserved(slot) => {
+            TransferLocation::Absent => None,
+            TransferLocation::Reserved(slot) => {
                 let ReservedTransfer { payer_account, amount, reserved_at, prepare, .. } =
-                    *self.transfers.active(slot);
+                    *self.transfers.reserved(slot);
                 Some(reserved(payer_account, amount, reserved_at, prepare))
             }
-            Found::Outflow => {
+            TransferLocation::Outflow => {
                 let Outflow { settlement, amount, reserved_at, record, .. } =
                     *self.transfers.outflow(id)?;
                 Some(reserved(settlement, amount, reserved_at, record))
             }
-            Found::Final(at) => {
-                let transfer = self.transfers.ended(at);
+            TransferLocation::Final(at) => {
+                let transfer = self.transfers.final_transfer(at);
                 Some(TransferView {
                     state: transfer.state(),
                     amount: transfer.amount,
                     currency: transfer.currency,
                     changed: transfer.completed,
                     prepare: transfer.prepare,
-                    answer: transfer.taken_answer(),
+                    response: transfer.taken_response(),
                     cause: transfer.cause(),
                 })
             }
@@ -134,19 +138,19 @@ impl State {
 
     /// Number of reserved transfers.
     #[must_use]
-    pub fn transfers_in_flight(&self) -> usize {
+    pub fn reserved_transfer_count(&self) -> usize {
         self.transfers.in_flight()
     }
 
     /// All reserved transfers, in no particular order.
     pub fn in_flight(&self) -> impl Iterator<Item = &ReservedTransfer> {
-        self.transfers.iter_active()
+        self.transfers.iter_reserved()
     }
 
     /// Number of final transfers and movements of funds.
     #[must_use]
-    pub fn transfers_ended(&self) -> usize {
-        self.transfers.ended_count()
+    pub fn final_transfer_count(&self) -> usize {
+        self.transfers.final_count()
     }
 
     /// The next deadline, if any transfer is in flight.

@@ -62,7 +62,7 @@ stored! {
         /// Its SETTLEMENT account: the liquidity cover.
         pub settlement: AccountId,
         /// Its net debit cap, once set.
-        pub limit: Option<NetDebitCap>,
+        pub net_debit_cap: Option<NetDebitCap>,
     }
 }
 
@@ -77,7 +77,7 @@ stored! {
         /// Time of its creation.
         pub created: Stamp,
         /// POSITION and SETTLEMENT per currency.
-        pub holdings: Vec<CurrencyAccounts> as RowList,
+        pub by_currency: Vec<CurrencyAccounts> as RowList,
         /// All its visible accounts, in order of creation.
         pub accounts: Vec<AccountId> as RowList,
         /// Endpoint type and value, in order of first setting.
@@ -93,7 +93,7 @@ impl Participant {
             name,
             active: true,
             created: stamp,
-            holdings: Vec::new(),
+            by_currency: Vec::new(),
             accounts: Vec::new(),
             endpoints: Vec::new(),
             keys: Vec::new(),
@@ -102,12 +102,12 @@ impl Participant {
 
     /// The participant's accounts in a currency.
     #[must_use]
-    pub fn holding(&self, currency: Currency) -> Option<&CurrencyAccounts> {
-        self.holdings.iter().find(|holding| holding.currency == currency)
+    pub fn accounts_in(&self, currency: Currency) -> Option<&CurrencyAccounts> {
+        self.by_currency.iter().find(|accounts| accounts.currency == currency)
     }
 
-    pub(crate) fn holding_mut(&mut self, currency: Currency) -> Option<&mut CurrencyAccounts> {
-        self.holdings.iter_mut().find(|holding| holding.currency == currency)
+    pub(crate) fn accounts_in_mut(&mut self, currency: Currency) -> Option<&mut CurrencyAccounts> {
+        self.by_currency.iter_mut().find(|accounts| accounts.currency == currency)
     }
 
     /// Sets or overwrites an endpoint. Returns false if there is no room for a new type.
@@ -154,7 +154,7 @@ impl Registry {
         participants: Vec<Participant>,
         catalogue: ReferenceData,
     ) -> Result<Self, InvalidState> {
-        let mut register = Self {
+        let mut registry = Self {
             models: catalogue.models,
             oracles: catalogue.oracles,
             last_oracle: catalogue.last_oracle,
@@ -165,13 +165,13 @@ impl Registry {
             let fits = participant.endpoints.len() <= ENDPOINTS_MAX
                 && participant.keys.len() <= KEYS_MAX
                 && participant.keys.iter().all(|key| key.der.len() <= KEY_BYTES_MAX);
-            if !fits || register.has_alike(&participant.name) {
+            if !fits || registry.has_alike(&participant.name) {
                 return Err(InvalidState("a participant occurs twice, or has too many entries"));
             }
-            let index = register.add(participant.name, participant.created);
-            register.participants[index.at()] = participant;
+            let index = registry.add(participant.name, participant.created);
+            registry.participants[index.at()] = participant;
         }
-        Ok(register)
+        Ok(registry)
     }
 
     pub(crate) fn new(keyed: KeyedHashing) -> Self {

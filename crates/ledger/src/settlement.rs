@@ -344,8 +344,8 @@ impl<T: Field> Form<Arc<[T]>> for SharedRows {
         <List<PAIRS_MAX> as Form<Vec<T>>>::read(from).map(Arc::from)
     }
 
-    fn make_up(chooser: &mut impl Chooser) -> Arc<[T]> {
-        Arc::from(<List<PAIRS_MAX> as Form<Vec<T>>>::make_up(chooser))
+    fn generate(chooser: &mut impl Chooser) -> Arc<[T]> {
+        Arc::from(<List<PAIRS_MAX> as Form<Vec<T>>>::generate(chooser))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The whole state as plain tables, to be stored and restored.
 //!
-//! [`State::parts`] exposes everything that the next decision depends on: one [`StateHeader`] with
+//! [`State::tables`] exposes everything that the next decision depends on: one [`StateHeader`] with
 //! the small parts, and tables of rows. The order of each table depends on the log alone, so equal
 //! states have equal tables. [`StateBuilder`] takes the same parts in the same order and restores a
 //! state that decides every further batch like the original.
@@ -8,7 +8,7 @@
 //! Everything that can be computed from other parts is left out: indexes, the order of deadlines,
 //! counts of notices by recipient, the internal accounts of a currency.
 //!
-//! [`State::freeze`] takes a copy-on-write snapshot, which can be stored while the state changes.
+//! [`State::snapshot`] takes a copy-on-write snapshot, which can be stored while the state changes.
 //!
 //! A builder rejects parts that no valid state has ([`InvalidState`]) and never panics. Costs: two
 //! keyed hashes and two probes per transfer. Bounds: those of the tables.
@@ -41,7 +41,7 @@ use crate::settlement::{
 };
 use crate::state::{Counters, NODES_MAX, State};
 use crate::table::tables;
-use crate::transfers::{Found, Transfers};
+use crate::transfers::{TransferLocation, Transfers};
 
 mod alerts;
 mod notices;
@@ -51,7 +51,9 @@ mod transfers;
 
 pub use crate::field::InvalidState;
 pub use crate::state::NodeTail;
-pub use crate::transfers::{Answer, AnswerKind, FinalTransfer, Outflow, ReservedTransfer};
+pub use crate::transfers::{
+    FinalTransfer, Outflow, RecordedResponse, ReservedTransfer, ResponseKind,
+};
 
 stored! {
     /// The parts of a state that are not tables.
@@ -105,11 +107,11 @@ tables! {
     /// Account types added to the kernel's own, oldest first.
     7 LedgerAccountTypes: LedgerAccountType, ordered, at most LEDGER_ACCOUNT_TYPES_MAX;
     /// Transfers in flight, in order of their prepares.
-    8 Active: ReservedTransfer, unordered, at most UNBOUNDED;
+    8 ReservedTransfers: ReservedTransfer, unordered, at most UNBOUNDED;
     /// Reserved outflows of funds, in order of id.
     9 Outflows: (TransferId, Outflow), ordered, at most UNBOUNDED;
     /// Final transfers in memory, in the order in which they became so.
-    10 Ended: FinalTransfer, unordered, at most UNBOUNDED;
+    10 FinalTransfers: FinalTransfer, unordered, at most UNBOUNDED;
     /// Notices owed, in order of number.
     11 Notices: Notice, ordered, at most UNBOUNDED;
     /// Dead letters, in order of number.
@@ -183,8 +185,8 @@ pub struct StateSnapshot(State);
 impl StateSnapshot {
     /// The parts.
     #[must_use]
-    pub const fn parts(&self) -> StateTables<'_> {
-        self.0.parts()
+    pub const fn tables(&self) -> StateTables<'_> {
+        self.0.tables()
     }
 
     /// The last record applied.
@@ -201,10 +203,10 @@ impl StateSnapshot {
 
     /// Evicts up to `rows_max` final transfers, oldest first, and returns their number. The cold
     /// store must have everything up to [`StateSnapshot::log_index`].
-    pub fn let_go(&mut self, rows_max: usize) -> usize {
+    pub fn evict(&mut self, rows_max: usize) -> usize {
         let transfers = &mut self.0.transfers;
         let rows = transfers.hot_count().min(rows_max);
-        (0..rows).for_each(|_| transfers.forget_oldest());
+        (0..rows).for_each(|_| transfers.evict_oldest_unindexed());
         rows
     }
 }
@@ -213,7 +215,7 @@ impl State {
     /// Takes a snapshot. Between two batches only. Costs: a reference count per page of transfers,
     /// and a copy of everything else: participants, accounts, notices owed and dead letters.
     #[must_use]
-    pub fn freeze(&self) -> StateSnapshot {
+    pub fn snapshot(&self) -> StateSnapshot {
         StateSnapshot(Self {
             hub: self.hub,
             log_index: self.log_index,
@@ -223,20 +225,20 @@ impl State {
             settings: self.settings,
             accounts: self.accounts.clone(),
             registry: self.registry.clone(),
-            transfers: self.transfers.frozen(),
+            transfers: self.transfers.snapshot(),
             outbox: self.outbox.clone(),
             settlement: self.settlement.clone(),
             alerts: self.alerts.clone(),
             counters: self.counters,
             nodes: self.nodes.clone(),
-            trail: BatchDigest::default(),
+            batch_digest: BatchDigest::default(),
             batches: self.batches,
         })
     }
 
     /// The state as plain tables. Between two batches only.
     #[must_use]
-    pub const fn parts(&self) -> StateTables<'_> {
+    pub const fn tables(&self) -> StateTables<'_> {
         StateTables(self)
     }
 }
@@ -244,7 +246,7 @@ impl State {
 impl StateTables<'_> {
     /// The parts that are not tables.
     #[must_use]
-    pub fn head(self) -> StateHeader {
+    pub fn header(self) -> StateHeader {
         let state = self.0;
         StateHeader {
             seed: state.transfers.keyed().key(),
@@ -259,7 +261,7 @@ impl StateTables<'_> {
             batches: state.batches,
             last_notice: state.outbox.last_id(),
             last_oracle: state.registry.last_oracle(),
-            evicted: *state.cold(),
+            evicted: *state.evicted(),
             settlement: *state.settlement.numbers(),
             alerts: *state.alerts.numbers(),
         }
@@ -285,7 +287,7 @@ impl StateHeader {
             batches,
             last_notice,
             last_oracle,
-            evicted: cold,
+            evicted,
             settlement,
             alerts,
         } = self;
@@ -299,7 +301,7 @@ impl StateHeader {
         let Counters { reserved, refused, committed, aborted, expired, delivered, given_up } =
             *counters;
         let counted = [reserved, refused, committed, aborted, expired, delivered, given_up];
-        let numbers = [log_index.0, stamp.0, *batches, last_notice.0, cold.rows];
+        let numbers = [log_index.0, stamp.0, *batches, last_notice.0, evicted.rows];
         let archived = [archived_windows.rows, archived_settlements.rows];
         let AlertNumbers { last: last_alert, dropped } = alerts;
         let alerts = [last_alert.0, *dropped];
@@ -367,7 +369,7 @@ impl StateBuilder {
         let mut outbox = Outbox::new();
         outbox.set_last_id(head.last_notice);
         Ok(Self {
-            transfers: Transfers::beside(KeyedHashing::new(head.seed), head.evicted),
+            transfers: Transfers::with_evicted(KeyedHashing::new(head.seed), head.evicted),
             catalogue: ReferenceData { last_oracle: head.last_oracle, ..ReferenceData::default() },
             alerts: Alerts { numbers: head.alerts, ..Alerts::default() },
             head,
@@ -384,7 +386,7 @@ impl StateBuilder {
     }
 
     /// Adds the next row of its table.
-    pub(crate) fn take<R: TableRow>(&mut self, row: R) -> Result<(), InvalidState> {
+    pub(crate) fn add_row<R: TableRow>(&mut self, row: R) -> Result<(), InvalidState> {
         let rows = self.rows.entry(R::TABLE).or_default();
         *rows += 1;
         if R::TABLE.rows_max() < *rows {
@@ -402,11 +404,11 @@ impl StateBuilder {
         if self.accounts.iter().any(|account| participants <= account.owner.at()) {
             return Err(MISSING_PARTICIPANT);
         }
-        let books = Accounts::restore(self.accounts)?;
-        check_reserved(&books, AccountKind::InFlight, &self.reserved)?;
-        check_reserved(&books, AccountKind::Outflow, &self.flowing)?;
+        let accounts = Accounts::restore(self.accounts)?;
+        check_reserved(&accounts, AccountKind::InFlight, &self.reserved)?;
+        check_reserved(&accounts, AccountKind::Outflow, &self.flowing)?;
         for (at, participant) in self.participants.iter().enumerate() {
-            check_participant(&books, ParticipantIndex(at as u32), participant)?;
+            check_participant(&accounts, ParticipantIndex(at as u32), participant)?;
         }
         let head = self.head;
         let hub = self.participants.first().map(|hub| hub.name);
@@ -414,12 +416,12 @@ impl StateBuilder {
             return Err(InvalidState("the hub is not the first participant"));
         }
         let keyed = KeyedHashing::new(head.seed);
-        let settlement = self.settlement.finish(head.settlement, &books)?;
+        let settlement = self.settlement.finish(head.settlement, &accounts)?;
         let has_window = head.settlement.window != WindowId(0);
         if has_window != (SETTLEMENT <= head.rules_version && 0 < head.log_index.0) {
             return Err(InvalidState("the open window does not fit the rules in force"));
         }
-        let register = Registry::restore(keyed, self.participants, self.catalogue)?;
+        let registry = Registry::restore(keyed, self.participants, self.catalogue)?;
         let mut state = State {
             hub: head.hub,
             log_index: head.log_index,
@@ -427,15 +429,15 @@ impl StateBuilder {
             rules_version: head.rules_version,
             digest: head.digest,
             settings: head.settings,
-            accounts: books,
-            registry: register,
+            accounts,
+            registry,
             transfers: self.transfers,
             outbox: self.outbox,
             settlement,
             alerts: self.alerts,
             counters: head.counters,
             nodes: head.nodes,
-            trail: BatchDigest::default(),
+            batch_digest: BatchDigest::default(),
             batches: head.batches,
         };
         choose_modes(&mut state);
@@ -474,7 +476,7 @@ impl StateBuilder {
 
     fn check_new(&self, id: &TransferId) -> Result<(), InvalidState> {
         match self.transfers.find(id) {
-            Found::Nothing => Ok(()),
+            TransferLocation::Absent => Ok(()),
             _ => Err(InvalidState("a transfer occurs twice")),
         }
     }
@@ -495,12 +497,12 @@ fn add(sums: &mut Sums, account: AccountId, amount: Amount) -> Result<(), Invali
 }
 
 /// Checks that the internal account of that kind holds the reserved amounts of its currency.
-fn check_reserved(books: &Accounts, kind: AccountKind, sums: &Sums) -> Result<(), InvalidState> {
+fn check_reserved(accounts: &Accounts, kind: AccountKind, sums: &Sums) -> Result<(), InvalidState> {
     let mut left: BTreeMap<_, Amount> = BTreeMap::new();
-    let internal = books.iter().filter(|account| account.kind == kind);
+    let internal = accounts.iter().filter(|account| account.kind == kind);
     let internal = internal.map(|account| (account.currency, account.value));
     let taken = sums.iter().map(|(id, sum)| {
-        let account = books.get(*id).ok_or(MISSING_ACCOUNT)?;
+        let account = accounts.get(*id).ok_or(MISSING_ACCOUNT)?;
         Ok((account.currency, *sum))
     });
     for entry in internal.map(Ok).chain(taken) {
@@ -515,23 +517,23 @@ fn check_reserved(books: &Accounts, kind: AccountKind, sums: &Sums) -> Result<()
 }
 
 fn check_participant(
-    books: &Accounts,
+    accounts: &Accounts,
     index: ParticipantIndex,
     participant: &Participant,
 ) -> Result<(), InvalidState> {
-    let is_own = |id: AccountId| books.get(id).is_some_and(|account| account.owner == index);
+    let is_own = |id: AccountId| accounts.get(id).is_some_and(|account| account.owner == index);
     if !participant.accounts.iter().all(|id| is_own(*id)) {
         return Err(MISSING_ACCOUNT);
     }
-    let fits = participant.holdings.iter().all(|holding| {
+    let fits = participant.by_currency.iter().all(|currency_accounts| {
         let is = |id, kind| {
-            let account = books.get(id);
-            account.is_some_and(|it| it.kind == kind && it.currency == holding.currency)
+            let account = accounts.get(id);
+            account.is_some_and(|it| it.kind == kind && it.currency == currency_accounts.currency)
         };
-        is_own(holding.position)
-            && is_own(holding.settlement)
-            && is(holding.position, AccountKind::Position)
-            && is(holding.settlement, AccountKind::Settlement)
+        is_own(currency_accounts.position)
+            && is_own(currency_accounts.settlement)
+            && is(currency_accounts.position, AccountKind::Position)
+            && is(currency_accounts.settlement, AccountKind::Settlement)
     });
     if fits { Ok(()) } else { Err(MISSING_ACCOUNT) }
 }

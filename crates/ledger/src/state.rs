@@ -49,13 +49,13 @@ pub struct Effects {
     pub withdrawn: Vec<(ParticipantIndex, NoticeId)>,
     /// Rows of transfers that became final or, being final, changed: the cold store must keep them,
     /// in order.
-    pub ended: Vec<FinalTransfer>,
-    /// Windows and settlements that left memory: the cold store must keep them.
+    pub final_rows: Vec<FinalTransfer>,
+    /// Windows and settlements that left memory: the evicted store must keep them.
     pub archived: Vec<ArchivedSettlement>,
     /// The results of changes that have more than an outcome, by record.
     pub results: Vec<(LogIndex, ChangeResult)>,
     /// Whether participants, accounts' activity, endpoints or settings have changed.
-    pub register_changed: bool,
+    pub registry_changed: bool,
 }
 
 /// The result of a change that has more than an outcome, for its caller. Not part of the state.
@@ -96,10 +96,10 @@ impl Effects {
         self.outcomes.clear();
         self.notices.clear();
         self.withdrawn.clear();
-        self.ended.clear();
+        self.final_rows.clear();
         self.archived.clear();
         self.results.clear();
-        self.register_changed = false;
+        self.registry_changed = false;
     }
 }
 
@@ -171,7 +171,7 @@ pub struct State {
     pub(crate) alerts: Alerts,
     pub(crate) counters: Counters,
     pub(crate) nodes: Vec<NodeTail>,
-    pub(crate) trail: BatchDigest,
+    pub(crate) batch_digest: BatchDigest,
     pub(crate) batches: u64,
 }
 
@@ -201,7 +201,7 @@ impl State {
             alerts: Alerts::default(),
             counters: Counters::default(),
             nodes: Vec::new(),
-            trail: BatchDigest::default(),
+            batch_digest: BatchDigest::default(),
             batches: 0,
         }
     }
@@ -238,13 +238,13 @@ impl State {
 
     /// Participants and settlement models.
     #[must_use]
-    pub const fn register(&self) -> &Registry {
+    pub const fn registry(&self) -> &Registry {
         &self.registry
     }
 
     /// Accounts and balances.
     #[must_use]
-    pub const fn books(&self) -> &Accounts {
+    pub const fn accounts(&self) -> &Accounts {
         &self.accounts
     }
 

@@ -55,10 +55,10 @@ impl State {
             counters,
             last_oracle,
             last_notice,
-            evicted: cold,
+            evicted,
             settlement,
             alerts,
-        } = self.parts().head();
+        } = self.tables().header();
         let mut hasher = versioned();
         settings.write(&mut hasher);
         counters.write(&mut hasher);
@@ -66,8 +66,8 @@ impl State {
         last_notice.write(&mut hasher);
         settlement.write(&mut hasher);
         alerts.write(&mut hasher);
-        let mut tables = TableHasher { hasher, cold };
-        let Ok(()) = self.parts().tables(&mut tables);
+        let mut tables = TableHasher { hasher, evicted };
+        let Ok(()) = self.tables().visit(&mut tables);
         let content = Digest(*tables.hasher.finalize().as_bytes());
         let mut hasher = versioned();
         hub.write(&mut hasher);
@@ -92,7 +92,7 @@ fn versioned() -> blake3::Hasher {
 struct TableHasher {
     hasher: blake3::Hasher,
     /// The evicted rows of final transfers.
-    cold: EvictedRows,
+    evicted: EvictedRows,
 }
 
 impl TableVisitor for TableHasher {
@@ -113,7 +113,8 @@ impl TableVisitor for TableHasher {
             count.write(&mut self.hasher);
             return Ok(());
         }
-        let mut all = if table == Table::Ended { self.cold } else { EvictedRows::default() };
+        let mut all =
+            if table == Table::FinalTransfers { self.evicted } else { EvictedRows::default() };
         rows.into_iter().for_each(|row| all.add(row));
         all.write(&mut self.hasher);
         Ok(())

@@ -43,7 +43,7 @@ macro_rules! tables {
             ///
             /// # Errors
             /// Those of the visitor.
-            pub fn tables<V: TableVisitor>(self, visitor: &mut V) -> Result<(), V::Error> {
+            pub fn visit<V: TableVisitor>(self, visitor: &mut V) -> Result<(), V::Error> {
                 $( visitor.table(Table::$table, <$row as TableRow>::all(self.0))?; )*
                 Ok(())
             }
@@ -56,7 +56,7 @@ macro_rules! tables {
             /// [`RowError`] if the bytes are not a valid row, or the row contradicts earlier ones.
             pub fn row(&mut self, table: Table, from: &mut Reader<'_>) -> Result<(), RowError> {
                 match table {
-                    $( Table::$table => self.take(from.value::<$row>()?)?, )*
+                    $( Table::$table => self.add_row(from.value::<$row>()?)?, )*
                 }
                 Ok(())
             }

@@ -73,7 +73,7 @@ stored! {
 numbered! {
     /// The kind of the payee's response.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum AnswerKind: u8 {
+    pub enum ResponseKind: u8 {
         /// `PUT /transfers/{id}`.
         Fulfil = 1,
         /// `PUT /transfers/{id}/error`.
@@ -84,9 +84,9 @@ numbered! {
 stored! {
     /// The response that a transfer has taken.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Answer {
+    pub struct RecordedResponse {
         /// Its kind.
-        pub kind: AnswerKind,
+        pub kind: ResponseKind,
         /// Digest of its body.
         pub hash: Digest,
         /// Its record.
@@ -114,7 +114,7 @@ stored! {
         /// The record that created it.
         pub prepare: LogIndex,
         /// The response taken, or the first one after the deadline.
-        pub answer: Option<Answer>,
+        pub response: Option<RecordedResponse>,
         /// The outcome that ended it.
         pub outcome: Outcome,
         /// When it became final.
@@ -152,23 +152,23 @@ stored! {
 
 /// The place of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum TransferLocation {
     Reserved(u32),
     Final(u32),
     Outflow,
-    Nothing,
+    Absent,
 }
 
 /// All transfers of the scheme.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfers {
     keyed: KeyedHashing,
-    active: ReservedTransfers<ReservedTransfer>,
-    active_by_id: Index,
+    reserved: ReservedTransfers<ReservedTransfer>,
+    reserved_by_id: Index,
     /// In order of deadline, then of prepare. The order does not depend on the slots.
     deadlines: Deadlines,
-    ended: Pages,
-    ended_by_id: Shards,
+    final_rows: Pages,
+    final_by_id: Shards,
     evicted: EvictedRows,
     outflows: BTreeMap<TransferId, Outflow>,
 }
@@ -177,11 +177,11 @@ impl Transfers {
     pub(crate) fn new(keyed: KeyedHashing) -> Self {
         Self {
             keyed,
-            active: ReservedTransfers::default(),
-            active_by_id: Index::default(),
+            reserved: ReservedTransfers::default(),
+            reserved_by_id: Index::default(),
             deadlines: Deadlines::default(),
-            ended: Pages::default(),
-            ended_by_id: Shards::default(),
+            final_rows: Pages::default(),
+            final_by_id: Shards::default(),
             evicted: EvictedRows::default(),
             outflows: BTreeMap::new(),
         }
@@ -192,53 +192,53 @@ impl Transfers {
     }
 
     /// An empty table with the count and digest of evicted rows.
-    pub(crate) fn beside(keyed: KeyedHashing, cold: EvictedRows) -> Self {
-        Self { evicted: cold, ..Self::new(keyed) }
+    pub(crate) fn with_evicted(keyed: KeyedHashing, evicted: EvictedRows) -> Self {
+        Self { evicted, ..Self::new(keyed) }
     }
 
-    pub(crate) fn find(&self, id: &TransferId) -> Found {
+    pub(crate) fn find(&self, id: &TransferId) -> TransferLocation {
         let hash = self.keyed.of(id);
-        if let Some(slot) = self.active_by_id.find(hash, |slot| self.active(slot).id == *id) {
-            return Found::Reserved(slot);
+        if let Some(slot) = self.reserved_by_id.find(hash, |slot| self.reserved(slot).id == *id) {
+            return TransferLocation::Reserved(slot);
         }
-        if let Some(at) = self.ended_by_id.find(hash, |at| self.ended.get(at).id == *id) {
-            return Found::Final(at);
+        if let Some(at) = self.final_by_id.find(hash, |at| self.final_rows.get(at).id == *id) {
+            return TransferLocation::Final(at);
         }
         if self.outflows.contains_key(id) {
-            return Found::Outflow;
+            return TransferLocation::Outflow;
         }
-        Found::Nothing
+        TransferLocation::Absent
     }
 
-    pub(crate) fn active(&self, slot: u32) -> &ReservedTransfer {
-        self.active.get(slot)
+    pub(crate) fn reserved(&self, slot: u32) -> &ReservedTransfer {
+        self.reserved.get(slot)
     }
 
-    pub(crate) fn ended(&self, at: u32) -> &FinalTransfer {
-        self.ended.get(at)
+    pub(crate) fn final_transfer(&self, at: u32) -> &FinalTransfer {
+        self.final_rows.get(at)
     }
 
-    pub(crate) fn ended_mut(&mut self, at: u32) -> &mut FinalTransfer {
-        self.ended.get_mut(at)
+    pub(crate) fn final_transfer_mut(&mut self, at: u32) -> &mut FinalTransfer {
+        self.final_rows.get_mut(at)
     }
 
     pub(crate) fn outflow(&self, id: &TransferId) -> Option<&Outflow> {
         self.outflows.get(id)
     }
 
-    pub(crate) fn insert(&mut self, transfer: ReservedTransfer) {
+    pub(crate) fn insert_reserved(&mut self, transfer: ReservedTransfer) {
         let hash = self.keyed.of(&transfer.id);
         let deadline_ms = transfer.expiration_ms;
-        let slot = self.active.insert(transfer);
+        let slot = self.reserved.insert(transfer);
         self.deadlines.add(deadline_ms, slot);
-        self.active_by_id.insert(hash, slot);
+        self.reserved_by_id.insert(hash, slot);
     }
 
     /// Removes a transfer from flight.
-    pub(crate) fn take(&mut self, slot: u32) -> ReservedTransfer {
-        let transfer = self.active.take(slot);
+    pub(crate) fn take_reserved(&mut self, slot: u32) -> ReservedTransfer {
+        let transfer = self.reserved.take(slot);
         self.deadlines.remove(slot);
-        self.active_by_id.remove(self.keyed.of(&transfer.id), slot);
+        self.reserved_by_id.remove(self.keyed.of(&transfer.id), slot);
         transfer
     }
 
@@ -258,54 +258,58 @@ impl Transfers {
         self.deadlines.of_nth(count)
     }
 
-    pub(crate) fn end(&mut self, transfer: FinalTransfer) {
+    pub(crate) fn insert_final(&mut self, transfer: FinalTransfer) {
         let hash = self.keyed.of(&transfer.id);
-        let at = self.ended.push(transfer);
-        let (ended, keyed) = (&self.ended, self.keyed);
-        self.ended_by_id.insert(hash, at, |row| keyed.of(&ended.get(row).id));
+        let at = self.final_rows.push(transfer);
+        let (rows, keyed) = (&self.final_rows, self.keyed);
+        self.final_by_id.insert(hash, at, |row| keyed.of(&rows.get(row).id));
     }
 
     /// Restores an evicted row.
     pub(crate) fn restore_row(&mut self, row: FinalTransfer) {
-        assert_eq!(self.find(&row.id), Found::Nothing, "only what is not hot is brought back");
+        assert_eq!(
+            self.find(&row.id),
+            TransferLocation::Absent,
+            "only what is not hot is brought back"
+        );
         self.evicted.remove(&row);
-        self.end(row);
+        self.insert_final(row);
     }
 
     /// A copy of the rows without indexes. The pages are shared.
-    pub(crate) fn frozen(&self) -> Self {
+    pub(crate) fn snapshot(&self) -> Self {
         Self {
-            active: self.active.clone(),
-            ended: self.ended.clone(),
+            reserved: self.reserved.clone(),
+            final_rows: self.final_rows.clone(),
             outflows: self.outflows.clone(),
-            ..Self::beside(self.keyed, self.evicted)
+            ..Self::with_evicted(self.keyed, self.evicted)
         }
     }
 
     /// Evicts the oldest final row of a copy without indexes.
-    pub(crate) fn forget_oldest(&mut self) {
-        self.evicted.add(self.ended.first().expect("only a row that is there is forgotten"));
-        self.ended.pop_first();
+    pub(crate) fn evict_oldest_unindexed(&mut self) {
+        self.evicted.add(self.final_rows.first().expect("only a row that is there is forgotten"));
+        self.final_rows.pop_first();
     }
 
     /// The oldest hot row.
     pub(crate) fn oldest(&self) -> Option<&FinalTransfer> {
-        self.ended.first()
+        self.final_rows.first()
     }
 
     /// Evicts the oldest hot row.
     pub(crate) fn evict_oldest(&mut self) {
-        let row = self.ended.first().expect("only a row that is there is evicted");
-        self.ended_by_id.remove(self.keyed.of(&row.id), self.ended.first_number());
-        self.forget_oldest();
+        let row = self.final_rows.first().expect("only a row that is there is evicted");
+        self.final_by_id.remove(self.keyed.of(&row.id), self.final_rows.first_number());
+        self.evict_oldest_unindexed();
     }
 
-    pub(crate) fn cold(&self) -> &EvictedRows {
+    pub(crate) fn evicted(&self) -> &EvictedRows {
         &self.evicted
     }
 
     pub(crate) fn hot_count(&self) -> usize {
-        self.ended.len()
+        self.final_rows.len()
     }
 
     pub(crate) fn reserve_outflow(&mut self, id: TransferId, outflow: Outflow) {
@@ -318,21 +322,22 @@ impl Transfers {
     }
 
     pub(crate) fn in_flight(&self) -> usize {
-        self.active_by_id.len()
+        self.reserved_by_id.len()
     }
 
     /// Number of final transfers, in memory or evicted.
-    pub(crate) fn ended_count(&self) -> usize {
-        self.ended.len() + usize::try_from(self.evicted.rows).expect("a count of rows in a store")
+    pub(crate) fn final_count(&self) -> usize {
+        self.final_rows.len()
+            + usize::try_from(self.evicted.rows).expect("a count of rows in a store")
     }
 
-    pub(crate) fn iter_active(&self) -> impl Iterator<Item = &ReservedTransfer> {
-        self.active.iter()
+    pub(crate) fn iter_reserved(&self) -> impl Iterator<Item = &ReservedTransfer> {
+        self.reserved.iter()
     }
 
     /// Hot rows, in order of arrival.
-    pub(crate) fn iter_ended(&self) -> impl Iterator<Item = &FinalTransfer> {
-        self.ended.iter()
+    pub(crate) fn iter_final(&self) -> impl Iterator<Item = &FinalTransfer> {
+        self.final_rows.iter()
     }
 
     pub(crate) fn iter_outflows(&self) -> impl Iterator<Item = (&TransferId, &Outflow)> {
@@ -521,7 +526,7 @@ mod tests {
             currency: Currency::parse("USD").expect("a currency"),
             hash: Digest::default(),
             prepare: LogIndex(number),
-            answer: None,
+            response: None,
             outcome: Outcome::Expired,
             completed: Stamp(0),
             changed: LogIndex(number),

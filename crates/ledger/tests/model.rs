@@ -8,7 +8,7 @@ mod history;
 use ledger::*;
 use proptest::prelude::*;
 
-use history::{CASES, World, history};
+use history::{CASES, TestKernel, history};
 
 /// Applies batches and compares each with the model.
 mod watcher {
@@ -46,11 +46,11 @@ proptest! {
 
     #[test]
     fn model_predicts_the_kernel(steps in history()) {
-        let mut world = World::new();
+        let mut kernel = TestKernel::new();
         for step in &steps {
-            world.wait(step.wait_ms);
-            let commands: Vec<_> = step.acts.iter().map(|act| world.command(act)).collect();
-            world.apply(&commands);
+            kernel.wait(step.wait_ms);
+            let commands: Vec<_> = step.actions.iter().map(|action| kernel.command(action)).collect();
+            kernel.apply(&commands);
         }
     }
 }

@@ -76,7 +76,8 @@ impl Hub {
         let clock = SystemClock::new();
         let times = Rc::default();
         let cold = cold(LogIdentity(identity))?;
-        let start = ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold };
+        let start =
+            ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold_tier: cold };
         let log = Timed::new(log, Rc::clone(&times));
         let sequencer = Sequencer::open_from(log, start, (0, clock.now()), &mut |_| {})
             .map_err(|failed| failed.1)?;

@@ -76,18 +76,18 @@ impl Workload {
             );
         }
         for name in self.names.iter().copied() {
-            let (limit, position) = (Amount::from_units(PLENTY.into()), Amount::ZERO);
+            let (net_debit_cap, position) = (Amount::from_units(PLENTY.into()), Amount::ZERO);
             let create = Change::CreateParticipant(CreateParticipant { name, currency });
             let limits = Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
                 name,
                 currency,
-                limit,
+                net_debit_cap,
                 position,
             });
             let mut account = None;
             apply(vec![administer(create), administer(limits)], &mut |state| {
-                let found = state.register().find(&name).expect("it was just created");
-                account = found.1.holding(currency).map(|holding| holding.settlement);
+                let found = state.registry().find(&name).expect("it was just created");
+                account = found.1.accounts_in(currency).map(|holding| holding.settlement);
             });
             let funds = MoveFunds {
                 hash: Digest([0; 32]),
@@ -96,7 +96,7 @@ impl Workload {
                 account: account.expect("created"),
                 direction: FundsDirection::In,
                 currency,
-                amount: limit,
+                amount: net_debit_cap,
             };
             apply(vec![administer(Change::MoveFunds(funds))], &mut |_| {});
         }

@@ -72,7 +72,7 @@ impl Model {
 
 impl Predict for CheckLiquidity {
     fn predict(&self, model: &mut Model) -> Outcome {
-        let Some(participant) = model.scheme.index_of(&self.name) else {
+        let Some(participant) = model.scheme.participant_number(&self.name) else {
             return Outcome::ParticipantNotFound;
         };
         let Some((position, cap)) = model.scheme.liquidity(participant, self.currency) else {

@@ -2,54 +2,57 @@
 //! request is recognised by its digest: a resend moves nothing.
 
 use ledger::{
-    AccountId, AccountKind, AdjustBalance, Amount, Cause, Currency, Digest, EndFundsOut, FspName,
-    FundsDirection, LogIndex, MoveFunds, Outcome, Stamp, TransferId, TransferState, TransferView,
+    AbortCause, AccountId, AccountKind, AdjustBalance, Amount, Currency, Digest, EndFundsOut,
+    FspName, FundsDirection, LogIndex, MoveFunds, Outcome, Stamp, TransferId, TransferState,
+    TransferView,
 };
 
 use super::{Model, Money, Predict};
 
 /// A movement of funds, whatever its result.
 #[derive(Clone, Debug)]
-pub(super) struct Movement {
+pub(super) struct FundsMovement {
     /// Index of the account; unused if nothing moved.
     account: usize,
     amount: Money,
     currency: Currency,
     hash: Digest,
     /// The record that created it.
-    begun: u64,
+    created_by: u64,
     changed: Stamp,
-    fate: Fate,
+    status: MovementStatus,
     /// Digest of the request that ended it.
     end: Option<Digest>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum MovementStatus {
     Reserved,
     Done,
     /// It was never reserved: insufficient funds.
     Insufficient,
-    GivenBack,
+    Returned,
 }
 
-impl Movement {
+impl FundsMovement {
     pub(super) fn is_reserved(&self) -> bool {
-        self.fate == Fate::Reserved
+        self.status == MovementStatus::Reserved
     }
 
     /// The result of a GET.
     pub(super) fn view(&self) -> TransferView {
-        let cause = |outcome| Some(Cause { outcome, record: LogIndex(self.begun) });
-        let (state, cause) = match self.fate {
-            Fate::Reserved => (TransferState::Reserved, None),
-            Fate::Done => (TransferState::Committed, None),
-            Fate::Insufficient => (TransferState::Aborted, cause(Outcome::FundsInsufficient)),
-            Fate::GivenBack => (TransferState::Aborted, cause(Outcome::FundsOutAborted)),
+        let cause = |outcome| Some(AbortCause { outcome, record: LogIndex(self.created_by) });
+        let (state, cause) = match self.status {
+            MovementStatus::Reserved => (TransferState::Reserved, None),
+            MovementStatus::Done => (TransferState::Committed, None),
+            MovementStatus::Insufficient => {
+                (TransferState::Aborted, cause(Outcome::FundsInsufficient))
+            }
+            MovementStatus::Returned => (TransferState::Aborted, cause(Outcome::FundsOutAborted)),
         };
         let (amount, currency) = (Amount::from_units(self.amount), self.currency);
-        let (changed, prepare) = (self.changed, LogIndex(self.begun));
-        TransferView { state, amount, currency, changed, prepare, answer: None, cause }
+        let (changed, prepare) = (self.changed, LogIndex(self.created_by));
+        TransferView { state, amount, currency, changed, prepare, response: None, cause }
     }
 }
 
@@ -70,24 +73,38 @@ impl Model {
             return Outcome::HubAccountsMissing;
         };
         let amount = funds.amount.units();
-        let fate = match funds.direction {
+        let status = match funds.direction {
             FundsDirection::In => {
                 self.scheme.add(account, -amount);
                 self.scheme.add(reconciliation, amount);
-                Fate::Done
+                MovementStatus::Done
             }
-            FundsDirection::Out if self.spare(account) < amount => Fate::Insufficient,
+            FundsDirection::Out if self.available_funds(account) < amount => {
+                MovementStatus::Insufficient
+            }
             FundsDirection::Out => {
                 self.scheme.add(account, amount);
-                Fate::Reserved
+                MovementStatus::Reserved
             }
         };
         let MoveFunds { currency, hash, .. } = *funds;
-        let (begun, changed) = (self.log_index, self.stamp);
-        let movement =
-            Movement { account, amount, currency, hash, begun, changed, fate, end: None };
+        let (created_by, changed) = (self.log_index, self.stamp);
+        let movement = FundsMovement {
+            account,
+            amount,
+            currency,
+            hash,
+            created_by,
+            changed,
+            status,
+            end: None,
+        };
         self.movements.insert(funds.id, movement);
-        if fate == Fate::Insufficient { Outcome::FundsInsufficient } else { Outcome::Accepted }
+        if status == MovementStatus::Insufficient {
+            Outcome::FundsInsufficient
+        } else {
+            Outcome::Accepted
+        }
     }
 
     pub(super) fn end_funds_out(&mut self, end: &EndFundsOut) -> Outcome {
@@ -99,12 +116,12 @@ impl Model {
             return Outcome::FundsOutNotReserved;
         };
         if !movement.is_reserved() || movement.account != account {
-            let again = movement.end == Some(end.hash);
-            return if again { Outcome::FundsRepeated } else { Outcome::FundsOutNotReserved };
+            let is_resent = movement.end == Some(end.hash);
+            return if is_resent { Outcome::FundsRepeated } else { Outcome::FundsOutNotReserved };
         }
         movement.changed = self.stamp;
         movement.end = Some(end.hash);
-        movement.fate = if end.commit { Fate::Done } else { Fate::GivenBack };
+        movement.status = if end.commit { MovementStatus::Done } else { MovementStatus::Returned };
         let amount = movement.amount;
         let to = match end.commit {
             true => {
@@ -115,7 +132,7 @@ impl Model {
             false => account,
         };
         self.scheme.add(to, -amount);
-        self.given_back += u64::from(!end.commit);
+        self.returned_outflows += u64::from(!end.commit);
         Outcome::Accepted
     }
 
@@ -132,23 +149,23 @@ impl Model {
     }
 
     /// Liquidity cover less position.
-    fn spare(&self, account: usize) -> Money {
-        let cover = -self.scheme.accounts[account].value;
-        let owed = match self.settings.funds_out_covers_position {
-            true => self.scheme.position_beside(account).max(0),
+    fn available_funds(&self, account: usize) -> Money {
+        let liquidity_cover = -self.scheme.accounts[account].value;
+        let position = match self.settings.funds_out_covers_position {
+            true => self.scheme.position_for_settlement(account).max(0),
             false => 0,
         };
-        cover - owed
+        liquidity_cover - position
     }
 
     fn settlement_account(&self, name: &FspName, id: AccountId) -> Result<usize, Outcome> {
-        if self.scheme.is_switched_off(name) {
+        if self.scheme.is_inactive(name) {
             return Err(Outcome::ParticipantInactive);
         }
         let account = self.scheme.account_of(name, id)?;
         match &self.scheme.accounts[account] {
-            held if held.kind != AccountKind::Settlement => Err(Outcome::AccountKindWrong),
-            held if !held.active => Err(Outcome::AccountInactive),
+            account if account.kind != AccountKind::Settlement => Err(Outcome::AccountKindWrong),
+            account if !account.active => Err(Outcome::AccountInactive),
             _ => Ok(account),
         }
     }
@@ -178,9 +195,18 @@ impl Predict for AdjustBalance {
         model.scheme.add(account, amount);
         model.scheme.add(reconciliation, -amount);
         let AdjustBalance { currency, hash, .. } = *self;
-        let (begun, changed, fate) = (model.log_index, model.stamp, Fate::Done);
-        let movement =
-            Movement { account, amount, currency, hash, begun, changed, fate, end: None };
+        let (created_by, changed) = (model.log_index, model.stamp);
+        let status = MovementStatus::Done;
+        let movement = FundsMovement {
+            account,
+            amount,
+            currency,
+            hash,
+            created_by,
+            changed,
+            status,
+            end: None,
+        };
         model.movements.insert(self.id, movement);
         Outcome::Accepted
     }

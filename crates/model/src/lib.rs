@@ -18,9 +18,9 @@
 //! bytes per transfer.
 
 mod alerts;
-mod catalogue;
 mod funds;
 mod outbox;
+mod reference_data;
 mod scheme;
 mod settlement;
 mod transfers;
@@ -34,12 +34,12 @@ use ledger::{
 };
 
 use alerts::Alerts;
-use catalogue::Catalogue;
-use funds::Movement;
-use outbox::{About, Outbox};
+use funds::FundsMovement;
+use outbox::{NoticeContent, Outbox};
+use reference_data::ReferenceData;
 use scheme::Scheme;
 use settlement::Settlements;
-use transfers::{Fate, Transfer};
+use transfers::{Transfer, TransferStatus};
 
 /// Ten-thousandths of the currency's unit.
 type Money = i128;
@@ -56,18 +56,18 @@ pub struct Model {
     settings: Settings,
     rules: u32,
     scheme: Scheme,
-    catalogue: Catalogue,
+    reference_data: ReferenceData,
     transfers: BTreeMap<TransferId, Transfer>,
     /// Reserved transfers, by deadline and then by prepare.
     deadlines: BTreeMap<(u64, u64), TransferId>,
-    movements: BTreeMap<TransferId, Movement>,
+    movements: BTreeMap<TransferId, FundsMovement>,
     outbox: Outbox,
     settlement: Settlements,
     alerts: Alerts,
     counters: Counters,
     reserved: usize,
     /// Number of reserved outflows that were returned.
-    pub given_back: u64,
+    pub returned_outflows: u64,
 }
 
 impl Default for Model {
@@ -79,7 +79,7 @@ impl Default for Model {
             settings: Settings::default(),
             rules: RULES,
             scheme: Scheme::default(),
-            catalogue: Catalogue::default(),
+            reference_data: ReferenceData::default(),
             transfers: BTreeMap::new(),
             deadlines: BTreeMap::new(),
             movements: BTreeMap::new(),
@@ -88,7 +88,7 @@ impl Default for Model {
             alerts: Alerts::default(),
             counters: Counters::default(),
             reserved: 0,
-            given_back: 0,
+            returned_outflows: 0,
         }
     }
 }
@@ -116,7 +116,7 @@ impl Model {
         match command {
             Command::Genesis(genesis) => {
                 self.hub = Some(genesis.hub);
-                self.scheme.join(genesis.hub);
+                self.scheme.add_participant(genesis.hub);
                 self.begin_settlement();
                 Outcome::Accepted
             }
@@ -131,7 +131,7 @@ impl Model {
     }
 
     /// Ignores a record that its node wrote twice.
-    pub fn pass_over(&mut self) -> Outcome {
+    pub fn skip_repeated(&mut self) -> Outcome {
         self.log_index += 1;
         Outcome::Repeated
     }
@@ -146,7 +146,7 @@ impl Model {
         self.outbox.compare(effects);
         self.scheme.compare_touched(state);
         self.settlement.compare(state, effects);
-        assert_eq!(state.transfers_in_flight(), self.reserved, "transfers in flight");
+        assert_eq!(state.reserved_transfer_count(), self.reserved, "transfers in flight");
         assert_eq!(state.notices_owed_count(), self.outbox.owed.len(), "notices owed");
         assert_eq!(state.dead_letter_count(), self.outbox.dead.len(), "dead letters");
         assert_eq!(*state.counters(), self.counters, "counters");
@@ -168,11 +168,11 @@ impl Model {
         assert_eq!(*state.counters(), self.counters, "counters");
         self.scheme.compare(state);
         self.compare_internal(state);
-        self.catalogue.compare(state);
+        self.reference_data.compare(state);
         self.settlement.compare_in_full(state);
         self.alerts.compare(state);
         self.outbox.compare_in_full(state);
-        assert_eq!(state.transfers_in_flight(), self.reserved, "transfers in flight");
+        assert_eq!(state.reserved_transfer_count(), self.reserved, "transfers in flight");
         for (id, transfer) in &self.transfers {
             assert_eq!(state.view(id), Some(transfer.view()), "transfer {id}");
         }
@@ -181,37 +181,54 @@ impl Model {
         }
         let ended = self.transfers.len() - self.reserved + self.movements.len()
             - self.movements.values().filter(|movement| movement.is_reserved()).count();
-        assert_eq!(state.transfers_ended(), ended, "transfers and movements that ended");
+        assert_eq!(state.final_transfer_count(), ended, "transfers and movements that ended");
     }
 
     /// Each currency's visible and internal accounts sum to zero, and the internal ones equal the
     /// amounts in flight.
     fn compare_internal(&self, state: &State) {
-        for (currency, sum) in state.books().sums() {
+        for (currency, sum) in state.accounts().sums() {
             assert_eq!(sum, Amount::ZERO, "the accounts of {currency} do not sum to zero");
             let reserved = self.transfers.values().filter(|one| one.is_reserved_in(currency));
             let reserved: Money = reserved.map(|transfer| transfer.amount).sum();
-            let held = state.books().in_flight(currency).units();
-            assert_eq!(held, reserved, "amount reserved in {currency}");
+            let actual = state.accounts().in_flight(currency).units();
+            assert_eq!(actual, reserved, "amount reserved in {currency}");
         }
     }
 
     /// Enqueues a notice. The hub owes itself none.
-    fn tell(&mut self, name: FspName, kind: NoticeKind, about: &About) -> Option<NoticeId> {
-        let recipient = self.scheme.index_of(&name).filter(|index| *index != 0)?;
-        Some(self.outbox.owe(recipient, kind, about))
+    fn enqueue_notice(
+        &mut self,
+        name: FspName,
+        kind: NoticeKind,
+        content: &NoticeContent,
+    ) -> Option<NoticeId> {
+        let recipient = self.scheme.participant_number(&name).filter(|index| *index != 0)?;
+        Some(self.outbox.enqueue(recipient, kind, content))
     }
 
     /// The content of a notice about the current decision.
-    fn about(&self, transfer: TransferId, outcome: Outcome, trace: [u8; 16]) -> About {
+    fn notice_content(
+        &self,
+        transfer: TransferId,
+        outcome: Outcome,
+        trace: [u8; 16],
+    ) -> NoticeContent {
         let (at, owed_at) = (self.stamp, self.stamp);
-        About { transfer: Some(transfer), outcome, trace, source: self.log_index, at, owed_at }
+        NoticeContent {
+            transfer: Some(transfer),
+            outcome,
+            trace,
+            source: self.log_index,
+            at,
+            owed_at,
+        }
     }
 
     /// Removes finished deliveries; permanently failed ones become dead letters.
     fn finish_deliveries(&mut self, ends: &[FinishedDelivery]) -> Outcome {
         for end in ends {
-            if !self.outbox.finish(end) {
+            if !self.outbox.finish_delivery(end) {
                 continue;
             }
             match end.result {
@@ -223,30 +240,30 @@ impl Model {
         Outcome::Accepted
     }
 
-    /// 2.2: any participant may register, and gets an answer.
+    /// 2.2: any participant may register, and gets a callback.
     fn change_parties(&mut self, change: &ChangeParties) -> Outcome {
-        if self.scheme.index_of(&change.source).is_none() {
+        if self.scheme.participant_number(&change.source).is_none() {
             return Outcome::RegistrarNotFound;
         }
         let (at, owed_at) = (self.stamp, self.stamp);
         let (trace, source, outcome) = (change.trace, self.log_index, Outcome::Accepted);
-        let about = About { transfer: None, outcome, trace, source, at, owed_at };
-        self.tell(change.source, NoticeKind::PartiesChanged, &about);
+        let content = NoticeContent { transfer: None, outcome, trace, source, at, owed_at };
+        self.enqueue_notice(change.source, NoticeKind::PartiesChanged, &content);
         outcome
     }
 
     /// Moves a participant's POSITION. The counterpart of reserved or returned money is the hub's
     /// internal account.
     fn move_position(&mut self, name: &FspName, currency: Currency, by: Money) {
-        let holding = self.scheme.holding(name, currency).expect("it was checked");
-        let account = holding.position;
+        let accounts = self.scheme.accounts_in(name, currency).expect("it was checked");
+        let account = accounts.position;
         self.scheme.add(account, by);
     }
 }
 
 /// Whether a transfer with this end is COMMITTED; all others are ABORTED.
-fn is_commit(fate: Fate) -> bool {
-    fate == Fate::Ended(Outcome::Committed)
+fn is_commit(status: TransferStatus) -> bool {
+    status == TransferStatus::Ended(Outcome::Committed)
 }
 
 /// Predicts the outcome of a change by its own rules, and applies it.
@@ -289,7 +306,7 @@ impl Predict for Activate {
 
 impl Predict for Redeliver {
     fn predict(&self, model: &mut Model) -> Outcome {
-        match model.outbox.exhume(self.notice, model.stamp) {
+        match model.outbox.requeue(self.notice, model.stamp) {
             true => Outcome::Accepted,
             false => Outcome::DeadLetterNotFound,
         }

@@ -9,7 +9,7 @@ use ledger::{
 
 /// The content of a notice, independent of its recipient.
 #[derive(Clone, Debug)]
-pub(super) struct About {
+pub(super) struct NoticeContent {
     pub(super) transfer: Option<TransferId>,
     pub(super) outcome: Outcome,
     pub(super) trace: [u8; 16],
@@ -28,28 +28,33 @@ pub(super) struct Outbox {
     counts: BTreeMap<u32, u32>,
     last: u64,
     /// New notices of the current batch.
-    told: Vec<Notice>,
+    new_notices: Vec<Notice>,
     withdrawn: Vec<(ParticipantIndex, NoticeId)>,
 }
 
 impl Outbox {
     pub(super) fn begin(&mut self) {
-        self.told.clear();
+        self.new_notices.clear();
         self.withdrawn.clear();
     }
 
-    pub(super) fn owe(&mut self, recipient: u32, kind: NoticeKind, about: &About) -> NoticeId {
+    pub(super) fn enqueue(
+        &mut self,
+        recipient: u32,
+        kind: NoticeKind,
+        content: &NoticeContent,
+    ) -> NoticeId {
         self.last += 1;
         let notice = Notice {
             id: NoticeId(self.last),
             recipient: ParticipantIndex(recipient),
-            transfer: about.transfer,
+            transfer: content.transfer,
             kind,
-            source: LogIndex(about.source),
-            outcome: about.outcome,
-            at: about.at,
-            owed_at: about.owed_at,
-            trace: about.trace,
+            source: LogIndex(content.source),
+            outcome: content.outcome,
+            at: content.at,
+            owed_at: content.owed_at,
+            trace: content.trace,
         };
         self.put(notice);
         notice.id
@@ -63,7 +68,7 @@ impl Outbox {
     }
 
     /// Records a finished delivery. False if the notice is not owed.
-    pub(super) fn finish(&mut self, end: &FinishedDelivery) -> bool {
+    pub(super) fn finish_delivery(&mut self, end: &FinishedDelivery) -> bool {
         let Some(notice) = self.owed.remove(&end.notice.0) else { return false };
         *self.counts.entry(notice.recipient.0).or_default() -= 1;
         if end.result == DeliveryResult::Dead {
@@ -73,7 +78,7 @@ impl Outbox {
     }
 
     /// Requeues a dead letter. False if there is no such letter.
-    pub(super) fn exhume(&mut self, id: NoticeId, owed_at: Stamp) -> bool {
+    pub(super) fn requeue(&mut self, id: NoticeId, owed_at: Stamp) -> bool {
         let letter = self.dead.remove(&id.0);
         if let Some((notice, _)) = letter {
             self.put(Notice { owed_at, ..notice });
@@ -86,7 +91,7 @@ impl Outbox {
     }
 
     pub(super) fn compare(&self, effects: &Effects) {
-        assert_eq!(effects.notices, self.told, "the notices of the batch");
+        assert_eq!(effects.notices, self.new_notices, "the notices of the batch");
         assert_eq!(effects.withdrawn, self.withdrawn, "prepares withdrawn by the batch");
     }
 
@@ -103,6 +108,6 @@ impl Outbox {
     fn put(&mut self, notice: Notice) {
         *self.counts.entry(notice.recipient.0).or_default() += 1;
         self.owed.insert(notice.id.0, notice);
-        self.told.push(notice);
+        self.new_notices.push(notice);
     }
 }

@@ -27,11 +27,11 @@ pub(super) struct Account {
 
 /// A participant's accounts in one currency, with its net debit cap and alarm.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Holding {
+pub(super) struct CurrencyAccounts {
     currency: Currency,
     pub(super) position: usize,
     pub(super) settlement: usize,
-    pub(super) cap: Option<(Money, Money)>,
+    pub(super) net_debit_cap: Option<(Money, Money)>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Participant {
     name: FspName,
     pub(super) active: bool,
     created: Stamp,
-    holdings: Vec<Holding>,
+    by_currency: Vec<CurrencyAccounts>,
     accounts: Vec<usize>,
     endpoints: Vec<(String, String)>,
 }
@@ -89,25 +89,25 @@ impl Scheme {
         self.touched.clear();
     }
 
-    pub(super) fn join(&mut self, name: FspName) {
+    pub(super) fn add_participant(&mut self, name: FspName) {
         self.participants.push(Participant {
             name,
             active: true,
             created: self.stamp,
-            holdings: Vec::new(),
+            by_currency: Vec::new(),
             accounts: Vec::new(),
             endpoints: Vec::new(),
         });
     }
 
-    pub(super) fn index_of(&self, name: &FspName) -> Option<u32> {
-        self.place_of(name).map(|place| place as u32)
+    pub(super) fn participant_number(&self, name: &FspName) -> Option<u32> {
+        self.find_index(name).map(|index| index as u32)
     }
 
     /// A participant other than the hub.
     pub(super) fn fsp(&self, name: &FspName) -> Option<&Participant> {
-        let place = self.place_of(name).filter(|place| *place != 0)?;
-        Some(&self.participants[place])
+        let index = self.find_index(name).filter(|index| *index != 0)?;
+        Some(&self.participants[index])
     }
 
     /// The participant, other than the hub, that a message names as its sender. Case is ignored.
@@ -119,20 +119,24 @@ impl Scheme {
         fsps.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(name.as_str()))
     }
 
-    pub(super) fn holding(&self, name: &FspName, currency: Currency) -> Option<&Holding> {
-        let place = self.place_of(name)?;
-        self.participants[place].holdings.iter().find(|held| held.currency == currency)
+    pub(super) fn accounts_in(
+        &self,
+        name: &FspName,
+        currency: Currency,
+    ) -> Option<&CurrencyAccounts> {
+        let index = self.find_index(name)?;
+        self.participants[index].by_currency.iter().find(|accounts| accounts.currency == currency)
     }
 
     /// The account, if it is one of the participant's.
-    pub(super) fn is_switched_off(&self, name: &FspName) -> bool {
-        self.place_of(name).is_some_and(|place| !self.participants[place].active)
+    pub(super) fn is_inactive(&self, name: &FspName) -> bool {
+        self.find_index(name).is_some_and(|index| !self.participants[index].active)
     }
 
     pub(super) fn account_of(&self, name: &FspName, id: AccountId) -> Result<usize, Outcome> {
-        let place = self.place_of(name).ok_or(Outcome::ParticipantNotFound)?;
+        let index = self.find_index(name).ok_or(Outcome::ParticipantNotFound)?;
         let account = (id.0 as usize).wrapping_sub(1);
-        let owned = self.participants[place].accounts.contains(&account);
+        let owned = self.participants[index].accounts.contains(&account);
         if owned { Ok(account) } else { Err(Outcome::AccountNotFound) }
     }
 
@@ -142,25 +146,25 @@ impl Scheme {
         participant: u32,
         currency: Currency,
     ) -> Option<(Money, Option<(Money, Money)>)> {
-        let mut holdings = self.participants[participant as usize].holdings.iter();
-        let holding = holdings.find(|held| held.currency == currency)?;
-        Some((self.accounts[holding.position].value, holding.cap))
+        let mut by_currency = self.participants[participant as usize].by_currency.iter();
+        let accounts = by_currency.find(|held| held.currency == currency)?;
+        Some((self.accounts[accounts.position].value, accounts.net_debit_cap))
     }
 
     pub(super) fn hub_account(&self, currency: Currency, kind: AccountKind) -> Option<usize> {
-        let of_kind = |place: &usize| {
-            let account = &self.accounts[*place];
+        let of_kind = |index: &usize| {
+            let account = &self.accounts[*index];
             account.currency == currency && account.kind == kind
         };
         self.participants[0].accounts.iter().copied().find(of_kind)
     }
 
     /// The POSITION for a SETTLEMENT account.
-    pub(super) fn position_beside(&self, settlement: usize) -> Money {
+    pub(super) fn position_for_settlement(&self, settlement: usize) -> Money {
         let owner = self.accounts[settlement].owner;
-        let mut holdings = self.participants[owner].holdings.iter();
-        let holding = holdings.find(|held| held.settlement == settlement);
-        holding.map_or(0, |held| self.accounts[held.position].value)
+        let mut by_currency = self.participants[owner].by_currency.iter();
+        let accounts = by_currency.find(|accounts| accounts.settlement == settlement);
+        accounts.map_or(0, |accounts| self.accounts[accounts.position].value)
     }
 
     /// Account type and currency of every account.
@@ -224,18 +228,18 @@ impl Scheme {
     /// Whether the POSITION would exceed its net debit cap.
     pub(super) fn exceeds_cap(&self, position: usize, by: Money) -> bool {
         let account = &self.accounts[position];
-        let holdings = &self.participants[account.owner].holdings;
-        let holding = holdings.iter().find(|held| held.position == position);
-        let cap = holding.and_then(|held| held.cap);
+        let by_currency = &self.participants[account.owner].by_currency;
+        let accounts = by_currency.iter().find(|held| held.position == position);
+        let cap = accounts.and_then(|held| held.net_debit_cap);
         cap.is_some_and(|(cap, _)| cap < account.value + by)
     }
 
     /// Raises the net debit cap of a POSITION, if it has one.
     pub(super) fn raise_cap(&mut self, position: usize, by: Money) {
         let owner = self.accounts[position].owner;
-        let mut holdings = self.participants[owner].holdings.iter_mut();
-        let holding = holdings.find(|held| held.position == position);
-        if let Some((cap, _)) = holding.and_then(|held| held.cap.as_mut()) {
+        let mut by_currency = self.participants[owner].by_currency.iter_mut();
+        let accounts = by_currency.find(|held| held.position == position);
+        if let Some((cap, _)) = accounts.and_then(|held| held.net_debit_cap.as_mut()) {
             *cap += by;
         }
     }
@@ -254,24 +258,33 @@ impl Scheme {
     }
 
     pub(super) fn compare(&self, state: &State) {
-        let register = state.register();
-        assert_eq!(register.iter().count(), self.participants.len(), "participants");
-        for ((_, kept), own) in register.iter().zip(&self.participants) {
-            let accounts = kept.accounts.iter().map(|id| id.0 as usize - 1);
-            assert_eq!((kept.name, kept.active), (own.name, own.active), "{own:?}");
-            assert_eq!(kept.created, own.created, "when {} joined", own.name);
-            assert!(accounts.eq(own.accounts.iter().copied()), "accounts of {kept:?}: {own:?}");
-            assert_eq!(kept.endpoints, own.endpoints, "endpoints of {}", own.name);
-            let caps = kept.holdings.iter().map(|held| {
-                let cap = held.limit.map(|it| (it.value.units(), it.alarm_percentage.units()));
-                (held.currency, held.position.0 as usize - 1, held.settlement.0 as usize - 1, cap)
+        let registry = state.registry();
+        assert_eq!(registry.iter().count(), self.participants.len(), "participants");
+        for ((_, actual), own) in registry.iter().zip(&self.participants) {
+            let accounts = actual.accounts.iter().map(|id| id.0 as usize - 1);
+            assert_eq!((actual.name, actual.active), (own.name, own.active), "{own:?}");
+            assert_eq!(actual.created, own.created, "when {} joined", own.name);
+            assert!(accounts.eq(own.accounts.iter().copied()), "accounts of {actual:?}: {own:?}");
+            assert_eq!(actual.endpoints, own.endpoints, "endpoints of {}", own.name);
+            let actual_accounts = actual.by_currency.iter().map(|accounts| {
+                let net_debit_cap = accounts
+                    .net_debit_cap
+                    .map(|it| (it.value.units(), it.alarm_percentage.units()));
+                (
+                    accounts.currency,
+                    accounts.position.0 as usize - 1,
+                    accounts.settlement.0 as usize - 1,
+                    net_debit_cap,
+                )
             });
-            let mine = own.holdings.iter();
-            let mine = mine.map(|held| (held.currency, held.position, held.settlement, held.cap));
-            assert!(caps.eq(mine), "holdings of {kept:?}: {own:?}");
+            let expected = own.by_currency.iter();
+            let expected = expected.map(|accounts| {
+                (accounts.currency, accounts.position, accounts.settlement, accounts.net_debit_cap)
+            });
+            assert!(actual_accounts.eq(expected), "accounts by currency of {actual:?}: {own:?}");
         }
-        assert_eq!(register.models(), self.models, "settlement models");
-        assert_eq!(state.books().iter().count(), self.accounts.len(), "accounts");
+        assert_eq!(registry.models(), self.models, "settlement models");
+        assert_eq!(state.accounts().iter().count(), self.accounts.len(), "accounts");
         for (at, account) in self.accounts.iter().enumerate() {
             if account.kind.name().is_some() {
                 self.compare_account(state, at);
@@ -281,13 +294,14 @@ impl Scheme {
 
     fn compare_account(&self, state: &State, at: usize) {
         let own = &self.accounts[at];
-        let kept = state.books().get(AccountId(at as u32 + 1)).expect("it was opened");
+        let actual = state.accounts().get(AccountId(at as u32 + 1)).expect("it was opened");
         let name = self.participants[own.owner].name;
-        let times = (kept.created, kept.changed);
-        let kept = (kept.owner.at(), kept.kind, kept.currency, kept.active, kept.value.units());
+        let times = (actual.created, actual.changed);
+        let actual =
+            (actual.owner.at(), actual.kind, actual.currency, actual.active, actual.value.units());
         let expected = (own.owner, own.kind, own.currency, own.active, own.value);
         assert_eq!(
-            kept,
+            actual,
             expected,
             "account {} of {name}: owner, kind, currency, active, value",
             at + 1
@@ -296,22 +310,26 @@ impl Scheme {
         assert_eq!(times, expected, "account {} of {name}: created, changed", at + 1);
     }
 
-    fn place_of(&self, name: &FspName) -> Option<usize> {
+    fn find_index(&self, name: &FspName) -> Option<usize> {
         self.participants.iter().position(|known| known.name == *name)
     }
 
-    fn known(&self, name: &FspName) -> Result<usize, Outcome> {
-        self.place_of(name).ok_or(Outcome::ParticipantNotFound)
+    fn known_index(&self, name: &FspName) -> Result<usize, Outcome> {
+        self.find_index(name).ok_or(Outcome::ParticipantNotFound)
     }
 
-    fn held(&mut self, name: &FspName, currency: Currency) -> Result<&mut Holding, Outcome> {
-        let place = self.known(name)?;
-        let mut holdings = self.participants[place].holdings.iter_mut();
-        holdings.find(|held| held.currency == currency).ok_or(Outcome::AccountNotFound)
+    fn accounts_in_mut(
+        &mut self,
+        name: &FspName,
+        currency: Currency,
+    ) -> Result<&mut CurrencyAccounts, Outcome> {
+        let index = self.known_index(name)?;
+        let mut by_currency = self.participants[index].by_currency.iter_mut();
+        by_currency.find(|accounts| accounts.currency == currency).ok_or(Outcome::AccountNotFound)
     }
 
     /// 4.1: only some kinds, and each once per currency.
-    fn open_of_hub(&mut self, currency: Currency, kind: AccountKind) -> Result<(), Outcome> {
+    fn open_hub_account(&mut self, currency: Currency, kind: AccountKind) -> Result<(), Outcome> {
         use AccountKind::{HubFee, HubMultilateralSettlement, HubReconciliation};
         if !matches!(kind, HubReconciliation | HubMultilateralSettlement | HubFee) {
             return Err(Outcome::AccountKindNotForHub);
@@ -333,7 +351,7 @@ impl Scheme {
             return Err(Outcome::AccountKindWrong);
         }
         if self.models.len() == SETTLEMENT_MODELS_MAX {
-            return Err(Outcome::RegisterFull);
+            return Err(Outcome::RegistryFull);
         }
         self.models.push(model.clone());
         Ok(())
@@ -342,9 +360,10 @@ impl Scheme {
     /// 4.3: a participant with its accounts in a currency, all inactive.
     fn create(&mut self, name: FspName, currency: Currency) -> Result<(), Outcome> {
         let lower = |name: &FspName| name.as_str().to_ascii_lowercase();
-        let known = self.place_of(&name);
+        let known = self.find_index(&name);
         let alike = self.participants.iter().any(|other| lower(&other.name) == lower(&name));
-        let has = known.is_some_and(|place| place == 0 || self.holding(&name, currency).is_some());
+        let has =
+            known.is_some_and(|index| index == 0 || self.accounts_in(&name, currency).is_some());
         if has || (known.is_none() && alike) {
             return Err(Outcome::ParticipantCurrencyExists);
         }
@@ -353,16 +372,16 @@ impl Scheme {
             return Err(Outcome::HubAccountsMissing);
         }
         let kinds = self.kinds_for(currency).ok_or(Outcome::SettlementModelMissing)?;
-        let place = known.unwrap_or_else(|| {
-            self.join(name);
+        let index = known.unwrap_or_else(|| {
+            self.add_participant(name);
             self.participants.len() - 1
         });
         let opened: Vec<(AccountKind, usize)> =
-            kinds.iter().map(|kind| (*kind, self.open((place, *kind), currency, false))).collect();
+            kinds.iter().map(|kind| (*kind, self.open((index, *kind), currency, false))).collect();
         let of = |kind| opened.iter().find(|(known, _)| *known == kind).expect("it is opened").1;
         let (position, settlement) = (of(AccountKind::Position), of(AccountKind::Settlement));
-        let holding = Holding { currency, position, settlement, cap: None };
-        self.participants[place].holdings.push(holding);
+        let accounts = CurrencyAccounts { currency, position, settlement, net_debit_cap: None };
+        self.participants[index].by_currency.push(accounts);
         Ok(())
     }
 
@@ -393,20 +412,20 @@ impl Scheme {
     }
 
     /// 4.3: net debit cap and position are set once, which enables the accounts.
-    fn begin_holding(
+    fn set_initial_limits(
         &mut self,
         (name, currency): (&FspName, Currency),
-        cap: Money,
+        net_debit_cap: Money,
         position: Money,
     ) -> Result<(), Outcome> {
-        let held = self.held(name, currency)?;
-        if held.cap.is_some() {
+        let accounts = self.accounts_in_mut(name, currency)?;
+        if accounts.net_debit_cap.is_some() {
             return Err(Outcome::LimitsExist);
         }
-        held.cap = Some((cap, ALARM));
-        let account = held.position;
-        let place = self.known(name)?;
-        for at in self.participants[place].accounts.clone() {
+        accounts.net_debit_cap = Some((net_debit_cap, ALARM));
+        let account = accounts.position;
+        let index = self.known_index(name)?;
+        for at in self.participants[index].accounts.clone() {
             if self.accounts[at].currency == currency {
                 self.accounts[at].active = true;
             }
@@ -421,11 +440,11 @@ impl Scheme {
     }
 
     fn set_endpoint(&mut self, name: &FspName, kind: &str, value: &str) -> Result<(), Outcome> {
-        let place = self.known(name)?;
-        let endpoints = &mut self.participants[place].endpoints;
+        let index = self.known_index(name)?;
+        let endpoints = &mut self.participants[index].endpoints;
         match endpoints.iter().position(|(known, _)| known == kind) {
             Some(at) => endpoints[at].1 = value.to_owned(),
-            None if endpoints.len() == ENDPOINTS_MAX => return Err(Outcome::RegisterFull),
+            None if endpoints.len() == ENDPOINTS_MAX => return Err(Outcome::RegistryFull),
             None => endpoints.push((kind.to_owned(), value.to_owned())),
         }
         Ok(())
@@ -461,7 +480,7 @@ impl Scheme {
 
 impl Predict for CreateHubAccount {
     fn predict(&self, model: &mut Model) -> Outcome {
-        predicted(model.scheme.open_of_hub(self.currency, self.kind))
+        predicted(model.scheme.open_hub_account(self.currency, self.kind))
     }
 }
 
@@ -488,11 +507,11 @@ impl Predict for CreateParticipant {
 
 impl Predict for SetParticipantActive {
     fn predict(&self, model: &mut Model) -> Outcome {
-        let place = match model.scheme.known(&self.name) {
-            Ok(place) => place,
+        let index = match model.scheme.known_index(&self.name) {
+            Ok(index) => index,
             Err(outcome) => return outcome,
         };
-        model.scheme.participants[place].active = self.active;
+        model.scheme.participants[index].active = self.active;
         Outcome::Accepted
     }
 }
@@ -513,20 +532,22 @@ impl Predict for SetAccountActive {
 
 impl Predict for SetInitialPositionAndLimits {
     fn predict(&self, model: &mut Model) -> Outcome {
-        let holding = (&self.name, self.currency);
-        let (cap, position) = (self.limit.units(), self.position.units());
-        predicted(model.scheme.begin_holding(holding, cap, position))
+        let owner = (&self.name, self.currency);
+        let (net_debit_cap, position) = (self.net_debit_cap.units(), self.position.units());
+        predicted(model.scheme.set_initial_limits(owner, net_debit_cap, position))
     }
 }
 
 impl Predict for SetLimit {
     fn predict(&self, model: &mut Model) -> Outcome {
-        let position = model.scheme.held(&self.name, self.currency).and_then(|held| {
-            let cap = held.cap.as_mut().ok_or(Outcome::LimitsMissing)?;
-            *cap = (self.limit.units(), self.alarm_percentage.units());
-            Ok(held.position)
-        });
-        let participant = model.scheme.index_of(&self.name);
+        let position =
+            model.scheme.accounts_in_mut(&self.name, self.currency).and_then(|accounts| {
+                let net_debit_cap =
+                    accounts.net_debit_cap.as_mut().ok_or(Outcome::LimitsMissing)?;
+                *net_debit_cap = (self.net_debit_cap.units(), self.alarm_percentage.units());
+                Ok(accounts.position)
+            });
+        let participant = model.scheme.participant_number(&self.name);
         predicted(position.map(|position| {
             model.settlement.forget_cap_raises(position);
             let participant = participant.expect("it has a position");

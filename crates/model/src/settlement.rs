@@ -485,7 +485,7 @@ impl Model {
         } else if window.transfers.is_empty() {
             Err(Outcome::WindowEmpty)
         } else if WINDOWS_MAX <= in_memory {
-            Err(Outcome::RegisterFull)
+            Err(Outcome::RegistryFull)
         } else {
             Ok(())
         }
@@ -553,7 +553,7 @@ impl Model {
         }
         let settlements = self.settlement.settlements.values();
         if SETTLEMENTS_MAX <= settlements.filter(|it| !it.is_archived).count() {
-            return Outcome::RegisterFull;
+            return Outcome::RegistryFull;
         }
         let contents = found.into_iter().flat_map(|(_, contents)| contents).collect();
         self.add_settlement(create, contents);

@@ -2,12 +2,13 @@
 //! to 3.10).
 
 use ledger::{
-    Abort, Amount, Cause, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, LogIndex,
-    NoticeId, NoticeKind, Outcome, Prepare, Stamp, TransferId, TransferState, TransferView,
+    Abort, AbortCause, Amount, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment,
+    LogIndex, NoticeId, NoticeKind, Outcome, Prepare, Stamp, TransferId, TransferState,
+    TransferView,
 };
 use sha2::{Digest as _, Sha256};
 
-use super::outbox::About;
+use super::outbox::NoticeContent;
 use super::{Model, Money, is_commit};
 
 /// Maximum number of digits of an amount.
@@ -26,41 +27,41 @@ pub(super) struct Transfer {
     hash: Digest,
     trace: [u8; 16],
     /// The record of the prepare.
-    pub(super) prepared: u64,
+    pub(super) prepare_record: u64,
     changed: Stamp,
     /// The notice with the prepare for the payee.
-    asked: Option<NoticeId>,
-    fate: Fate,
+    prepare_notice: Option<NoticeId>,
+    status: TransferStatus,
     /// The first response of its payee.
-    answer: Option<Answer>,
+    response: Option<RecordedResponse>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum TransferStatus {
     Reserved,
     Ended(Outcome),
 }
 
 /// A response by a payee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Answer {
-    message: Message,
+struct RecordedResponse {
+    kind: ResponseKind,
     hash: Digest,
     record: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Message {
+enum ResponseKind {
     Put,
     PutError,
 }
 
 /// The common part of both kinds of responses.
-struct Incoming<'a> {
+struct PayeeResponse<'a> {
     id: TransferId,
     source: &'a FspName,
     destination: Option<&'a FspName>,
-    message: Message,
+    kind: ResponseKind,
     hash: Digest,
     trace: [u8; 16],
     /// The payee waits for a PATCH.
@@ -69,22 +70,23 @@ struct Incoming<'a> {
 
 impl Transfer {
     pub(super) fn is_reserved_in(&self, currency: Currency) -> bool {
-        self.fate == Fate::Reserved && self.currency == currency
+        self.status == TransferStatus::Reserved && self.currency == currency
     }
 
     /// The result of a GET (3.9).
     pub(super) fn view(&self) -> TransferView {
-        let state = match self.fate {
-            Fate::Reserved => TransferState::Reserved,
-            fate if is_commit(fate) => TransferState::Committed,
-            Fate::Ended(_) => TransferState::Aborted,
+        let state = match self.status {
+            TransferStatus::Reserved => TransferState::Reserved,
+            status if is_commit(status) => TransferState::Committed,
+            TransferStatus::Ended(_) => TransferState::Aborted,
         };
         // A late response is not taken.
-        let taken = self.answer.filter(|_| self.fate != Fate::Ended(Outcome::Expired));
-        let answer = taken.map(|answer| LogIndex(answer.record));
-        let cause = match self.fate {
-            Fate::Ended(outcome) if !is_commit(self.fate) => {
-                Some(Cause { outcome, record: LogIndex(self.record_of_cause()) })
+        let taken =
+            self.response.filter(|_| self.status != TransferStatus::Ended(Outcome::Expired));
+        let response = taken.map(|response| LogIndex(response.record));
+        let cause = match self.status {
+            TransferStatus::Ended(outcome) if !is_commit(self.status) => {
+                Some(AbortCause { outcome, record: LogIndex(self.record_of_cause()) })
             }
             _ => None,
         };
@@ -93,27 +95,27 @@ impl Transfer {
             amount: Amount::from_units(self.amount),
             currency: self.currency,
             changed: self.changed,
-            prepare: LogIndex(self.prepared),
-            answer,
+            prepare: LogIndex(self.prepare_record),
+            response,
             cause,
         }
     }
 
     /// The record with the cause of the abort: the payee's own error, if there is one.
     fn record_of_cause(&self) -> u64 {
-        let by_payee = self.fate == Fate::Ended(Outcome::Aborted);
-        self.answer.filter(|_| by_payee).map_or(self.prepared, |answer| answer.record)
+        let by_payee = self.status == TransferStatus::Ended(Outcome::Aborted);
+        self.response.filter(|_| by_payee).map_or(self.prepare_record, |response| response.record)
     }
 
     /// The content of a repeated notice about its end. Its source is the record with the fulfilment
     /// or the cause.
-    fn end_again(&self, now: About) -> About {
-        let Fate::Ended(outcome) = self.fate else { panic!("it has not ended") };
-        let source = match (is_commit(self.fate), self.answer) {
-            (true, Some(answer)) => answer.record,
+    fn content_of_end(&self, now: NoticeContent) -> NoticeContent {
+        let TransferStatus::Ended(outcome) = self.status else { panic!("it has not ended") };
+        let source = match (is_commit(self.status), self.response) {
+            (true, Some(response)) => response.record,
             _ => self.record_of_cause(),
         };
-        About { source, outcome, at: self.changed, ..now }
+        NoticeContent { source, outcome, at: self.changed, ..now }
     }
 }
 
@@ -125,11 +127,11 @@ impl Model {
         }
         let known = self.transfers.get(&prepare.id);
         if known.is_some() || self.movements.contains_key(&prepare.id) {
-            return self.prepare_again(prepare);
+            return self.handle_resent_prepare(prepare);
         }
         let refusal = self.refusal(prepare);
         let outcome = refusal.unwrap_or(Outcome::PrepareReserved);
-        let about = self.about(prepare.id, outcome, prepare.trace);
+        let content = self.notice_content(prepare.id, outcome, prepare.trace);
         let mut transfer = Transfer {
             payer: prepare.payer,
             payee: prepare.payee,
@@ -140,22 +142,22 @@ impl Model {
             deadline: (prepare.expiration_ms, self.log_index),
             hash: prepare.hash,
             trace: prepare.trace,
-            prepared: self.log_index,
+            prepare_record: self.log_index,
             changed: self.stamp,
-            asked: None,
-            fate: refusal.map_or(Fate::Reserved, Fate::Ended),
-            answer: None,
+            prepare_notice: None,
+            status: refusal.map_or(TransferStatus::Reserved, TransferStatus::Ended),
+            response: None,
         };
         if refusal.is_some() {
             self.counters.refused += 1;
-            self.tell_payer(prepare, NoticeKind::Error, &about);
+            self.notify_payer(prepare, NoticeKind::Error, &content);
             self.transfers.insert(prepare.id, transfer);
             return outcome;
         }
         self.counters.reserved += 1;
         self.reserved += 1;
         self.move_position(&prepare.payer, prepare.currency, transfer.amount);
-        transfer.asked = self.tell(prepare.payee, NoticeKind::Prepare, &about);
+        transfer.prepare_notice = self.enqueue_notice(prepare.payee, NoticeKind::Prepare, &content);
         self.deadlines.insert(transfer.deadline, prepare.id);
         self.transfers.insert(prepare.id, transfer);
         // A deadline at this very stamp is in time, and has been reached.
@@ -167,16 +169,16 @@ impl Model {
         if fulfil.state == FulfilState::ReservedUnderVersion10 {
             return Outcome::FulfilVersionIgnored;
         }
-        let incoming = Incoming {
+        let incoming = PayeeResponse {
             id: fulfil.id,
             source: &fulfil.source,
             destination: fulfil.destination.as_ref(),
-            message: Message::Put,
+            kind: ResponseKind::Put,
             hash: fulfil.hash,
             trace: fulfil.trace,
             patch: fulfil.state == FulfilState::Reserved,
         };
-        if let Some(outcome) = self.cannot_end(&incoming) {
+        if let Some(outcome) = self.refuse_or_resend(&incoming) {
             return outcome;
         }
         let condition = self.transfers[&fulfil.id].condition;
@@ -187,42 +189,42 @@ impl Model {
             (_, Fulfilment::Present(preimage)) if fits(preimage) => Outcome::Committed,
             _ => Outcome::FulfilmentInvalid,
         };
-        self.take(&incoming, outcome);
+        self.end_by_response(&incoming, outcome);
         // 3.7, and 3.8 for a wrong fulfilment.
         if outcome == Outcome::FulfilmentInvalid {
-            self.tell_both(&incoming, outcome, NoticeKind::Error, Some(NoticeKind::Error));
+            self.notify_parties(&incoming, outcome, NoticeKind::Error, Some(NoticeKind::Error));
             if incoming.patch {
-                self.tell_payee(&incoming, outcome, NoticeKind::PatchAborted);
+                self.notify_payee(&incoming, outcome, NoticeKind::PatchAborted);
             }
         } else if outcome == Outcome::Committed && incoming.patch {
-            self.tell_both(&incoming, outcome, NoticeKind::Committed, None);
-            self.tell_payee(&incoming, outcome, NoticeKind::PatchCommitted);
+            self.notify_parties(&incoming, outcome, NoticeKind::Committed, None);
+            self.notify_payee(&incoming, outcome, NoticeKind::PatchCommitted);
         } else {
             let copy = Some(NoticeKind::FulfilCopy);
-            self.tell_both(&incoming, outcome, NoticeKind::Fulfil, copy);
+            self.notify_parties(&incoming, outcome, NoticeKind::Fulfil, copy);
         }
         outcome
     }
 
     pub(super) fn abort(&mut self, abort: &Abort) -> Outcome {
-        let incoming = Incoming {
+        let incoming = PayeeResponse {
             id: abort.id,
             source: &abort.source,
             destination: abort.destination.as_ref(),
-            message: Message::PutError,
+            kind: ResponseKind::PutError,
             hash: abort.hash,
             trace: abort.trace,
             patch: false,
         };
-        if let Some(outcome) = self.cannot_end(&incoming) {
+        if let Some(outcome) = self.refuse_or_resend(&incoming) {
             return outcome;
         }
         let (outcome, to_payer) = match abort.code_is_known {
             true => (Outcome::Aborted, NoticeKind::Abort),
             false => (Outcome::AbortedWithUnknownCode, NoticeKind::Error),
         };
-        self.take(&incoming, outcome);
-        self.tell_both(&incoming, outcome, to_payer, Some(NoticeKind::AbortCopy));
+        self.end_by_response(&incoming, outcome);
+        self.notify_parties(&incoming, outcome, to_payer, Some(NoticeKind::AbortCopy));
         outcome
     }
 
@@ -234,54 +236,59 @@ impl Model {
             }
             self.end(id, Outcome::Expired);
             self.counters.expired += 1;
-            let Transfer { payer, payee, prepared, trace, .. } = self.transfers[&id];
-            let about = About { source: prepared, ..self.about(id, Outcome::Expired, trace) };
-            self.tell(payer, NoticeKind::Error, &about);
+            let Transfer { payer, payee, prepare_record, trace, .. } = self.transfers[&id];
+            let content = NoticeContent {
+                source: prepare_record,
+                ..self.notice_content(id, Outcome::Expired, trace)
+            };
+            self.enqueue_notice(payer, NoticeKind::Error, &content);
             if payer != payee {
-                self.tell(payee, NoticeKind::Error, &about);
+                self.enqueue_notice(payee, NoticeKind::Error, &content);
             }
         }
     }
 
     /// 3.4: the same content gets the state of the transfer, different content is refused.
-    fn prepare_again(&mut self, prepare: &Prepare) -> Outcome {
-        let now = |outcome| self.about(prepare.id, outcome, prepare.trace);
+    fn handle_resent_prepare(&mut self, prepare: &Prepare) -> Outcome {
+        let now = |outcome| self.notice_content(prepare.id, outcome, prepare.trace);
         let known = self.transfers.get(&prepare.id).filter(|known| known.hash == prepare.hash);
-        let (outcome, kind, about) = match known.map(|known| (known, known.fate)) {
+        let (outcome, kind, content) = match known.map(|known| (known, known.status)) {
             None => {
                 let outcome = Outcome::PrepareModified;
                 (outcome, NoticeKind::Error, now(outcome))
             }
-            Some((known, Fate::Reserved)) => {
+            Some((known, TransferStatus::Reserved)) => {
                 let outcome = Outcome::PrepareResentReserved;
-                (outcome, NoticeKind::Reserved, About { at: known.changed, ..now(outcome) })
+                (outcome, NoticeKind::Reserved, NoticeContent { at: known.changed, ..now(outcome) })
             }
-            Some((known, fate)) if is_commit(fate) => {
+            Some((known, status)) if is_commit(status) => {
                 let outcome = Outcome::PrepareResentCommitted;
-                (outcome, NoticeKind::Committed, known.end_again(now(outcome)))
+                (outcome, NoticeKind::Committed, known.content_of_end(now(outcome)))
             }
             Some((known, _)) => {
                 let outcome = Outcome::PrepareResentAborted;
-                (outcome, NoticeKind::AbortedState, known.end_again(now(outcome)))
+                (outcome, NoticeKind::AbortedState, known.content_of_end(now(outcome)))
             }
         };
-        self.tell_payer(prepare, kind, &about);
+        self.notify_payer(prepare, kind, &content);
         outcome
     }
 
     /// 3.3, then 3.5: the first check that fails.
     fn refusal(&self, prepare: &Prepare) -> Option<Outcome> {
         let (payer, payee) = (self.scheme.fsp(&prepare.payer), self.scheme.fsp(&prepare.payee));
-        let held = self.scheme.holding(&prepare.payer, prepare.currency);
-        let takes = self.scheme.holding(&prepare.payee, prepare.currency);
-        let is_off = |place: usize| !self.scheme.accounts[place].active;
+        let payer_accounts = self.scheme.accounts_in(&prepare.payer, prepare.currency);
+        let payee_accounts = self.scheme.accounts_in(&prepare.payee, prepare.currency);
+        let is_off = |index: usize| !self.scheme.accounts[index].active;
         let lower = |name: &FspName| name.as_str().to_ascii_lowercase();
         let same = prepare.payer == prepare.payee || lower(&prepare.payer) == lower(&prepare.payee);
-        let lane = self.scheme.index_of(&prepare.payee).map_or(0, |to| self.outbox.owed_to(to));
-        let value = |place: usize| self.scheme.accounts[place].value;
-        let after = held.map_or(0, |held| value(held.position)) + prepare.amount.units();
-        let cover = held.map_or(0, |held| -value(held.settlement));
-        let cap = held.and_then(|held| held.cap).map_or(0, |(cap, _)| cap);
+        let lane =
+            self.scheme.participant_number(&prepare.payee).map_or(0, |to| self.outbox.owed_to(to));
+        let value = |index: usize| self.scheme.accounts[index].value;
+        let after = payer_accounts.map_or(0, |it| value(it.position)) + prepare.amount.units();
+        let liquidity_cover = payer_accounts.map_or(0, |it| -value(it.settlement));
+        let net_debit_cap =
+            payer_accounts.and_then(|it| it.net_debit_cap).map_or(0, |(cap, _)| cap);
         let digits = digits(prepare.amount.units());
         let checks = [
             (prepare.source != prepare.payer, Outcome::PrepareSourceNotPayer),
@@ -292,20 +299,26 @@ impl Model {
             (payee.is_some_and(|it| !it.active), Outcome::PreparePayeeInactive),
             (prepare.expiration_ms < self.stamp.millis(), Outcome::PrepareExpirationPast),
             (same && !self.settings.on_us_transfers, Outcome::PreparePayerIsPayee),
-            (held.is_none(), Outcome::PreparePayerAccountNotFound),
-            (held.is_some_and(|it| is_off(it.position)), Outcome::PreparePayerAccountInactive),
-            (takes.is_none(), Outcome::PreparePayeeAccountNotFound),
-            (takes.is_some_and(|it| is_off(it.position)), Outcome::PreparePayeeAccountInactive),
+            (payer_accounts.is_none(), Outcome::PreparePayerAccountNotFound),
+            (
+                payer_accounts.is_some_and(|it| is_off(it.position)),
+                Outcome::PreparePayerAccountInactive,
+            ),
+            (payee_accounts.is_none(), Outcome::PreparePayeeAccountNotFound),
+            (
+                payee_accounts.is_some_and(|it| is_off(it.position)),
+                Outcome::PreparePayeeAccountInactive,
+            ),
             (self.settings.lane_capacity <= lane, Outcome::PreparePayeeLaneFull),
-            (cover < after, Outcome::PrepareLiquidityInsufficient),
-            (cap < after, Outcome::PrepareCapExceeded),
+            (liquidity_cover < after, Outcome::PrepareLiquidityInsufficient),
+            (net_debit_cap < after, Outcome::PrepareCapExceeded),
         ];
         checks.iter().find(|(fails, _)| *fails).map(|(_, outcome)| *outcome)
     }
 
     /// 3.6, checks 2 to 4, 7 and 8: handles a response that does not end its transfer, with its
     /// notices; `None` if it may end it.
-    fn cannot_end(&mut self, incoming: &Incoming<'_>) -> Option<Outcome> {
+    fn refuse_or_resend(&mut self, incoming: &PayeeResponse<'_>) -> Option<Outcome> {
         let Some(transfer) = self.transfers.get(&incoming.id) else {
             let ended = self.movements.get(&incoming.id).is_some_and(|known| !known.is_reserved());
             return Some(self.refuse(
@@ -322,148 +335,155 @@ impl Model {
             return Some(self.refuse(incoming, Outcome::ResponseNotFromPayee));
         }
         let payer = transfer.payer;
-        match (transfer.fate, transfer.answer) {
-            (Fate::Reserved, _) => {
+        match (transfer.status, transfer.response) {
+            (TransferStatus::Reserved, _) => {
                 incoming.destination.filter(|to| !is(to, &payer))?;
                 let outcome = Outcome::ResponseNotToPayer;
-                self.take(incoming, outcome);
-                self.tell_both(incoming, outcome, NoticeKind::Error, None);
+                self.end_by_response(incoming, outcome);
+                self.notify_parties(incoming, outcome, NoticeKind::Error, None);
                 // In every style, whether or not the scheme confirms. A payer that is its own payee
                 // is notified once.
                 if payer != self.transfers[&incoming.id].payee {
-                    self.tell_payee(incoming, outcome, NoticeKind::Error);
+                    self.notify_payee(incoming, outcome, NoticeKind::Error);
                 }
                 if incoming.patch {
-                    self.tell_payee(incoming, outcome, NoticeKind::PatchAborted);
+                    self.notify_payee(incoming, outcome, NoticeKind::PatchAborted);
                 }
                 Some(outcome)
             }
-            (Fate::Ended(Outcome::Expired), None) => {
-                self.note_answer(incoming);
+            (TransferStatus::Ended(Outcome::Expired), None) => {
+                self.record_response(incoming);
                 let outcome = Outcome::ResponseAfterExpiry;
-                self.tell_payee(incoming, outcome, NoticeKind::Error);
+                self.notify_payee(incoming, outcome, NoticeKind::Error);
                 Some(outcome)
             }
-            (Fate::Ended(outcome), Some(taken))
-                if outcome != Outcome::Expired && taken.message == incoming.message =>
+            (TransferStatus::Ended(outcome), Some(taken))
+                if outcome != Outcome::Expired && taken.kind == incoming.kind =>
             {
                 Some(match taken.hash == incoming.hash {
-                    true => self.answer_again(incoming, outcome, taken),
+                    true => self.resend_end(incoming, outcome, taken),
                     false => self.refuse(incoming, Outcome::ResponseModified),
                 })
             }
-            (Fate::Ended(_), _) => Some(self.refuse_state(incoming)),
+            (TransferStatus::Ended(_), _) => Some(self.refuse_state(incoming)),
         }
     }
 
     /// Refuses a response to a transfer that is not RESERVED: 3100 to the payee, and a PATCH if it
     /// waits for one.
-    fn refuse_state(&mut self, incoming: &Incoming<'_>) -> Outcome {
+    fn refuse_state(&mut self, incoming: &PayeeResponse<'_>) -> Outcome {
         let outcome = Outcome::ResponseStateNotReserved;
-        self.tell_payee(incoming, outcome, NoticeKind::Error);
+        self.notify_payee(incoming, outcome, NoticeKind::Error);
         let transfer = &self.transfers[&incoming.id];
-        if incoming.patch && !is_commit(transfer.fate) {
-            let about = transfer.end_again(self.about(incoming.id, outcome, incoming.trace));
-            self.tell(transfer.payee, NoticeKind::PatchAborted, &about);
+        if incoming.patch && !is_commit(transfer.status) {
+            let content =
+                transfer.content_of_end(self.notice_content(incoming.id, outcome, incoming.trace));
+            self.enqueue_notice(transfer.payee, NoticeKind::PatchAborted, &content);
         }
         outcome
     }
 
     /// Ruling 5: the hub sends the stored end once more.
-    fn answer_again(&mut self, incoming: &Incoming<'_>, ended: Outcome, taken: Answer) -> Outcome {
+    fn resend_end(
+        &mut self,
+        incoming: &PayeeResponse<'_>,
+        ended: Outcome,
+        taken: RecordedResponse,
+    ) -> Outcome {
         let outcome = Outcome::ResponseResent;
         let transfer = &self.transfers[&incoming.id];
-        let about = transfer.end_again(self.about(incoming.id, outcome, incoming.trace));
+        let content =
+            transfer.content_of_end(self.notice_content(incoming.id, outcome, incoming.trace));
         let by_payee = [Outcome::Aborted, Outcome::AbortedWithUnknownCode];
         let (kind, source) = if ended == Outcome::Committed {
-            (NoticeKind::Committed, about.source)
+            (NoticeKind::Committed, content.source)
         } else if by_payee.contains(&ended) {
             (NoticeKind::AbortCopy, taken.record)
         } else {
-            (NoticeKind::AbortedState, about.source)
+            (NoticeKind::AbortedState, content.source)
         };
-        self.tell(transfer.payee, kind, &About { source, ..about });
+        self.enqueue_notice(transfer.payee, kind, &NoticeContent { source, ..content });
         outcome
     }
 
     /// Notifies the sender of a refusal. An unknown sender changes nothing.
-    fn refuse(&mut self, incoming: &Incoming<'_>, outcome: Outcome) -> Outcome {
+    fn refuse(&mut self, incoming: &PayeeResponse<'_>, outcome: Outcome) -> Outcome {
         let Some(sender) = self.scheme.sender(incoming.source) else {
             return Outcome::SenderNotFound;
         };
-        let about = self.about(incoming.id, outcome, incoming.trace);
-        self.tell(sender, NoticeKind::Error, &about);
+        let content = self.notice_content(incoming.id, outcome, incoming.trace);
+        self.enqueue_notice(sender, NoticeKind::Error, &content);
         outcome
     }
 
     /// The response ends its transfer.
-    fn take(&mut self, incoming: &Incoming<'_>, outcome: Outcome) {
+    fn end_by_response(&mut self, incoming: &PayeeResponse<'_>, outcome: Outcome) {
         if outcome == Outcome::Committed {
             self.counters.committed += 1;
         } else {
             self.counters.aborted += 1;
         }
         self.end(incoming.id, outcome);
-        self.note_answer(incoming);
+        self.record_response(incoming);
     }
 
-    fn note_answer(&mut self, incoming: &Incoming<'_>) {
-        let Incoming { message, hash, .. } = *incoming;
+    fn record_response(&mut self, incoming: &PayeeResponse<'_>) {
+        let PayeeResponse { kind, hash, .. } = *incoming;
         let transfer = self.transfers.get_mut(&incoming.id).expect("it was found");
-        transfer.answer = Some(Answer { message, hash, record: self.log_index });
+        transfer.response = Some(RecordedResponse { kind, hash, record: self.log_index });
     }
 
     /// Ends a transfer, once; its money is posted to the payee or returned.
     fn end(&mut self, id: TransferId, outcome: Outcome) {
         let transfer = self.transfers.get_mut(&id).expect("only a known transfer ends");
-        assert_eq!(transfer.fate, Fate::Reserved, "{id} ended twice");
-        transfer.fate = Fate::Ended(outcome);
+        assert_eq!(transfer.status, TransferStatus::Reserved, "{id} ended twice");
+        transfer.status = TransferStatus::Ended(outcome);
         transfer.changed = self.stamp;
-        let Transfer { payer, payee, currency, amount, deadline, asked, .. } = *transfer;
+        let Transfer { payer, payee, currency, amount, deadline, prepare_notice, .. } = *transfer;
         self.deadlines.remove(&deadline);
         self.reserved -= 1;
         let to = if outcome == Outcome::Committed { payee } else { payer };
         self.move_position(&to, currency, -amount);
         if outcome == Outcome::Committed {
-            let position = |name| self.scheme.holding(name, currency).map(|held| held.position);
+            let position = |name| self.scheme.accounts_in(name, currency).map(|held| held.position);
             let parties = [&payer, &payee].map(|name| position(name).expect("it was checked"));
             self.settle_committed(parties, amount);
         }
-        if let Some(asked) = asked {
-            self.outbox.withdraw(asked);
+        if let Some(prepare_notice) = prepare_notice {
+            self.outbox.withdraw(prepare_notice);
         }
     }
 
     /// Errors and states of a prepare go to the payer of the body, even if another FSP sent it. If
     /// there is no such payer, they go to the sender.
-    fn tell_payer(&mut self, prepare: &Prepare, kind: NoticeKind, about: &About) {
+    fn notify_payer(&mut self, prepare: &Prepare, kind: NoticeKind, content: &NoticeContent) {
         let named = self.scheme.sender(&prepare.payer);
-        let told = named.or_else(|| self.scheme.sender(&prepare.source));
-        self.tell(told.expect("the sender is known"), kind, about);
+        let recipient = named.or_else(|| self.scheme.sender(&prepare.source));
+        self.enqueue_notice(recipient.expect("the sender is known"), kind, content);
     }
 
     /// Notifies the payer, and the payee if the scheme confirms and they differ.
-    fn tell_both(
+    fn notify_parties(
         &mut self,
-        incoming: &Incoming<'_>,
+        incoming: &PayeeResponse<'_>,
         outcome: Outcome,
         to_payer: NoticeKind,
         to_payee: Option<NoticeKind>,
     ) {
-        let about = self.about(incoming.id, outcome, incoming.trace);
+        let content = self.notice_content(incoming.id, outcome, incoming.trace);
         let Transfer { payer, payee, .. } = self.transfers[&incoming.id];
-        self.tell(payer, to_payer, &about);
+        self.enqueue_notice(payer, to_payer, &content);
         if let Some(kind) = to_payee
             && self.settings.confirm_to_payee
             && payer != payee
         {
-            self.tell(payee, kind, &about);
+            self.enqueue_notice(payee, kind, &content);
         }
     }
 
-    fn tell_payee(&mut self, incoming: &Incoming<'_>, outcome: Outcome, kind: NoticeKind) {
-        let about = self.about(incoming.id, outcome, incoming.trace);
-        self.tell(self.transfers[&incoming.id].payee, kind, &about);
+    fn notify_payee(&mut self, incoming: &PayeeResponse<'_>, outcome: Outcome, kind: NoticeKind) {
+        let content = self.notice_content(incoming.id, outcome, incoming.trace);
+        self.enqueue_notice(self.transfers[&incoming.id].payee, kind, &content);
     }
 }
 

@@ -21,11 +21,11 @@ use crate::sync::{Arc, PoisonError, RwLock};
 pub struct Directory {
     store: Option<Arc<dyn ColdStore>>,
     recent: RwLock<UnstoredChanges>,
-    /// How many identifiers are in `recent`.
+    /// Number of identifiers in `recent`.
     waiting: AtomicUsize,
 }
 
-/// What the store may not show yet.
+/// Changes that the store may not show yet.
 #[derive(Debug, Default)]
 struct UnstoredChanges {
     rows: HashMap<Vec<u8>, (LogIndex, Change)>,
@@ -33,12 +33,12 @@ struct UnstoredChanges {
     order: VecDeque<(LogIndex, Vec<u8>)>,
 }
 
-/// What changes did to an entry since the store has shown it.
+/// The net change of an entry since the store last showed it.
 #[derive(Clone, Debug)]
 enum Change {
-    /// It is this one now.
+    /// Its new value.
     To(Option<PartyRow>),
-    /// It was released in these currencies, and not changed otherwise.
+    /// Released in these currencies, and otherwise unchanged.
     Narrowed(Vec<Currency>),
 }
 
@@ -58,13 +58,13 @@ impl Change {
 }
 
 impl Directory {
-    /// The directory that a store holds, and what will be applied to it.
+    /// The directory of a store, and changes that will be applied to it.
     #[must_use]
-    pub fn of(store: Arc<dyn ColdStore>) -> Self {
+    pub fn new(store: Arc<dyn ColdStore>) -> Self {
         Self { store: Some(store), ..Self::default() }
     }
 
-    /// The store that it is in.
+    /// The store with the entries.
     pub(crate) fn store(&self) -> Option<&Arc<dyn ColdStore>> {
         self.store.as_ref()
     }
@@ -81,7 +81,7 @@ impl Directory {
         self.waiting.store(recent.rows.len(), Ordering::Release);
     }
 
-    /// The binding of exactly this identifier and sub-identifier (none matches none).
+    /// The binding of exactly this identifier and sub-identifier. `None` matches only `None`.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
@@ -97,7 +97,7 @@ impl Directory {
             match recent.rows.get(&key) {
                 None => {}
                 Some((_, Change::To(row))) => return Ok(*row),
-                // The lock is kept: meanwhile the store shows no change that is not in here.
+                // Under the lock, the store shows no change that is missing here.
                 Some((_, Change::Narrowed(currencies))) => {
                     let release =
                         |row, currency: &Currency| PartyEffect::ReleaseIn(*currency).apply(row);
@@ -115,7 +115,7 @@ impl Directory {
         }
     }
 
-    /// The store shows everything up to here.
+    /// Drops changes up to `visible`: the store shows them.
     pub fn forget(&self, visible: LogIndex) {
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return;
@@ -131,7 +131,7 @@ impl Directory {
         self.waiting.store(recent.rows.len(), Ordering::Release);
     }
 
-    /// Bytes that the store takes on disk, about.
+    /// Approximate bytes of the store on disk.
     #[must_use]
     pub fn store_bytes(&self) -> u64 {
         self.store.as_ref().map_or(0, |store| store.bytes())
@@ -166,14 +166,14 @@ mod tests {
         found.map(|row| row.fsp.to_string())
     }
 
-    /// The latest registration wins and sub-identifiers are apart, wherever a change has got to:
-    /// not written yet, written and not forgotten, or only in the store.
+    /// The latest registration wins, and sub-identifiers are independent, for changes that are not
+    /// written yet, written but still in memory, or only in the store.
     #[test]
-    fn a_change_is_seen_at_once_and_from_then_on() {
+    fn changes_are_visible_at_once_and_remain_visible() {
         use PartyChangeForm::{Batch, Delete, Single};
         for lag in 0..4 {
             let store = Arc::new(Memory::default());
-            let directory = Directory::of(Arc::clone(&store) as _);
+            let directory = Directory::new(Arc::clone(&store) as _);
             let mut expected: BTreeMap<Option<&str>, &str> = BTreeMap::new();
             let is_released = |released: &str, bound: &str| {
                 let currency = |text: &str| text.split_once(' ').map(|(_, it)| it.to_owned());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_store_everything_stays_here() {
+    fn without_a_store_all_changes_stay_in_memory() {
         let directory = Directory::default();
         directory.apply(&change(PartyChangeForm::Single, None, "dfsp1"), LogIndex(1));
         assert_eq!(served_by(&directory, None).as_deref(), Some("dfsp1"));

@@ -14,13 +14,13 @@ use crate::mailbox::MailboxEvent;
 use crate::participants_view::ParticipantsView;
 use crate::submission::{ReplyTo, Submission, SubmissionRefused};
 
-/// The sequencer's place among the threads that leave marks.
+/// Number of the sequencer's thread in the latency trace.
 const SEQUENCER: usize = 0;
 
-/// Answers that may be owed to a participant beside a full lane, at least.
-const OWED_BESIDE_MIN: u32 = 1_000;
+/// Minimum number of notices that may be owed to a participant beyond a full lane.
+const BEYOND_LANE_MIN: u32 = 1_000;
 
-/// Where the message is that the record at a log index was made from, if it is at hand.
+/// Finds the source message of the record at a log index, if it is in memory.
 pub(crate) type MessageOf<'a, M> = &'a dyn Fn(LogIndex) -> Option<Arc<M>>;
 /// Whether this node sends to a participant.
 pub(crate) type Serves<'a> = &'a dyn Fn(ParticipantIndex) -> bool;
@@ -28,7 +28,7 @@ pub(crate) type Serves<'a> = &'a dyn Fn(ParticipantIndex) -> bool;
 /// Events gathered for the mailboxes.
 pub(crate) struct EffectDispatcher<M> {
     shared: Arc<Shared<M>>,
-    /// Events of the batch at hand, by mailbox.
+    /// Events of the current batch, by mailbox.
     outgoing: Vec<Vec<MailboxEvent<M>>>,
     unrecorded: VecDeque<Unrecorded>,
 }
@@ -46,8 +46,8 @@ impl<M> EffectDispatcher<M> {
         Self { shared, outgoing, unrecorded: VecDeque::new() }
     }
 
-    /// Notices and withdrawals of the last batch, and what it changed beside the kernel.
-    pub(crate) fn announce<'a, L: Log>(
+    /// Dispatches the last batch: notices, withdrawals, and changes of the read models.
+    pub(crate) fn dispatch<'a, L: Log>(
         &mut self,
         sequencer: &Sequencer<TracedLog<L>>,
         first: LogIndex,
@@ -55,11 +55,11 @@ impl<M> EffectDispatcher<M> {
         (message, serves): (MessageOf<'_, M>, Serves<'_>),
     ) {
         let last = sequencer.state().log_index().0;
-        self.shared.tally.committed.store(last, Ordering::Release);
+        self.shared.gauges.committed.store(last, Ordering::Release);
         let effects = sequencer.effects();
-        if effects.register_changed {
+        if effects.registry_changed {
             self.shared.view.publish(ParticipantsView::of(sequencer.state()));
-            self.tell_all(|| MailboxEvent::RegisterChanged);
+            self.post_to_all(|| MailboxEvent::RegisterChanged);
         }
         for (at, (command, outcome)) in commands.zip(&effects.outcomes).enumerate() {
             if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
@@ -68,16 +68,16 @@ impl<M> EffectDispatcher<M> {
         }
         for notice in effects.notices.iter().filter(|notice| serves(notice.recipient)) {
             let event = MailboxEvent::Notice { notice: *notice, message: message(notice.source) };
-            self.tell(notice.recipient, event);
+            self.post_to_lane(notice.recipient, event);
         }
         for (recipient, notice) in effects.withdrawn.iter().filter(|one| serves(one.0)) {
-            self.tell(*recipient, MailboxEvent::Withdraw(*notice));
+            self.post_to_lane(*recipient, MailboxEvent::Withdraw(*notice));
         }
     }
 
-    /// Everything that follows from a batch of this node's own submissions, which it took at
-    /// `taken_ns` if somebody watches. Durable ends of deliveries come before the notices: one of
-    /// them may be the same notice, owed again.
+    /// Releases all effects of a batch of this node's own submissions. `taken_ns` is set while the
+    /// latency trace is on. Recorded deliveries come before notices, because a notice may be owed
+    /// again.
     pub(crate) fn release<L: Log>(
         &mut self,
         sequencer: &Sequencer<TracedLog<L>>,
@@ -88,18 +88,18 @@ impl<M> EffectDispatcher<M> {
         if let Some(taken_ns) = taken_ns {
             self.mark(sequencer, taken_ns, batch);
         }
-        self.note_deliveries(committed.first, batch);
+        self.track_deliveries(committed.first, batch);
         self.post_recorded(committed.durable);
         let message = |source: LogIndex| {
             let at = source.0.checked_sub(committed.first.0)?;
             batch.get(at as usize)?.attached.message.clone()
         };
         let commands = batch.iter().map(|one| &one.command);
-        self.announce(sequencer, committed.first, commands, (&message, serves));
+        self.dispatch(sequencer, committed.first, commands, (&message, serves));
         self.reply(batch, sequencer.outcomes());
     }
 
-    fn note_deliveries(&mut self, first: LogIndex, batch: &[Submission<M>]) {
+    fn track_deliveries(&mut self, first: LogIndex, batch: &[Submission<M>]) {
         for (at, submission) in batch.iter().enumerate() {
             if let ReplyTo::Deliveries { mailbox } = submission.attached.ticket {
                 let log_index = LogIndex(first.0 + at as u64);
@@ -152,48 +152,53 @@ impl<M> EffectDispatcher<M> {
         self.post();
     }
 
-    /// Refuses what comes from those to whom more is owed than fits two lanes. Their endpoints take
-    /// nothing, and an answer to each message of theirs would be owed beside the rest; what was
-    /// taken from them before is answered. Costs nothing while less than that is owed in all.
-    pub(crate) fn turn_away(&mut self, state: &State, waiting: &mut VecDeque<Submission<M>>) {
+    /// Refuses submissions of senders to whom about two lanes of notices are owed: their endpoints
+    /// accept nothing, and each message would add a notice. Submissions that were accepted before
+    /// are still answered. Free while fewer notices than that are owed in total.
+    pub(crate) fn refuse_overdue_senders(
+        &mut self,
+        state: &State,
+        waiting: &mut VecDeque<Submission<M>>,
+    ) {
         let capacity = state.settings().lane_capacity;
-        let most = capacity.saturating_mul(2).max(capacity.saturating_add(OWED_BESIDE_MIN));
+        let most = capacity.saturating_mul(2).max(capacity.saturating_add(BEYOND_LANE_MIN));
         if state.notices_owed_count() < most as usize {
             return;
         }
-        let is_owed = |one: &Submission<M>| {
+        let is_overdue = |one: &Submission<M>| {
             let source = one.command.message().map(TransferMessage::source);
-            let found = source.and_then(|name| state.register().sender(name));
+            let found = source.and_then(|name| state.registry().sender(name));
             found.is_some_and(|sender| most <= state.notices_owed_to(sender))
         };
-        if waiting.iter().any(is_owed) {
-            let (away, kept): (VecDeque<_>, VecDeque<_>) = waiting.drain(..).partition(is_owed);
+        if waiting.iter().any(is_overdue) {
+            let (refused, kept): (VecDeque<_>, VecDeque<_>) =
+                waiting.drain(..).partition(is_overdue);
             *waiting = kept;
-            self.refuse(away.into_iter(), SubmissionRefused::SenderBacklogFull);
+            self.refuse(refused.into_iter(), SubmissionRefused::SenderBacklogFull);
         }
     }
 
-    /// What is owed to those whom this node serves.
-    pub(crate) fn resume(&mut self, state: &State, serves: Serves<'_>) {
+    /// Dispatches everything owed to the participants that this node serves.
+    pub(crate) fn dispatch_owed(&mut self, state: &State, serves: Serves<'_>) {
         for (notice, is_stale) in state.notices_to_resume() {
             if !serves(notice.recipient) {
                 continue;
             }
-            self.tell(notice.recipient, MailboxEvent::Notice { notice, message: None });
+            self.post_to_lane(notice.recipient, MailboxEvent::Notice { notice, message: None });
             if is_stale {
-                self.tell(notice.recipient, MailboxEvent::Withdraw(notice.id));
+                self.post_to_lane(notice.recipient, MailboxEvent::Withdraw(notice.id));
             }
         }
     }
 
-    /// An event for whoever sends to a participant: always the same mailbox, so that they keep
-    /// order.
-    pub(crate) fn tell(&mut self, recipient: ParticipantIndex, event: MailboxEvent<M>) {
+    /// Adds an event for the I/O thread that sends to a participant. It is always the same mailbox,
+    /// which keeps the order.
+    pub(crate) fn post_to_lane(&mut self, recipient: ParticipantIndex, event: MailboxEvent<M>) {
         let mailbox = recipient.at() % self.outgoing.len();
         self.outgoing[mailbox].push(event);
     }
 
-    pub(crate) fn tell_all(&mut self, event: impl Fn() -> MailboxEvent<M>) {
+    pub(crate) fn post_to_all(&mut self, event: impl Fn() -> MailboxEvent<M>) {
         self.outgoing.iter_mut().for_each(|events| events.push(event()));
     }
 
@@ -203,7 +208,7 @@ impl<M> EffectDispatcher<M> {
         }
     }
 
-    /// Somebody watches: notes what the batch took.
+    /// Records the times of a batch in the latency trace.
     fn mark<L: Log>(
         &self,
         sequencer: &Sequencer<TracedLog<L>>,
@@ -228,22 +233,22 @@ impl<M> EffectDispatcher<M> {
     pub(crate) fn publish_status<L: Log>(&self, sequencer: &Sequencer<TracedLog<L>>) {
         let state = sequencer.state();
         let offered = sequencer.offered_to_store().0;
-        self.shared.tally.offered_to_store.store(offered, Ordering::Relaxed);
+        self.shared.gauges.offered_to_store.store(offered, Ordering::Relaxed);
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.counts = sequencer.counts();
         status.counters = *state.counters();
         status.log_index = state.log_index();
         status.stamp = state.stamp();
-        status.in_flight = state.transfers_in_flight() as u64;
-        status.ended = state.transfers_ended() as u64;
-        status.hot = state.transfers_hot() as u64;
+        status.in_flight = state.reserved_transfer_count() as u64;
+        status.ended = state.final_transfer_count() as u64;
+        status.hot = state.hot_transfer_count() as u64;
         status.stored = sequencer.stored();
         status.cold = sequencer.cold_counts();
         status.owed = state.notices_owed_count() as u64;
         status.dead = state.dead_letter_count() as u64;
     }
 
-    pub(crate) fn say_stopped(&self, reason: &str) {
+    pub(crate) fn publish_stopped(&self, reason: &str) {
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.stopped = Some(reason.into());
     }

@@ -19,10 +19,10 @@ use crate::shared_value::SharedValue;
 use crate::stall::{Progress, Stall};
 use crate::submission::{Submission, SubmissionRefused};
 
-/// How the node is doing.
+/// Status and gauges of the node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeStatus {
-    /// What was written since the start.
+    /// Bytes, records and syncs since the start.
     pub counts: WriteCounts,
     /// The kernel's counters.
     pub counters: Counters,
@@ -32,44 +32,44 @@ pub struct NodeStatus {
     pub stamp: Stamp,
     /// Transfers in flight.
     pub in_flight: u64,
-    /// Transfers that ended.
+    /// Final transfers.
     pub ended: u64,
-    /// Of these, with their rows in memory.
+    /// Final transfers with their rows in memory.
     pub hot: u64,
-    /// Everything up to here is in the cold store; 0 where there is none.
+    /// Log index up to which the cold store is complete; 0 without a store.
     pub stored: LogIndex,
-    /// How often the cold store was asked since the start.
+    /// Reads of the cold store since the start.
     pub cold: ColdCounts,
     /// Notices owed.
     pub owed: u64,
     /// Dead letters.
     pub dead: u64,
-    /// Why the log stopped, if it did.
+    /// The reason why the log stopped, if it did.
     pub stopped: Option<String>,
 }
 
-/// What is not well, by the last look of [`crate::stall::StallDetector`].
+/// The faults found by the last sample of [`crate::stall::StallDetector`].
 #[derive(Clone, Default)]
 pub(crate) struct NodeFaults {
     pub(crate) stuck: Arc<[Stall]>,
     pub(crate) is_full: bool,
 }
 
-/// Whether a node is well.
+/// The health of a node.
 #[derive(Clone, Debug)]
 pub struct NodeHealth {
-    /// Why the log stopped, if it did.
+    /// The reason why the log stopped, if it did.
     pub stopped: Option<String>,
-    /// Stages that have work and make no progress, by the last look.
+    /// Stages that had work and made no progress at the last sample.
     pub stuck: Arc<[Stall]>,
-    /// The disk has no room for the log: commands are refused.
+    /// Whether the log's disk is full: commands are refused.
     pub is_full: bool,
-    /// The first record that could not be read, and has not been since.
+    /// The first record that could not be read, until a later read of it succeeds.
     pub unread: Option<ReadFailure>,
 }
 
 impl NodeHealth {
-    /// Whether the log takes nothing: it has stopped, has no room, or is stuck.
+    /// Whether the log accepts nothing: it has stopped, its disk is full, or it is stalled.
     #[must_use]
     pub fn is_log_down(&self) -> bool {
         self.stopped.is_some() || self.is_full || self.stuck.iter().any(Stall::is_log)
@@ -81,7 +81,7 @@ impl NodeHealth {
         !self.is_log_down() && self.stuck.is_empty()
     }
 
-    /// The fault of the log or the store, if there is one.
+    /// The fault of the log or the store, if any.
     #[must_use]
     pub fn storage_fault(&self) -> Option<String> {
         let stored = |one: &&Stall| one.is_log() || one.stage == "store";
@@ -100,16 +100,16 @@ pub(crate) struct Shared<M> {
     pub(crate) directory: Directory,
     pub(crate) reader: Arc<TrackedReader>,
     pub(crate) stages: Arc<LatencyTrace>,
-    pub(crate) tally: NodeGauges,
-    /// What is not well, by the last look.
-    pub(crate) ills: RwLock<NodeFaults>,
+    pub(crate) gauges: NodeGauges,
+    /// Faults at the last sample.
+    pub(crate) faults: RwLock<NodeFaults>,
     /// [`Handle::first_lease_us`].
     pub(crate) first_lease_us: u64,
-    /// What a node of several knows of them all.
+    /// The nodes of a shared log, as this node sees them.
     pub(crate) cluster: Mutex<Option<Cluster>>,
 }
 
-/// What the sequencer's thread counts for whoever watches it: one store a round or a batch.
+/// Counters that the sequencer's thread publishes, with one store per turn or batch.
 pub(crate) struct NodeGauges {
     pub(crate) turns: AtomicU64,
     pub(crate) committed: AtomicU64,
@@ -119,15 +119,15 @@ pub(crate) struct NodeGauges {
     pub(crate) due_us: AtomicU64,
     /// [`Progress::deadline`]; `u64::MAX` for none.
     pub(crate) deadline: AtomicU64,
-    /// [`Progress::heard_us`]; `u64::MAX` for none.
-    pub(crate) heard_us: AtomicU64,
-    /// Deadlines are left alone: see [`Handle::inject_no_ticks`].
+    /// [`Progress::last_message_us`]; `u64::MAX` for none.
+    pub(crate) last_message_us: AtomicU64,
+    /// Deadlines are ignored: see [`Handle::inject_no_ticks`].
     pub(crate) no_ticks: AtomicBool,
 }
 
 impl NodeGauges {
-    /// Of a node that begins behind this record.
-    pub(crate) fn behind(last: LogIndex) -> Self {
+    /// The gauges of a node that starts after this record.
+    pub(crate) fn starting_after(last: LogIndex) -> Self {
         Self {
             turns: AtomicU64::new(0),
             committed: AtomicU64::new(last.0),
@@ -135,12 +135,12 @@ impl NodeGauges {
             offered_to_store: AtomicU64::new(0),
             due_us: AtomicU64::new(u64::MAX),
             deadline: AtomicU64::new(u64::MAX),
-            heard_us: AtomicU64::new(u64::MAX),
+            last_message_us: AtomicU64::new(u64::MAX),
             no_ticks: AtomicBool::new(false),
         }
     }
 
-    /// The earliest deadline, and when it falls due by the node's monotonic clock.
+    /// The earliest deadline, and its due time on the node's monotonic clock.
     pub(crate) fn publish_due(&self, due: Option<(Stamp, u64)>) {
         let (deadline, due_us) = due.unwrap_or((Stamp(u64::MAX), u64::MAX));
         self.deadline.store(deadline.0, Ordering::Relaxed);
@@ -160,21 +160,22 @@ impl<M> Clone for Handle<M> {
 }
 
 impl<M: Send + Sync + 'static> Handle<M> {
-    /// Hands over all of `submissions`, in order. Those that the inbox has no room for are left
-    /// in the vector, and the reason is the answer.
+    /// Submits all of `submissions`, in order. Submissions without room in the inbox stay in the
+    /// vector.
     ///
     /// # Errors
-    /// [`SubmissionRefused`]: full or stopped; nothing of what is left will happen.
+    /// [`SubmissionRefused`]: the inbox is full or closed. The remaining submissions have no
+    /// effect.
     pub fn submit(&self, submissions: &mut Vec<Submission<M>>) -> Result<(), SubmissionRefused> {
         self.shared.inbox.submit(submissions)
     }
 
-    /// Asks the state, as it is after everything submitted before, and on a shared log after
-    /// everything that any node had answered before. The question runs on the sequencer's thread:
-    /// it must be short.
+    /// Runs a query on the state after everything submitted before. On a shared log the state also
+    /// includes everything that any node had answered before. The query runs on the sequencer's
+    /// thread and must be short.
     ///
     /// # Errors
-    /// [`SubmissionRefused`]: too many questions wait, or the node has stopped.
+    /// [`SubmissionRefused`]: too many queries are waiting, or the node has stopped.
     pub fn ask(
         &self,
         question: impl FnOnce(&State) + Send + 'static,
@@ -183,7 +184,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: true, ask })
     }
 
-    /// [`Handle::ask`] where the state of this node will do, as old as it may be.
+    /// Like [`Handle::ask`], on this node's current state, which may be older than that of other
+    /// nodes.
     ///
     /// # Errors
     /// As [`Handle::ask`].
@@ -195,8 +197,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: false, ask })
     }
 
-    /// [`Handle::ask_local`] about everything, with the place in the log: all of it is durable, and
-    /// the store will have all of it soon, whether or not a batch follows.
+    /// Like [`Handle::ask_local`], with the tail of the log. The whole log is durable, and the
+    /// store receives all of it soon, even without a further batch.
     ///
     /// # Errors
     /// As [`Handle::ask`].
@@ -208,8 +210,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.inbox.ask(ReadRequest { about: Prefetch::Everything, is_fresh: false, ask })
     }
 
-    /// [`Handle::ask`] about a transfer: the state then knows it even when it ended long ago, for
-    /// which the cold store may have to be read.
+    /// Like [`Handle::ask`], for a query about a transfer. Its row is prefetched from the cold
+    /// store if it was evicted.
     ///
     /// # Errors
     /// As [`Handle::ask`].
@@ -226,23 +228,23 @@ impl<M: Send + Sync + 'static> Handle<M> {
         })
     }
 
-    /// The register as of the last change, if it changed since `generation`, which is updated.
-    /// One atomic load when it did not.
+    /// The participants after the last change, if they changed since `generation`, which is
+    /// updated. Costs one atomic load if they did not.
     #[must_use]
     pub fn view_since(&self, generation: &mut u64) -> Option<Arc<ParticipantsView>> {
         self.shared.view.since(generation)
     }
 
-    /// The register as of the last change.
+    /// The participants after the last change.
     #[must_use]
     pub fn view(&self) -> Arc<ParticipantsView> {
         self.shared.view.newest()
     }
 
-    /// Looks an identifier up in the party directory. May read the disk.
+    /// Looks up an identifier in the party directory. May read the disk.
     ///
     /// # Errors
-    /// [`StoreError`] when that cannot be read: nobody knows who serves the party.
+    /// [`StoreError`] when the store cannot be read. The party's FSP is then unknown.
     pub fn find_party(
         &self,
         id_type: &str,
@@ -252,81 +254,82 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.directory.find(id_type, id, sub_id)
     }
 
-    /// The cold store, for questions.
+    /// The cold store, for queries.
     #[must_use]
     pub fn store(&self) -> Option<Arc<dyn ports::ColdStore>> {
         self.shared.directory.store().cloned()
     }
 
-    /// Bytes that the cold store takes on disk, about.
+    /// Approximate bytes of the cold store on disk.
     #[must_use]
     pub fn store_bytes(&self) -> u64 {
         self.shared.directory.store_bytes()
     }
 
-    /// Index of the last record decided on: whoever was answered finds his own record at most
-    /// here, while [`Handle::status`] may be some records behind.
+    /// Index of the last decided record. A client that got an answer finds its record at or below
+    /// it. [`Handle::status`] may lag by some records.
     #[must_use]
     pub fn committed(&self) -> LogIndex {
-        LogIndex(self.shared.tally.committed.load(Ordering::Acquire))
+        LogIndex(self.shared.gauges.committed.load(Ordering::Acquire))
     }
 
-    /// How the node is doing, as of its last batch.
+    /// The node's status after its last batch.
     #[must_use]
     pub fn status(&self) -> NodeStatus {
         self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the sequencer's thread has done so far, for [`crate::stall::StallDetector`].
+    /// The progress of the sequencer's thread, for [`crate::stall::StallDetector`].
     #[must_use]
     pub fn progress(&self) -> Progress {
-        let Shared { inbox, tally, directory, .. } = &*self.shared;
+        let Shared { inbox, gauges, directory, .. } = &*self.shared;
         let moment = |at: &AtomicU64| Some(at.load(Ordering::Relaxed)).filter(|at| *at != u64::MAX);
-        // Read first: what is offered after this look is no work that stood still before it.
-        let offered = tally.offered_to_store.load(Ordering::Relaxed);
+        // Read first, so that rows offered after this sample do not count as work that waited
+        // before it.
+        let offered = gauges.offered_to_store.load(Ordering::Relaxed);
         Progress {
             busy: inbox.is_busy(),
-            turns: tally.turns.load(Ordering::Relaxed),
-            committed: tally.committed.load(Ordering::Acquire),
-            refused_full: tally.refused_full.load(Ordering::Relaxed),
+            turns: gauges.turns.load(Ordering::Relaxed),
+            committed: gauges.committed.load(Ordering::Acquire),
+            refused_full: gauges.refused_full.load(Ordering::Relaxed),
             store_fails: directory.store().is_some_and(|store| store.is_failing()),
             store_is_damaged: directory.store().is_some_and(|store| store.is_damaged()),
             stored: directory.store().map_or(offered, |store| store.mark().log_index.0),
             offered_to_store: offered,
-            due_us: moment(&tally.due_us),
-            deadline: moment(&tally.deadline).map(Stamp),
-            heard_us: moment(&tally.heard_us),
+            due_us: moment(&gauges.due_us),
+            deadline: moment(&gauges.deadline).map(Stamp),
+            last_message_us: moment(&gauges.last_message_us),
         }
     }
 
-    /// Publishes what is stuck, and whether the disk of the log is full, for [`Handle::condition`].
-    pub fn publish_ills(&self, stuck: Vec<Stall>, is_full: bool) {
-        let ills = NodeFaults { stuck: stuck.into(), is_full };
-        *self.shared.ills.write().unwrap_or_else(PoisonError::into_inner) = ills;
+    /// Publishes the stalls and whether the log's disk is full, for [`Handle::health`].
+    pub fn publish_faults(&self, stuck: Vec<Stall>, is_full: bool) {
+        let faults = NodeFaults { stuck: stuck.into(), is_full };
+        *self.shared.faults.write().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
-    /// Whether the node is well: the one source of every answer about its health.
+    /// The node's health. Every report about it comes from here.
     #[must_use]
-    pub fn condition(&self) -> NodeHealth {
-        let ills = self.shared.ills.read().unwrap_or_else(PoisonError::into_inner).clone();
+    pub fn health(&self) -> NodeHealth {
+        let faults = self.shared.faults.read().unwrap_or_else(PoisonError::into_inner).clone();
         let stopped = self.status().stopped;
-        NodeHealth { stopped, stuck: ills.stuck, is_full: ills.is_full, unread: self.unread() }
+        NodeHealth { stopped, stuck: faults.stuck, is_full: faults.is_full, unread: self.unread() }
     }
 
-    /// Breaks the node on purpose, for a test of whoever watches it: from now on a deadline is met
-    /// only when a batch comes by.
+    /// Injects a fault for tests of the stall detection: from now on deadlines are met only by
+    /// batches of other commands.
     pub fn inject_no_ticks(&self) {
-        self.shared.tally.no_ticks.store(true, Ordering::Relaxed);
+        self.shared.gauges.no_ticks.store(true, Ordering::Relaxed);
     }
 
-    /// Until when attempts may begin before the first [`crate::MailboxEvent::Lease`]: for ever
-    /// where the log is this node's alone.
+    /// Monotonic time until which attempts may begin before the first
+    /// [`crate::MailboxEvent::Lease`]; `u64::MAX` if the log has only this node.
     #[must_use]
     pub fn first_lease_us(&self) -> u64 {
         self.shared.first_lease_us
     }
 
-    /// What this node knows of all nodes of a shared log; `None` where it has its log alone.
+    /// The nodes of a shared log, as this node sees them; `None` if the log has only this node.
     #[must_use]
     pub fn cluster(&self) -> Option<Cluster> {
         self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -338,19 +341,19 @@ impl<M: Send + Sync + 'static> Handle<M> {
         Arc::clone(&self.shared.reader) as _
     }
 
-    /// The first record that [`Handle::reader`] could not read, and has not read since.
+    /// The first record that [`Handle::reader`] could not read, until a later read of it succeeds.
     #[must_use]
     pub fn unread(&self) -> Option<ReadFailure> {
         self.shared.reader.unread()
     }
 
-    /// How many mailboxes there are.
+    /// Number of mailboxes.
     #[must_use]
     pub fn mailboxes(&self) -> usize {
         self.shared.mailboxes.len()
     }
 
-    /// When each part of the hub touched a transfer.
+    /// The latency trace.
     #[must_use]
     pub fn stages(&self) -> &Arc<LatencyTrace> {
         &self.shared.stages

@@ -12,19 +12,19 @@ use crate::submission::{Submission, SubmissionRefused};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What looks at the state, and at where the log stands.
+/// A query over the tail of the log and the state.
 type ReadFn = dyn FnOnce(&Tail, &State) + Send;
 
-/// A question about the state.
+/// A query.
 pub(crate) struct ReadRequest {
     pub(crate) about: Prefetch,
-    /// Whether the answer must be from a state as new as any node's when it was asked.
+    /// Whether the state must be as new as that of any node when the query was submitted.
     pub(crate) is_fresh: bool,
     pub(crate) ask: Box<ReadFn>,
 }
 
 impl ReadRequest {
-    /// Answers it from the state of this sequencer, which is between two batches.
+    /// Answers the query between two batches.
     pub(crate) fn answer<L: Log>(
         self,
         sequencer: &mut Sequencer<L>,
@@ -40,25 +40,25 @@ impl ReadRequest {
     }
 }
 
-/// What a question needs to be there when it is answered.
+/// Data that a query needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prefetch {
-    /// What is in memory.
+    /// Data in memory.
     Anything,
-    /// The row of this transfer, wherever it lives.
+    /// The row of this transfer, also if it was evicted.
     Transfer(TransferId),
-    /// Everything, durable, and on its way to the store.
+    /// All of the log, durable and offered to the store.
     Everything,
 }
 
 /// Bounds of the inbox.
 #[derive(Clone, Copy, Debug)]
 pub struct InboxLimits {
-    /// Submissions that may wait.
+    /// Maximum number of waiting submissions.
     pub submissions_max: usize,
-    /// Bytes of records that may wait.
+    /// Maximum bytes of waiting records.
     pub bytes_max: usize,
-    /// Questions that may wait.
+    /// Maximum number of waiting queries.
     pub questions_max: usize,
 }
 
@@ -73,16 +73,16 @@ pub(crate) struct Work<M> {
     pub(crate) submissions: VecDeque<Submission<M>>,
     pub(crate) questions: Vec<ReadRequest>,
     bytes: usize,
-    /// What a shared log has to say.
+    /// Messages and events of a shared log.
     pub(crate) arrivals: VecDeque<Arrival>,
     arrived_bytes: usize,
     open: bool,
-    /// The taker is gone.
+    /// Whether the consumer has ended.
     ended: bool,
     asleep: bool,
 }
 
-/// Bytes of messages of a shared log that may wait, but for the last one.
+/// Maximum bytes of waiting messages of a shared log, not counting the last one.
 pub(crate) const ARRIVED_BYTES_MAX: usize = 32 << 20;
 
 /// Work that was taken from the inbox.
@@ -98,7 +98,7 @@ impl<M> Default for TakenWork<M> {
     }
 }
 
-/// The inbox: many senders, one taker.
+/// The inbox: many producers, one consumer.
 pub(crate) struct Inbox<M> {
     limits: InboxLimits,
     work: Mutex<Work<M>>,
@@ -127,7 +127,7 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Takes as many as there is room for, from the front.
+    /// Accepts submissions from the front while there is room.
     pub(crate) fn submit(
         &self,
         submissions: &mut Vec<Submission<M>>,
@@ -170,9 +170,9 @@ impl<M> Inbox<M> {
         Ok(())
     }
 
-    /// Takes everything that waits, submissions only where there is `room` for them, after sleeping
-    /// until there is something to take, `patience` is over or the inbox is closed. False once it
-    /// is closed: what was taken then is the rest.
+    /// Takes all waiting work; submissions only if there is `room` for them. Sleeps until there is
+    /// work, `patience` has passed or the inbox is closed. Returns false once the inbox is closed
+    /// and everything left has been taken.
     pub(crate) fn take(
         &self,
         taken: &mut TakenWork<M>,
@@ -205,8 +205,8 @@ impl<M> Inbox<M> {
         work.open
     }
 
-    /// Hands over what a shared log says, after waiting for room. False when nobody takes it any
-    /// more.
+    /// Queues an arrival of a shared log after waiting for room. Returns false if the consumer has
+    /// ended.
     pub(crate) fn arrive(&self, arrival: Arrival) -> bool {
         let full = |work: &mut Work<M>| ARRIVED_BYTES_MAX < work.arrived_bytes && !work.ended;
         let mut work =
@@ -222,21 +222,21 @@ impl<M> Inbox<M> {
         true
     }
 
-    /// Nothing is taken any more.
+    /// Ends the inbox: nothing is consumed any more.
     pub(crate) fn end(&self) {
         self.close();
         self.lock().ended = true;
         self.room.notify_all();
     }
 
-    /// Takes nothing more.
+    /// Closes the inbox: nothing is accepted any more.
     pub(crate) fn close(&self) {
         let mut work = self.lock();
         work.open = false;
         self.wake(work);
     }
 
-    /// Whether the taker is at work, or has some.
+    /// Whether the consumer is working or has work.
     pub(crate) fn is_busy(&self) -> bool {
         let work = self.lock();
         let is_empty = work.submissions.is_empty() && work.questions.is_empty();
@@ -247,7 +247,7 @@ impl<M> Inbox<M> {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Wakes the taker only when it sleeps: while it works it will look again by itself.
+    /// Wakes the consumer only if it sleeps. A running consumer looks again before it sleeps.
     fn wake(&self, work: MutexGuard<'_, Work<M>>) {
         let asleep = work.asleep;
         drop(work);

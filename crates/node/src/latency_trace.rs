@@ -1,18 +1,17 @@
-//! When each part of the hub touched a transfer: what waterfalls are drawn from.
+//! Records when each part of the hub handled a transfer, for waterfall pictures.
 //!
-//! Phases: while watching is on, threads *mark* moments (one lock of their own and a clock
-//! reading each); [`LatencyTrace::of`] gathers the marks of one transfer and makes stages of them,
-//! each with a start, an end and a label. Where a message only waited, for its batch or for a
-//! thread, there is no stage: nobody worked. While it is off, a mark costs one relaxed load. What
-//! has begun and not ended is told up to now.
+//! While tracing is on, threads record *marks*; each costs a clock reading and the thread's own
+//! lock. [`LatencyTrace::of`] collects the marks of one transfer and derives stages with a start,
+//! an end and a label. Time in which a message only waits, for its batch or for a thread, belongs
+//! to no stage. Waits for the sequencer's batch and for the start of an attempt are listed
+//! separately. Stages that have not ended extend to the present. While tracing is off, a mark costs
+//! one relaxed load.
 //!
-//! Where it waited for the sequencer's batch, or for an attempt to be sent, is told apart.
-//!
-//! Bounds: each thread keeps its last marks: the sequencer `SEQUENCER_MARKS`, 8 a transfer, the
-//! threads of connections up to four times as many, for they leave some 27 a transfer between
-//! them. A transfer of which any mark may have made room is not shown at all, so that what is
-//! shown has no holes. Nothing is kept while watching is off. Time is the machine's monotonic
-//! clock in nanoseconds, the same for every process on it.
+//! Bounds: each thread keeps its last marks. The sequencer keeps `SEQUENCER_MARKS`, 8 per transfer.
+//! The I/O threads, which record about 27 per transfer in total, keep up to four times as many. A
+//! transfer that may have lost a mark is not shown at all, so that nothing shown has gaps. No marks
+//! are kept while tracing is off. Times are nanoseconds of the machine's monotonic clock, the same
+//! for every process.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,16 +23,16 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Marks that the sequencer's thread keeps: two messages of 32,000 transfers, 8 MiB.
+/// Marks of the sequencer's thread: two messages of 32,000 transfers, 8 MiB.
 const SEQUENCER_MARKS: usize = 1 << 18;
-/// Marks that one other thread keeps when it is the only one, or one of two: 32 MiB, of which the
-/// marks of 38,000 transfers fit into one.
+/// Marks of one of at most two other threads: 32 MiB, which hold 38,000 transfers of a single
+/// thread.
 const OTHER_MARKS_MAX: usize = 1 << 20;
 
-/// What a thread was doing to a transfer.
+/// The message that a thread handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceSubject {
-    /// Taking a message in: the command that it becomes.
+    /// Receiving a message that becomes this command.
     Taking(Inbound),
     /// Sending a notice to a participant.
     Sending(NoticeKind, ParticipantIndex),
@@ -50,7 +49,7 @@ pub enum Inbound {
     Abort,
 }
 
-/// A moment in the life of a message. Of one message they follow each other in this order.
+/// A point in the path of a message. Marks of one message follow this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TracePoint {
     /// Inbound: its first bytes were read from the socket.
@@ -59,7 +58,7 @@ pub enum TracePoint {
     Parsed,
     /// Inbound: its body was read to the end.
     Read,
-    /// Inbound: checked, made a command, and handed over.
+    /// Inbound: checked, encoded and submitted.
     Submitted,
     /// Inbound: the sequencer began its batch.
     Taken,
@@ -69,15 +68,15 @@ pub enum TracePoint {
     Synced,
     /// Inbound: the kernel had decided.
     Applied,
-    /// Inbound: the thread of its connection goes on with it.
+    /// Inbound: the connection's thread continued with it.
     Resumed,
     /// Inbound: the answer was handed to the connection.
     Answered,
-    /// Outbound: the notice reached its thread.
+    /// Outbound: the notice reached its I/O thread.
     Owed,
     /// Outbound: an attempt began.
     Attempted,
-    /// Outbound: a connection was there.
+    /// Outbound: a connection was available.
     Connected,
     /// Outbound: the request was written.
     Written,
@@ -85,7 +84,7 @@ pub enum TracePoint {
     Delivered,
 }
 
-/// One moment of one transfer.
+/// A mark: one point of one transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TraceMark {
     transfer: TransferId,
@@ -94,28 +93,28 @@ struct TraceMark {
     at_ns: u64,
 }
 
-/// A span of time in which a part of the hub, or a participant, had a transfer in its hands.
+/// A span of time in which a part of the hub, or a participant, worked on a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageSpan {
     /// Start, nanoseconds of the monotonic clock.
     pub start_ns: u64,
     /// End, not before the start.
     pub end_ns: u64,
-    /// Which message and what was done to it, such as `prepare: sync`.
+    /// Message and action, such as `prepare: sync`.
     pub label: String,
 }
 
-/// What is known of one transfer.
+/// The trace of one transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransferTrace {
-    /// Where somebody worked on it, in order of their starts; nothing unless all of it is kept.
+    /// Times of work, ordered by start; empty unless all marks are kept.
     pub stages: Vec<StageSpan>,
-    /// Where it waited for the sequencer's batch (`wait`), or from the decision until an attempt to
-    /// tell a participant began (`dispatch`), in order of their starts.
+    /// Times of waiting for the sequencer's batch (`wait`), or from the decision until an attempt
+    /// began (`dispatch`), ordered by start.
     pub waits: Vec<StageSpan>,
-    /// How far back marks reach, if some have made room for others.
+    /// Age of the oldest complete marks, if older marks have been dropped.
     pub reach: Option<Duration>,
-    /// Not all of it has come to its end: more will be known later.
+    /// Whether the transfer has not ended, so that more marks will follow.
     pub under_way: bool,
 }
 
@@ -123,7 +122,7 @@ pub struct TransferTrace {
 #[derive(Debug, Default)]
 struct Ring {
     marks: VecDeque<TraceMark>,
-    /// The latest moment among those that made room for others; 0 when none did.
+    /// The latest time among dropped marks; 0 if none were dropped.
     dropped_ns: u64,
 }
 
@@ -138,24 +137,24 @@ impl Ring {
     }
 }
 
-/// Where threads leave their marks: number 0 is the sequencer's, then one for each mailbox.
+/// The marks of all threads: number 0 is the sequencer's, then one per mailbox.
 #[derive(Debug)]
 pub struct LatencyTrace {
     watching: AtomicBool,
     threads: Box<[Mutex<Ring>]>,
-    /// Whether messages about a transfer may come in at other nodes, too.
+    /// Whether messages about a transfer may arrive at other nodes too.
     has_peers: bool,
 }
 
 impl LatencyTrace {
-    /// For the sequencer's thread and `mailboxes` more; not watching.
+    /// A trace of the sequencer's thread and `mailboxes` other threads; off.
     #[must_use]
     pub fn new(mailboxes: usize) -> Self {
         let threads = (0..=mailboxes).map(|_| Mutex::default()).collect();
         Self { watching: AtomicBool::new(false), threads, has_peers: false }
     }
 
-    /// Of a node that is one of several: it may see a later message about a transfer alone.
+    /// The trace of a node of a shared log, which may see only a later message about a transfer.
     #[must_use]
     pub fn with_peers(self) -> Self {
         Self { has_peers: true, ..self }
@@ -168,7 +167,7 @@ impl LatencyTrace {
         self.watching.load(Ordering::Relaxed)
     }
 
-    /// Begins or ends watching; either way what was kept is forgotten.
+    /// Turns tracing on or off. Either way all marks are dropped.
     pub fn watch(&self, watching: bool) {
         self.watching.store(watching, Ordering::Relaxed);
         for thread in &self.threads {
@@ -176,14 +175,14 @@ impl LatencyTrace {
         }
     }
 
-    /// Now, while watching.
+    /// The time, while tracing is on.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> Option<u64> {
         self.is_watching().then(monotonic_ns)
     }
 
-    /// Leaves marks of one thread, while watching.
+    /// Records marks of one thread, while tracing is on.
     #[inline]
     pub fn mark(
         &self,
@@ -197,7 +196,7 @@ impl LatencyTrace {
         }
     }
 
-    /// Apart from [`LatencyTrace::mark`], so that who is not watched pays for the flag alone.
+    /// Separate from [`LatencyTrace::mark`], so that only the flag costs time while tracing is off.
     #[cold]
     #[inline(never)]
     fn keep(
@@ -208,7 +207,7 @@ impl LatencyTrace {
         moments: impl IntoIterator<Item = (TracePoint, u64)>,
     ) {
         let mut ring = locked(&self.threads[thread]);
-        // Watching may have ended, and what was kept been forgotten, just before the lock.
+        // Tracing may have been turned off just before the lock.
         if !self.is_watching() {
             return;
         }
@@ -218,9 +217,9 @@ impl LatencyTrace {
         }
     }
 
-    /// As many for each thread of connections that all of them reach about as far back as the
-    /// sequencer does, though one has twice its share; together 64 MiB, or 8 MiB each if they are
-    /// more than eight.
+    /// Capacity of a thread. Together the I/O threads reach about as far back as the sequencer,
+    /// even if one has twice its share: 64 MiB in total, or 8 MiB each if there are more than
+    /// eight.
     fn marks_max(&self, thread: usize) -> usize {
         let others = self.threads.len() - 1;
         match thread {
@@ -229,8 +228,8 @@ impl LatencyTrace {
         }
     }
 
-    /// What is known of a transfer: all of it or nothing. Looks through all marks; for people, not
-    /// for every message.
+    /// The trace of a transfer, complete or empty. It reads all marks, so it is meant for people
+    /// and not for every message.
     #[must_use]
     pub fn of(&self, transfer: &TransferId) -> TransferTrace {
         let mut marks: Vec<TraceMark> = Vec::new();
@@ -243,7 +242,7 @@ impl LatencyTrace {
         marks.sort_by_key(|mark| (mark.at_ns, mark.moment));
         let reach_ns = (0 < dropped_ns).then(|| monotonic_ns().saturating_sub(dropped_ns));
         let reach = reach_ns.map(Duration::from_nanos);
-        if reach.is_some() && !self.is_whole(&marks, dropped_ns) {
+        if reach.is_some() && !self.is_complete(&marks, dropped_ns) {
             return TransferTrace { reach, ..TransferTrace::default() };
         }
         let messages = messages(&marks);
@@ -253,20 +252,20 @@ impl LatencyTrace {
         TransferTrace { stages, waits: waits_of(&marks, &messages, now_ns), reach, under_way }
     }
 
-    /// Whether a message was not answered yet, or nobody was told of an end. Of several nodes
-    /// another one may have told it.
+    /// Whether a message is unanswered or no participant was notified of the end. With several
+    /// nodes, another one may have sent that notice.
     fn is_under_way(&self, messages: &[Vec<TraceMark>]) -> bool {
         let is_over = |message: &Vec<TraceMark>| {
             matches!(newest(message).moment, TracePoint::Answered | TracePoint::Delivered)
         };
-        let has_end = || messages.iter().any(|message| tells_an_end(message[0].what));
+        let has_end = || messages.iter().any(|message| notifies_of_end(message[0].what));
         !messages.iter().all(is_over) || !(self.has_peers || has_end())
     }
 
-    /// Whether no mark of a transfer can be among those that made room, the latest of which was of
-    /// `dropped_ns`. What comes first of a transfer is its prepare. Of several nodes one may see
-    /// another message first: then that must have its beginning.
-    fn is_whole(&self, marks: &[TraceMark], dropped_ns: u64) -> bool {
+    /// Whether no mark of a transfer can be among the dropped ones, the latest of which was at
+    /// `dropped_ns`. The first mark of a transfer belongs to its prepare. With several nodes,
+    /// another message may be the first one here. Then its own first mark is required.
+    fn is_complete(&self, marks: &[TraceMark], dropped_ns: u64) -> bool {
         let Some(first) = marks.first() else { return false };
         let begins = match first.what {
             TraceSubject::Taking(Inbound::Prepare) => first.moment <= TracePoint::Parsed,
@@ -277,8 +276,7 @@ impl LatencyTrace {
     }
 }
 
-/// Where somebody worked; the marks are in order of time. What has not ended is told until
-/// `now_ns`.
+/// Times of work, from marks in order of time. Open ones extend to `now_ns`.
 fn stages_of(
     marks: &[TraceMark],
     messages: &[Vec<TraceMark>],
@@ -295,7 +293,7 @@ fn stages_of(
     stages
 }
 
-const fn tells_an_end(what: TraceSubject) -> bool {
+const fn notifies_of_end(what: TraceSubject) -> bool {
     !matches!(what, TraceSubject::Taking(_) | TraceSubject::Sending(NoticeKind::Prepare, _))
 }
 
@@ -303,12 +301,12 @@ fn newest(message: &[TraceMark]) -> TraceMark {
     *message.last().expect("a message has a mark")
 }
 
-/// What goes on since a moment.
+/// A span that is still open.
 fn until(now_ns: Option<u64>, start_ns: u64, label: String) -> Option<StageSpan> {
     now_ns.map(|now_ns| StageSpan { start_ns, end_ns: now_ns.max(start_ns), label })
 }
 
-/// Where it waited for the batch, and from the decision until an attempt began.
+/// Times of waiting for the batch, and from the decision until an attempt began.
 fn waits_of(
     marks: &[TraceMark],
     messages: &[Vec<TraceMark>],
@@ -338,7 +336,7 @@ fn waits_of(
     waits
 }
 
-/// When what is owed at a moment had been decided: the last decision before it, if it was seen.
+/// The time of the last decision before a notice was owed, if it was traced.
 fn decided_ns(marks: &[TraceMark], owed_ns: u64) -> u64 {
     let before = |mark: &&TraceMark| mark.moment == TracePoint::Applied && mark.at_ns <= owed_ns;
     marks.iter().rfind(before).map_or(owed_ns, |mark| mark.at_ns)
@@ -360,7 +358,7 @@ fn sort(stages: &mut [StageSpan]) {
     stages.sort_by_key(|stage| (stage.start_ns, stage.end_ns));
 }
 
-/// From the prepare's last byte to the first of the payee's answer, if that has come.
+/// From the prepare's last byte to the first byte of the payee's response, if it has arrived.
 fn payees_own_time(marks: &[TraceMark], now_ns: Option<u64>) -> Option<StageSpan> {
     let is_prepare = |what| matches!(what, TraceSubject::Sending(NoticeKind::Prepare, _));
     let is_answer = |what| matches!(what, TraceSubject::Taking(Inbound::Fulfil | Inbound::Abort));
@@ -369,7 +367,7 @@ fn payees_own_time(marks: &[TraceMark], now_ns: Option<u64>) -> Option<StageSpan
         of_moment.map(|mark| mark.at_ns).min()
     };
     let start_ns = first(TracePoint::Written, &is_prepare)?;
-    if !marks.iter().any(|mark| is_answer(mark.what) || tells_an_end(mark.what)) {
+    if !marks.iter().any(|mark| is_answer(mark.what) || notifies_of_end(mark.what)) {
         return until(now_ns, start_ns, "payee: own time, no answer yet".to_owned());
     }
     let end_ns = first(TracePoint::Arrived, &is_answer)?;
@@ -377,8 +375,8 @@ fn payees_own_time(marks: &[TraceMark], now_ns: Option<u64>) -> Option<StageSpan
     (start_ns <= end_ns).then_some(StageSpan { start_ns, end_ns, label })
 }
 
-/// A message seen more than once (a resend, a retry) makes its stages again from each first
-/// moment on. Between two moments in which it only waited there is none.
+/// The stages of a message. A message seen more than once (a resend, a retry) repeats its stages.
+/// Points between which it only waited have none.
 fn worked_on(message: &[TraceMark]) -> impl Iterator<Item = StageSpan> {
     message.windows(2).filter_map(|pair| {
         let [from, to] = [pair[0], pair[1]];
@@ -405,8 +403,8 @@ fn name(what: TraceSubject) -> &'static str {
     }
 }
 
-/// What was done until a moment; `None` where the message only waited: for bytes, for the batch,
-/// for a thread, for its place in a lane.
+/// The action that ended at a point; `None` if the message only waited: for bytes, the batch, a
+/// thread or its turn in a lane.
 fn doing(moment: TracePoint) -> Option<&'static str> {
     Some(match moment {
         TracePoint::Arrived
@@ -452,10 +450,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A log that notes, while watching, when it last appended and synced.
+/// A log that records, while tracing is on, when it last appended and synced.
 pub type TracedLog<L> = ObservedLog<L, WriteTimes>;
 
-/// When the log inside a [`TracedLog`] was last written.
+/// The times of the last writes of the log inside a [`TracedLog`].
 #[derive(Debug)]
 pub struct WriteTimes {
     stages: Arc<LatencyTrace>,
@@ -470,13 +468,13 @@ impl From<Arc<LatencyTrace>> for WriteTimes {
 }
 
 impl WriteTimes {
-    /// Recorder of the moments.
+    /// The trace that the times belong to.
     pub(crate) fn stages(&self) -> Arc<LatencyTrace> {
         Arc::clone(&self.stages)
     }
 
-    /// When the last append and the last sync since then ended; 0 for what has not happened
-    /// while watching.
+    /// End times of the last append and the last sync after it; 0 if none happened while tracing
+    /// was on.
     pub(crate) fn written_ns(&self) -> (u64, u64) {
         (self.appended_ns, self.synced_ns)
     }
@@ -513,10 +511,10 @@ mod tests {
     }
 
     #[test]
-    fn stages_lie_where_somebody_worked_on_a_message() {
+    fn stages_are_the_times_of_work() {
         let stages = LatencyTrace::new(1);
         stages.mark(1, id(1), PREPARE, [(TracePoint::Parsed, 5)]);
-        assert_eq!(stages.of(&id(1)), TransferTrace::default(), "nobody watches yet");
+        assert_eq!(stages.of(&id(1)), TransferTrace::default(), "tracing is off");
         stages.watch(true);
         stages.mark(1, id(1), PREPARE, [(TracePoint::Parsed, 10), (TracePoint::Submitted, 30)]);
         stages.mark(0, id(1), PREPARE, [(TracePoint::Taken, 35), (TracePoint::Synced, 90)]);
@@ -525,8 +523,8 @@ mod tests {
         stages.mark(1, id(1), PREPARE, [(TracePoint::Resumed, 96), (TracePoint::Answered, 99)]);
         stages.mark(1, id(1), TO_PAYEE, [(TracePoint::Owed, 95), (TracePoint::Attempted, 97)]);
         stages.mark(1, id(1), TO_PAYEE, [(TracePoint::Connected, 98)]);
-        let noted = stages.of(&id(1));
-        let shown = spans(&noted.stages);
+        let trace = stages.of(&id(1));
+        let shown = spans(&trace.stages);
         let expected = [
             (10, 30, "prepare: parse and check"),
             (35, 90, "prepare: sync"),
@@ -534,24 +532,25 @@ mod tests {
             (96, 99, "prepare: answer"),
             (97, 98, "prepare to payee: connect"),
         ];
-        // 30 to 35 it waits for the batch, 92 to 96 for a thread: nobody works, so there is a gap.
+        // From 30 to 35 it waits for the batch, from 92 to 96 for a thread: these times have no
+        // stage.
         assert_eq!(shown, expected);
         let waits = [(30, 35, "prepare: wait"), (92, 97, "prepare to payee: dispatch")];
-        assert_eq!(spans(&noted.waits), waits, "they are told apart");
-        assert_eq!(noted.reach, None, "all is kept");
+        assert_eq!(spans(&trace.waits), waits, "waits are listed separately");
+        assert_eq!(trace.reach, None, "no marks were dropped");
     }
 
     #[test]
-    fn what_has_not_ended_is_told_up_to_now() {
+    fn open_stages_extend_to_the_present() {
         const FULFIL: TraceSubject = TraceSubject::Taking(Inbound::Fulfil);
         const TO_PAYER: TraceSubject =
             TraceSubject::Sending(NoticeKind::Fulfil, ParticipantIndex(2));
         let stages = LatencyTrace::new(1);
         stages.watch(true);
         let open = || {
-            let noted = stages.of(&id(1));
-            assert!(noted.under_way, "{noted:?}");
-            let mut all = noted.stages.into_iter().chain(noted.waits);
+            let trace = stages.of(&id(1));
+            assert!(trace.under_way, "{trace:?}");
+            let mut all = trace.stages.into_iter().chain(trace.waits);
             let newest = all.find(|stage| stage.end_ns > 1_000).expect("something is open");
             (newest.start_ns, newest.label)
         };
@@ -573,12 +572,12 @@ mod tests {
         stages.mark(1, id(1), TO_PAYER, [(TracePoint::Owed, 91), (TracePoint::Attempted, 92)]);
         assert_eq!(open().0, 92);
         sent(TO_PAYER, 95);
-        let noted = stages.of(&id(1));
-        assert!(!noted.under_way && noted.stages.iter().all(|it| it.end_ns < 1_000), "{noted:?}");
+        let trace = stages.of(&id(1));
+        assert!(!trace.under_way && trace.stages.iter().all(|it| it.end_ns < 1_000), "{trace:?}");
     }
 
     #[test]
-    fn a_message_that_came_twice_has_its_stages_twice() {
+    fn a_repeated_message_repeats_its_stages() {
         let stages = LatencyTrace::new(1);
         stages.watch(true);
         for start in [10, 100] {
@@ -594,10 +593,10 @@ mod tests {
         stages.iter().map(|stage| (stage.start_ns, stage.end_ns, &*stage.label)).collect()
     }
 
-    /// The thread of connections has dropped what it marked of the first transfer, the sequencer
-    /// has not: half of a transfer is not shown. Nor is one whose last marks alone are kept.
+    /// The I/O thread has dropped its marks of the first transfer, the sequencer has not. Half a
+    /// transfer is not shown, nor is one of which only the last marks are kept.
     #[test]
-    fn a_transfer_is_shown_whole_or_not_at_all() {
+    fn a_transfer_is_shown_completely_or_not_at_all() {
         let stages = LatencyTrace::new(1);
         stages.watch(true);
         for (number, at) in [(1, 10), (2, 100), (3, 1_000)] {
@@ -613,24 +612,24 @@ mod tests {
         };
         fill(room);
         for number in [1, 2, 3] {
-            let noted = stages.of(&id(number));
-            assert_eq!((noted.stages.len(), noted.reach), (2, None), "{number}");
+            let trace = stages.of(&id(number));
+            assert_eq!((trace.stages.len(), trace.reach), (2, None), "{number}");
         }
         fill(3);
         for number in [1, 2] {
-            let noted = stages.of(&id(number));
-            assert!(noted.stages.is_empty() && noted.waits.is_empty(), "{number}: {noted:?}");
-            assert!(noted.reach.is_some_and(|reach| !reach.is_zero()), "{number}: {noted:?}");
+            let trace = stages.of(&id(number));
+            assert!(trace.stages.is_empty() && trace.waits.is_empty(), "{number}: {trace:?}");
+            assert!(trace.reach.is_some_and(|reach| !reach.is_zero()), "{number}: {trace:?}");
         }
-        let noted = stages.of(&id(3));
-        assert_eq!(noted.stages.len(), 2, "{noted:?}");
-        assert!(noted.reach.is_some(), "{noted:?}");
+        let trace = stages.of(&id(3));
+        assert_eq!(trace.stages.len(), 2, "{trace:?}");
+        assert!(trace.reach.is_some(), "{trace:?}");
     }
 
-    /// The prepare has made room, the fulfil has not: that is a whole only where another node may
-    /// have taken the prepare.
+    /// The prepare's marks were dropped, the fulfil's were not. The trace counts as complete only
+    /// if another node may have received the prepare.
     #[test]
-    fn a_transfer_without_its_prepare_is_whole_only_among_several_nodes() {
+    fn a_transfer_without_its_prepare_is_complete_only_with_several_nodes() {
         for (stages, expected) in
             [(LatencyTrace::new(1), 0), (LatencyTrace::new(1).with_peers(), 1)]
         {
@@ -651,9 +650,9 @@ mod tests {
         }
     }
 
-    /// At the marks that a transfer leaves, each thread reaches about as far back.
+    /// With the usual number of marks per transfer, all threads reach about as far back.
     #[test]
-    fn all_threads_reach_as_far_back_as_the_sequencer() {
+    fn io_threads_reach_as_far_back_as_the_sequencer() {
         const OF_SEQUENCER: usize = 8;
         const OF_OTHERS: usize = 27;
         for others in [1, 2, 4, 8, 64] {
@@ -665,14 +664,14 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_marks_make_room() {
+    fn the_oldest_marks_are_dropped() {
         let stages = LatencyTrace::new(1);
         stages.watch(true);
         stages.mark(1, id(1), PREPARE, [(TracePoint::Parsed, 1), (TracePoint::Read, 2)]);
         let many = (0..OTHER_MARKS_MAX as u64).map(|at| (TracePoint::Parsed, 3 + at));
         stages.mark(1, id(2), PREPARE, many);
-        let noted = stages.of(&id(1));
-        assert!(noted.stages.is_empty() && noted.reach.is_some(), "{noted:?}");
+        let trace = stages.of(&id(1));
+        assert!(trace.stages.is_empty() && trace.reach.is_some(), "{trace:?}");
         stages.watch(false);
         assert_eq!(stages.of(&id(2)), TransferTrace::default());
     }

@@ -1,12 +1,12 @@
 //! The outbox of one I/O thread: gathers submissions, reads the mailbox, starts the callbacks that
 //! the delivery policy asks for, and records finished deliveries.
 //!
-//! It does no I/O and reads no clock. Its owner calls it, and performs through [`OutboxHost`] what
-//! it asks for. Each I/O thread of the switch owns one; the simulator drives the same code.
+//! It does no I/O and reads no clock. Its owner calls it and performs its requests through
+//! [`OutboxHost`]. Each I/O thread of the switch owns one. The simulator drives the same code.
 //!
-//! # When to call what
-//! - [`Outbox::flush`] soon after [`Outbox::submit`] and [`OutboxHost::flush_soon`]: one batch then
-//!   carries everything that was submitted in the meantime.
+//! # When to call it
+//! - [`Outbox::flush`] soon after [`Outbox::submit`] and [`OutboxHost::flush_soon`]. One batch then
+//!   contains everything that was submitted in between.
 //! - [`Outbox::read_mail`], then [`Outbox::start_due_attempts`], when the mailbox was woken.
 //! - [`Outbox::attempted`], then [`Outbox::start_due_attempts`], when an attempt has ended.
 //! - [`Outbox::start_due_attempts`] at [`Outbox::next_deadline`].
@@ -33,7 +33,7 @@ use sequencer::Durability;
 use crate::mailbox::{Mailbox, MailboxEvent};
 use crate::submission::{ReplyTo, Submission, SubmissionContext, SubmissionRefused};
 
-/// How long finished deliveries wait for a record that takes them along.
+/// How long finished deliveries wait for another record that they can join.
 pub const RECORD_PATIENCE: Duration = Duration::from_millis(20);
 /// Finished deliveries that are recorded without waiting.
 const RECORD_BATCH: usize = 64;
@@ -42,23 +42,23 @@ const RECORD_MAX: usize = 4_096;
 
 /// The operations that an [`Outbox`] leaves to its owner.
 ///
-/// `M` is the message that a command was made from, `P` is what the owner keeps of a notice until
-/// its delivery has ended.
+/// `M` is the message that a command was made from. `P` is the data that the owner keeps of a
+/// notice until its delivery has ended.
 pub trait OutboxHost<M, P> {
     /// The current time.
     fn now(&self) -> ClockReading;
     /// Hands submissions to the sequencer. Refused ones stay in the vector.
     ///
     /// # Errors
-    /// Why they were refused.
+    /// The reason for the refusal.
     fn submit(&mut self, submissions: &mut Vec<Submission<M>>) -> Result<(), SubmissionRefused>;
     /// Answers a waiting request.
     fn answer(&mut self, waiter: u32, reply: Result<Outcome, SubmissionRefused>);
-    /// Wraps a notice that is owed; also returns the size of its message in memory.
-    fn parcel(&mut self, notice: Notice, message: Option<Arc<M>>) -> (P, u32);
+    /// Wraps an owed notice. Also returns the size of its message in memory.
+    fn wrap_notice(&mut self, notice: Notice, message: Option<Arc<M>>) -> (P, u32);
     /// Starts an attempt and returns at once. Its one result comes back through
-    /// [`Outbox::attempted`] within the time limit of an attempt. A result without an answer does
-    /// not say whether the participant received the message. Attempts have no order.
+    /// [`Outbox::attempted`] within the time limit of an attempt. After a result without an answer
+    /// it is unknown whether the participant received the message. Attempts have no order.
     fn start_attempt(&mut self, attempt: Attempt<P>);
     /// Asks for a call of [`Outbox::flush`] after the work at hand: many deliveries have ended.
     fn flush_soon(&mut self);
@@ -66,8 +66,8 @@ pub trait OutboxHost<M, P> {
     fn record_later(&mut self);
     /// Asks for a call of [`Outbox::start_due_attempts`] at this moment.
     fn retry_at(&mut self, due: MonotonicTime);
-    /// The register of participants has changed.
-    fn register_changed(&mut self) {}
+    /// The participants have changed.
+    fn registry_changed(&mut self) {}
     /// A delivery has ended. Returns whether its end must be recorded.
     fn must_record(&mut self, _end: &FinishedDelivery, _delivery: &Delivery<P>) -> bool {
         true
@@ -84,11 +84,11 @@ pub struct Outbox<M, P> {
     policy: Policy,
     delivery: Delivery<P>,
     finished: Vec<FinishedDelivery>,
-    /// A synced record is under way because a lane waits for it.
+    /// Whether a synced record is in flight because a lane waits for it.
     is_record_forced: bool,
     /// Attempts may begin before this moment ([`MailboxEvent::Lease`]).
     lease_us: u64,
-    /// Other nodes write to the same log, and send callbacks too.
+    /// Whether other nodes write to the same log and send callbacks too.
     is_shared: bool,
     is_stopping: bool,
 }
@@ -117,25 +117,25 @@ impl<M, P: Clone> Outbox<M, P> {
         }
     }
 
-    /// Queues a submission for the next flush, which the caller sees to.
+    /// Queues a submission for the next flush, which the caller must request.
     pub fn submit(&mut self, submission: Submission<M>) {
         self.submissions.push(submission);
     }
 
-    /// Hands queued submissions over, together with the finished deliveries. Finished deliveries
-    /// alone are handed over only when there are many.
+    /// Submits queued submissions, together with the finished deliveries. Finished deliveries alone
+    /// are submitted only when there are many.
     pub fn flush(&mut self, host: &mut impl OutboxHost<M, P>) {
         self.hand_over(Durability::Lazy, host);
     }
 
-    /// Has all finished deliveries recorded durably, if there are any.
+    /// Records all finished deliveries durably, if there are any.
     pub fn record_now(&mut self, host: &mut impl OutboxHost<M, P>) {
         if !self.finished.is_empty() {
             self.hand_over(Durability::Synced, host);
         }
     }
 
-    /// Has all finished deliveries recorded: no other record has taken them along.
+    /// Records all finished deliveries, because no other record has included them.
     pub fn record_when_idle(&mut self, host: &mut impl OutboxHost<M, P>) {
         self.take_finished(Durability::Lazy, host);
         self.hand_over(Durability::Lazy, host);
@@ -159,9 +159,9 @@ impl<M, P: Clone> Outbox<M, P> {
             MailboxEvent::Notice { notice, message } => {
                 let Notice { id, recipient, transfer, owed_at, .. } = notice;
                 let purpose = NoticePriority::of(&notice);
-                let (parcel, bytes) = host.parcel(notice, message);
+                let (message, bytes) = host.wrap_notice(notice, message);
                 let until = self.policy.until(owed_at, host.now());
-                let message = Some(parcel);
+                let message = Some(message);
                 let entry = QueuedNotice {
                     notice: id,
                     recipient,
@@ -182,13 +182,13 @@ impl<M, P: Clone> Outbox<M, P> {
                 self.is_record_forced = false;
                 self.delivery.recorded(&notices);
             }
-            MailboxEvent::RegisterChanged => host.register_changed(),
+            MailboxEvent::RegisterChanged => host.registry_changed(),
             MailboxEvent::DeliveryRecordRefused(ends) => self.requeue_finished(ends, host),
             MailboxEvent::DeliveredByOtherNode(notices) => {
                 self.delivery.delivered_elsewhere(&notices)
             }
-            MailboxEvent::LanesLost(lanes) => self.delivery.leave(&lanes),
-            MailboxEvent::LanesGained(lanes) => self.delivery.take(&lanes),
+            MailboxEvent::LanesLost(lanes) => self.delivery.lose_lanes(&lanes),
+            MailboxEvent::LanesGained(lanes) => self.delivery.gain_lanes(&lanes),
             MailboxEvent::Lease(until_us) => self.lease_us = until_us,
         }
     }
@@ -196,7 +196,7 @@ impl<M, P: Clone> Outbox<M, P> {
     /// Starts every attempt that may start now.
     pub fn start_due_attempts(&mut self, host: &mut impl OutboxHost<M, P>) {
         if self.is_shared {
-            // Another node may already own a lane. The event that says so is read first.
+            // Another node may already own a lane. The event about that is read first.
             self.read_mail(host);
         }
         let now = host.now();
@@ -254,7 +254,7 @@ impl<M, P: Clone> Outbox<M, P> {
         !self.is_stopping && now.monotonic_us < self.lease_us
     }
 
-    /// When the next attempt is due. Without the right to send none is: the next lease ends the
+    /// Due time of the next attempt. `None` without the right to send: the next lease ends the
     /// wait.
     #[must_use]
     pub fn next_deadline(&self, now: ClockReading) -> Option<MonotonicTime> {
@@ -273,7 +273,7 @@ impl<M, P: Clone> Outbox<M, P> {
         &self.delivery
     }
 
-    /// Whether nothing waits to be handed over.
+    /// Whether nothing waits to be submitted.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.submissions.is_empty() && self.finished.is_empty()
@@ -299,15 +299,15 @@ impl<M, P: Clone> Outbox<M, P> {
         while !self.finished.is_empty() {
             let count = self.finished.len().min(RECORD_MAX);
             let ends: Vec<_> = self.finished.drain(..count).collect();
-            let tried = self.tried_of(&ends, host);
-            self.push_record(ends, tried.as_deref(), durability);
+            let attempts = self.retried_attempts(&ends, host);
+            self.push_record(ends, attempts.as_deref(), durability);
         }
     }
 
     fn push_record(
         &mut self,
         ends: Vec<FinishedDelivery>,
-        tried: Option<&[u8]>,
+        attempts: Option<&[u8]>,
         durability: Durability,
     ) {
         let attached = SubmissionContext {
@@ -315,25 +315,29 @@ impl<M, P: Clone> Outbox<M, P> {
             message: None,
         };
         let command = Command::FinishDeliveries(ends);
-        let record = sequencer::encode(&command, tried);
+        let record = sequencer::encode(&command, attempts);
         let record = record.expect("a bounded number of deliveries fits a record");
         self.submissions.push(Submission { command, record, durability, attached });
     }
 
-    /// The attempts of those deliveries that took more than one, or failed. They are recorded next
-    /// to the ends. Nearly always there are none.
-    fn tried_of(&self, ends: &[FinishedDelivery], host: &impl OutboxHost<M, P>) -> Option<Vec<u8>> {
+    /// The encoded attempts of deliveries that failed or took more than one attempt, which is rare.
+    /// They are recorded next to the ends.
+    fn retried_attempts(
+        &self,
+        ends: &[FinishedDelivery],
+        host: &impl OutboxHost<M, P>,
+    ) -> Option<Vec<u8>> {
         let easy = |end: &&FinishedDelivery| {
             end.attempts == 0 || (end.attempts == 1 && end.result == DeliveryResult::Delivered)
         };
         let attempts = |end: &FinishedDelivery| {
-            (end.notice, recorded_attempts(self.delivery.tried(end.notice), host.now()))
+            (end.notice, recorded_attempts(self.delivery.ended_attempts(end.notice), host.now()))
         };
         let all: Vec<_> = ends.iter().filter(|end| !easy(end)).map(attempts).collect();
         (!all.is_empty()).then(|| record::attempts::write(&all))
     }
 
-    /// The sequencer took no more: a request is refused, a record of deliveries is kept.
+    /// Handles a refused submission: a request is refused, a record of deliveries is kept.
     fn refuse(
         &mut self,
         left: Submission<M>,
@@ -352,15 +356,15 @@ impl<M, P: Clone> Outbox<M, P> {
         }
     }
 
-    /// A record of deliveries was not taken: they go into a later one.
+    /// Requeues the deliveries of a refused record.
     fn requeue_finished(&mut self, ends: Vec<FinishedDelivery>, host: &mut impl OutboxHost<M, P>) {
         self.finished.splice(0..0, ends);
         self.is_record_forced = false;
         host.record_later();
     }
 
-    /// A lane waits for nothing but the record of its finished deliveries: makes one, even an empty
-    /// one, that syncs everything appended before it.
+    /// Makes a record, even an empty one, when a lane waits only for the record of its finished
+    /// deliveries. It syncs everything appended before it.
     fn force_record(&mut self, host: &mut impl OutboxHost<M, P>) {
         if self.finished.is_empty() {
             self.push_record(Vec::new(), None, Durability::Synced);
@@ -388,10 +392,10 @@ impl<M, P: Clone> Outbox<M, P> {
     }
 }
 
-/// Attempts as they are recorded and shown, by the wall clock of `now`.
+/// Attempts as they are recorded and shown, on the wall clock of `now`.
 #[must_use]
 pub fn recorded_attempts(
-    tried: &[delivery::EndedAttempt],
+    attempts: &[delivery::EndedAttempt],
     now: ClockReading,
 ) -> Vec<DeliveryAttempt> {
     let recorded = |one: &delivery::EndedAttempt| {
@@ -406,10 +410,10 @@ pub fn recorded_attempts(
         let took_ms = u32::try_from(took_ms).unwrap_or(u32::MAX);
         Some(DeliveryAttempt { began_ms: wall_ms(one.began, now), took_ms, end })
     };
-    tried.iter().filter_map(recorded).collect()
+    attempts.iter().filter_map(recorded).collect()
 }
 
-/// Milliseconds since the epoch of a moment of the monotonic clock.
+/// Milliseconds since the Unix epoch of a time on the monotonic clock.
 #[must_use]
 pub fn wall_ms(moment: MonotonicTime, now: ClockReading) -> u64 {
     (now.wall.millis() + moment.0 / 1_000).saturating_sub(now.monotonic_us / 1_000)

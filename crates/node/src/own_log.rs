@@ -28,7 +28,7 @@ const QUIET: Duration = Duration::from_millis(500);
 pub struct OwnLog<L, M> {
     sequencer: Sequencer<TracedLog<L>>,
     batch: Vec<Submission<M>>,
-    /// The disk was full: monotonic microseconds until which no tick is tried.
+    /// After a full disk: monotonic microseconds before which no tick is tried.
     no_tick_before: u64,
     /// Monotonic microseconds of the last batch.
     last_batch_us: u64,
@@ -69,9 +69,9 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
         let shared = share(&sequencer, directory, mailboxes, (limits, u64::MAX));
         let kind = OwnLog { sequencer, batch: Vec::new(), no_tick_before: 0, last_batch_us: 0 };
         let mut node = Self::of(kind, clock, shared);
-        node.posting.resume(node.kind.sequencer.state(), &|_| true);
-        node.posting.post();
-        node.posting.publish_status(&node.kind.sequencer);
+        node.dispatcher.dispatch_owed(node.kind.sequencer.state(), &|_| true);
+        node.dispatcher.post();
+        node.dispatcher.publish_status(&node.kind.sequencer);
         node
     }
 
@@ -88,8 +88,8 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
     fn sync_when_idle(&mut self) -> Result<(), CommitError> {
         if self.until_idle_sync() == Some(Duration::ZERO) {
             let durable = self.kind.sequencer.sync()?;
-            self.posting.post_recorded(durable);
-            self.posting.post();
+            self.dispatcher.post_recorded(durable);
+            self.dispatcher.post();
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
     fn until_tick(&self) -> Option<Duration> {
         let now = self.clock.now();
         let wait = self.publish_due(now)?;
-        if self.withholds_ticks() {
+        if self.ticks_are_disabled() {
             return Some(SLEEP_MAX);
         }
         let wait = wait.max(self.kind.no_tick_before.saturating_sub(now.monotonic_us));
@@ -108,19 +108,19 @@ impl<L: Log, C: Clock, M> Standalone<L, C, M> {
     fn publish_due(&self, now: ClockReading) -> Option<u64> {
         let wait = self.kind.sequencer.wait_us(now);
         let due_us = wait.map(|wait| now.monotonic_us.saturating_add(wait));
-        self.shared.tally.publish_due(self.kind.sequencer.state().next_deadline().zip(due_us));
+        self.shared.gauges.publish_due(self.kind.sequencer.state().next_deadline().zip(due_us));
         wait
     }
 
-    fn withholds_ticks(&self) -> bool {
-        self.shared.tally.no_ticks.load(Ordering::Relaxed)
+    fn ticks_are_disabled(&self) -> bool {
+        self.shared.gauges.no_ticks.load(Ordering::Relaxed)
     }
 
     /// Releases the effects of a batch.
     fn release(&mut self, committed: &Committed, taken_ns: Option<u64>, now: ClockReading) {
         let OwnLog { sequencer, batch, .. } = &mut self.kind;
-        self.posting.release(sequencer, committed, (batch, taken_ns), &|_| true);
-        self.posting.post();
+        self.dispatcher.release(sequencer, committed, (batch, taken_ns), &|_| true);
+        self.dispatcher.post();
         self.publish_due(now);
     }
 }
@@ -146,11 +146,11 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
         Ok(is_open)
     }
 
-    fn owes_tick(node: &mut Runner<Self, C, M>) -> bool {
+    fn tick_is_due(node: &mut Runner<Self, C, M>) -> bool {
         let (kind, now) = (&node.kind, node.clock.now());
         kind.sequencer.wait_us(now) == Some(0)
             && kind.no_tick_before <= now.monotonic_us
-            && !node.withholds_ticks()
+            && !node.ticks_are_disabled()
     }
 
     fn commit(
@@ -158,7 +158,7 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
         observe: &mut impl FnMut(&SequencerOf<Self, C, M>, &Committed, &[Submission<M>]),
     ) -> Result<Turn, NodeError> {
         if node.taken.submissions.is_empty() {
-            return Ok(Turn::Rested);
+            return Ok(Turn::Idle);
         }
         let taken_ns = node.shared.stages.now_ns();
         let now = node.clock.now();
@@ -172,8 +172,8 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
             }
             Err(CommitError::Full) => {
                 *no_tick_before = node.clock.now().monotonic_us + FULL_PAUSE.as_micros() as u64;
-                node.shared.tally.refused_full.fetch_add(1, Ordering::Relaxed);
-                node.posting.refuse(batch.drain(..), SubmissionRefused::DiskFull);
+                node.shared.gauges.refused_full.fetch_add(1, Ordering::Relaxed);
+                node.dispatcher.refuse(batch.drain(..), SubmissionRefused::DiskFull);
                 Ok(Turn::Full)
             }
             Err(error) => Err(error.into()),
@@ -186,9 +186,9 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
         for question in node.taken.questions.drain(..) {
             question.answer(&mut node.kind.sequencer, now)?;
         }
-        node.tend()?;
+        node.run_maintenance()?;
         node.sync_when_idle()?;
-        node.posting.publish_status(&node.kind.sequencer);
+        node.dispatcher.publish_status(&node.kind.sequencer);
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl<L: Log, C: Clock, M> LogKind<C, M> for OwnLog<L, M> {
 
     fn end(node: &mut Runner<Self, C, M>) -> Result<bool, NodeError> {
         node.kind.sequencer.sync()?;
-        node.tend()?;
+        node.run_maintenance()?;
         node.kind.sequencer.close()?;
         Ok(true)
     }

@@ -10,7 +10,7 @@ use ledger::{Currency, FspName, ParticipantIndex, PublicKey, Settings, State};
 /// A participant as the edge sees it.
 #[derive(Clone, Debug)]
 pub struct ParticipantInfo {
-    /// Its place in the register.
+    /// Its index in the registry.
     pub index: ParticipantIndex,
     /// Its name.
     pub name: FspName,
@@ -46,7 +46,7 @@ pub struct ParticipantsView {
 }
 
 impl ParticipantsView {
-    /// Participants that are reached elsewhere than by an earlier view.
+    /// Participants whose endpoints differ from those in an earlier view.
     #[must_use]
     pub fn moved_since(&self, earlier: &Self) -> Vec<ParticipantIndex> {
         let moved = |member: &&ParticipantInfo| {
@@ -59,17 +59,17 @@ impl ParticipantsView {
     #[must_use]
     pub fn of(state: &State) -> Self {
         let members: Vec<_> = state
-            .register()
+            .registry()
             .iter()
             .map(|(index, participant)| ParticipantInfo {
                 index,
                 name: participant.name,
                 active: participant.active,
                 currencies: participant
-                    .holdings
+                    .by_currency
                     .iter()
                     .map(|holding| {
-                        let account = state.books().get(holding.position);
+                        let account = state.accounts().get(holding.position);
                         (holding.currency, account.is_some_and(|account| account.active))
                     })
                     .collect(),

@@ -43,7 +43,7 @@ impl TrackedReader {
         let mut fault = self.lock();
         if fault.is_none() {
             let why = format!("record {} cannot be read: {error}", log_index.0);
-            ports::log_line(format_args!("{why}. What needs it waits or is refused until it can"));
+            ports::log_line(format_args!("{why}; requests that need it wait or are refused"));
             *fault = Some(ReadFailure { log_index, why });
             self.is_failing.store(true, Ordering::Relaxed);
         }

@@ -38,7 +38,7 @@ pub struct Runner<K, C, M> {
     pub(crate) kind: K,
     pub(crate) clock: C,
     pub(crate) shared: Arc<Shared<M>>,
-    pub(crate) posting: EffectDispatcher<M>,
+    pub(crate) dispatcher: EffectDispatcher<M>,
     /// Taken from the inbox, and not processed yet.
     pub(crate) taken: TakenWork<M>,
 }
@@ -51,7 +51,7 @@ pub enum Turn {
     /// A batch was refused because the disk is full.
     Full,
     /// No batch was committed by this turn itself.
-    Rested,
+    Idle,
     /// The node was closed, and no work is left.
     Ended,
 }
@@ -91,7 +91,7 @@ pub trait LogKind<C, M>: Sized {
     fn take(node: &mut Runner<Self, C, M>, patience: Option<Duration>) -> Result<bool, NodeError>;
 
     /// Whether this node must append a tick if no command waits.
-    fn owes_tick(node: &mut Runner<Self, C, M>) -> bool;
+    fn tick_is_due(node: &mut Runner<Self, C, M>) -> bool;
 
     /// Commits one batch, or proposes batches.
     fn commit(
@@ -114,8 +114,8 @@ pub trait LogKind<C, M>: Sized {
 
 impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
     pub(crate) fn of(kind: K, clock: C, shared: Arc<Shared<M>>) -> Self {
-        let posting = EffectDispatcher::new(Arc::clone(&shared));
-        Self { kind, clock, shared, posting, taken: TakenWork::default() }
+        let dispatcher = EffectDispatcher::new(Arc::clone(&shared));
+        Self { kind, clock, shared, dispatcher, taken: TakenWork::default() }
     }
 
     /// Access as for other threads.
@@ -156,7 +156,7 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
         let turn = self.work(patience, observe);
         if let Err(error) = &turn {
             self.refuse_all();
-            self.posting.say_stopped(&error.to_string());
+            self.dispatcher.publish_stopped(&error.to_string());
         }
         turn
     }
@@ -168,26 +168,26 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
     ) -> Result<Turn, NodeError> {
         let is_open = K::take(self, patience)?;
         let turn = K::commit(self, observe)?;
-        if turn != Turn::Rested && !self.taken.submissions.is_empty() {
-            self.tend()?;
+        if turn != Turn::Idle && !self.taken.submissions.is_empty() {
+            self.run_maintenance()?;
             return Ok(turn);
         }
         K::rest(self)?;
-        self.shared.tally.turns.fetch_add(1, Ordering::Relaxed);
+        self.shared.gauges.turns.fetch_add(1, Ordering::Relaxed);
         Ok(if is_open || !K::end(self)? { turn } else { Turn::Ended })
     }
 
     /// Refuses overdue senders, and adds a tick if one is owed.
     pub(crate) fn admit(&mut self) {
-        let Self { kind, posting, taken, .. } = self;
-        posting.turn_away(kind.sequencer().state(), &mut taken.submissions);
-        if self.taken.submissions.is_empty() && K::owes_tick(self) {
+        let Self { kind, dispatcher, taken, .. } = self;
+        dispatcher.refuse_overdue_senders(kind.sequencer().state(), &mut taken.submissions);
+        if self.taken.submissions.is_empty() && K::tick_is_due(self) {
             self.taken.submissions.push_back(unattended(Command::Tick));
         }
     }
 
     /// Evicts final rows.
-    pub(crate) fn tend(&mut self) -> Result<(), CommitError> {
+    pub(crate) fn run_maintenance(&mut self) -> Result<(), CommitError> {
         let now = self.clock.now();
         self.sequencer_mut().run_maintenance(now)?;
         self.shared.directory.forget(self.sequencer().stored());
@@ -197,16 +197,16 @@ impl<K: LogKind<C, M>, C: Clock, M> Runner<K, C, M> {
     /// Closes the inbox and refuses every submission.
     pub(crate) fn refuse_all(&mut self) {
         self.shared.inbox.close();
-        self.posting.refuse(self.kind.undecided().into_iter(), SubmissionRefused::Stopped);
+        self.dispatcher.refuse(self.kind.undecided().into_iter(), SubmissionRefused::Stopped);
         self.refuse_waiting(SubmissionRefused::Stopped);
         self.taken.questions.clear();
-        self.posting.publish_status(self.kind.sequencer());
+        self.dispatcher.publish_status(self.kind.sequencer());
     }
 
     /// Refuses the submissions that are not part of a batch yet.
     pub(crate) fn refuse_waiting(&mut self, refused: SubmissionRefused) {
         self.shared.inbox.take(&mut self.taken, true, Some(Duration::ZERO));
-        self.posting.refuse(self.taken.submissions.drain(..), refused);
+        self.dispatcher.refuse(self.taken.submissions.drain(..), refused);
     }
 }
 
@@ -224,8 +224,8 @@ where
         let handle = self.handle();
         let run = move || {
             let _closing = Closing(Arc::clone(&self.shared));
-            let goes_on = |turn| matches!(turn, Ok(Turn::Decided | Turn::Full | Turn::Rested));
-            while goes_on(self.turn(self.patience(), &mut |_, _, _| {})) {}
+            let continues = |turn| matches!(turn, Ok(Turn::Decided | Turn::Full | Turn::Idle));
+            while continues(self.turn(self.patience(), &mut |_, _, _| {})) {}
         };
         let thread = std::thread::Builder::new().name("sequencer".into()).spawn(run)?;
         Ok(Node { handle, thread })
@@ -247,8 +247,8 @@ pub(crate) fn share<L: Log, M>(
         directory,
         reader: Arc::new(TrackedReader::of(sequencer.log().reader())),
         stages: sequencer.log().observer().stages(),
-        tally: NodeGauges::behind(sequencer.state().log_index()),
-        ills: RwLock::default(),
+        gauges: NodeGauges::starting_after(sequencer.state().log_index()),
+        faults: RwLock::default(),
         first_lease_us,
         cluster: Mutex::new(None),
         mailboxes,

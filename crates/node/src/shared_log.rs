@@ -53,45 +53,46 @@ use crate::runner::{LogKind, Node, NodeError, Runner, SequencerOf, Turn, share};
 use crate::state_hash_check::StateHashCheck;
 use crate::submission::{Submission, SubmissionRefused, unattended};
 
-/// Bundles under way; the next one gathers until one of them has come back.
+/// Maximum number of bundles in flight. Beyond it, the next bundle collects until one has come
+/// back.
 const DEPTH: usize = 2;
-/// A bundle of so many records shows that the node is busy.
+/// A bundle of at least this many records shows that the node is busy.
 const BUSY_RECORDS: usize = 8;
-/// After such a bundle the next one gathers for so long at least: brokers and nodes do the same
-/// work for a bundle of ten records as for one of fifty.
-const PACE_US: u64 = 10_000;
-/// By so much later than the one before it each node meets a deadline.
+/// How long the next bundle collects after such a bundle. Brokers and nodes do the same work for a
+/// bundle of ten records as for one of fifty.
+const COLLECT_US: u64 = 10_000;
+/// Additional delay, per rank, before a node proposes a tick for a deadline.
 const TICK_RANK_US: u64 = 100_000;
-/// A deadline is not met again for so long.
+/// Minimum interval between two ticks for deadlines.
 const TICK_PAUSE_US: u64 = 20_000;
-/// A lease is told when it has grown by so much.
+/// Minimum growth of the lease before it is posted again.
 const LEASE_STEP_US: u64 = 100_000;
 /// Longest sleep.
 const SLEEP_MAX_US: u64 = 200_000;
-/// How long a node that is shut down waits for what is under way, its last word included.
-const FAREWELL_US: u64 = 5_000_000;
-/// How long a question waits for the brokers to say where the topic ends.
-const ANSWER_US: u64 = 10_000_000;
-/// With what a state is sent: no bundle has this number.
+/// How long a node in shutdown waits for its bundles in flight, including the last one.
+const LEAVE_TIMEOUT_US: u64 = 5_000_000;
+/// How long a query waits for the brokers to report the end of the topic.
+const END_REPLY_US_MAX: u64 = 10_000_000;
+/// Tag of sent state attestations. No bundle has this sequence number.
 const STATE_TAG: u64 = 0;
-const ANOTHER_LOG: &str = "it belongs to another log";
+const OTHER_LOG: &str = "it belongs to another log";
 
-/// With which records a life begins, given the state that it begins with.
+/// Returns the first commands of an epoch, given the state at its start.
 pub type FirstCommands = Box<dyn FnMut(&State) -> Result<Vec<Command>, String> + Send>;
 
-/// What a node needs of whoever starts it.
+/// Options and callbacks of a replicated node.
 pub struct ReplicatedNodeOptions<M> {
-    /// The message in a record's payload.
+    /// Decodes the message in a record's payload.
     pub message: fn(&[u8]) -> Option<M>,
-    /// With which records a life begins, given the state that it begins with.
-    pub begin: FirstCommands,
-    /// Notes the life that begins, before anything of it is sent.
-    pub note_life: Box<dyn FnMut(u32) -> Result<(), String> + Send>,
-    /// Says something to an operator.
-    pub say: fn(&str),
+    /// Returns the first commands of an epoch, given the state at its start.
+    pub first_commands: FirstCommands,
+    /// Persists the new epoch before any of it is sent.
+    pub save_epoch: Box<dyn FnMut(u32) -> Result<(), String> + Send>,
+    /// Logs a line for the operator.
+    pub log: fn(&str),
 }
 
-/// Where the driver of a topic puts what it has to say.
+/// The queue into which the driver of a topic puts messages and events.
 pub struct Arrivals<M>(Arc<Shared<M>>);
 
 impl<M> Clone for Arrivals<M> {
@@ -101,88 +102,88 @@ impl<M> Clone for Arrivals<M> {
 }
 
 impl<M> Arrivals<M> {
-    /// Hands over what has arrived, after waiting for room. False when nobody takes it any more.
+    /// Queues an arrival after waiting for room. Returns false if the node has ended.
     pub fn push(&self, arrival: Arrival) -> bool {
         self.0.inbox.arrive(arrival)
     }
 }
 
-/// How far a node has got.
+/// The phase of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It applies what stands in the topic up to the offset where that ended.
+    /// Applies messages up to the topic's end offset at the time of the request.
     CatchingUp { until: Option<i64> },
-    /// A program of its name was there when it had caught up: so many bundles of that one have come
-    /// in the meantime, the last at this moment.
+    /// Another process with the same node name was live when this one had caught up. `seen` of its
+    /// bundles have arrived since, the last at `since_us`.
     Waiting { since_us: u64, seen: usize },
-    /// Its first bundle is under way.
+    /// Its first bundle is in flight.
     Joining,
-    /// It is one of the nodes.
-    There,
-    /// Its last bundle is under way.
+    /// It is live.
+    Live,
+    /// Its last bundle is in flight.
     Leaving,
 }
 
-/// A bundle under way.
+/// A bundle in flight.
 struct InFlightBundle<M> {
     sequence: u64,
     proposed_us: u64,
-    /// When somebody watches: nanoseconds.
+    /// Nanoseconds, while the latency trace is on.
     taken_ns: Option<u64>,
     batch: Vec<Submission<M>>,
 }
 
-/// Questions to be answered when the topic has been applied up to where it ended when they came.
+/// Queries that wait until the topic is applied up to its end at the time of the query.
 #[derive(Default)]
 struct ReadBarriers {
-    /// The number of the last question to the topic.
+    /// Number of the last request for the end.
     number: u64,
     is_asked: bool,
-    /// Came since the topic was asked.
+    /// Queries that arrived since the last request.
     fresh: Vec<ReadRequest>,
-    /// Wait for its answer.
+    /// Queries that wait for the reply to the request.
     asked: Vec<ReadRequest>,
-    /// Wait until it has been applied.
+    /// Queries that wait until the messages before an offset are applied.
     due: VecDeque<(i64, Vec<ReadRequest>)>,
-    /// The last end heard of.
+    /// The highest end offset reported so far.
     known: i64,
-    /// When the topic was asked last.
+    /// Time of the last request.
     asked_us: u64,
 }
 
-/// A node of several. [`ReplicatedNode::start`] gives it a thread.
+/// A node of a shared log. [`ReplicatedNode::start`] runs it on a thread.
 pub type ReplicatedNode<L, C, M, T> = Runner<SharedLog<L, M, T>, C, M>;
 
 /// A log that several nodes share over a topic.
 pub struct SharedLog<L, M, T> {
     replica: Replica<TracedLog<L>>,
     topic: T,
-    hooks: ReplicatedNodeOptions<M>,
+    options: ReplicatedNodeOptions<M>,
     phase: Phase,
     ready: Option<SyncSender<()>>,
     lanes: LaneAssignment,
-    under_way: VecDeque<InFlightBundle<M>>,
+    in_flight: VecDeque<InFlightBundle<M>>,
     bundle: Vec<u8>,
     /// The offset of the next message.
     next: i64,
     ends: ReadBarriers,
     proposed_us: u64,
-    /// Before this moment the next bundle gathers.
-    gathers_until_us: u64,
+    /// Time until which the next bundle collects.
+    collects_until_us: u64,
     delivered_us: u64,
     ticked_us: u64,
     leased_us: u64,
-    /// The others wait for what this node says next.
-    must_speak: bool,
+    /// Whether the other nodes wait for this node's next bundle.
+    heartbeat_due: bool,
     foreign: u64,
-    comparing: StateHashCheck,
-    there: BTreeSet<u32>,
+    state_hashes: StateHashCheck,
+    live: BTreeSet<u32>,
     last_takeover: Option<Takeover>,
     published_us: u64,
-    /// How many nodes were there then.
-    published_there: usize,
-    /// Told to end, it waits so long for what is under way.
-    farewell_us: Option<u64>,
+    /// Number of live nodes at that time.
+    published_live: usize,
+    /// During shutdown: the time at which it stops waiting for bundles in flight.
+    leave_deadline_us: Option<u64>,
 }
 
 impl<L, C, M, T> ReplicatedNode<L, C, M, T>
@@ -192,22 +193,22 @@ where
     M: Send + Sync + 'static,
     T: Topic + 'static,
 {
-    /// Gives the node the sequencer's thread. The receiver hears when it is there; it is cut off
-    /// when it will never be.
+    /// Runs the node on the sequencer's thread. The receiver is notified when the node is live, and
+    /// is disconnected if it never will be.
     ///
     /// # Errors
     /// When the thread cannot be started.
     pub fn start(mut self) -> std::io::Result<(Node<M>, Receiver<()>)> {
-        let (heard, ready) = sync_channel(1);
-        self.kind.ready = Some(heard);
-        self.kind.comparing = StateHashCheck::beside()?;
+        let (notify, ready) = sync_channel(1);
+        self.kind.ready = Some(notify);
+        self.kind.state_hashes = StateHashCheck::on_thread()?;
         Ok((self.spawn()?, ready))
     }
 }
 
 impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
-    /// A node over a topic, whose next message is at `offset`. `connect` starts whatever feeds the
-    /// arrivals.
+    /// A node over a topic. The next message is the one at `offset`. `connect` starts the consumer
+    /// that fills the arrivals.
     ///
     /// # Errors
     /// When the topic cannot be started.
@@ -216,50 +217,50 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         offset: i64,
         (clock, directory): (C, Directory),
         (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
-        hooks: ReplicatedNodeOptions<M>,
+        options: ReplicatedNodeOptions<M>,
         connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
     ) -> Result<Self, String> {
         let shared = share(replica.sequencer(), directory, mailboxes, (limits, 0));
         let mut topic = connect(Arrivals(Arc::clone(&shared)))?;
-        // How much there is to catch up with.
+        // Requests the end up to which the node catches up.
         topic.ask_end(0);
         let now = clock.now();
         let kind = SharedLog {
             replica,
             topic,
-            hooks,
+            options,
             phase: Phase::CatchingUp { until: None },
             ready: None,
             lanes: LaneAssignment::default(),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             bundle: Vec::new(),
             next: offset,
             ends: ReadBarriers::default(),
             proposed_us: now.monotonic_us,
-            gathers_until_us: 0,
+            collects_until_us: 0,
             delivered_us: now.monotonic_us,
             ticked_us: 0,
             leased_us: 0,
-            must_speak: false,
+            heartbeat_due: false,
             foreign: 0,
-            comparing: StateHashCheck::Here(None),
-            there: BTreeSet::new(),
+            state_hashes: StateHashCheck::Inline(None),
+            live: BTreeSet::new(),
             last_takeover: None,
             published_us: 0,
-            published_there: 0,
-            farewell_us: None,
+            published_live: 0,
+            leave_deadline_us: None,
         };
         Ok(Self::of(kind, clock, shared))
     }
 
-    /// What the node has of the log.
+    /// The node's replica of the log.
     pub const fn replica(&self) -> &Replica<TracedLog<L>> {
         &self.kind.replica
     }
 
-    /// Whether the node is one of several.
+    /// Whether the node is live.
     pub fn is_live(&self) -> bool {
-        self.kind.phase == Phase::There
+        self.kind.phase == Phase::Live
     }
 
     fn arrive(&mut self, arrival: Arrival) -> Result<(), NodeError> {
@@ -267,38 +268,38 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
             Arrival::Message { offset, at, bytes } => {
                 self.kind.next = offset + 1;
                 match TopicMessage::parse(&bytes) {
-                    Ok(message) => self.hear(&message, at),
+                    Ok(message) => self.handle_message(&message, at),
                     Err(BundleError::Foreign(why)) => {
-                        self.pass_foreign(offset, why);
+                        self.skip_foreign(offset, why);
                         Ok(())
                     }
                     Err(error) => stop(format!(
                         "the message at offset {offset} of the topic was written by a newer \
-                         program ({error}): start that one here too"
+                         program ({error}): upgrade this node"
                     )),
                 }
             }
-            Arrival::Lost { tag, reason } => self.lose(tag, &reason),
+            Arrival::Lost { tag, reason } => self.handle_lost(tag, &reason),
             Arrival::End { number, offset } => {
-                self.hear_end(number, offset);
+                self.handle_end(number, offset);
                 Ok(())
             }
             Arrival::Broken { reason } => stop(reason),
         }
     }
 
-    /// Somebody else writes to the topic: said once, then counted.
-    fn pass_foreign(&mut self, offset: i64, why: &str) {
+    /// Skips a message that is not part of the log. The first one is logged, all are counted.
+    fn skip_foreign(&mut self, offset: i64, why: &str) {
         self.kind.foreign += 1;
         if self.kind.foreign == 1 {
-            (self.kind.hooks.say)(&format!(
-                "passed over a message at offset {offset} of the topic that is no part of the log \
-                 ({why}). Somebody else writes there: give the log a topic of its own"
+            (self.kind.options.log)(&format!(
+                "skipped a message at offset {offset} of the topic that is not part of the log \
+                 ({why}): another program writes there; give the log a topic of its own"
             ));
         }
     }
 
-    fn hear(&mut self, message: &TopicMessage<'_>, at: Stamp) -> Result<(), NodeError> {
+    fn handle_message(&mut self, message: &TopicMessage<'_>, at: Stamp) -> Result<(), NodeError> {
         match message {
             TopicMessage::Bundle(bundle) => self.deliver(bundle, at),
             TopicMessage::Frame(frame) => {
@@ -306,22 +307,22 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
                 self.kind.delivered_us = self.clock.now().monotonic_us;
                 if let AppliedMessage::Applied { committed, members_changed } = restored {
                     if members_changed {
-                        self.note_members(&committed, None);
+                        self.update_members(&committed, None);
                     }
                     self.release(frame.records(), &committed, None);
-                    self.posting.post();
+                    self.dispatcher.post();
                 }
                 Ok(())
             }
-            TopicMessage::Whole(end) => {
-                // What is not the end of it is no part of the log either.
+            TopicMessage::EndOfMovedLog(end) => {
+                // A marker that does not match the end of the log is ignored.
                 let _is_whole = self.kind.replica.complete_migration(end);
                 Ok(())
             }
-            TopicMessage::Left(identity) => self.part(*identity),
+            TopicMessage::LogMoved(identity) => self.handle_log_moved(*identity),
             TopicMessage::State(stated) => {
                 if stated.identity != self.sequencer().log().tail().identity {
-                    self.pass_foreign(self.kind.next - 1, ANOTHER_LOG);
+                    self.skip_foreign(self.kind.next - 1, OTHER_LOG);
                     return Ok(());
                 }
                 Ok(self.kind.replica.receive_attestation(stated)?)
@@ -329,18 +330,18 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         }
     }
 
-    /// One that has caught up does so; of the past nothing is compared.
-    fn set_state_aside(&mut self) {
+    /// Freezes a state for the comparison with other nodes, once this node is live.
+    fn freeze_state(&mut self) {
         if self.is_live()
             && let Some(state) = self.kind.replica.state_to_compare()
         {
-            self.kind.comparing.take(state);
+            self.kind.state_hashes.take(state);
         }
     }
 
-    /// Tells the others the hash of a state that was set aside, if there is one.
-    fn compare(&mut self) -> Result<(), NodeError> {
-        let Some(hashed) = self.kind.comparing.hashed() else { return Ok(()) };
+    /// Sends the hash of a frozen state to the other nodes, if one is finished.
+    fn send_state_hash(&mut self) -> Result<(), NodeError> {
+        let Some(hashed) = self.kind.state_hashes.hashed() else { return Ok(()) };
         let stated = self.kind.replica.note_state(hashed)?;
         if !self.is_live() {
             return Ok(());
@@ -350,15 +351,15 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         Ok(self.kind.topic.send(&bytes, STATE_TAG)?)
     }
 
-    /// The log goes on elsewhere, if it is this one.
-    fn part(&self, identity: LogIdentity) -> Result<(), NodeError> {
+    /// Stops the node if this log was moved away from the topic.
+    fn handle_log_moved(&self, identity: LogIdentity) -> Result<(), NodeError> {
         let tail = self.sequencer().log().tail();
         if identity != tail.identity || self.kind.replica.is_partial() {
             return Ok(());
         }
         stop(format!(
-            "the log has left this topic behind record {}: `upesi import-log` has moved it to the \
-             files of one switch, and nothing may be added here",
+            "the log was moved from this topic after record {} by `upesi import-log`, to the \
+             files of one switch; no node may write here",
             tail.end.0
         ))
     }
@@ -373,49 +374,49 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         self.kind.delivered_us = now_us;
         match delivered {
             AppliedMessage::Applied { .. } if is_namesake && self.is_live() => stop(format!(
-                "another node of the name {} has joined, in its life {}: it goes on under that \
-                 name, and this one must not",
+                "another node with the name {} has joined in its epoch {}; it continues under that \
+                 name, and this node stops",
                 header.name, header.epoch
             )),
             AppliedMessage::Applied { .. } if is_namesake && self.sees_namesake(now_us) => {
                 stop(format!(
-                    "another node of the name {} is there, in its life {}, with another data \
-                 directory: stop that one first, or give this one a name of its own",
+                    "another node with the name {} is live in its epoch {}, with another data \
+                     directory; stop that one first or give this one its own name",
                     header.name, header.epoch
                 ))
             }
             AppliedMessage::Applied { committed, members_changed } => {
                 if members_changed {
                     let is_last = header.sequence == LEAVE_SEQUENCE;
-                    self.note_members(&committed, is_last.then_some(header.node));
+                    self.update_members(&committed, is_last.then_some(header.node));
                 }
-                let own = is_ours.then(|| self.come_back(header.sequence)).flatten();
+                let own = is_ours.then(|| self.take_returned(header.sequence)).flatten();
                 let records = bundle.records_from(committed.first);
                 self.release(records, &committed, own);
                 self.move_lanes(members_changed);
-                self.posting.post();
-                self.set_state_aside();
+                self.dispatcher.post();
+                self.freeze_state();
                 Ok(())
             }
-            AppliedMessage::Rejected(RejectedMessage::NoRoom) if is_ours => stop(
-                "the log has had as many node names as it can take in its life: use one of them",
-            ),
+            AppliedMessage::Rejected(RejectedMessage::NoRoom) if is_ours => {
+                stop("the log has reached its maximum number of node names: use an existing name")
+            }
             AppliedMessage::Rejected(RejectedMessage::Repeat) if is_ours => {
-                self.overtaken(header.sequence)
+                self.handle_overtaken(header.sequence)
             }
             AppliedMessage::Rejected(RejectedMessage::AnotherLog) => {
-                self.pass_foreign(self.kind.next - 1, ANOTHER_LOG);
+                self.skip_foreign(self.kind.next - 1, OTHER_LOG);
                 Ok(())
             }
             AppliedMessage::Rejected(_) => Ok(()),
         }
     }
 
-    /// A bundle of ours came too late: another program of our name was quicker. Or it came before
-    /// and is in the topic twice.
-    fn overtaken(&mut self, sequence: u64) -> Result<(), NodeError> {
+    /// Handles a bundle of ours that was rejected as too late or repeated. Either another process
+    /// with our node name was faster, or the topic has the bundle twice.
+    fn handle_overtaken(&mut self, sequence: u64) -> Result<(), NodeError> {
         if self.kind.phase == Phase::Joining {
-            self.kind.under_way.clear();
+            self.kind.in_flight.clear();
             return self.join();
         }
         let sequencer = self.sequencer();
@@ -424,98 +425,98 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         if newest.is_none_or(|newest| newest.epoch <= writer.epoch) {
             return Ok(());
         }
-        if let Some(own) = self.come_back(sequence) {
-            self.posting.refuse(own.batch.into_iter(), SubmissionRefused::Stopped);
+        if let Some(own) = self.take_returned(sequence) {
+            self.dispatcher.refuse(own.batch.into_iter(), SubmissionRefused::Stopped);
         }
-        stop("another node of this name has joined: this one must not go on")
+        stop("another node with this name has joined; this node must not continue")
     }
 
-    /// The bundle under way that has come back. What was sent before it and has not is lost.
-    fn come_back(&mut self, sequence: u64) -> Option<InFlightBundle<M>> {
-        while self.kind.under_way.front().is_some_and(|front| front.sequence < sequence) {
-            let lost = self.kind.under_way.pop_front().expect("there is a front");
-            self.posting.refuse(lost.batch.into_iter(), SubmissionRefused::BrokersTimedOut);
+    /// The bundle in flight that has come back. Bundles sent before it that have not are lost.
+    fn take_returned(&mut self, sequence: u64) -> Option<InFlightBundle<M>> {
+        while self.kind.in_flight.front().is_some_and(|front| front.sequence < sequence) {
+            let lost = self.kind.in_flight.pop_front().expect("there is a front");
+            self.dispatcher.refuse(lost.batch.into_iter(), SubmissionRefused::BrokersTimedOut);
         }
-        self.kind.under_way.pop_front_if(|front| front.sequence == sequence)
+        self.kind.in_flight.pop_front_if(|front| front.sequence == sequence)
     }
 
-    /// Everything that follows from a batch: our own senders hear of it, and what is owed goes to
-    /// the lanes that are ours.
+    /// Releases the effects of a batch: this node's senders get their outcomes, and notices go to
+    /// the lanes that this node serves.
     fn release(
         &mut self,
         records: Records<'_>,
         committed: &Committed,
         own: Option<InFlightBundle<M>>,
     ) {
-        let Self { posting, kind: SharedLog { replica, lanes, hooks, .. }, .. } = self;
+        let Self { dispatcher, kind: SharedLog { replica, lanes, options, .. }, .. } = self;
         let sequencer = replica.sequencer();
         let first = committed.first;
         let serves = |recipient: ParticipantIndex| lanes.serves(recipient);
         let Some(InFlightBundle { mut batch, proposed_us, taken_ns, .. }) = own else {
             for finished in replica.commands().iter().map(finished_notices) {
                 if !finished.is_empty() {
-                    posting.tell_all(|| MailboxEvent::DeliveredByOtherNode(finished.clone()));
+                    dispatcher.post_to_all(|| MailboxEvent::DeliveredByOtherNode(finished.clone()));
                 }
             }
             let is_wanted = sequencer.effects().notices.iter().any(|one| serves(one.recipient));
             let records: Vec<_> = is_wanted.then_some(records).into_iter().flatten().collect();
-            let message = |source: LogIndex| message_in(&records, (first, source), hooks.message);
+            let message = |source: LogIndex| message_in(&records, (first, source), options.message);
             let commands = replica.commands().iter();
-            return posting.announce(sequencer, first, commands, (&message, &serves));
+            return dispatcher.dispatch(sequencer, first, commands, (&message, &serves));
         };
-        posting.release(sequencer, committed, (&mut batch, taken_ns), &serves);
-        self.come_home();
-        self.prolong(proposed_us);
+        dispatcher.release(sequencer, committed, (&mut batch, taken_ns), &serves);
+        self.complete_join();
+        self.renew_lease(proposed_us);
     }
 
-    /// A bundle of ours is part of the log.
-    fn come_home(&mut self) {
+    /// Makes the node live once its first bundle is part of the log.
+    fn complete_join(&mut self) {
         if self.kind.phase == Phase::Joining {
-            self.kind.phase = Phase::There;
-            // Whoever waits for it may have gone.
-            let _told = self.kind.ready.take().map(|ready| ready.send(()));
+            self.kind.phase = Phase::Live;
+            // The waiting thread may have ended.
+            let _sent = self.kind.ready.take().map(|ready| ready.send(()));
         }
     }
 
-    /// What this node proposed at `proposed_us` is applied: so is everything before it.
-    fn prolong(&mut self, proposed_us: u64) {
+    /// Renews the lease: everything up to the bundle proposed at `proposed_us` is applied.
+    fn renew_lease(&mut self, proposed_us: u64) {
         let until = proposed_us + LEASE_US;
         if self.kind.leased_us + LEASE_STEP_US <= until {
             self.kind.leased_us = until;
-            self.posting.tell_all(|| MailboxEvent::Lease(until));
+            self.dispatcher.post_to_all(|| MailboxEvent::Lease(until));
         }
     }
 
-    /// Who is there has changed; `leaver` has said so itself.
-    fn note_members(&mut self, committed: &Committed, leaver: Option<u32>) {
+    /// Handles a change of the live nodes; `leaver` has left by its own bundle.
+    fn update_members(&mut self, committed: &Committed, leaver: Option<u32>) {
         let log_index = self.sequencer().state().log_index();
         self.kind.lanes.note_change(log_index);
-        self.kind.must_speak = true;
-        let there: BTreeSet<_> = self.kind.replica.members().iter().map(|(node, _)| node).collect();
-        let gone: Vec<_> = self.kind.there.difference(&there).copied().collect();
-        self.kind.there = there;
+        self.kind.heartbeat_due = true;
+        let live: BTreeSet<_> = self.kind.replica.members().iter().map(|(node, _)| node).collect();
+        let gone: Vec<_> = self.kind.live.difference(&live).copied().collect();
+        self.kind.live = live;
         if gone.is_empty() {
             return;
         }
         if self.is_live() {
-            gone.iter().for_each(|node| self.say_gone(*node, leaver));
+            gone.iter().for_each(|node| self.log_departure(*node, leaver));
         }
         let gone: Vec<_> = gone.into_iter().map(|node| self.kind.replica.name_of(node)).collect();
         self.kind.last_takeover = Some(Takeover { log_index, stamp: committed.stamp, gone });
     }
 
-    fn say_gone(&self, node: u32, leaver: Option<u32>) {
+    fn log_departure(&self, node: u32, leaver: Option<u32>) {
         let name = self.kind.replica.name_of(node);
         let why = match leaver == Some(node) {
             true => "has left".into(),
-            false => format!("said nothing for {} s", SESSION_US / 1_000_000),
+            false => format!("wrote nothing for {} s", SESSION_US / 1_000_000),
         };
-        (self.kind.hooks.say)(&format!("{name} {why}: what it served is taken over"));
+        (self.kind.options.log)(&format!("{name} {why}: other nodes take over its lanes"));
     }
 
     fn move_lanes(&mut self, members_changed: bool) {
         let state = self.kind.replica.sequencer().state();
-        let count = state.register().iter().count();
+        let count = state.registry().iter().count();
         let is_there = self.is_live();
         let is_due =
             members_changed || self.kind.lanes.is_waiting() || self.kind.lanes.count() < count;
@@ -524,24 +525,24 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         }
         let moves = self.kind.lanes.update(&self.kind.replica, count);
         if !moves.left.is_empty() {
-            self.posting.tell_all(|| MailboxEvent::LanesLost(moves.left.clone()));
+            self.dispatcher.post_to_all(|| MailboxEvent::LanesLost(moves.left.clone()));
         }
         if !moves.taken.is_empty() {
-            self.posting.tell_all(|| MailboxEvent::LanesGained(moves.taken.clone()));
+            self.dispatcher.post_to_all(|| MailboxEvent::LanesGained(moves.taken.clone()));
             let taken: BTreeSet<_> = moves.taken.iter().copied().collect();
-            self.posting.resume(state, &|recipient| taken.contains(&recipient));
+            self.dispatcher.dispatch_owed(state, &|recipient| taken.contains(&recipient));
         }
     }
 
-    /// The next phase, when its time has come.
+    /// Enters the next phase if its condition is met.
     fn advance(&mut self) -> Result<(), NodeError> {
         match self.kind.phase {
             Phase::CatchingUp { until: Some(until) } if until <= self.kind.next => {
-                self.must_be_whole()?;
+                self.require_complete_log()?;
                 match self.namesake() {
                     None => self.join(),
                     Some(member) => {
-                        self.say_waiting(&member);
+                        self.log_waiting(&member);
                         let since_us = self.clock.now().monotonic_us;
                         self.kind.phase = Phase::Waiting { since_us, seen: 0 };
                         Ok(())
@@ -558,16 +559,16 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         }
     }
 
-    /// Who is there under this node's name, and is no former life with this data directory.
+    /// The live node with this node's name, if it is not an earlier epoch of this data directory.
     fn namesake(&self) -> Option<LiveNode> {
         let name = self.kind.replica.name();
         let member = self.kind.replica.members().get(name.node);
         member.filter(|member| name.ended < member.epoch).copied()
     }
 
-    /// A bundle of the namesake has come. What one that has ended left under way can still come,
-    /// late if the brokers had no leader: [`DEPTH`] bundles. One more is a sign that it is there;
-    /// or it had given up some before, and only the next start goes on.
+    /// Counts a bundle of the namesake. A process that has ended may have left [`DEPTH`] bundles in
+    /// flight, which arrive late if the brokers had no leader. One more shows that it is live. If
+    /// it had given up earlier bundles, the next start succeeds.
     fn sees_namesake(&mut self, now_us: u64) -> bool {
         let Phase::Waiting { since_us, seen } = &mut self.kind.phase else { return false };
         *since_us = now_us;
@@ -575,55 +576,55 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         DEPTH < *seen
     }
 
-    fn say_waiting(&self, namesake: &LiveNode) {
+    fn log_waiting(&self, namesake: &LiveNode) {
         let members = self.kind.replica.members();
-        (self.kind.hooks.say)(&format!(
-            "another program of the name {} wrote {} ms before the end of the log, with another \
-             data directory: waits {} s for a sign that it is there",
+        (self.kind.options.log)(&format!(
+            "another process with the name {} wrote {} ms before the end of the log, with another \
+             data directory: waiting {} s to see whether it is live",
             self.kind.replica.name().name,
             (members.now_us() - namesake.seen_us) / 1_000,
             SESSION_US / 1_000_000
         ));
     }
 
-    /// Nobody may go on a log of which more is to come.
-    fn must_be_whole(&self) -> Result<(), NodeError> {
+    /// Stops the node if the log is still being exported to the topic.
+    fn require_complete_log(&self) -> Result<(), NodeError> {
         if !self.kind.replica.is_partial() {
             return Ok(());
         }
         let end = self.sequencer().state().log_index();
         stop(format!(
-            "the topic holds a log that is being moved there, up to record {} so far: start nodes \
-             when `upesi export-log` has finished. If it was interrupted, the same command goes on",
+            "the topic holds a log that is being exported, up to record {} so far: start nodes \
+             when `upesi export-log` has finished; if it was interrupted, run it again",
             end.0
         ))
     }
 
-    /// Proposes the first bundle of a new life.
+    /// Proposes the first bundle of a new epoch.
     fn join(&mut self) -> Result<(), NodeError> {
         self.kind.phase = Phase::Joining;
         self.kind.lanes.note_change(self.sequencer().state().log_index());
         self.kind.replica.begin_epoch();
         let sequencer = self.kind.replica.sequencer();
-        (self.kind.hooks.note_life)(sequencer.writer().epoch)?;
-        let mut first = (self.kind.hooks.begin)(sequencer.state())?;
+        (self.kind.options.save_epoch)(sequencer.writer().epoch)?;
+        let mut first = (self.kind.options.first_commands)(sequencer.state())?;
         if first.is_empty() {
             first.push(Command::Tick);
         }
         let mut waiting: VecDeque<_> = first.into_iter().map(unattended).collect();
         let now = self.clock.now();
         self.send(&mut waiting, now)?;
-        assert!(waiting.is_empty(), "what a life begins with is one batch");
+        assert!(waiting.is_empty(), "the first commands of an epoch fit one batch");
         Ok(())
     }
 
-    /// Says the last word of this life.
+    /// Proposes the last bundle of this epoch.
     fn leave(&mut self) -> Result<(), NodeError> {
         self.kind.phase = Phase::Leaving;
         let now = self.clock.now();
         let sequence = self.kind.replica.propose_leave(now.wall, &mut self.kind.bundle);
         let (proposed_us, batch) = (now.monotonic_us, Vec::new());
-        self.kind.under_way.push_back(InFlightBundle {
+        self.kind.in_flight.push_back(InFlightBundle {
             sequence,
             proposed_us,
             taken_ns: None,
@@ -632,9 +633,9 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         Ok(self.kind.topic.send(&self.kind.bundle, sequence)?)
     }
 
-    /// Whether the next bundle need not gather any longer.
+    /// Whether the next bundle may be sent now.
     fn may_send(&self, now: ClockReading) -> bool {
-        self.kind.under_way.len() < DEPTH && self.kind.gathers_until_us <= now.monotonic_us
+        self.kind.in_flight.len() < DEPTH && self.kind.collects_until_us <= now.monotonic_us
     }
 
     fn send(
@@ -647,17 +648,17 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         let sequence =
             self.kind.replica.propose(waiting, &mut batch, now.wall, &mut self.kind.bundle);
         let proposed_us = now.monotonic_us;
-        // One that was full has left others behind: they need not wait.
+        // After a full bundle the remaining submissions need not wait.
         let is_busy = BUSY_RECORDS <= batch.len() && waiting.is_empty();
-        self.kind.gathers_until_us = proposed_us + if is_busy { PACE_US } else { 0 };
-        self.kind.under_way.push_back(InFlightBundle { sequence, proposed_us, taken_ns, batch });
+        self.kind.collects_until_us = proposed_us + if is_busy { COLLECT_US } else { 0 };
+        self.kind.in_flight.push_back(InFlightBundle { sequence, proposed_us, taken_ns, batch });
         self.kind.proposed_us = proposed_us;
-        self.kind.must_speak = false;
+        self.kind.heartbeat_due = false;
         Ok(self.kind.topic.send(&self.kind.bundle, sequence)?)
     }
 
-    /// Until this node meets the next deadline if nobody else does: the brokers' time is about the
-    /// last stamp and what has passed since it came.
+    /// Time until this node proposes a tick for the next deadline, unless another node does. The
+    /// brokers' time is estimated as the last stamp plus the time since it arrived.
     fn tick_in_us(&self, now: ClockReading) -> Option<u64> {
         let state = self.sequencer().state();
         let due = state.next_deadline()?;
@@ -675,46 +676,49 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         let now = self.clock.now();
         let heartbeat = (self.kind.proposed_us + HEARTBEAT_US).saturating_sub(now.monotonic_us);
         let tick = self.tick_in_us(now).unwrap_or(SLEEP_MAX_US);
-        let gathers = self.kind.gathers_until_us.saturating_sub(now.monotonic_us);
-        match (self.kind.under_way.is_empty(), gathers) {
+        let gathers = self.kind.collects_until_us.saturating_sub(now.monotonic_us);
+        match (self.kind.in_flight.is_empty(), gathers) {
             (_, 1..) => gathers.min(SLEEP_MAX_US),
             (true, 0) => heartbeat.min(tick).min(SLEEP_MAX_US),
             (false, 0) => SLEEP_MAX_US,
         }
     }
 
-    /// A bundle is not known to have arrived: who waits for it, and for those behind it, does not
-    /// wait any longer.
-    fn lose(&mut self, sequence: u64, reason: &str) -> Result<(), NodeError> {
-        if !matches!(self.kind.phase, Phase::There | Phase::Leaving) {
+    /// Handles a bundle that the brokers have not acknowledged: refuses its requests and those of
+    /// later bundles.
+    fn handle_lost(&mut self, sequence: u64, reason: &str) -> Result<(), NodeError> {
+        if !matches!(self.kind.phase, Phase::Live | Phase::Leaving) {
             return stop(format!("this node could not join: {reason}"));
         }
-        let Some(at) = self.kind.under_way.iter().position(|one| one.sequence == sequence) else {
+        let Some(at) = self.kind.in_flight.iter().position(|one| one.sequence == sequence) else {
             return Ok(());
         };
-        let lost = self.kind.under_way.remove(at).expect("it was found there");
-        (self.kind.hooks.say)(&format!(
-            "{reason}: who waited for an answer was refused; the same message again hears what \
-             became of it"
+        let lost = self.kind.in_flight.remove(at).expect("it was found there");
+        (self.kind.options.log)(&format!(
+            "{reason}: the waiting requests were refused; a resend of the same message gets its \
+             result"
         ));
-        self.posting.refuse(lost.batch.into_iter(), SubmissionRefused::BrokersTimedOut);
+        self.dispatcher.refuse(lost.batch.into_iter(), SubmissionRefused::BrokersTimedOut);
         self.refuse_waiting(SubmissionRefused::BrokersTimedOut);
         Ok(())
     }
 
-    /// Since when what a node waits for is late: the next deadline, and the next message.
+    /// Publishes from when the next deadline and the next message are overdue.
     fn publish_waits(&self) {
         let state = self.sequencer().state();
         let is_there = self.is_live();
         let due = state.next_deadline().filter(|_| is_there).map(|due| {
             (due, self.kind.delivered_us.saturating_add(due.0.saturating_sub(state.stamp().0)))
         });
-        let heard = if is_there { self.kind.delivered_us } else { u64::MAX };
-        self.shared.tally.publish_due(due);
-        self.shared.tally.heard_us.store(heard, std::sync::atomic::Ordering::Relaxed);
+        let last_message_us = if is_there { self.kind.delivered_us } else { u64::MAX };
+        self.shared.gauges.publish_due(due);
+        self.shared
+            .gauges
+            .last_message_us
+            .store(last_message_us, std::sync::atomic::Ordering::Relaxed);
     }
 
-    fn hear_end(&mut self, number: u64, offset: Option<i64>) {
+    fn handle_end(&mut self, number: u64, offset: Option<i64>) {
         if let (Phase::CatchingUp { until }, Some(offset)) = (&mut self.kind.phase, offset) {
             until.get_or_insert(offset);
         } else if let Phase::CatchingUp { until: None } = self.kind.phase {
@@ -725,19 +729,20 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         }
         self.kind.ends.is_asked = false;
         let asked = std::mem::take(&mut self.kind.ends.asked);
-        // Without an answer from the brokers there is none to be given: who asked hears that.
+        // Without a reply from the brokers, the queries are dropped, which reports the failure.
         if let Some(offset) = offset {
             self.kind.ends.known = self.kind.ends.known.max(offset);
             self.kind.ends.due.push_back((offset, asked));
         }
     }
 
-    /// Takes what was asked of this node; asks the topic where it ends, for all at once.
-    fn ask(&mut self) -> Result<(), NodeError> {
+    /// Takes new queries, and requests the end of the topic once for all of them.
+    fn request_end(&mut self) -> Result<(), NodeError> {
         let now = self.clock.now();
-        if self.kind.ends.is_asked && self.kind.ends.asked_us + ANSWER_US < now.monotonic_us {
-            // Who asked is told that there is no answer. The topic is not asked again before it
-            // has answered: it does so in the end.
+        if self.kind.ends.is_asked && self.kind.ends.asked_us + END_REPLY_US_MAX < now.monotonic_us
+        {
+            // Dropping the queries reports the failure. The next request follows the pending one,
+            // which is answered eventually.
             self.kind.ends.asked.clear();
             self.kind.ends.fresh.clear();
         }
@@ -749,7 +754,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
             }
         }
         let now_us = now.monotonic_us;
-        // Operators want to see how far behind this node is.
+        // Operators want to see the lag of this node.
         let is_old = self.kind.ends.asked_us + HEARTBEAT_US < now_us;
         if self.kind.ends.is_asked || (self.kind.ends.fresh.is_empty() && !is_old) {
             return Ok(());
@@ -762,8 +767,8 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         Ok(())
     }
 
-    /// Answers those for whom this node has caught up.
-    fn answer(&mut self) -> Result<(), NodeError> {
+    /// Answers the queries whose end offset has been reached.
+    fn answer_queries(&mut self) -> Result<(), NodeError> {
         let now = self.clock.now();
         while self.kind.ends.due.front().is_some_and(|(offset, _)| *offset <= self.kind.next) {
             let (_, questions) = self.kind.ends.due.pop_front().expect("there is a front");
@@ -774,15 +779,15 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
         Ok(())
     }
 
-    /// For operators, a few times a second.
+    /// Publishes the cluster's status a few times a second.
     fn publish_cluster(&mut self) {
         let now_us = self.clock.now().monotonic_us;
         let there = self.kind.replica.members().iter().count();
-        let is_known = self.kind.published_us != 0 && self.kind.published_there == there;
+        let is_known = self.kind.published_us != 0 && self.kind.published_live == there;
         if is_known && now_us < self.kind.published_us + SLEEP_MAX_US {
             return;
         }
-        (self.kind.published_us, self.kind.published_there) = (now_us.max(1), there);
+        (self.kind.published_us, self.kind.published_live) = (now_us.max(1), there);
         let cluster = self.cluster(now_us);
         *self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
     }
@@ -808,7 +813,7 @@ impl<L: Log, C: Clock, M, T: Topic> ReplicatedNode<L, C, M, T> {
             contradicts: against.get(&node).copied(),
         };
         let owner = |index: ParticipantIndex| members.owner(index.0);
-        let lanes = state.register().iter().filter_map(|(index, participant)| {
+        let lanes = state.registry().iter().filter_map(|(index, participant)| {
             let node = replica.name_of(owner(index)?);
             Some(ClusterLane { participant: participant.name, node })
         });
@@ -841,7 +846,7 @@ impl<L: Log, C: Clock, M, T: Topic> LogKind<C, M> for SharedLog<L, M, T> {
         self.replica.sequencer_mut()
     }
 
-    /// Applies what came of the topic too.
+    /// Also applies arrivals of the topic.
     fn take(node: &mut Runner<Self, C, M>, patience: Option<Duration>) -> Result<bool, NodeError> {
         let room = node.is_live() && node.may_send(node.clock.now());
         let is_open = node.shared.inbox.take(&mut node.taken, room, patience);
@@ -855,13 +860,13 @@ impl<L: Log, C: Clock, M, T: Topic> LogKind<C, M> for SharedLog<L, M, T> {
         Ok(is_open)
     }
 
-    /// Whether the others, or a deadline, wait for a word of this node.
-    fn owes_tick(node: &mut Runner<Self, C, M>) -> bool {
+    /// Whether other nodes or a deadline wait for a bundle of this node.
+    fn tick_is_due(node: &mut Runner<Self, C, M>) -> bool {
         let now = node.clock.now();
         let is_due = node.tick_in_us(now) == Some(0);
         let kind = &mut node.kind;
         let is_silent = kind.proposed_us + HEARTBEAT_US <= now.monotonic_us;
-        let owes = kind.under_way.is_empty() && (kind.must_speak || is_silent || is_due);
+        let owes = kind.in_flight.is_empty() && (kind.heartbeat_due || is_silent || is_due);
         if owes {
             kind.ticked_us = now.monotonic_us;
         }
@@ -880,17 +885,17 @@ impl<L: Log, C: Clock, M, T: Topic> LogKind<C, M> for SharedLog<L, M, T> {
             sent = node.send(&mut waiting, now);
         }
         node.taken.submissions = waiting;
-        sent.map(|()| Turn::Rested)
+        sent.map(|()| Turn::Idle)
     }
 
     fn rest(node: &mut Runner<Self, C, M>) -> Result<(), NodeError> {
-        node.compare()?;
-        node.ask()?;
-        // Before anybody hears an answer: figures are as new as that.
-        node.posting.publish_status(node.kind.replica.sequencer());
-        node.answer()?;
+        node.send_state_hash()?;
+        node.request_end()?;
+        // Before answers are sent, so that the figures are at least as new.
+        node.dispatcher.publish_status(node.kind.replica.sequencer());
+        node.answer_queries()?;
         node.publish_waits();
-        node.tend()?;
+        node.run_maintenance()?;
         node.publish_cluster();
         Ok(())
     }
@@ -899,15 +904,15 @@ impl<L: Log, C: Clock, M, T: Topic> LogKind<C, M> for SharedLog<L, M, T> {
         Some(Duration::from_micros(node.patience_us()))
     }
 
-    /// Waits for bundles and the last word.
+    /// Waits for bundles in flight and the last bundle.
     fn end(node: &mut Runner<Self, C, M>) -> Result<bool, NodeError> {
         let now_us = node.clock.now().monotonic_us;
         let kind = &mut node.kind;
-        let until = *kind.farewell_us.get_or_insert(now_us + FAREWELL_US);
-        let is_done = kind.under_way.is_empty() && node.taken.submissions.is_empty();
+        let until = *kind.leave_deadline_us.get_or_insert(now_us + LEAVE_TIMEOUT_US);
+        let is_done = kind.in_flight.is_empty() && node.taken.submissions.is_empty();
         let is_leaving = match kind.phase {
-            Phase::There if is_done => node.leave().is_ok(),
-            Phase::There => true,
+            Phase::Live if is_done => node.leave().is_ok(),
+            Phase::Live => true,
             Phase::Leaving => !is_done,
             Phase::CatchingUp { .. } | Phase::Waiting { .. } | Phase::Joining => false,
         };
@@ -919,7 +924,7 @@ impl<L: Log, C: Clock, M, T: Topic> LogKind<C, M> for SharedLog<L, M, T> {
     }
 
     fn undecided(&mut self) -> Vec<Submission<M>> {
-        self.under_way.drain(..).flat_map(|one| one.batch).collect()
+        self.in_flight.drain(..).flat_map(|one| one.batch).collect()
     }
 }
 
@@ -927,7 +932,7 @@ fn stop(reason: impl Into<String>) -> Result<(), NodeError> {
     Err(NodeError::Topic(reason.into()))
 }
 
-/// The message in a record of the batch that begins at `first`, if `source` is one.
+/// The message in the record at `source`, if that is in the batch that begins at `first`.
 fn message_in<M>(
     records: &[Record<'_>],
     (first, source): (LogIndex, LogIndex),

@@ -2,9 +2,9 @@
 //!
 //! Each test runs a few threads over the production code with the locks, condition variables and
 //! atomics of `shuttle` ([`crate::sync`]). Its scheduler chooses the next thread before each step.
-//! An endless wait is reported as a deadlock. docs/internals/handovers.md lists the deliberate bug
-//! that each test caught. Limits: the tests assume sequential consistency, and a wait with a
-//! timeout never times out.
+//! An endless wait is reported as a deadlock. docs/internals/thread-handovers.md lists the
+//! deliberate bug that each test caught. Limits: the tests assume sequential consistency, and a
+//! wait with a timeout never times out.
 //!
 //! `cargo test -p node --features shuttle`
 
@@ -36,16 +36,16 @@ const DEPTH: usize = 3;
 /// Timeout of waits; it never expires under `shuttle`.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Tries a test in random orders, and in those that differ from a plain one at a few points.
+/// Tries a test with random schedules, and with schedules that have a few preemptions.
 fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
     shuttle::check_random(test, ORDERS);
     shuttle::check_pct(test, ORDERS, DEPTH);
 }
 
-/// Two senders, a taker, and somebody who closes: what was taken in comes out once and in order,
-/// what was not is told so, and nobody sleeps while something waits.
+/// Two senders, a consumer and a thread that closes the inbox. Accepted submissions come out once
+/// and in order, others are refused, and no thread sleeps while work is waiting.
 #[test]
-fn the_inbox_gives_back_what_it_took_in() {
+fn accepted_submissions_are_consumed_once_and_in_order() {
     explore(|| {
         let limits = InboxLimits { submissions_max: 3, ..InboxLimits::default() };
         let inbox = Arc::new(Inbox::<()>::new(limits));
@@ -62,9 +62,9 @@ fn the_inbox_gives_back_what_it_took_in() {
     });
 }
 
-/// Whatever comes wakes who sleeps, though nothing follows it.
+/// Each kind of work, and closing, wakes the sleeping consumer without a further event.
 #[test]
-fn whatever_comes_wakes_the_taker() {
+fn any_work_wakes_the_consumer() {
     const ACTS: [fn(&Inbox<()>); 3] = [submit_one, ask_nothing, Inbox::close];
     for act in ACTS {
         explore(move || {
@@ -80,9 +80,9 @@ fn whatever_comes_wakes_the_taker() {
     }
 }
 
-/// A question comes out with what was taken in before it, or later.
+/// A query is taken together with the submissions before it, or later.
 #[test]
-fn a_question_comes_after_what_came_before_it() {
+fn a_query_follows_earlier_submissions() {
     explore(|| {
         let inbox = Arc::new(Inbox::<()>::new(InboxLimits::default()));
         let asker = spawn(&inbox, |inbox| {
@@ -96,7 +96,7 @@ fn a_question_comes_after_what_came_before_it() {
             assert!(inbox.take(&mut taken, true, None), "it is open");
             submitted += taken.submissions.drain(..).count();
             asked += taken.questions.drain(..).count();
-            assert!(asked <= submitted, "a question overtook");
+            assert!(asked <= submitted, "a query overtook a submission");
         }
         asker.join().expect("it asks");
     });
@@ -127,16 +127,16 @@ fn arrivals_of_a_shared_log_are_taken_in_order() {
         }
         assert_eq!(offsets, [0, 1, 2]);
         inbox.end();
-        assert!(!inbox.arrive(message(3)), "nobody takes it any more");
+        assert!(!inbox.arrive(message(3)), "the inbox has ended");
         let all_taken = reading.join().expect("it reads") && reporting.join().expect("it reports");
         assert!(all_taken, "it was open");
         submitting.join().expect("it submits");
     });
 }
 
-/// Who waits for room is told when nobody will make any.
+/// A producer that waits for room is released when the consumer ends.
 #[test]
-fn who_waits_for_room_hears_that_the_taker_is_gone() {
+fn waiting_for_room_ends_with_the_consumer() {
     explore(|| {
         let inbox = Arc::new(Inbox::<()>::new(InboxLimits::default()));
         let reading = spawn(&inbox, |inbox| (0..3).all(|offset| inbox.arrive(message(offset))));
@@ -146,14 +146,14 @@ fn who_waits_for_room_hears_that_the_taker_is_gone() {
     });
 }
 
-/// The owner sleeps until he is woken, and hears everything in order.
+/// The owner sleeps until it is woken, and gets all events in order.
 #[test]
-fn an_owner_of_a_mailbox_hears_everything() {
+fn the_owner_of_a_mailbox_gets_all_events() {
     explore(|| {
         let bell = Arc::new((Mutex::new(false), Condvar::new()));
         let ring = Arc::clone(&bell);
         let mailbox = Arc::new(Mailbox::<()>::new(move || {
-            *ring.0.lock().expect("nobody broke") = true;
+            *ring.0.lock().expect("no thread panicked") = true;
             ring.1.notify_one();
         }));
         let poster = spawn(&mailbox, |mailbox| {
@@ -162,44 +162,44 @@ fn an_owner_of_a_mailbox_hears_everything() {
                     .post(&mut vec![MailboxEvent::Reply { waiter, result: Ok(Outcome::Accepted) }]);
             }
         });
-        let mut heard = Vec::new();
-        while heard.len() < 3 {
-            let rung = bell.0.lock().expect("nobody broke");
-            let mut rung = bell.1.wait_while(rung, |rung| !*rung).expect("nobody broke");
+        let mut received = Vec::new();
+        while received.len() < 3 {
+            let rung = bell.0.lock().expect("no thread panicked");
+            let mut rung = bell.1.wait_while(rung, |rung| !*rung).expect("no thread panicked");
             *rung = false;
             drop(rung);
             let mut events = Vec::new();
             mailbox.take(&mut events);
-            heard.extend(events.into_iter().map(|event| match event {
+            received.extend(events.into_iter().map(|event| match event {
                 MailboxEvent::Reply { waiter, .. } => waiter,
                 other => panic!("{other:?} was not posted"),
             }));
         }
-        assert_eq!(heard, [0, 1, 2]);
+        assert_eq!(received, [0, 1, 2]);
         poster.join().expect("it posts");
     });
 }
 
-/// Whoever was told of a change sees it; nobody goes back; and a number once seen has its value.
+/// A reader sees a published value, never an older one again, and a generation implies its value.
 #[test]
-fn a_published_value_is_seen_by_whoever_knows_its_number() {
+fn a_published_value_is_seen_with_its_generation() {
     explore(|| {
         let published = Arc::new(SharedValue::new(1));
-        let told = Arc::new(AtomicBool::new(false));
-        let (publisher, tell) = (Arc::clone(&published), Arc::clone(&told));
+        let is_published = Arc::new(AtomicBool::new(false));
+        let (publisher, flag) = (Arc::clone(&published), Arc::clone(&is_published));
         let publisher = thread::spawn(move || {
             publisher.publish(2);
             publisher.publish(3);
-            tell.store(true, Ordering::SeqCst);
+            flag.store(true, Ordering::SeqCst);
         });
         let (mut generation, mut seen) = (0, 0);
         for _ in 0..4 {
-            let is_told = told.load(Ordering::SeqCst);
+            let was_published = is_published.load(Ordering::SeqCst);
             if let Some(value) = published.since(&mut generation) {
                 assert!(seen <= *value, "{value} after {seen}");
                 seen = *value;
             }
-            assert!(!is_told || seen == 3, "it was told, and sees {seen}");
+            assert!(!was_published || seen == 3, "3 is published, and {seen} is seen");
         }
         publisher.join().expect("it publishes");
         published.since(&mut generation).into_iter().for_each(|value| seen = *value);
@@ -207,18 +207,18 @@ fn a_published_value_is_seen_by_whoever_knows_its_number() {
     });
 }
 
-/// A registration that was answered is found, while it moves from memory into the store.
+/// An acknowledged registration is found while it moves from memory into the store.
 #[test]
 fn a_party_is_found_while_it_moves_into_the_store() {
     explore(|| {
         let store = Arc::new(Memory::default());
-        let directory = Arc::new(Directory::of(Arc::clone(&store) as _));
-        let told = Arc::new(AtomicBool::new(false));
-        let (applying, tell) = (Arc::clone(&directory), Arc::clone(&told));
+        let directory = Arc::new(Directory::new(Arc::clone(&store) as _));
+        let is_applied = Arc::new(AtomicBool::new(false));
+        let (applying, flag) = (Arc::clone(&directory), Arc::clone(&is_applied));
         let sequencer = thread::spawn(move || {
             applying.apply(&registration(), LogIndex(1));
-            tell.store(true, Ordering::SeqCst);
-            // The store is written on another thread, at any time after that.
+            flag.store(true, Ordering::SeqCst);
+            // The store is written on another thread, at any later time.
             thread::yield_now();
             let mark = StoreMark { log_index: LogIndex(1), ..StoreMark::default() };
             let parties = sequencer::party_changes(&registration()).collect();
@@ -227,18 +227,18 @@ fn a_party_is_found_while_it_moves_into_the_store() {
             applying.forget(LogIndex(1));
         });
         for _ in 0..3 {
-            let is_told = told.load(Ordering::SeqCst);
+            let was_applied = is_applied.load(Ordering::SeqCst);
             let found = directory.find("MSISDN", "123", None).expect("it reads");
-            assert!(!is_told || found.is_some(), "it was answered, and is not found");
+            assert!(!was_applied || found.is_some(), "an applied registration is not found");
         }
         sequencer.join().expect("it applies");
         assert!(directory.find("MSISDN", "123", None).expect("it reads").is_some());
     });
 }
 
-/// Nothing is kept once watching has ended, whoever was just leaving a mark.
+/// No mark remains once tracing is off, even if a thread is just recording one.
 #[test]
-fn no_mark_outlives_the_watching() {
+fn no_mark_remains_after_tracing() {
     explore(|| {
         let transfer = TransferId::parse("01ARZ3NDEKTSV4RRFFQ69G5FAV").expect("an id");
         let stages = Arc::new(LatencyTrace::new(1));
@@ -267,7 +267,7 @@ fn spawn<S: Send + Sync + 'static, T: Send + 'static>(
     thread::spawn(move || work(&shared))
 }
 
-/// One that leaves no room for another.
+/// A message that leaves no room for another one.
 fn message(offset: i64) -> Arrival {
     Arrival::Message { offset, at: Stamp(0), bytes: vec![0; ARRIVED_BYTES_MAX + 1] }
 }
@@ -285,7 +285,7 @@ fn ask_nothing(inbox: &Inbox<()>) {
     assert_eq!(inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: true, ask }), Ok(()));
 }
 
-/// Submits two pairs; answers with the numbers of those that were taken in.
+/// Submits two pairs; returns the numbers of the accepted ones.
 fn send(inbox: &Inbox<()>, first: u32) -> Vec<u32> {
     let mut accepted = Vec::new();
     for pair in 0..2 {
@@ -294,7 +294,7 @@ fn send(inbox: &Inbox<()>, first: u32) -> Vec<u32> {
         let result = inbox.submit(&mut submissions);
         let expected = match submissions.len() {
             0 => Ok(()),
-            // The rest of a closed inbox's is complete.
+            // A closed inbox refuses all further submissions.
             2 if result == Err(SubmissionRefused::Stopped) => result,
             _ => Err(SubmissionRefused::Full),
         };
@@ -325,7 +325,7 @@ fn tick(waiter: u32) -> Submission<()> {
 fn number_of(submission: &Submission<()>) -> u32 {
     match submission.attached.ticket {
         ReplyTo::Waiter { waiter, .. } => waiter,
-        _ => panic!("nobody else submits"),
+        _ => panic!("no other submission is expected"),
     }
 }
 

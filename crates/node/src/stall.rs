@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ledger::Stamp;
 
-/// How much a pause between two samples counts at most.
+/// Maximum time that counts between two samples.
 pub const GAP_MAX: Duration = Duration::from_millis(500);
 
 /// A stage that has work and makes no progress.
@@ -20,34 +20,34 @@ pub const GAP_MAX: Duration = Duration::from_millis(500);
 pub struct Stall {
     /// Its name: `sequencer`, `log`, `store`, `expiry`, `io-0`, `lane dfsp1`.
     pub stage: String,
-    /// For how long it has made none.
+    /// How long it has made no progress.
     pub idle: Duration,
-    /// What it should be doing.
+    /// The work that it should do.
     pub detail: String,
-    /// Whether another start could free it.
+    /// Whether a restart may help.
     pub restart_helps: bool,
 }
 
 impl Stall {
-    /// The stage without whose it is: the same for every lane.
+    /// The stage without its number or owner: the same for every lane.
     #[must_use]
     pub fn kind(&self) -> &str {
         self.stage.split(' ').next().unwrap_or_default()
     }
 
-    /// Whether it is the log: nothing is taken meanwhile.
+    /// Whether the log is stalled: no command is accepted then.
     #[must_use]
     pub fn is_log(&self) -> bool {
         self.stage == "log"
     }
 }
 
-/// What the sequencer's thread has done, as of now.
+/// The progress of the sequencer's thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Whether it has work: it does not sleep, or something waits for it.
+    /// Whether it has work: it does not sleep, or work is waiting.
     pub busy: bool,
-    /// How often it has gone round.
+    /// Number of its turns.
     pub turns: u64,
     /// Index of the last record committed.
     pub committed: u64,
@@ -55,31 +55,31 @@ pub struct Progress {
     pub refused_full: u64,
     /// Whether the cold store cannot be written.
     pub store_fails: bool,
-    /// Whether the cold store was found damaged; another start builds it anew.
+    /// Whether the cold store was found damaged. The next start rebuilds it.
     pub store_is_damaged: bool,
     /// Log index up to which the cold store is written.
     pub stored: u64,
-    /// Log index up to which it was given what to write.
+    /// Log index up to which rows were offered to the cold store.
     pub offered_to_store: u64,
-    /// When the earliest deadline falls due, in microseconds of the node's monotonic clock.
+    /// Due time of the earliest deadline, in microseconds of the node's monotonic clock.
     pub due_us: Option<u64>,
-    /// That deadline itself, by the log's time: another one once its transfers have expired.
+    /// That deadline in log time. It changes once its transfers have expired.
     pub deadline: Option<Stamp>,
-    /// When the last message of a shared log came, by the same clock; this node's own come too, so
-    /// that there is one every second.
-    pub heard_us: Option<u64>,
+    /// Arrival time of the last message of a shared log, on the same clock. The node's own messages
+    /// count, so that one arrives every second.
+    pub last_message_us: Option<u64>,
 }
 
-/// What an I/O thread says of itself.
+/// A sample of an I/O thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoSample {
-    /// How often its loop has turned; rises several times a second even when nothing happens.
+    /// Number of turns of its loop. It rises several times a second even without work.
     pub turns: u64,
-    /// Its lanes that are stuck, found by the thread itself.
+    /// Its stalled lanes, detected by the thread itself.
     pub lanes: Vec<Stall>,
 }
 
-/// How long something has had work without doing any of it.
+/// Measures how long a stage has had work without progress.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleTimer<T> {
     seen: Option<T>,
@@ -93,7 +93,7 @@ impl<T> Default for IdleTimer<T> {
 }
 
 impl<T: PartialEq> IdleTimer<T> {
-    /// Looks again, `passed` after the last time; answers for how long it has been still.
+    /// Adds a sample, `passed` after the previous one. Returns how long there was no progress.
     pub fn look(&mut self, has_work: bool, done: T, passed: Duration) -> Duration {
         let moved = self.seen.as_ref() != Some(&done);
         self.idle = match has_work && !moved {
@@ -105,17 +105,17 @@ impl<T: PartialEq> IdleTimer<T> {
     }
 }
 
-/// Watches the stages of one node.
+/// Detects stalled stages of a node.
 #[derive(Debug)]
 pub struct StallDetector {
     patience: Duration,
     last_us: Option<u64>,
     sequencer: IdleTimer<(u64, u64)>,
-    /// How long nothing has been committed while the disk was full.
+    /// How long nothing was committed while the disk was full.
     full: IdleTimer<u64>,
     refused_full: u64,
     since_refused: Duration,
-    /// The last record at the last refusal; none since the log has taken another.
+    /// The last record at the last refusal; `None` once the log has accepted another record.
     full_after: Option<u64>,
     topic: IdleTimer<Option<u64>>,
     store: IdleTimer<u64>,
@@ -124,7 +124,7 @@ pub struct StallDetector {
 }
 
 impl StallDetector {
-    /// Calls a stage stuck after this long.
+    /// Reports stages that made no progress for `patience`.
     #[must_use]
     pub fn new(patience: Duration) -> Self {
         Self {
@@ -142,44 +142,44 @@ impl StallDetector {
         }
     }
 
-    /// Looks at a sample taken at `now_us` of the node's monotonic clock; answers with what is
-    /// stuck, what is nearest to the log first.
-    pub fn look(&mut self, now_us: u64, node: &Progress, pulses: &[IoSample]) -> Vec<Stall> {
+    /// Adds a sample taken at `now_us` of the node's monotonic clock. Returns the stalls, starting
+    /// with those nearest to the log.
+    pub fn look(&mut self, now_us: u64, node: &Progress, threads: &[IoSample]) -> Vec<Stall> {
         let last_us = self.last_us.replace(now_us).unwrap_or(now_us);
         let passed = Duration::from_micros(now_us.saturating_sub(last_us)).min(GAP_MAX);
-        let mut stuck = Vec::new();
-        stuck.extend(self.look_at_sequencer(node, passed));
-        stuck.extend(self.look_at_disk(node, passed));
-        stuck.extend(self.look_at_topic(node, passed));
-        stuck.extend(self.look_at_store(node, passed));
-        stuck.extend(self.look_at_expiry(node, now_us, passed));
-        self.threads.resize(pulses.len(), IdleTimer::default());
-        for (number, pulse) in pulses.iter().enumerate() {
-            let idle = self.threads[number].look(true, pulse.turns, passed);
-            stuck.extend(self.stuck(&format!("io-{number}"), idle, true, || {
-                "the loop of this I/O thread does not turn: its connections are not served and \
-                 its lanes stand still"
+        let mut stalls = Vec::new();
+        stalls.extend(self.look_at_sequencer(node, passed));
+        stalls.extend(self.look_at_disk(node, passed));
+        stalls.extend(self.look_at_topic(node, passed));
+        stalls.extend(self.look_at_store(node, passed));
+        stalls.extend(self.look_at_expiry(node, now_us, passed));
+        self.threads.resize(threads.len(), IdleTimer::default());
+        for (number, sample) in threads.iter().enumerate() {
+            let idle = self.threads[number].look(true, sample.turns, passed);
+            stalls.extend(self.stalled(&format!("io-{number}"), idle, true, || {
+                "the loop of this I/O thread does not turn: its connections are not served and its \
+                 lanes make no progress"
                     .into()
             }));
-            stuck.extend(pulse.lanes.iter().cloned());
+            stalls.extend(sample.lanes.iter().cloned());
         }
-        stuck
+        stalls
     }
 
-    /// The stage, if it has been idle for too long.
-    fn stuck(
+    /// Returns the stage if it has been idle for too long.
+    fn stalled(
         &self,
         stage: &str,
         idle: Duration,
         restart_helps: bool,
         detail: impl FnOnce() -> String,
     ) -> Option<Stall> {
-        let is_stuck = self.patience <= idle;
-        is_stuck.then(|| Stall { stage: stage.into(), idle, detail: detail(), restart_helps })
+        let is_stalled = self.patience <= idle;
+        is_stalled.then(|| Stall { stage: stage.into(), idle, detail: detail(), restart_helps })
     }
 
-    /// Whether the disk has no room for the log, as of the last look: commands were refused for it
-    /// lately, and none was taken since.
+    /// Whether the log's disk was full at the last sample: commands were refused for it recently,
+    /// and none has been accepted since.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.full_after.is_some()
@@ -187,7 +187,7 @@ impl StallDetector {
 
     fn look_at_sequencer(&mut self, node: &Progress, passed: Duration) -> Option<Stall> {
         let idle = self.sequencer.look(node.busy, (node.turns, node.committed), passed);
-        self.stuck("sequencer", idle, true, || {
+        self.stalled("sequencer", idle, true, || {
             format!(
                 "work waits, and nothing is committed or answered; the last record is {}",
                 node.committed
@@ -195,7 +195,7 @@ impl StallDetector {
         })
     }
 
-    /// Commands come and each is refused: the thread turns, but the log index does not advance.
+    /// Detects that every command is refused: the thread turns, but the log index does not advance.
     fn look_at_disk(&mut self, node: &Progress, passed: Duration) -> Option<Stall> {
         let refused = self.refused_full != node.refused_full;
         self.refused_full = node.refused_full;
@@ -210,7 +210,7 @@ impl StallDetector {
             _ => None,
         };
         let idle = self.full.look(full, node.committed, passed);
-        self.stuck("log", idle, false, || {
+        self.stalled("log", idle, false, || {
             format!(
                 "the disk is full: every command is refused; the last record is {}",
                 node.committed
@@ -218,10 +218,10 @@ impl StallDetector {
         })
     }
 
-    /// Without brokers nothing is recorded, and another start would not find them either.
+    /// Without brokers nothing is recorded. A restart would not find them either.
     fn look_at_topic(&mut self, node: &Progress, passed: Duration) -> Option<Stall> {
-        let idle = self.topic.look(node.heard_us.is_some(), node.heard_us, passed);
-        self.stuck("log", idle, false, || {
+        let idle = self.topic.look(node.last_message_us.is_some(), node.last_message_us, passed);
+        self.stalled("log", idle, false, || {
             format!(
                 "the brokers hand out nothing, not even what this node sends: nothing is \
                  recorded; the last record is {}",
@@ -230,19 +230,19 @@ impl StallDetector {
         })
     }
 
-    /// It may be damaged, or fail, where another start would find the same disk, or hang.
+    /// The store may be damaged, fail or hang. If it fails, a restart would find the same disk.
     fn look_at_store(&mut self, node: &Progress, passed: Duration) -> Option<Stall> {
         let (damaged, fails) = (node.store_is_damaged, node.store_fails);
         let has_work = damaged || fails || node.stored < node.offered_to_store;
         let idle = self.store.look(has_work, node.stored, passed);
         let what = match (damaged, fails) {
-            (true, _) => "is damaged, and built anew from the log by the next start",
+            (true, _) => "is damaged; the next start rebuilds it from the log",
             (_, true) => "cannot be written",
             _ => "is not written",
         };
-        self.stuck("store", idle, damaged || !fails, || {
+        self.stalled("store", idle, damaged || !fails, || {
             format!(
-                "the cold store {what}: what ended stays in memory, and from some point on every \
+                "the cold store {what}: final transfers stay in memory; when too many wait, every \
                  command is refused"
             )
         })
@@ -251,9 +251,9 @@ impl StallDetector {
     fn look_at_expiry(&mut self, node: &Progress, now_us: u64, passed: Duration) -> Option<Stall> {
         let overdue = node.due_us.is_some_and(|due| due <= now_us);
         let idle = self.expiry.look(overdue, node.deadline, passed);
-        // Nothing expires on a full disk, and a start cannot change that.
+        // On a full disk nothing expires, and a restart does not help.
         let full = self.since_refused < self.patience;
-        self.stuck("expiry", idle, !full, || {
+        self.stalled("expiry", idle, !full, || {
             "a deadline has passed, and its transfer is still reserved".into()
         })
     }
@@ -274,21 +274,21 @@ mod tests {
         offered_to_store: 5,
         due_us: None,
         deadline: None,
-        heard_us: None,
+        last_message_us: None,
     };
 
-    /// Shows a sample every 0.2 s, made for the moment in milliseconds; answers with the stages
-    /// that are stuck and since which moment.
+    /// Feeds a sample every 0.2 s, made from the time in milliseconds. Compares the stalled stages
+    /// and the times at which they were first reported.
     fn check(sample: impl Fn(u64) -> (Progress, u64), expected: &[(&str, u64)]) {
         let mut watch = StallDetector::new(Duration::from_secs(3));
         let mut found: Vec<(String, u64)> = Vec::new();
         for at_ms in (0..20_000).step_by(200) {
             let (node, turns) = sample(at_ms);
-            let pulses = [IoSample { turns, lanes: Vec::new() }];
-            for stuck in watch.look(at_ms * 1_000, &node, &pulses) {
-                assert!(Duration::from_secs(3) <= stuck.idle, "{stuck:?}");
-                if found.iter().all(|(stage, _)| *stage != stuck.stage) {
-                    found.push((stuck.stage, at_ms));
+            let threads = [IoSample { turns, lanes: Vec::new() }];
+            for stall in watch.look(at_ms * 1_000, &node, &threads) {
+                assert!(Duration::from_secs(3) <= stall.idle, "{stall:?}");
+                if found.iter().all(|(stage, _)| *stage != stall.stage) {
+                    found.push((stall.stage, at_ms));
                 }
             }
         }
@@ -297,32 +297,31 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_work_or_does_it_is_not_stuck() {
+    fn working_and_idle_stages_are_not_stalled() {
         check(|at| (IDLE, at), &[]);
-        // Always at work, and always on.
+        // Always at work, and always progressing.
         check(|at| (Progress { busy: true, turns: at, ..IDLE }, at), &[]);
-        // One long round of many batches.
+        // One long turn of many batches.
         check(|at| (Progress { busy: true, committed: at, ..IDLE }, at), &[]);
         // Each deadline is met a little late.
         check(
             |at| (Progress { due_us: Some((at / 1_000) * 1_000_000 + 500_000), ..IDLE }, at),
             &[],
         );
-        // So many deadlines that one is always late, and each is met.
+        // Many deadlines, so that one is always late; each is met.
         let late = |at| Progress { due_us: Some(0), deadline: Some(Stamp(at)), ..IDLE };
         check(|at| (late(at), at), &[]);
-        // A store that is always behind, and always at work.
+        // The store always lags, and always progresses.
         check(|at| (Progress { stored: at, offered_to_store: at + 9, ..IDLE }, at), &[]);
-        // A batch refused now and then, and others taken between.
+        // A batch is refused now and then, and others are accepted.
         let some = |at| Progress { refused_full: at / 1_000, committed: at / 2_000, ..IDLE };
         check(|at| (some(at), at), &[]);
     }
 
     #[test]
-    fn each_stage_that_stands_still_is_named_once_patience_is_over() {
+    fn each_stalled_stage_is_reported_after_the_patience() {
         let stops = |at: u64| at.min(5_000);
-        // The sample at 5.0 s is the last in which anything moved, or the first with a late
-        // deadline.
+        // The sample at 5.0 s is the last one with progress, or the first one with a late deadline.
         check(
             |at| (Progress { busy: true, turns: stops(at), ..IDLE }, at),
             &[("sequencer", 8_000)],
@@ -336,31 +335,31 @@ mod tests {
         check(|at| (full(at), at), &[("log", 3_000)]);
         check(|at| (Progress { store_fails: true, ..IDLE }, at), &[("store", 3_000)]);
         check(|at| (Progress { store_is_damaged: true, ..IDLE }, at), &[("store", 3_000)]);
-        let cut_off = |at: u64| Progress { heard_us: Some(1_000 * stops(at)), ..IDLE };
+        let cut_off = |at: u64| Progress { last_message_us: Some(1_000 * stops(at)), ..IDLE };
         check(|at| (cut_off(at), at), &[("log", 8_000)]);
         let hangs = |at| Progress { stored: stops(at), offered_to_store: at + 1, ..IDLE };
         check(|at| (hangs(at), at), &[("store", 8_000)]);
     }
 
     #[test]
-    fn a_disk_with_room_again_is_well_again_and_no_restart_is_asked_for() {
+    fn a_full_disk_recovers_and_asks_for_no_restart() {
         let mut watch = StallDetector::new(Duration::from_secs(3));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for at_ms in (0..20_000).step_by(200) {
             let refused_full = at_ms.min(10_000);
             let node = Progress { refused_full, due_us: Some(0), ..IDLE };
-            let stuck = watch.look(at_ms * 1_000, &node, &[]);
+            let stalls = watch.look(at_ms * 1_000, &node, &[]);
             if at_ms < 12_000 {
-                assert!(stuck.iter().all(|one| !one.restart_helps), "{stuck:?}");
+                assert!(stalls.iter().all(|one| !one.restart_helps), "{stalls:?}");
             }
-            told.push(stuck.iter().any(|one| one.stage == "log"));
+            reported.push(stalls.iter().any(|one| one.stage == "log"));
         }
-        assert!(told[50] && !told[99], "{told:?}");
+        assert!(reported[50] && !reported[99], "{reported:?}");
     }
 
-    /// Full from the first refusal on, until a command is taken or none was refused for long.
+    /// The disk is full from the first refusal until a command is accepted or no more are refused.
     #[test]
-    fn a_disk_is_full_while_commands_are_refused_for_it() {
+    fn a_disk_is_full_while_commands_are_refused() {
         let mut watch = StallDetector::new(Duration::from_secs(3));
         let mut look = |at_ms: u64, refused_full, committed| {
             watch.look(at_ms * 1_000, &Progress { refused_full, committed, ..IDLE }, &[]);
@@ -377,14 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_suspended_gets_its_chance() {
+    fn time_without_samples_does_not_count_as_stall() {
         let mut watch = StallDetector::new(Duration::from_secs(3));
         let node = Progress { busy: true, ..IDLE };
         assert!(watch.look(0, &node, &[]).is_empty());
         assert!(watch.look(3_600_000_000, &node, &[]).is_empty(), "an hour without a sample");
         let mut watch = StallDetector::new(Duration::from_secs(3));
-        let node = Progress { heard_us: Some(0), ..IDLE };
+        let node = Progress { last_message_us: Some(0), ..IDLE };
         assert!(watch.look(0, &node, &[]).is_empty());
-        assert!(watch.look(60_000_000, &node, &[]).is_empty(), "brokers were not asked meanwhile");
+        assert!(watch.look(60_000_000, &node, &[]).is_empty(), "no sample was taken meanwhile");
     }
 }

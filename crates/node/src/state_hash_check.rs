@@ -15,14 +15,14 @@ pub(crate) type StateAtIndex = (LogIndex, Digest);
 /// Computes state hashes.
 pub(crate) enum StateHashCheck {
     /// On the calling thread.
-    Here(Option<StateAtIndex>),
+    Inline(Option<StateAtIndex>),
     /// On a separate thread, which ends when this is dropped.
-    Beside { states: SyncSender<StateSnapshot>, hashes: Receiver<StateAtIndex> },
+    Thread { states: SyncSender<StateSnapshot>, hashes: Receiver<StateAtIndex> },
 }
 
 impl StateHashCheck {
     /// Starts a thread.
-    pub(crate) fn beside() -> std::io::Result<Self> {
+    pub(crate) fn on_thread() -> std::io::Result<Self> {
         let (states, waiting) = sync_channel::<StateSnapshot>(0);
         let (done, hashes) = sync_channel(1);
         let hash = move || {
@@ -33,23 +33,23 @@ impl StateHashCheck {
             }
         };
         std::thread::Builder::new().name("compare".into()).spawn(hash)?;
-        Ok(Self::Beside { states, hashes })
+        Ok(Self::Thread { states, hashes })
     }
 
     /// Accepts a state for hashing, unless another one is being hashed.
     pub(crate) fn take(&mut self, state: StateSnapshot) {
         match self {
-            Self::Here(hashed) => *hashed = Some((state.log_index(), state.hash())),
+            Self::Inline(hashed) => *hashed = Some((state.log_index(), state.hash())),
             // A skipped state is not compared.
-            Self::Beside { states, .. } => _ = states.try_send(state),
+            Self::Thread { states, .. } => _ = states.try_send(state),
         }
     }
 
     /// The next finished hash.
     pub(crate) fn hashed(&mut self) -> Option<StateAtIndex> {
         match self {
-            Self::Here(hashed) => hashed.take(),
-            Self::Beside { hashes, .. } => hashes.try_recv().ok(),
+            Self::Inline(hashed) => hashed.take(),
+            Self::Thread { hashes, .. } => hashes.try_recv().ok(),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The sequencer's thread: replies after the commit, bounded inbox, and an end that leaves nobody
-//! waiting.
+//! The sequencer's thread: replies after the commit, a bounded inbox, and a shutdown that leaves no
+//! request waiting.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use sequencer::{Durability, Sequencer};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A mailbox and the signals of its waker.
-struct Letters {
+struct TestMailbox {
     mailbox: Arc<Mailbox<()>>,
     bell: mpsc::Receiver<()>,
 }
 
-impl Letters {
+impl TestMailbox {
     fn new() -> Self {
         let (ring, bell) = mpsc::sync_channel(16);
         // The test may have ended.
@@ -42,7 +42,7 @@ impl Letters {
         events
     }
 
-    /// The one event that comes is the reply to this waiter.
+    /// The next event, which must be the reply to this waiter.
     fn reply_to(&self, expected: u32) -> Result<Outcome, SubmissionRefused> {
         match self.next()[..] {
             [MailboxEvent::Reply { waiter, result }] if waiter == expected => result,
@@ -51,7 +51,7 @@ impl Letters {
     }
 }
 
-fn begin(disk: &MemoryDisk, limits: InboxLimits) -> (Node<()>, Letters) {
+fn begin(disk: &MemoryDisk, limits: InboxLimits) -> (Node<()>, TestMailbox) {
     let clock = SystemClock::new();
     let options = Options { room_bytes: 0, ..Options::default() };
     let (log, recovery) = FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), options)
@@ -64,7 +64,7 @@ fn begin(disk: &MemoryDisk, limits: InboxLimits) -> (Node<()>, Letters) {
         let mut waiting = VecDeque::from([unattended::<()>(genesis)]);
         sequencer.commit(&mut waiting, &mut Vec::new(), clock.now()).expect("there is room");
     }
-    let own = Letters::new();
+    let own = TestMailbox::new();
     let mailboxes = vec![Arc::clone(&own.mailbox)];
     let node = start(sequencer, clock, Directory::default(), mailboxes, limits);
     (node.expect("a thread starts"), own)
@@ -79,7 +79,7 @@ fn submission(command: Command, ticket: ReplyTo) -> Submission<()> {
     Submission::<()>::without_payload(command, Durability::Synced, attached).expect("it fits")
 }
 
-/// Submits a command for which a waiter waits.
+/// Submits a command with a waiter for its reply.
 fn submit(handle: &Handle<()>, command: Command, waiter: u32) {
     let ticket = ReplyTo::Waiter { mailbox: 0, waiter };
     handle.submit(&mut vec![submission(command, ticket)]).expect("there is room");
@@ -103,7 +103,7 @@ fn hub_account(kind: AccountKind) -> Change {
 }
 
 #[test]
-fn a_waiter_hears_after_the_commit_and_a_question_sees_it() {
+fn replies_follow_the_commit_and_a_query_sees_it() {
     let disk = MemoryDisk::new(1);
     let (node, own) = begin(&disk, InboxLimits::default());
     let handle = node.handle();
@@ -163,21 +163,21 @@ fn a_registration_is_found_once_it_is_answered() {
 }
 
 #[test]
-fn a_full_inbox_leaves_the_rest_with_the_sender() {
+fn a_full_inbox_leaves_the_rest_in_the_vector() {
     let disk = MemoryDisk::new(4);
     let limits = InboxLimits { submissions_max: 3, ..InboxLimits::default() };
     let (node, _own) = begin(&disk, limits);
     let handle = node.handle();
-    // The thread is held by a question until the inbox has been filled.
+    // The thread is blocked by a query until the inbox has been filled.
     let (hold, held) = mpsc::sync_channel::<()>(0);
     let (reached, reaching) = mpsc::sync_channel::<()>(0);
     handle
         .ask(move |_| {
             reached.send(()).expect("the test waits");
-            held.recv().expect("the test lets go");
+            held.recv().expect("the test continues");
         })
         .expect("there is room");
-    reaching.recv_timeout(PATIENCE).expect("the question runs");
+    reaching.recv_timeout(PATIENCE).expect("the query runs");
     let ticks = || submission(Command::Tick, ReplyTo::None);
     let mut five: Vec<_> = std::iter::repeat_with(ticks).take(5).collect();
     assert_eq!(handle.submit(&mut five), Err(SubmissionRefused::Full));

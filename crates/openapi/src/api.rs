@@ -45,9 +45,9 @@ pub struct Operation {
     /// The request body.
     pub body: Option<Body>,
     /// Every response status.
-    pub answers: Vec<Answer>,
+    pub responses: Vec<ApiResponse>,
     /// Callbacks that it causes.
-    pub calls: Vec<Call>,
+    pub callbacks: Vec<Callback>,
     /// The role that it needs, shown as the extension `x-required-role`, and with it the bearer
     /// token; `None` if it needs neither.
     pub role: Option<&'static str>,
@@ -55,7 +55,7 @@ pub struct Operation {
 
 /// Location of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ParameterLocation {
     /// In the path.
     Path,
     /// In the query.
@@ -70,7 +70,7 @@ pub struct Parameter {
     /// Its name.
     pub name: String,
     /// Its location.
-    pub place: Place,
+    pub location: ParameterLocation,
     /// Whether it is required.
     pub required: bool,
     /// Its description.
@@ -96,7 +96,7 @@ pub struct Body {
 
 /// A response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     /// Its status; 0 means any of 200 to 299.
     pub status: u16,
     /// Its description.
@@ -109,7 +109,7 @@ pub struct Answer {
 
 /// A callback to a participant that an operation causes.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct Callback {
     /// Its name within the operation.
     pub name: &'static str,
     /// Its target.
@@ -118,7 +118,7 @@ pub struct Call {
     pub operation: Operation,
 }
 
-impl Answer {
+impl ApiResponse {
     /// A response without a body.
     #[must_use]
     pub fn empty(status: u16, text: impl Into<String>) -> Self {
@@ -165,7 +165,7 @@ impl Api {
             let before = path.as_object_mut().and_then(|path| {
                 path.insert(
                     operation.method.clone(),
-                    operation.render(Security::Stated, &mut shared),
+                    operation.render(Security::Included, &mut shared),
                 )
             });
             assert!(before.is_none(), "{} {} twice", operation.method, operation.path);
@@ -219,12 +219,12 @@ impl Shared {
     }
 
     /// Refusals are shared: they differ only in status and codes.
-    fn answer(&mut self, answer: &Answer) -> (String, Value) {
-        let (status, rendered) = answer.render();
-        if answer.codes.is_empty() {
+    fn response(&mut self, response: &ApiResponse) -> (String, Value) {
+        let (status, rendered) = response.render();
+        if response.codes.is_empty() {
             return (status, rendered);
         }
-        let codes: Vec<String> = answer.codes.iter().map(ToString::to_string).collect();
+        let codes: Vec<String> = response.codes.iter().map(ToString::to_string).collect();
         let name = format!("Refused-{status}-{}", codes.join("-"));
         (status, share(&mut self.responses, "responses", &name, rendered))
     }
@@ -232,30 +232,30 @@ impl Shared {
 
 /// Keeps `value` under its name, and refers to it.
 fn share(all: &mut Map<String, Value>, kind: &str, name: &str, value: Value) -> Value {
-    let kept = all.entry(name).or_insert_with(|| value.clone());
-    assert!(*kept == value, "two different {kind} are called {name}");
+    let existing = all.entry(name).or_insert_with(|| value.clone());
+    assert!(*existing == value, "two different {kind} are called {name}");
     json!({"$ref": format!("#/components/{kind}/{name}")})
 }
 
 /// Whether an operation declares its token: callbacks of the hub declare none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Security {
-    Stated,
-    Unsaid,
+    Included,
+    Omitted,
 }
 
 impl Operation {
     fn render(&self, security: Security, shared: &mut Shared) -> Value {
         let parameters = self.parameters.iter().map(|one| shared.parameter(one));
         let parameters: Vec<Value> = parameters.collect();
-        let answers: Map<_, _> = self.answers.iter().map(|one| shared.answer(one)).collect();
+        let responses: Map<_, _> = self.responses.iter().map(|one| shared.response(one)).collect();
         let mut out = json!({
             "tags": [self.tag],
             "operationId": self.id,
             "summary": self.summary,
             "description": self.text,
             "parameters": parameters,
-            "responses": answers,
+            "responses": responses,
         });
         if let Some(body) = &self.body {
             let entry = json!({"schema": body.schema, "example": body.example});
@@ -263,11 +263,11 @@ impl Operation {
                 body.media.iter().map(|media| (media.clone(), entry.clone())).collect();
             out["requestBody"] = json!({"required": true, "content": content});
         }
-        if !self.calls.is_empty() {
+        if !self.callbacks.is_empty() {
             out["callbacks"] =
-                self.calls.iter().map(|call| call.render(shared)).collect::<Map<_, _>>().into();
+                self.callbacks.iter().map(|call| call.render(shared)).collect::<Map<_, _>>().into();
         }
-        if security == Security::Stated
+        if security == Security::Included
             && let Some(role) = self.role
         {
             out["security"] = json!([{BEARER: []}]);
@@ -279,14 +279,14 @@ impl Operation {
 
 impl Parameter {
     fn render(&self) -> Value {
-        let place = match self.place {
-            Place::Path => "path",
-            Place::Query => "query",
-            Place::Header => "header",
+        let location = match self.location {
+            ParameterLocation::Path => "path",
+            ParameterLocation::Query => "query",
+            ParameterLocation::Header => "header",
         };
         let mut out = json!({
             "name": self.name,
-            "in": place,
+            "in": location,
             "required": self.required,
             "description": self.text,
             "schema": self.schema,
@@ -298,7 +298,7 @@ impl Parameter {
     }
 }
 
-impl Answer {
+impl ApiResponse {
     fn render(&self) -> (String, Value) {
         let mut out = json!({"description": self.text});
         if let Some((media, schema)) = &self.content {
@@ -312,9 +312,9 @@ impl Answer {
     }
 }
 
-impl Call {
+impl Callback {
     fn render(&self, shared: &mut Shared) -> (String, Value) {
-        let operation = self.operation.render(Security::Unsaid, shared);
+        let operation = self.operation.render(Security::Omitted, shared);
         let call = json!({&self.address: {&self.operation.method: operation}});
         (self.name.to_owned(), call)
     }

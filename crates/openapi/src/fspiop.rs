@@ -9,7 +9,7 @@ use ::fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, PartyIdType,
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api, Body, Operation, Parameter, Place};
+use crate::api::{Api, ApiResponse, Body, Operation, Parameter, ParameterLocation};
 use crate::schema::{self, reference};
 use descriptions::describe;
 
@@ -78,12 +78,16 @@ pub fn api() -> Api {
 
 fn plain(method: &Method, word: &str, operation: FspiopOperation) -> Operation {
     let description = describe(operation);
-    let answers = match operation {
+    let responses = match operation {
         FspiopOperation::Health => vec![
-            Answer::json(200, "All services are healthy.", reference("Health")),
-            Answer::json(502, "A service has stopped or makes no progress.", reference("Health")),
+            ApiResponse::json(200, "All services are healthy.", reference("Health")),
+            ApiResponse::json(
+                502,
+                "A service has stopped or makes no progress.",
+                reference("Health"),
+            ),
         ],
-        _ => vec![Answer::empty(description.accepted.as_u16(), "Accepted; nothing to do.")],
+        _ => vec![ApiResponse::empty(description.accepted.as_u16(), "Accepted; nothing to do.")],
     };
     Operation {
         method: method.as_str().to_ascii_lowercase(),
@@ -94,8 +98,8 @@ fn plain(method: &Method, word: &str, operation: FspiopOperation) -> Operation {
         text: description.text.into(),
         parameters: Vec::new(),
         body: None,
-        answers,
-        calls: Vec::new(),
+        responses,
+        callbacks: Vec::new(),
         role: None,
     }
 }
@@ -121,8 +125,8 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
         text: description.text.into(),
         parameters,
         body,
-        answers: answers(row, &description, rule),
-        calls: callbacks::of(row.operation, has_sub_id),
+        responses: responses(row, &description, rule),
+        callbacks: callbacks::of(row.operation, has_sub_id),
         role: None,
     }
 }
@@ -135,15 +139,16 @@ fn media(resource: &str, version: &str) -> String {
 }
 
 /// Every status, with the error codes of each check that a request to this route passes.
-fn answers(
+fn responses(
     row: &RouteRow,
     description: &descriptions::Description,
     rule: Option<&'static Rule>,
-) -> Vec<Answer> {
+) -> Vec<ApiResponse> {
     let mut errors = HEADER_CODES.to_vec();
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     if row.operation.is_served() {
-        answers.push(Answer::empty(description.accepted.as_u16(), description.accepted_text));
+        responses
+            .push(ApiResponse::empty(description.accepted.as_u16(), description.accepted_text));
         if row.tail.iter().any(|segment| matches!(segment, Segment::Identifier(_))) {
             errors.push(ErrorCode::MALFORMED_SYNTAX);
         }
@@ -154,20 +159,20 @@ fn answers(
         }
         errors.extend(rule.map(rule_codes).unwrap_or_default());
         errors.extend_from_slice(description.errors);
-        answers.push(Answer::refusal(408, vec![ErrorCode::GENERIC_CLIENT]));
-        answers.push(Answer::refusal(503, vec![ErrorCode::SERVICE_UNAVAILABLE]));
+        responses.push(ApiResponse::refusal(408, vec![ErrorCode::GENERIC_CLIENT]));
+        responses.push(ApiResponse::refusal(503, vec![ErrorCode::SERVICE_UNAVAILABLE]));
     } else {
         errors.push(ErrorCode::TOO_LARGE_PAYLOAD);
-        answers.push(Answer::refusal(501, vec![ErrorCode::NOT_IMPLEMENTED]));
+        responses.push(ApiResponse::refusal(501, vec![ErrorCode::NOT_IMPLEMENTED]));
     }
     if row.tail.iter().any(|segment| matches!(segment, Segment::Identifier(_))) {
         // A path with an empty identifier is unknown.
-        answers.push(Answer::refusal(404, vec![ErrorCode::UNKNOWN_URI]));
+        responses.push(ApiResponse::refusal(404, vec![ErrorCode::UNKNOWN_URI]));
     }
-    answers.push(Answer::refusal(400, errors));
-    answers.push(Answer::refusal(406, vec![ErrorCode::UNACCEPTABLE_VERSION]));
-    answers.push(Answer::refusal(415, vec![ErrorCode::MALFORMED_SYNTAX]));
-    answers
+    responses.push(ApiResponse::refusal(400, errors));
+    responses.push(ApiResponse::refusal(406, vec![ErrorCode::UNACCEPTABLE_VERSION]));
+    responses.push(ApiResponse::refusal(415, vec![ErrorCode::MALFORMED_SYNTAX]));
+    responses
 }
 
 /// Codes that the header checks answer with 400.
@@ -234,7 +239,7 @@ fn identifier(operation: FspiopOperation, name: &str) -> Parameter {
     };
     Parameter {
         name: name.to_owned(),
-        place: Place::Path,
+        location: ParameterLocation::Path,
         required: true,
         text: text.to_owned(),
         schema,
@@ -254,7 +259,7 @@ fn currency(operation: FspiopOperation) -> Option<Parameter> {
     let text = "Only a registration in this currency or without a currency. At most once.";
     Some(Parameter {
         name: "currency".to_owned(),
-        place: Place::Query,
+        location: ParameterLocation::Query,
         required: false,
         text: text.to_owned(),
         schema: reference("Currency"),
@@ -315,7 +320,7 @@ fn header(rule: &HeaderRule, method: &Method, resource: &str) -> Parameter {
     let once = if rule.once { " At most one line." } else { "" };
     Parameter {
         name,
-        place: Place::Header,
+        location: ParameterLocation::Header,
         required: rule.presence.is_required(method),
         text: format!("{text}{once}"),
         schema,
@@ -429,7 +434,7 @@ mod tests {
                 let fault = validate::fault(&document, &body.schema, &body.example);
                 assert_eq!(fault, None, "{}", operation.id);
             }
-            for call in &operation.calls {
+            for call in &operation.callbacks {
                 let Some(body) = &call.operation.body else { continue };
                 let fault = validate::fault(&document, &body.schema, &body.example);
                 assert_eq!(fault, None, "{} {}", operation.id, call.name);

@@ -2,7 +2,7 @@
 //! message from its examples, and for each described rule one message that breaks only that rule.
 //!
 //! A program conforms to its document if it accepts the valid messages, refuses the others, and
-//! all responses are as described ([`fault_of_answer`]).
+//! all responses are as described ([`response_fault`]).
 
 use ::fspiop::percent_encode;
 use serde_json::{Map, Value, json};
@@ -59,18 +59,18 @@ pub fn operations(document: &Value) -> Vec<OperationMessages<'_>> {
 
 /// The first undescribed part of a response: its status, its media type or its schema.
 #[must_use]
-pub fn fault_of_answer(
+pub fn response_fault(
     document: &Value,
     operation: &Value,
     status: u16,
     content_type: Option<&str>,
     body: &str,
 ) -> Option<String> {
-    let Some(answer) = operation["responses"].get(status.to_string()) else {
+    let Some(response) = operation["responses"].get(status.to_string()) else {
         return Some(format!("status {status} is not described"));
     };
-    let answer = resolve(document, answer);
-    let Some((media, content)) = answer["content"].as_object().and_then(|all| all.iter().next())
+    let response = resolve(document, response);
+    let Some((media, content)) = response["content"].as_object().and_then(|all| all.iter().next())
     else {
         return (!body.is_empty()).then(|| format!("{status} has a body: {body}"));
     };
@@ -346,7 +346,7 @@ mod tests {
         let get = played.iter().find(|played| played.id == "PartiesGet").expect("a route");
         let fault = |status, body: &str| {
             let media = Some("application/json; charset=utf-8");
-            fault_of_answer(&document, get.operation, status, media, body)
+            response_fault(&document, get.operation, status, media, body)
         };
         let refusal = |code: &str| {
             json!({"errorInformation": {"errorCode": code, "errorDescription": "x"}}).to_string()

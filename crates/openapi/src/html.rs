@@ -110,7 +110,7 @@ impl Page {
         if let Some(content) = operation["requestBody"]["content"].as_object() {
             self.body(key, document, content);
         }
-        self.answers(key, document, operation);
+        self.responses(key, document, operation);
         if let Some(calls) = operation["callbacks"].as_object() {
             self.put("<h4>Calls that follow</h4>");
             for (name, call) in calls {
@@ -123,13 +123,13 @@ impl Page {
     fn parameters(&mut self, key: &str, document: &Value, operation: &Value) {
         let all = operation["parameters"].as_array().into_iter().flatten();
         let all: Vec<&Value> = all.map(|one| resolve(document, one)).collect();
-        for (place, title) in [("path", "Path"), ("query", "Query"), ("header", "Headers")] {
-            let rows: Vec<_> = all.iter().filter(|one| one["in"] == place).collect();
+        for (location, title) in [("path", "Path"), ("query", "Query"), ("header", "Headers")] {
+            let rows: Vec<_> = all.iter().filter(|one| one["in"] == location).collect();
             if rows.is_empty() {
                 continue;
             }
             let count = rows.iter().filter(|one| one["required"] == true).count();
-            let open = if place == "header" { "" } else { " open" };
+            let open = if location == "header" { "" } else { " open" };
             self.put(&format!("<details{open}><summary>{title} <small>{count} required of "));
             self.put(&format!("{}</small></summary><table>", rows.len()));
             for row in rows {
@@ -164,14 +164,14 @@ impl Page {
         ));
     }
 
-    fn answers(&mut self, key: &str, document: &Value, operation: &Value) {
+    fn responses(&mut self, key: &str, document: &Value, operation: &Value) {
         self.put("<h4>Answers</h4><table class=\"answers\">");
-        for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
-            let answer = resolve(document, answer);
+        for (status, response) in operation["responses"].as_object().into_iter().flatten() {
+            let response = resolve(document, response);
             let class = status.chars().next().unwrap_or('0');
-            let text = linked_codes(word(&answer["description"]));
+            let text = linked_codes(word(&response["description"]));
             self.put(&format!("<tr><td><b class=\"s{class}\">{status}</b><td>{text}"));
-            let content = answer["content"].as_object().and_then(|content| content.iter().next());
+            let content = response["content"].as_object().and_then(|content| content.iter().next());
             let Some((media, entry)) = content else { continue };
             if class == '2' || status == "502" {
                 let form = form(key, document, &entry["schema"]);

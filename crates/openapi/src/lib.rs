@@ -21,4 +21,4 @@ pub mod html;
 pub mod schema;
 pub mod validate;
 
-pub use api::{Answer, Api, Body, Call, Operation, Parameter, Place, text};
+pub use api::{Api, ApiResponse, Body, Callback, Operation, Parameter, ParameterLocation, text};

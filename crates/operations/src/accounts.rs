@@ -48,13 +48,13 @@ routes! {
     "/participants/{name}/positions" [NAME] {
         read GET listPositions = positions, "List the positions of a participant" {
             query: [CURRENCY_OF_ONE],
-            answers: [200: OneOrAll<PositionResponse> = "Positions."],
+            responses: [200: OneOrAll<PositionResponse> = "Positions."],
             refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX],
         }
     }
     "/participants/{name}/accounts" [NAME] {
         read GET listAccounts = list, "List the accounts of a participant" {
-            answers: [200: Vec<AccountResponse> = "Accounts with their balances."],
+            responses: [200: Vec<AccountResponse> = "Accounts with their balances."],
             refusals: [400 ID_NOT_FOUND],
         }
         change POST createHubAccount = create(NewAccount), "Create an account of the hub" {
@@ -62,7 +62,7 @@ routes! {
             text: "For `Hub` only: participants get all their accounts when they are created.",
             path_example: ("name" = "Hub"),
             example: {"currency": "XOF", "type": "HUB_RECONCILIATION"},
-            answers: [201: ParticipantResponse = "The hub after the change."],
+            responses: [201: ParticipantResponse = "The hub after the change."],
             refusals: [400 GENERIC_CLIENT, 400 ID_NOT_FOUND],
         }
     }
@@ -82,12 +82,12 @@ routes! {
                 "amount": {"amount": 250000, "currency": "XOF"},
                 "extensionList": {"extension": [{"key": "branch", "value": "12"}]}
             },
-            answers: [202: () = "Recorded and applied."],
+            responses: [202: () = "Recorded and applied."],
         }
         change PUT switchAccount = update(Activity), "Activate or deactivate a POSITION account" {
             records: SetAccountActive,
             example: {"isActive": true},
-            answers: [200: () = "Changed."],
+            responses: [200: () = "Changed."],
         }
     }
 }
@@ -100,44 +100,44 @@ body! {
 }
 
 /// `GET /participants/{name}/accounts`.
-async fn list(call: &AdminRequest<'_>) -> HandlerResult {
-    let name = call.path(&NAME)?;
-    Ok(AdminResponse::ok(&call.of_participant(name, AccountResponse::all).await?))
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    let name = request.path(&NAME)?;
+    Ok(AdminResponse::ok(&request.query_participant(name, AccountResponse::all).await?))
 }
 
 /// `POST /participants/{name}/accounts`: creates an account of the hub.
-async fn create(call: &AdminRequest<'_>, body: NewAccount) -> HandlerResult {
+async fn create(request: &AdminRequest<'_>, body: NewAccount) -> HandlerResult {
     let NewAccount { currency, kind } = body;
-    let name = call.path(&NAME)?;
-    let is_hub = call.ask(move |state| {
-        let known = *state.hub() == name || state.register().find(&name).is_some();
+    let name = request.path(&NAME)?;
+    let is_hub = request.query_state(move |state| {
+        let known = *state.hub() == name || state.registry().find(&name).is_some();
         known.then(|| *state.hub() == name)
     });
     if !is_hub.await?.ok_or_else(outcome_errors::participant_not_found)? {
         let detail = "only accounts of the Hub can be created with this request";
         return Err(Refusal::new(ErrorCode::GENERIC_CLIENT, detail));
     }
-    call.change(CreateHubAccount { currency, kind }).await?;
-    show_with(call, name, StatusCode::CREATED).await
+    request.change(CreateHubAccount { currency, kind }).await?;
+    show_with(request, name, StatusCode::CREATED).await
 }
 
 /// `PUT /participants/{name}/accounts/{id}`: activates or deactivates a POSITION account.
-async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerResult {
-    let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
+async fn update(request: &AdminRequest<'_>, body: Activity) -> HandlerResult {
+    let (account, name) = (request.path(&ACCOUNT)?, request.path(&NAME)?);
     let active = body.is_active;
-    call.change(SetAccountActive { name, account, active }).await?;
+    request.change(SetAccountActive { name, account, active }).await?;
     Ok(AdminResponse::empty(StatusCode::OK))
 }
 
 /// `GET /participants/{name}/positions`: one object with `currency`, otherwise an array.
-async fn positions(call: &AdminRequest<'_>) -> HandlerResult {
-    let wanted = call.query(&CURRENCY_OF_ONE)?;
-    let name = call.path(&NAME)?;
-    let found = call.of_participant(name, move |state, participant| {
-        let holdings = participant.holdings.iter();
-        holdings
-            .filter(|holding| wanted.is_none_or(|currency| holding.currency == currency))
-            .filter_map(|holding| PositionResponse::of(state, holding))
+async fn positions(request: &AdminRequest<'_>) -> HandlerResult {
+    let wanted = request.query(&CURRENCY_OF_ONE)?;
+    let name = request.path(&NAME)?;
+    let found = request.query_participant(name, move |state, participant| {
+        let by_currency = participant.by_currency.iter();
+        by_currency
+            .filter(|accounts| wanted.is_none_or(|currency| accounts.currency == currency))
+            .filter_map(|accounts| PositionResponse::of(state, accounts))
             .collect::<Vec<_>>()
     });
     let found = found.await?;

@@ -48,7 +48,7 @@ pub(crate) fn check_singles(headers: &HeaderMap) -> Result<(), Refusal> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAddresses {
     /// The local address.
-    pub(crate) here: IpAddr,
+    pub(crate) local: IpAddr,
     /// The remote address.
     pub(crate) peer: IpAddr,
 }
@@ -57,13 +57,13 @@ pub(crate) struct PeerAddresses {
 pub(crate) fn check_origin(
     options: &AdminOptions,
     head: &Parts,
-    here: IpAddr,
+    local: IpAddr,
 ) -> Result<(), Refusal> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
-    let host_fits = host.is_some_and(|host| is_allowed_host(options, host, here));
+    let host_fits = host.is_some_and(|host| is_allowed_host(options, host, local));
     let target_fits =
-        head.uri.authority().is_none_or(|it| is_allowed_host(options, it.as_str(), here));
+        head.uri.authority().is_none_or(|it| is_allowed_host(options, it.as_str(), local));
     if !host_fits || !target_fits || hosts.next().is_some() {
         return Err(forbidden("the Host header is not a configured host of the admin API"));
     }
@@ -103,13 +103,13 @@ pub(crate) async fn identify(
 
 /// The local address is allowed, because it cannot be rebound like a name. Metrics collectors that
 /// discover processes dynamically know only their addresses.
-fn is_allowed_host(options: &AdminOptions, host: &str, here: IpAddr) -> bool {
+fn is_allowed_host(options: &AdminOptions, host: &str, local: IpAddr) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host();
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     !host.contains('@')
         && (name.eq_ignore_ascii_case("localhost")
-            || address.is_ok_and(|address| address.is_loopback() || address == here)
+            || address.is_ok_and(|address| address.is_loopback() || address == local)
             || options.hosts.iter().any(|known| known.eq_ignore_ascii_case(name)))
 }
 

@@ -51,8 +51,8 @@ pub trait AdminBackend: Send + Sync + 'static {
     /// returns afterwards.
     ///
     /// The query runs on the sequencer thread and must be short. The data that it copies is bounded
-    /// by the register (10,000 participants) or by the page size of the list.
-    fn ask(&self, question: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>>;
+    /// by the registry (10,000 participants) or by the page size of the list.
+    fn query_state(&self, query: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>>;
 
     /// The body of the `POST /transfers` with this id, read from the log; `None` if the transfer is
     /// unknown.
@@ -72,7 +72,7 @@ pub trait AdminBackend: Send + Sync + 'static {
 
     /// Notices that wait until their recipient registers an endpoint, in order of number, at
     /// most [`PARKED_MAX`].
-    fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>>;
+    fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>>;
 
     /// Writes the metrics of the node ([`crate::metrics!`]). Does not block.
     fn metrics(&self, text: &mut String);
@@ -99,13 +99,13 @@ pub trait AdminBackend: Send + Sync + 'static {
     }
 
     /// Whether transfers are traced.
-    fn is_watching(&self) -> bool;
+    fn is_tracing(&self) -> bool;
 
     /// Turns tracing on or off; existing traces are deleted.
-    fn watch(&self, watching: bool);
+    fn set_tracing(&self, enabled: bool);
 
     /// The trace of a transfer; empty unless it is complete.
-    fn stages(&self, transfer: &TransferId) -> TransferTrace;
+    fn trace(&self, transfer: &TransferId) -> TransferTrace;
 }
 
 /// The author of a change, and the reason.

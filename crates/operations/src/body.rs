@@ -16,7 +16,7 @@ use crate::schema::{self, Component, Extent, NO_CONTROLS, names, one_of};
 
 /// The description of a body.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct BodyDescription {
     pub(crate) schema: Component,
     /// Whether unknown members are refused.
     pub(crate) is_closed: bool,
@@ -24,16 +24,16 @@ pub(crate) struct Taken {
 
 /// The body of a request, or an object within one.
 pub(crate) trait Body: Sized {
-    const TAKEN: Taken;
+    const DESCRIPTION: BodyDescription;
 
     /// Reads the members.
-    fn take(form: &mut BodyReader<'_>) -> Result<Self, Refusal>;
+    fn take(reader: &mut BodyReader<'_>) -> Result<Self, Refusal>;
 
     /// Reads the members, and refuses unknown members of a closed body.
-    fn read(mut form: BodyReader<'_>) -> Result<Self, Refusal> {
-        let body = Self::take(&mut form)?;
-        if Self::TAKEN.is_closed {
-            form.finish()?;
+    fn read(mut reader: BodyReader<'_>) -> Result<Self, Refusal> {
+        let body = Self::take(&mut reader)?;
+        if Self::DESCRIPTION.is_closed {
+            reader.finish()?;
         }
         Ok(body)
     }
@@ -51,7 +51,7 @@ macro_rules! body {
         }
 
         impl $crate::body::Body for $name {
-            const TAKEN: $crate::body::Taken = $crate::body::Taken {
+            const DESCRIPTION: $crate::body::BodyDescription = $crate::body::BodyDescription {
                 schema: (stringify!($name), || {
                     $crate::schema::object(
                         [$((
@@ -66,12 +66,12 @@ macro_rules! body {
             };
 
             fn take(
-                form: &mut $crate::body_reader::BodyReader<'_>,
+                reader: &mut $crate::body_reader::BodyReader<'_>,
             ) -> Result<Self, fspiop::Refusal> {
                 Ok(Self {
-                    $($member: form.required(
+                    $($member: reader.required(
                         &$crate::schema::json_name(stringify!($member), &[$($given)?]),
-                        |form, name| $crate::body::Rule::take(&$rule, form, name),
+                        |reader, name| $crate::body::Rule::take(&$rule, reader, name),
                     )?),*
                 })
             }
@@ -89,7 +89,8 @@ pub(crate) trait Rule {
     type Value;
 
     /// Removes and returns the member; `None` if it is missing.
-    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Self::Value>, Refusal>;
+    fn take(&self, reader: &mut BodyReader<'_>, name: &str)
+    -> Result<Option<Self::Value>, Refusal>;
 
     fn schema(&self) -> Value;
 
@@ -104,8 +105,12 @@ pub(crate) struct Optional<R>(pub(crate) R);
 impl<R: Rule> Rule for Optional<R> {
     type Value = Option<R::Value>;
 
-    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Self::Value>, Refusal> {
-        self.0.take(form, name).map(Some)
+    fn take(
+        &self,
+        reader: &mut BodyReader<'_>,
+        name: &str,
+    ) -> Result<Option<Self::Value>, Refusal> {
+        self.0.take(reader, name).map(Some)
     }
 
     fn schema(&self) -> Value {
@@ -123,8 +128,12 @@ pub(crate) struct Described<R>(pub(crate) R, pub(crate) &'static str);
 impl<R: Rule> Rule for Described<R> {
     type Value = R::Value;
 
-    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Self::Value>, Refusal> {
-        self.0.take(form, name)
+    fn take(
+        &self,
+        reader: &mut BodyReader<'_>,
+        name: &str,
+    ) -> Result<Option<Self::Value>, Refusal> {
+        self.0.take(reader, name)
     }
 
     fn schema(&self) -> Value {
@@ -141,8 +150,8 @@ pub(crate) struct Custom<T> {
 impl<T> Rule for Custom<T> {
     type Value = T;
 
-    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<T>, Refusal> {
-        (self.take)(form, name)
+    fn take(&self, reader: &mut BodyReader<'_>, name: &str) -> Result<Option<T>, Refusal> {
+        (self.take)(reader, name)
     }
 
     fn schema(&self) -> Value {
@@ -152,12 +161,12 @@ impl<T> Rule for Custom<T> {
 
 /// A boolean, or its name.
 pub(crate) const FLAG: Custom<bool> = Custom {
-    take: |form, name| {
-        let Some(text) = form.raw(name) else { return Ok(None) };
+    take: |reader, name| {
+        let Some(text) = reader.raw(name) else { return Ok(None) };
         match text.trim_matches('"').to_ascii_lowercase().as_str() {
             "true" => Ok(Some(true)),
             "false" => Ok(Some(false)),
-            _ => Err(form.malformed(name, "must be a boolean")),
+            _ => Err(reader.malformed(name, "must be a boolean")),
         }
     },
     schema: || reference("Flag"),
@@ -165,32 +174,32 @@ pub(crate) const FLAG: Custom<bool> = Custom {
 
 /// A currency code.
 pub(crate) const CURRENCY: Custom<Currency> = Custom {
-    take: |form, name| {
-        let Some(text) = form.raw(name) else { return Ok(None) };
+    take: |reader, name| {
+        let Some(text) = reader.raw(name) else { return Ok(None) };
         let code = serde_json::from_str::<String>(text).unwrap_or_default();
         let known = known_currency(&code);
-        known.map(Some).ok_or_else(|| form.malformed(name, CURRENCY_FORM))
+        known.map(Some).ok_or_else(|| reader.malformed(name, CURRENCY_FORM))
     },
     schema: schema::currency,
 };
 
 /// A currency code or null; any other string is an invalid value, not a malformed one.
 pub(crate) const CURRENCY_OR_NULL: Custom<Currency> = Custom {
-    take: |form, name| {
-        form.drop_null(name);
-        let Some(code) = form.text(name, 1..=32)? else { return Ok(None) };
-        known_currency(&code).map(Some).ok_or_else(|| form.invalid(name, CURRENCY_FORM))
+    take: |reader, name| {
+        reader.drop_null(name);
+        let Some(code) = reader.text(name, 1..=32)? else { return Ok(None) };
+        known_currency(&code).map(Some).ok_or_else(|| reader.invalid(name, CURRENCY_FORM))
     },
     schema: schema::currency_or_null,
 };
 
 /// A version number, from 1.
 pub(crate) const VERSION: Custom<u32> = Custom {
-    take: |form, name| {
-        let Some(text) = form.raw(name) else { return Ok(None) };
+    take: |reader, name| {
+        let Some(text) = reader.raw(name) else { return Ok(None) };
         match text.parse::<u32>() {
             Ok(version) if (1..=VERSION_MAX).contains(&version) => Ok(Some(version)),
-            _ => Err(form.malformed(name, "must be a whole number from 1 to 65535")),
+            _ => Err(reader.malformed(name, "must be a whole number from 1 to 65535")),
         }
     },
     schema: schema::version,
@@ -198,10 +207,10 @@ pub(crate) const VERSION: Custom<u32> = Custom {
 
 /// The id of a transfer.
 pub(crate) const TRANSFER_ID: Custom<TransferId> = Custom {
-    take: |form, name| {
-        let Some(text) = form.text(name, 1..=36)? else { return Ok(None) };
+    take: |reader, name| {
+        let Some(text) = reader.text(name, 1..=36)? else { return Ok(None) };
         let id = TransferId::parse(&text);
-        id.map(Some).ok_or_else(|| form.invalid(name, TRANSFER_ID_FORM))
+        id.map(Some).ok_or_else(|| reader.invalid(name, TRANSFER_ID_FORM))
     },
     schema: || reference("TransferId"),
 };
@@ -217,23 +226,24 @@ pub(crate) enum Decimal {
 impl Rule for Decimal {
     type Value = Amount;
 
-    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Amount>, Refusal> {
-        let Some(text) = form.raw(name) else { return Ok(None) };
+    fn take(&self, reader: &mut BodyReader<'_>, name: &str) -> Result<Option<Amount>, Refusal> {
+        let Some(text) = reader.raw(name) else { return Ok(None) };
         let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
         let numeral = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
         if text.is_empty() || !text.bytes().all(numeral) {
-            return Err(form.malformed(name, "must be a number"));
+            return Err(reader.malformed(name, "must be a number"));
         }
         let amount = Amount::parse_decimal(text).filter(|it| it.precision() <= PRECISION_MAX);
         match (self, amount) {
             (_, None) => {
-                Err(form.invalid(name, "must be a decimal of at most 18 digits, 4 after the point"))
+                Err(reader
+                    .invalid(name, "must be a decimal of at most 18 digits, 4 after the point"))
             }
             (Self::FromZero, Some(amount)) if amount < Amount::ZERO => {
-                Err(form.invalid(name, "must be greater than or equal to 0"))
+                Err(reader.invalid(name, "must be greater than or equal to 0"))
             }
             (Self::AboveZero, Some(amount)) if amount <= Amount::ZERO => {
-                Err(form.invalid(name, "must be a positive number"))
+                Err(reader.invalid(name, "must be a positive number"))
             }
             (_, amount) => Ok(amount),
         }
@@ -254,8 +264,8 @@ pub(crate) struct Text(pub(crate) usize);
 impl Rule for Text {
     type Value = String;
 
-    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
-        form.text(name, 1..=self.0)
+    fn take(&self, reader: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
+        reader.text(name, 1..=self.0)
     }
 
     fn schema(&self) -> Value {
@@ -264,31 +274,31 @@ impl Rule for Text {
 }
 
 /// A string of bounded length whose characters satisfy a predicate; the pattern is equivalent.
-pub(crate) struct Word(
+pub(crate) struct PatternText(
     pub(crate) RangeInclusive<usize>,
     pub(crate) fn(char) -> bool,
     pub(crate) &'static str,
 );
 
 /// A string of 1 to this number of characters without control characters.
-pub(crate) const fn line(most: usize) -> Word {
-    Word(1..=most, |character| !character.is_control(), NO_CONTROLS)
+pub(crate) const fn single_line(most: usize) -> PatternText {
+    PatternText(1..=most, |character| !character.is_control(), NO_CONTROLS)
 }
 
-impl Rule for Word {
+impl Rule for PatternText {
     type Value = String;
 
-    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
-        match form.text(name, self.0.clone())? {
+    fn take(&self, reader: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
+        match reader.text(name, self.0.clone())? {
             Some(text) if !text.chars().all(self.1) => {
-                Err(form.invalid(name, "contains a character that is not allowed"))
+                Err(reader.invalid(name, "contains a character that is not allowed"))
             }
             text => Ok(text),
         }
     }
 
     fn schema(&self) -> Value {
-        schema::word(self.0.clone(), self.2)
+        schema::pattern_text(self.0.clone(), self.2)
     }
 }
 
@@ -298,14 +308,14 @@ pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 impl<T: Copy> Rule for Choice<T> {
     type Value = T;
 
-    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<T>, Refusal> {
-        let Some(raw) = form.raw(name) else { return Ok(None) };
+    fn take(&self, reader: &mut BodyReader<'_>, name: &str) -> Result<Option<T>, Refusal> {
+        let Some(raw) = reader.raw(name) else { return Ok(None) };
         let text = serde_json::from_str::<String>(raw).ok();
         match self.0.iter().find(|(choice, _)| Some(*choice) == text.as_deref()) {
             Some((_, value)) => Ok(Some(*value)),
             None => {
                 let known = names(self.0).join(", ");
-                Err(form.malformed(name, &format!("must be one of [{known}]")))
+                Err(reader.malformed(name, &format!("must be one of [{known}]")))
             }
         }
     }
@@ -325,12 +335,12 @@ impl<B: Body> Object<B> {
 impl<B: Body> Rule for Object<B> {
     type Value = B;
 
-    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<B>, Refusal> {
-        form.object(name)?.map(B::read).transpose()
+    fn take(&self, reader: &mut BodyReader<'_>, name: &str) -> Result<Option<B>, Refusal> {
+        reader.object(name)?.map(B::read).transpose()
     }
 
     fn schema(&self) -> Value {
-        (B::TAKEN.schema.1)()
+        (B::DESCRIPTION.schema.1)()
     }
 }
 

@@ -117,14 +117,14 @@ impl<'a> BodyReader<'a> {
     pub(crate) fn of(raw: &'a RawValue, name: &str, prefix: String) -> Result<Self, Refusal> {
         let Members(all) = serde_json::from_str(raw.get())
             .map_err(|_| refuse(ErrorCode::MALFORMED_SYNTAX, name, "must be of type object"))?;
-        let mut form = Self { prefix, members: BTreeMap::new() };
+        let mut reader = Self { prefix, members: BTreeMap::new() };
         for (name, value) in all {
-            if form.members.contains_key(&name) {
-                return Err(form.malformed(&name, "must not be repeated"));
+            if reader.members.contains_key(&name) {
+                return Err(reader.malformed(&name, "must not be repeated"));
             }
-            form.members.insert(name, value);
+            reader.members.insert(name, value);
         }
-        Ok(form)
+        Ok(reader)
     }
 
     pub(crate) fn malformed(&self, name: &str, what: &str) -> Refusal {

@@ -13,12 +13,12 @@ routes! {
                 As seen by the queried node: the live nodes, the log index that each has applied, \
                 the node that delivers to each participant, and the last removal of a node. Empty \
                 if the log is not shared.",
-            answers: [200: Cluster = "The nodes, less than 1 s old."],
+            responses: [200: Cluster = "The nodes, less than 1 s old."],
         }
     }
 }
 
 /// `GET /cluster`.
-async fn show(call: &AdminRequest<'_>) -> HandlerResult {
-    Ok(AdminResponse::ok(&call.hub.cluster()))
+async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&request.backend.cluster()))
 }

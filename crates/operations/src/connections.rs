@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 /// The open connections of a listener.
 pub(crate) struct Connections {
-    places: Mutex<Admission<Arc<Notify>>>,
+    admission: Mutex<Admission<Arc<Notify>>>,
     evicted: AtomicU64,
     refused: AtomicU64,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Connections {
 /// A connection's permit, until it is dropped.
 pub(crate) struct ConnectionPermit {
     connections: Arc<Connections>,
-    place: admission::ConnectionId,
+    connection: admission::ConnectionId,
     evicted: Arc<Notify>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct RequestGuard<'a>(&'a ConnectionPermit);
 impl Connections {
     pub(crate) fn new(bounds: AdmissionLimits) -> Arc<Self> {
         Arc::new(Self {
-            places: Mutex::new(Admission::new(bounds)),
+            admission: Mutex::new(Admission::new(bounds)),
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         })
@@ -38,7 +38,8 @@ impl Connections {
     /// evicted has a request in progress.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let notify = Arc::new(Notify::new());
-        let Ok(Admitted { place, evicted }) = self.lock().admit(address, Arc::clone(&notify))
+        let Ok(Admitted { place: connection, evicted }) =
+            self.lock().admit(address, Arc::clone(&notify))
         else {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -47,7 +48,7 @@ impl Connections {
             self.evicted.fetch_add(1, Ordering::Relaxed);
             evicted.notify_one();
         }
-        Some(ConnectionPermit { connections: Arc::clone(self), place, evicted: notify })
+        Some(ConnectionPermit { connections: Arc::clone(self), connection, evicted: notify })
     }
 
     /// Number of evicted connections.
@@ -61,7 +62,7 @@ impl Connections {
     }
 
     fn lock(&self) -> MutexGuard<'_, Admission<Arc<Notify>>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.admission.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -72,21 +73,21 @@ impl ConnectionPermit {
     }
 
     /// Marks the request as complete.
-    pub(crate) fn answer(&self) -> RequestGuard<'_> {
-        self.connections.lock().begin(self.place);
+    pub(crate) fn begin_request(&self) -> RequestGuard<'_> {
+        self.connections.lock().begin(self.connection);
         RequestGuard(self)
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.connections.lock().remove(self.place);
+        self.connections.lock().remove(self.connection);
     }
 }
 
 impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
-        let ConnectionPermit { connections, place, .. } = self.0;
-        connections.lock().end(*place, RequestComplete::Yes);
+        let ConnectionPermit { connections, connection, .. } = self.0;
+        connections.lock().end(*connection, RequestComplete::Yes);
     }
 }

@@ -46,7 +46,7 @@ routes! {
         read GET listDeadLetters = list, "List dead letters" {
             text: "Newest first. For the next page, set `before` to the last id of this one.",
             query: [LIMIT, BEFORE],
-            answers: [200: Vec<DeadLetterResponse> = "Dead letters."],
+            responses: [200: Vec<DeadLetterResponse> = "Dead letters."],
             refusals: [400 VALIDATION, 400 MALFORMED_SYNTAX],
         }
     }
@@ -54,7 +54,7 @@ routes! {
         change POST resend = resend, "Resend a dead letter" {
             records: Redeliver,
             text: "Starts a new series of attempts. Needs no body.",
-            answers: [202: () = "Queued for delivery."],
+            responses: [202: () = "Queued for delivery."],
         }
     }
     "/undeliverable" {
@@ -62,17 +62,17 @@ routes! {
             text: "\
                 The hub sends them when their recipient registers an endpoint. Oldest first, at \
                 most 1,000; the metric `upesi_notices_without_address` counts all of them.",
-            answers: [200: Vec<UndeliverableResponse> = "Notices."],
+            responses: [200: Vec<UndeliverableResponse> = "Notices."],
         }
     }
 }
 
 /// `GET /deadletters[?limit=1..1000][&before=id]`: newest first; `before` is the last id of
 /// the previous page.
-async fn list(call: &AdminRequest<'_>) -> HandlerResult {
-    let limit = call.query(&LIMIT)?.unwrap_or(PAGE_MAX);
-    let before = call.query(&BEFORE)?.unwrap_or(u64::MAX);
-    let page = call.ask(move |state| {
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    let limit = request.query(&LIMIT)?.unwrap_or(PAGE_MAX);
+    let before = request.query(&BEFORE)?.unwrap_or(u64::MAX);
+    let page = request.query_state(move |state| {
         newest_before(state, before, limit as usize)
             .iter()
             .rev()
@@ -83,10 +83,10 @@ async fn list(call: &AdminRequest<'_>) -> HandlerResult {
 }
 
 /// `GET /undeliverable`: notices that wait until their recipient registers an endpoint, oldest
-/// first, at most [`crate::hub::PARKED_MAX`]. They are sent when it does.
-async fn undeliverable(call: &AdminRequest<'_>) -> HandlerResult {
-    let parked = call.hub.parked().await;
-    let shown = call.ask(move |state| {
+/// first, at most [`crate::backend::PARKED_MAX`]. They are sent when it does.
+async fn undeliverable(request: &AdminRequest<'_>) -> HandlerResult {
+    let parked = request.backend.parked_notices().await;
+    let shown = request.query_state(move |state| {
         let owed = parked.iter().filter_map(|id| state.notice(*id));
         owed.map(|notice| UndeliverableResponse::of(state, notice)).collect::<Vec<_>>()
     });
@@ -94,9 +94,9 @@ async fn undeliverable(call: &AdminRequest<'_>) -> HandlerResult {
 }
 
 /// `POST /deadletters/{id}/resend`: starts a new series of attempts.
-async fn resend(call: &AdminRequest<'_>) -> HandlerResult {
-    let notice = call.path(&LETTER)?;
-    call.change(Redeliver { notice }).await?;
+async fn resend(request: &AdminRequest<'_>) -> HandlerResult {
+    let notice = request.path(&LETTER)?;
+    request.change(Redeliver { notice }).await?;
     Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 

@@ -8,9 +8,9 @@ use crate::route::routes;
 
 routes! {
     "/endpointcache" {
-        order DELETE dropEndpointCache = drop_all, "Clear the endpoint cache" {
+        action DELETE dropEndpointCache = drop_all, "Clear the endpoint cache" {
             text: "The hub has no such cache: a changed endpoint applies from the next message.",
-            answers: [202: () = "Nothing to do."],
+            responses: [202: () = "Nothing to do."],
         }
     }
 }

@@ -13,12 +13,12 @@ use openapi::schema::reference;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::body::{FLAG, Text, Word, body};
+use crate::body::{FLAG, PatternText, Text, body};
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
-use crate::responses::Moment;
+use crate::responses::Timestamp;
 use crate::route::{Parameter, routes};
-use crate::schema::{other, shape};
+use crate::schema::{response_type, unnamed_response};
 
 /// Names with their numbers.
 type Enumeration = &'static [(&'static str, u32)];
@@ -115,7 +115,7 @@ const ID: Parameter<String> = Parameter::text("id", KNOWN);
 routes! {
     "/ledgerAccountTypes" {
         read GET listAccountTypes = account_types, "List account types" {
-            answers: [200: Vec<AccountTypeResponse> = "Types."],
+            responses: [200: Vec<AccountTypeResponse> = "Types."],
         }
         change POST createAccountType = create_account_type(NewAccountType),
         "Add an account type" {
@@ -129,13 +129,13 @@ routes! {
                 "isActive": true,
                 "isSettleable": false
             },
-            answers: [201: AccountTypeResponse = "The type."],
+            responses: [201: AccountTypeResponse = "The type."],
         }
     }
     "/enums" {
         read GET listEnumerations = enumerations, "List enumerations" {
             query: [ID],
-            answers: [
+            responses: [
                 200: Enumerations = "All enumerations by name, or the requested one.",
             ],
             refusals: [400 ID_NOT_FOUND],
@@ -145,7 +145,7 @@ routes! {
 
 body! {
     Closed NewAccountType {
-        name: String = Word(
+        name: String = PatternText(
             2..=30,
             |character| character.is_ascii_alphanumeric() || character == '_',
             "^[A-Za-z0-9_]+$",
@@ -156,7 +156,7 @@ body! {
     }
 }
 
-other! {
+unnamed_response! {
     /// One enumeration, or all of them by name.
     struct Enumerations = "application/json", {
         let value = json!({"anyOf": [{"type": "integer"}, {"type": "string"}]});
@@ -220,7 +220,7 @@ const ACCOUNT_TYPES: [AccountType; 7] = [
 /// Number of the first added type: above those of the kernel.
 const FIRST_ADDED: usize = 8;
 
-shape! {
+response_type! {
     struct AccountTypeResponse as "AccountType" {
         id: usize,
         name: String,
@@ -231,27 +231,28 @@ shape! {
 }
 
 /// `GET /ledgerAccountTypes`: the kernel's own, then the added ones.
-async fn account_types(call: &AdminRequest<'_>) -> HandlerResult {
-    Ok(AdminResponse::ok(&call.ask(all_types).await?))
+async fn account_types(request: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&request.query_state(all_types).await?))
 }
 
 /// `POST /ledgerAccountTypes`: adds a type by name. Provisioning scripts add HUB_FEE, which exists
 /// from the start: it gets 201, and nothing is recorded.
-async fn create_account_type(call: &AdminRequest<'_>, body: NewAccountType) -> HandlerResult {
+async fn create_account_type(request: &AdminRequest<'_>, body: NewAccountType) -> HandlerResult {
     let NewAccountType { name, description, is_active, is_settleable } = body;
     if AccountKind::parse(&name) != Some(AccountKind::HubFee) {
         let (name, active, settleable) = (name.clone(), is_active, is_settleable);
         let added = LedgerAccountType { name, description, active, settleable };
-        call.change(CreateLedgerAccountType { account_type: added }).await?;
+        request.change(CreateLedgerAccountType { account_type: added }).await?;
     }
-    let types = call.ask(all_types).await?;
+    let types = request.query_state(all_types).await?;
     let added = types.into_iter().find(|known| known.name == name);
     Ok(AdminResponse::json(StatusCode::CREATED, &added))
 }
 
 /// `GET /enums`: all enumerations by name, or the one that `id` names; `all` means all.
-async fn enumerations(call: &AdminRequest<'_>) -> HandlerResult {
-    let (types, hub) = call.ask(|state| (all_types(state), HubResponse::of(state))).await?;
+async fn enumerations(request: &AdminRequest<'_>) -> HandlerResult {
+    let (types, hub) =
+        request.query_state(|state| (all_types(state), HubResponse::of(state))).await?;
     let mut all: BTreeMap<&str, Value> = BTreeMap::new();
     for (name, values) in ENUMERATIONS {
         all.insert(name, values.iter().map(|(name, number)| (*name, *number)).collect());
@@ -265,7 +266,7 @@ async fn enumerations(call: &AdminRequest<'_>) -> HandlerResult {
     all.insert("hubParticipant", json!(hub));
     let types = types.into_iter().map(|known| (known.name, known.id));
     all.insert("ledgerAccountType", types.collect());
-    match call.query(&ID)?.as_deref() {
+    match request.query(&ID)?.as_deref() {
         None | Some("all") => Ok(AdminResponse::ok(&all)),
         Some(id) => match all.get(id) {
             Some(enumeration) => Ok(AdminResponse::ok(enumeration)),
@@ -282,20 +283,20 @@ struct HubResponse {
     name: String,
     description: &'static str,
     is_active: u8,
-    created_date: Moment,
+    created_date: Timestamp,
     created_by: &'static str,
     is_proxy: u8,
 }
 
 impl HubResponse {
     fn of(state: &State) -> Self {
-        let hub = state.register().get(ParticipantIndex::HUB);
+        let hub = state.registry().get(ParticipantIndex::HUB);
         Self {
             participant_id: 1,
             name: hub.name.to_string(),
             description: "The hub itself",
             is_active: u8::from(hub.active),
-            created_date: Moment(hub.created),
+            created_date: Timestamp(hub.created),
             created_by: "unknown",
             is_proxy: 0,
         }
@@ -310,7 +311,7 @@ fn all_types(state: &State) -> Vec<AccountTypeResponse> {
         is_active: 1,
         is_settleable: u8::from(known.settleable),
     });
-    let added = state.register().account_types().iter().enumerate();
+    let added = state.registry().account_types().iter().enumerate();
     let added = added.map(|(at, known)| AccountTypeResponse {
         id: FIRST_ADDED + at,
         name: known.name.clone(),

@@ -24,7 +24,7 @@ routes! {
                 and refused ones; the decision on each, with position, cover and cap before and \
                 after; its postings; its notices and their delivery. Same content as `upesi \
                 explain`. Concurrent requests are limited; retry after a 503.",
-            answers: [200: Explanation = "The history of the transfer."],
+            responses: [200: Explanation = "The history of the transfer."],
             refusals: [400 MALFORMED_SYNTAX, 404 TRANSFER_NOT_FOUND],
         }
     }
@@ -55,11 +55,11 @@ impl Schema for Explanation {
 }
 
 /// The history of a transfer.
-async fn show(call: &AdminRequest<'_>) -> HandlerResult {
-    let transfer = call.path(&TRANSFER)?;
-    let told: Option<Bytes> =
-        call.hub.explanation(transfer).await.map_err(outcome_errors::of_unavailable)?;
-    told.map(AdminResponse::document).ok_or_else(|| {
+async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    let transfer = request.path(&TRANSFER)?;
+    let explanation: Option<Bytes> =
+        request.backend.explanation(transfer).await.map_err(outcome_errors::from_unavailable)?;
+    explanation.map(AdminResponse::document).ok_or_else(|| {
         let refusal = Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, "transfer not found in the log");
         Refusal { status: StatusCode::NOT_FOUND, ..refusal }
     })

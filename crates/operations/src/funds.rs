@@ -54,7 +54,7 @@ routes! {
                 An identical request gets 202 again and changes nothing. A request that does not \
                 fit the state of the reservation gets 400 with 3100.",
             example: {"action": "recordFundsOutCommit", "reason": "paid out"},
-            answers: [202: () = "Recorded and applied."],
+            responses: [202: () = "Recorded and applied."],
         }
     }
 }
@@ -98,38 +98,38 @@ body! {
 /// Funds in, or the reservation of funds out.
 ///
 /// The external reference is recorded with the reason; extensions are checked but not stored.
-pub(crate) async fn start(call: &AdminRequest<'_>, body: Funds) -> HandlerResult {
-    let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
-    let hash = request_hash(call, &name, account);
+pub(crate) async fn start(request: &AdminRequest<'_>, body: Funds) -> HandlerResult {
+    let (account, name) = (request.path(&ACCOUNT)?, request.path(&NAME)?);
+    let hash = request_hash(request, &name, account);
     let Money { amount, currency } = body.amount;
     let (id, direction) = (body.transfer_id, body.action);
     let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
     let reason = format!("{} (externalReference {})", body.reason, body.external_reference);
-    call.change_because(reason, funds).await?;
+    request.change_because(reason, funds).await?;
     Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 
 /// Commits or aborts reserved funds out.
-async fn end(call: &AdminRequest<'_>, body: FundsEnd) -> HandlerResult {
-    let id = call.path(&OUTFLOW)?;
-    let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
-    let hash = request_hash(call, &name, account);
+async fn end(request: &AdminRequest<'_>, body: FundsEnd) -> HandlerResult {
+    let id = request.path(&OUTFLOW)?;
+    let (account, name) = (request.path(&ACCOUNT)?, request.path(&NAME)?);
+    let hash = request_hash(request, &name, account);
     let end = EndFundsOut { id, name, account, commit: body.action, hash };
-    call.change_because(body.reason, end).await?;
+    request.change_because(body.reason, end).await?;
     Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 
 /// Digest of the account's owner and of the body, which identifies a resend.
-fn request_hash(call: &AdminRequest<'_>, name: &FspName, account: AccountId) -> Digest {
+fn request_hash(request: &AdminRequest<'_>, name: &FspName, account: AccountId) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&account.0.to_le_bytes());
-    hasher.update(&body_hash(&call.body));
+    hasher.update(&body_hash(&request.body));
     hasher.update(name.as_str().as_bytes());
     Digest(*hasher.finalize().as_bytes())
 }
 
-fn extensions(form: &mut BodyReader<'_>, name: &str) -> Result<Option<()>, Refusal> {
-    match form.array(name)? {
+fn extensions(reader: &mut BodyReader<'_>, name: &str) -> Result<Option<()>, Refusal> {
+    match reader.array(name)? {
         Some(items) if EXTENSIONS_MAX < items.len() => {
             let what = "must contain at most 16 items";
             Err(refuse(ErrorCode::VALIDATION, "extensionList.extension", what))

@@ -15,9 +15,9 @@ use crate::body::{Described, Text, body};
 use crate::participants::NAME;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
-use crate::responses::Moment;
+use crate::responses::Timestamp;
 use crate::route::{Parameter, routes};
-use crate::schema::{self, shape};
+use crate::schema::{self, response_type};
 
 /// The key in a path.
 const KEY: Parameter<String> = Parameter::some_text("key", "SHA-256 of the key, as in the list.")
@@ -29,7 +29,7 @@ routes! {
             text: "\
                 Keys added with this API, oldest first, then keys of the key directory. For `Hub`: \
                 its own key, if it signs.",
-            answers: [200: Vec<KeyResponse> = "Keys."],
+            responses: [200: Vec<KeyResponse> = "Keys."],
             refusals: [400 ID_NOT_FOUND],
         }
         change POST addKey = add(NewKey), "Add a public key" {
@@ -44,12 +44,12 @@ routes! {
                 "voJIiIn0GUsAQhOijyMVJb0NahMGw72rZrBIhjU8h4gGfjw+TH7IflGM5w==\n",
                 "-----END PUBLIC KEY-----\n",
             )},
-            answers: [201: KeyResponse = "The stored key."],
+            responses: [201: KeyResponse = "The stored key."],
         }
     }
     "/participants/{name}/keys/{key}" [NAME, KEY] {
         read GET showKey = show, "Show a public key" {
-            answers: [200: KeyResponse = "The key."],
+            responses: [200: KeyResponse = "The key."],
             refusals: [400 ID_NOT_FOUND],
         }
         change DELETE removeKey = remove, "Remove a public key" {
@@ -57,13 +57,13 @@ routes! {
             text: "\
                 Signatures by this key are refused from the next message. A key of the key \
                 directory is removed with its file; removing it here gets 3100.",
-            answers: [204: () = "Removed."],
+            responses: [204: () = "Removed."],
         }
     }
     "/keyDirectory/reload" {
-        order POST reloadKeys = reload, "Reload the key directory" {
+        action POST reloadKeys = reload, "Reload the key directory" {
             text: "Same as SIGHUP. Gets 3100 if no key directory is configured. Needs no body.",
-            answers: [200: ReloadResponse = "The keys that were read."],
+            responses: [200: ReloadResponse = "The keys that were read."],
             refusals: [400 VALIDATION],
         }
     }
@@ -78,7 +78,7 @@ body! {
     }
 }
 
-shape! {
+response_type! {
     /// A public key in a response.
     struct KeyResponse as "Key" {
         /// SHA-256 of the key (its `SubjectPublicKeyInfo`), in hexadecimal.
@@ -90,7 +90,7 @@ shape! {
         /// Its source: `register`, `directory`, or `configuration` for the hub's own key.
         source: &'static str = schema::one_of(&["register", "directory", "configuration"]),
         #[serde(skip_serializing_if = "Option::is_none")]
-        created_date: Option<Moment>,
+        created_date: Option<Timestamp>,
         public_key: String,
     }
 }
@@ -109,13 +109,13 @@ impl KeyResponse {
             bits,
             algorithms: Algorithm::ALL.iter().filter(|it| fits(it)).map(|it| it.as_str()).collect(),
             source,
-            created_date: created.map(Moment),
+            created_date: created.map(Timestamp),
             public_key: key.to_pem(),
         }
     }
 }
 
-shape! {
+response_type! {
     struct ReloadResponse as "Reload" {
         participants: usize,
         keys: usize,
@@ -123,16 +123,16 @@ shape! {
     }
 }
 
-/// `GET /participants/{name}/keys`: keys of the register, oldest first, then of the directory.
+/// `GET /participants/{name}/keys`: keys of the registry, oldest first, then of the directory.
 /// For the hub: its own key, if it signs.
-async fn list(call: &AdminRequest<'_>) -> HandlerResult {
-    Ok(AdminResponse::ok(&all(call, call.path(&NAME)?).await?))
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&all(request, request.path(&NAME)?).await?))
 }
 
 /// `GET /participants/{name}/keys/{id}`.
-async fn show(call: &AdminRequest<'_>) -> HandlerResult {
-    let all = all(call, call.path(&NAME)?).await?;
-    let id = call.path(&KEY)?;
+async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    let all = all(request, request.path(&NAME)?).await?;
+    let id = request.path(&KEY)?;
     match all.iter().find(|key| key.id == id) {
         Some(key) => Ok(AdminResponse::ok(key)),
         None => Err(not_found()),
@@ -141,28 +141,28 @@ async fn show(call: &AdminRequest<'_>) -> HandlerResult {
 
 /// `POST /participants/{name}/keys` with `{"publicKey": PEM}`: adds a key, which applies from the
 /// next message. Adding an existing key changes nothing.
-async fn add(call: &AdminRequest<'_>, body: NewKey) -> HandlerResult {
+async fn add(request: &AdminRequest<'_>, body: NewKey) -> HandlerResult {
     let key = VerificationKey::from_pem(body.public_key.as_bytes())
         .map_err(|error| Refusal::new(ErrorCode::VALIDATION, &format!("\"publicKey\": {error}")))?;
-    let name = call.path(&NAME)?;
-    if call.ask(|state| *state.hub()).await? == name {
+    let name = request.path(&NAME)?;
+    if request.query_state(|state| *state.hub()).await? == name {
         let detail = "the hub's own key is set by jws.signing_key in its configuration";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     }
     let id = key.fingerprint();
-    call.change(AddKey { name, id, key: key.der().to_vec() }).await?;
-    let created = call.of_participant(name, move |_, participant| {
+    request.change(AddKey { name, id, key: key.der().to_vec() }).await?;
+    let created = request.query_participant(name, move |_, participant| {
         participant.keys.iter().find(|known| known.id == id).map(|known| known.added)
     });
     Ok(AdminResponse::json(StatusCode::CREATED, &KeyResponse::of(&key, "register", created.await?)))
 }
 
 /// `DELETE /participants/{name}/keys/{id}`: signatures by it are refused from the next message.
-async fn remove(call: &AdminRequest<'_>) -> HandlerResult {
-    let name = call.path(&NAME)?;
-    let id = parse_id(&call.path(&KEY)?).ok_or_else(not_found)?;
-    call.change(RemoveKey { name, id }).await.map_err(|refusal| {
-        let listed = call.keys.directory.as_ref().map(|keys| keys.ring()).unwrap_or_default();
+async fn remove(request: &AdminRequest<'_>) -> HandlerResult {
+    let name = request.path(&NAME)?;
+    let id = parse_id(&request.path(&KEY)?).ok_or_else(not_found)?;
+    request.change(RemoveKey { name, id }).await.map_err(|refusal| {
+        let listed = request.keys.directory.as_ref().map(|keys| keys.ring()).unwrap_or_default();
         match listed.of(&name).iter().any(|key| key.fingerprint() == id) {
             true => Refusal::new(
                 ErrorCode::VALIDATION,
@@ -175,8 +175,8 @@ async fn remove(call: &AdminRequest<'_>) -> HandlerResult {
 }
 
 /// `POST /keyDirectory/reload`: reloads the key directory, like SIGHUP.
-async fn reload(call: &AdminRequest<'_>) -> HandlerResult {
-    let Some(directory) = call.keys.directory.as_ref().map(Arc::clone) else {
+async fn reload(request: &AdminRequest<'_>) -> HandlerResult {
+    let Some(directory) = request.keys.directory.as_ref().map(Arc::clone) else {
         let detail = "no key directory is configured: set jws.keys and restart the switch";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     };
@@ -190,8 +190,8 @@ async fn reload(call: &AdminRequest<'_>) -> HandlerResult {
     }))
 }
 
-async fn all(call: &AdminRequest<'_>, name: FspName) -> Result<Vec<KeyResponse>, Refusal> {
-    let found = call.of_participant(name, move |state, participant| {
+async fn all(request: &AdminRequest<'_>, name: FspName) -> Result<Vec<KeyResponse>, Refusal> {
+    let found = request.query_participant(name, move |state, participant| {
         (participant.keys.clone(), *state.hub() == name)
     });
     let (keys, is_hub) = found.await?;
@@ -201,10 +201,10 @@ async fn all(call: &AdminRequest<'_>, name: FspName) -> Result<Vec<KeyResponse>,
         let parsed = VerificationKey::from_der(&key.der).ok();
         responses.extend(parsed.map(|it| KeyResponse::of(&it, "register", Some(key.added))));
     }
-    let directory = call.keys.directory.as_ref();
+    let directory = request.keys.directory.as_ref();
     let ring: KeyRing = directory.map(|keys| keys.ring()).unwrap_or_default();
     responses.extend(ring.of(&name).iter().map(|key| KeyResponse::of(key, "directory", None)));
-    let own = call.keys.hub.as_ref().filter(|_| is_hub);
+    let own = request.keys.hub.as_ref().filter(|_| is_hub);
     responses.extend(own.map(|key| KeyResponse::of(key, "configuration", None)));
     Ok(responses)
 }

@@ -16,7 +16,6 @@
 #![warn(missing_docs)]
 
 mod accounts;
-mod attempts;
 mod auth;
 mod backend;
 mod body;
@@ -27,6 +26,7 @@ mod dead_letters;
 mod endpoint_cache;
 mod enums;
 mod explanations;
+mod failed_tokens;
 mod funds;
 mod keys;
 mod limits;
@@ -58,13 +58,15 @@ mod wire;
 pub use backend::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, PARKED_MAX, StateQuery, Unavailable,
 };
-pub use metrics::{Family, Kind, Metric, Samples, Value, families, write_metrics};
+pub use metrics::{
+    Metric, MetricFamily, MetricKind, MetricValue, SampleWriter, families, write_metrics,
+};
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use reports::{
     BackgroundJob, Cluster, ClusterLane, ClusterNode, DiskStatus, DiskUse, Health, OpenBreaker,
     OpenBreakers, ServiceStatus, SnapshotFile, Snapshots, Span, StalledLane, StalledLanes,
     StuckStage, Takeover, TransferTrace,
 };
-pub use server::{answer, serve, serve_probes};
+pub use server::{respond, serve, serve_probes};
 pub use token::{Token, load_or_create_token, load_token};
 pub use transactions::transaction_object;

@@ -9,7 +9,7 @@ use crate::body::{CURRENCY, Choice, Decimal, Object, Optional, body};
 use crate::participants::NAME;
 use crate::request::{AdminRequest, ONLY_CURRENCY};
 use crate::response::{AdminResponse, HandlerResult};
-use crate::responses::{CapResponse, LimitResponse, NET_DEBIT_CAP};
+use crate::responses::{LimitResponse, NET_DEBIT_CAP, NetDebitCapResponse};
 use crate::route::{Parameter, routes};
 
 const TYPE: Parameter<String> =
@@ -19,24 +19,24 @@ routes! {
     "/participants/limits" {
         read GET listAllCaps = list_all, "List the caps of all participants" {
             query: [ONLY_CURRENCY, TYPE],
-            answers: [200: Vec<CapResponse> = "Caps with their participants."],
+            responses: [200: Vec<NetDebitCapResponse> = "Caps with their participants."],
             refusals: [400 MALFORMED_SYNTAX],
         }
     }
     "/participants/{name}/limits" [NAME] {
         read GET listCaps = list, "List the caps of a participant" {
             query: [ONLY_CURRENCY, TYPE],
-            answers: [200: Vec<CapResponse> = "Caps."],
+            responses: [200: Vec<NetDebitCapResponse> = "Caps."],
             refusals: [400 ID_NOT_FOUND, 400 MALFORMED_SYNTAX],
         }
-        change PUT changeCap = update(NewCap), "Change a cap" {
+        change PUT changeCap = update(NetDebitCapUpdate), "Change a cap" {
             records: SetLimit,
             text: "Applies from the next prepare.",
             example: {
                 "currency": "XOF",
                 "limit": {"type": "NET_DEBIT_CAP", "value": 100000, "alarmPercentage": 10}
             },
-            answers: [200: CapResponse = "The cap after the change."],
+            responses: [200: NetDebitCapResponse = "The cap after the change."],
         }
     }
     "/participants/{name}/initialPositionAndLimits" [NAME] {
@@ -45,7 +45,7 @@ routes! {
             records: SetInitialPositionAndLimits,
             text: "Possible once per currency; activates the accounts.",
             example: {"currency": "XOF", "limit": {"type": "NET_DEBIT_CAP", "value": 100000}},
-            answers: [201: () = "Set."],
+            responses: [201: () = "Set."],
         }
     }
 }
@@ -54,14 +54,14 @@ routes! {
 const NET_DEBIT: Choice<()> = Choice(&[(NET_DEBIT_CAP, ())]);
 
 body! {
-    Closed NewCap {
+    Closed NetDebitCapUpdate {
         currency: Currency = CURRENCY,
-        limit: AlarmedCap = Object::<AlarmedCap>::RULE,
+        limit: NetDebitCapWithAlarm = Object::<NetDebitCapWithAlarm>::RULE,
     }
 }
 
 body! {
-    Closed AlarmedCap {
+    Closed NetDebitCapWithAlarm {
         _kind as "type": () = NET_DEBIT,
         value: Amount = Decimal::FromZero,
         alarm_percentage: Amount = Decimal::FromZero,
@@ -71,28 +71,28 @@ body! {
 body! {
     Closed InitialPositionAndLimits {
         currency: Currency = CURRENCY,
-        limit: Cap = Object::<Cap>::RULE,
+        limit: NetDebitCapValue = Object::<NetDebitCapValue>::RULE,
         initial_position: Option<Amount> = Optional(Decimal::Any),
     }
 }
 
 body! {
-    Closed Cap {
+    Closed NetDebitCapValue {
         _kind as "type": () = NET_DEBIT,
         value: Amount = Decimal::FromZero,
     }
 }
 
 /// `GET /participants/limits`: the caps of all participants.
-async fn list_all(call: &AdminRequest<'_>) -> HandlerResult {
-    let filter = Filter::of(call)?;
-    let caps = call.ask(move |state| {
-        let all = state.register().iter();
+async fn list_all(request: &AdminRequest<'_>) -> HandlerResult {
+    let filter = Filter::of(request)?;
+    let caps = request.query_state(move |state| {
+        let all = state.registry().iter();
         all.flat_map(|(_, participant)| {
-            filter.caps(participant).map(|(currency, limit)| CapResponse {
+            filter.net_debit_caps(participant).map(|(currency, cap)| NetDebitCapResponse {
                 name: Some(participant.name.to_string()),
                 currency: currency.to_string(),
-                limit: LimitResponse::of(&limit),
+                limit: LimitResponse::of(&cap),
             })
         })
         .collect::<Vec<_>>()
@@ -101,33 +101,34 @@ async fn list_all(call: &AdminRequest<'_>) -> HandlerResult {
 }
 
 /// `GET /participants/{name}/limits`.
-async fn list(call: &AdminRequest<'_>) -> HandlerResult {
-    let filter = Filter::of(call)?;
-    let name = call.path(&NAME)?;
-    let caps = call.of_participant(name, move |_, participant| {
-        let caps = filter.caps(participant);
-        caps.map(|(currency, limit)| shape(currency, limit)).collect::<Vec<_>>()
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    let filter = Filter::of(request)?;
+    let name = request.path(&NAME)?;
+    let caps = request.query_participant(name, move |_, participant| {
+        let caps = filter.net_debit_caps(participant);
+        caps.map(|(currency, cap)| cap_response(currency, cap)).collect::<Vec<_>>()
     });
     Ok(AdminResponse::ok(&caps.await?))
 }
 
 /// `PUT /participants/{name}/limits`: applies from the next prepare.
-async fn update(call: &AdminRequest<'_>, body: NewCap) -> HandlerResult {
-    let NewCap { currency, limit: AlarmedCap { value, alarm_percentage, .. } } = body;
-    let name = call.path(&NAME)?;
-    let limit = NetDebitCap { value, alarm_percentage };
-    call.change(SetLimit { name, currency, limit: value, alarm_percentage }).await?;
-    Ok(AdminResponse::ok(&shape(currency, limit)))
+async fn update(request: &AdminRequest<'_>, body: NetDebitCapUpdate) -> HandlerResult {
+    let NetDebitCapUpdate { currency, limit } = body;
+    let NetDebitCapWithAlarm { value, alarm_percentage, .. } = limit;
+    let name = request.path(&NAME)?;
+    let cap = NetDebitCap { value, alarm_percentage };
+    request.change(SetLimit { name, currency, net_debit_cap: value, alarm_percentage }).await?;
+    Ok(AdminResponse::ok(&cap_response(currency, cap)))
 }
 
 /// `POST /participants/{name}/initialPositionAndLimits`: once per currency; activates the
 /// accounts.
-async fn set_initial(call: &AdminRequest<'_>, body: InitialPositionAndLimits) -> HandlerResult {
-    let (currency, limit) = (body.currency, body.limit.value);
+async fn set_initial(request: &AdminRequest<'_>, body: InitialPositionAndLimits) -> HandlerResult {
+    let (currency, net_debit_cap) = (body.currency, body.limit.value);
     let position = body.initial_position.unwrap_or(Amount::ZERO);
-    let name = call.path(&NAME)?;
-    let change = SetInitialPositionAndLimits { name, currency, limit, position };
-    call.change(change).await?;
+    let name = request.path(&NAME)?;
+    let change = SetInitialPositionAndLimits { name, currency, net_debit_cap, position };
+    request.change(change).await?;
     Ok(AdminResponse::empty(StatusCode::CREATED))
 }
 
@@ -139,24 +140,31 @@ struct Filter {
 }
 
 impl Filter {
-    fn of(call: &AdminRequest<'_>) -> Result<Self, Refusal> {
-        let kind_exists = call.query(&TYPE)?.is_none_or(|kind| kind == NET_DEBIT_CAP);
-        Ok(Self { currency: call.query(&ONLY_CURRENCY)?, kind_exists })
+    fn of(request: &AdminRequest<'_>) -> Result<Self, Refusal> {
+        let kind_exists = request.query(&TYPE)?.is_none_or(|kind| kind == NET_DEBIT_CAP);
+        Ok(Self { currency: request.query(&ONLY_CURRENCY)?, kind_exists })
     }
 
-    fn caps(self, participant: &Participant) -> impl Iterator<Item = (Currency, NetDebitCap)> {
+    fn net_debit_caps(
+        self,
+        participant: &Participant,
+    ) -> impl Iterator<Item = (Currency, NetDebitCap)> {
         participant
-            .holdings
+            .by_currency
             .iter()
-            .filter(move |holding| self.kind_exists && self.takes(holding.currency))
-            .filter_map(|holding| Some((holding.currency, holding.limit?)))
+            .filter(move |accounts| self.kind_exists && self.selects(accounts.currency))
+            .filter_map(|accounts| Some((accounts.currency, accounts.net_debit_cap?)))
     }
 
-    fn takes(self, currency: Currency) -> bool {
+    fn selects(self, currency: Currency) -> bool {
         self.currency.is_none_or(|wanted| wanted == currency)
     }
 }
 
-fn shape(currency: Currency, limit: NetDebitCap) -> CapResponse {
-    CapResponse { name: None, currency: currency.to_string(), limit: LimitResponse::of(&limit) }
+fn cap_response(currency: Currency, cap: NetDebitCap) -> NetDebitCapResponse {
+    NetDebitCapResponse {
+        name: None,
+        currency: currency.to_string(),
+        limit: LimitResponse::of(&cap),
+    }
 }

@@ -3,10 +3,10 @@
 //! A metric is declared once, as a row of a [`metrics!`](crate::metrics!) table: its kind, its
 //! name, its help, and the expression that reads its value. The exposition text and the manual page
 //! are generated from the rows. [`TABLE`] has the metrics of this crate; those of the node come
-//! from [`AdminBackend::metrics`](crate::Hub::metrics).
+//! from [`AdminBackend::metrics`](crate::AdminBackend::metrics).
 //!
-//! Each value writes its own samples ([`Value`]). A value without a sample leaves its metric out.
-//! A value with labels, or a histogram, writes several samples in the same way.
+//! Each value writes its own samples ([`MetricValue`]). A value without a sample leaves its
+//! metric out. A value with labels, or a histogram, writes several samples in the same way.
 
 use std::fmt::{self, Display, Write};
 use std::fs;
@@ -19,31 +19,31 @@ use crate::reports::{DiskStatus, Health, Snapshots};
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
-use crate::schema::{self, other};
+use crate::schema::{self, unnamed_response};
 
 routes! {
     "/metrics" {
         read GET metrics = show, "Show metrics" {
-            answers: [200: Figures = "Counters and gauges in the Prometheus text format."],
+            responses: [200: MetricsText = "Counters and gauges in the Prometheus text format."],
         }
     }
 }
 
-other! {
+unnamed_response! {
     /// The Prometheus text format.
-    struct Figures = "text/plain", schema::any_text()
+    struct MetricsText = "text/plain", schema::any_text()
 }
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only increases.
     Counter,
     /// Current value.
     Gauge,
 }
 
-impl Display for Kind {
+impl Display for MetricKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Counter => "counter",
@@ -54,16 +54,16 @@ impl Display for Kind {
 
 /// The description of a metric.
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub struct MetricFamily {
     /// Its type.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Its name.
     pub name: &'static str,
     /// Its meaning, in one sentence.
     pub help: &'static str,
 }
 
-impl Family {
+impl MetricFamily {
     /// The unit that its name ends in, before `_total`; a count has none.
     #[must_use]
     pub fn unit(&self) -> &'static str {
@@ -76,9 +76,9 @@ impl Family {
 /// A row of a table: a metric, and the function that reads its value from `N`.
 pub struct Metric<N> {
     /// The metric.
-    pub family: Family,
+    pub family: MetricFamily,
     /// Writes its samples.
-    pub sample: fn(&N, &mut Samples<'_>),
+    pub sample: fn(&N, &mut SampleWriter<'_>),
 }
 
 /// Makes a table of metrics. The name before `:` is bound to the source of the values.
@@ -99,8 +99,12 @@ pub struct Metric<N> {
 macro_rules! metrics {
     ($now:ident: $source:ty; $($kind:ident $name:literal $help:literal $value:expr;)*) => {
         &[$($crate::Metric {
-            family: $crate::Family { kind: $crate::Kind::$kind, name: $name, help: $help },
-            sample: |$now: &$source, samples| $crate::Value::write(&$value, samples),
+            family: $crate::MetricFamily {
+                kind: $crate::MetricKind::$kind,
+                name: $name,
+                help: $help,
+            },
+            sample: |$now: &$source, samples| $crate::MetricValue::write(&$value, samples),
         }),*]
     };
 }
@@ -108,21 +112,21 @@ macro_rules! metrics {
 /// Writes the samples of a table.
 pub fn write_metrics<N>(table: &[Metric<N>], now: &N, text: &mut String) {
     for Metric { family, sample } in table {
-        sample(now, &mut Samples { family, text, has_begun: false });
+        sample(now, &mut SampleWriter { family, text, has_begun: false });
     }
 }
 
 /// Writes the samples of one metric.
-pub struct Samples<'a> {
-    family: &'a Family,
+pub struct SampleWriter<'a> {
+    family: &'a MetricFamily,
     text: &'a mut String,
     has_begun: bool,
 }
 
-impl Samples<'_> {
+impl SampleWriter<'_> {
     /// Writes a sample; before the first one, the metric's help and type.
     pub fn add(&mut self, value: impl Display) {
-        let Family { kind, name, help } = self.family;
+        let MetricFamily { kind, name, help } = self.family;
         let written = match self.has_begun {
             true => Ok(()),
             false => writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}"),
@@ -135,57 +139,57 @@ impl Samples<'_> {
 }
 
 /// A value of a metric.
-pub trait Value {
+pub trait MetricValue {
     /// Writes its samples.
-    fn write(&self, samples: &mut Samples<'_>);
+    fn write(&self, samples: &mut SampleWriter<'_>);
 }
 
-impl Value for u64 {
-    fn write(&self, samples: &mut Samples<'_>) {
+impl MetricValue for u64 {
+    fn write(&self, samples: &mut SampleWriter<'_>) {
         samples.add(self);
     }
 }
 
 /// 0 or 1.
-impl Value for bool {
-    fn write(&self, samples: &mut Samples<'_>) {
+impl MetricValue for bool {
+    fn write(&self, samples: &mut SampleWriter<'_>) {
         samples.add(u8::from(*self));
     }
 }
 
 /// Seconds.
-impl Value for Duration {
-    fn write(&self, samples: &mut Samples<'_>) {
+impl MetricValue for Duration {
+    fn write(&self, samples: &mut SampleWriter<'_>) {
         samples.add(format_args!("{}.{:09}", self.as_secs(), self.subsec_nanos()));
     }
 }
 
 /// Seconds since 1970.
-impl Value for Stamp {
-    fn write(&self, samples: &mut Samples<'_>) {
+impl MetricValue for Stamp {
+    fn write(&self, samples: &mut SampleWriter<'_>) {
         samples.add(format_args!("{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000));
     }
 }
 
 /// `None` has no sample.
-impl<T: Value> Value for Option<T> {
-    fn write(&self, samples: &mut Samples<'_>) {
+impl<T: MetricValue> MetricValue for Option<T> {
+    fn write(&self, samples: &mut SampleWriter<'_>) {
         self.iter().for_each(|value| value.write(samples));
     }
 }
 
 /// Counters of the admin API's own connections and tokens, since the start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct AdminFigures {
+pub(crate) struct AdminCounters {
     pub(crate) connections_evicted: u64,
     pub(crate) connections_refused: u64,
     pub(crate) tokens_refused: u64,
 }
 
 /// Sources of the metrics of this crate.
-struct Now {
+struct MetricSources {
     snapshots: Snapshots,
-    admin: AdminFigures,
+    admin: AdminCounters,
     storage: DiskStatus,
     health: Health,
     processor_time: Duration,
@@ -193,7 +197,7 @@ struct Now {
 }
 
 /// The metrics of this crate.
-static TABLE: &[Metric<Now>] = metrics! { now: Now;
+static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Gauge "upesi_snapshot_log_index" "Log index of the newest snapshot."
         now.snapshots.files.first().map_or(0, |file| file.log_index);
     Gauge "upesi_snapshot_bytes" "Size of the last snapshot taken." now.snapshots.last_bytes;
@@ -238,20 +242,20 @@ static TABLE: &[Metric<Now>] = metrics! { now: Now;
 };
 
 /// The metrics of this crate, without their values.
-pub fn families() -> impl Iterator<Item = Family> {
+pub fn families() -> impl Iterator<Item = MetricFamily> {
     TABLE.iter().map(|metric| metric.family)
 }
 
 /// All metrics: those of the node first.
-async fn show(call: &AdminRequest<'_>) -> HandlerResult {
-    let hub = call.hub;
+async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    let backend = request.backend;
     let mut text = String::with_capacity(8_192);
-    hub.metrics(&mut text);
-    let now = Now {
-        snapshots: hub.snapshots(),
-        admin: call.figures,
-        storage: hub.storage(),
-        health: hub.health(),
+    backend.metrics(&mut text);
+    let now = MetricSources {
+        snapshots: backend.snapshots(),
+        admin: request.counters,
+        storage: backend.storage(),
+        health: backend.health(),
         processor_time: processor_time(),
         resident_bytes: resident_bytes(),
     };

@@ -9,9 +9,9 @@ use crate::reports::{
 };
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
-use crate::responses::Moment;
+use crate::responses::Timestamp;
 use crate::route::routes;
-use crate::schema::{self, shape};
+use crate::schema::{self, response_type};
 
 routes! {
     "/state" {
@@ -20,12 +20,12 @@ routes! {
                 For comparison with the hashes of another node, or of `upesi verify`, at the same \
                 log index. Takes about 1 µs per transfer in memory, and therefore requires the \
                 token.",
-            answers: [200: StateResponse = "The hashes and the log index they belong to."],
+            responses: [200: StateResponse = "The hashes and the log index they belong to."],
         }
     }
     "/health" {
         read GET health = show_health, "Check the health of the hub" {
-            answers: [
+            responses: [
                 200: HealthResponse = "All services are healthy.",
                 502: HealthResponse = "A service has stopped or makes no progress.",
             ],
@@ -33,11 +33,11 @@ routes! {
     }
 }
 
-shape! {
+response_type! {
     struct HealthResponse<'a> as "Health" {
         status: ServiceStatus,
         uptime: Box<RawValue> = json!({"type": "number", "description": "Seconds."}),
-        start_time: Moment,
+        start_time: Timestamp,
         version_number: &'static str,
         services: Vec<ServiceResponse<'a>>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -59,17 +59,17 @@ shape! {
     }
 }
 
-shape! {
+response_type! {
     struct ServiceResponse<'a> {
         name: &'a str,
         status: ServiceStatus,
     }
 }
 
-shape! {
+response_type! {
     struct StateResponse as "State" {
         log_index: u64,
-        stamp: Moment,
+        stamp: Timestamp,
         state_hash: String = schema::hash(),
         content_hash: String = schema::hash(),
         outcome_digest: String = schema::hash(),
@@ -79,22 +79,22 @@ shape! {
 /// `GET /state`: hashes of the state, for comparison with those of another node or of
 /// `upesi verify` at the same log index. Requires the token because of its cost: the hashes are
 /// computed on the sequencer thread, which takes about 1 µs per transfer in memory.
-async fn state(call: &AdminRequest<'_>) -> HandlerResult {
-    let shape = call.ask(|state| {
+async fn state(request: &AdminRequest<'_>) -> HandlerResult {
+    let response = request.query_state(|state| {
         let hashes = state.hashes();
         StateResponse {
             log_index: state.log_index().0,
-            stamp: Moment(state.stamp()),
+            stamp: Timestamp(state.stamp()),
             state_hash: hashes.state.to_string(),
             content_hash: hashes.content.to_string(),
             outcome_digest: state.digest().to_string(),
         }
     });
-    Ok(AdminResponse::ok(&shape.await?))
+    Ok(AdminResponse::ok(&response.await?))
 }
 
-async fn show_health(call: &AdminRequest<'_>) -> HandlerResult {
-    health(&call.hub.health(), &call.hub.storage())
+async fn show_health(request: &AdminRequest<'_>) -> HandlerResult {
+    health(&request.backend.health(), &request.backend.storage())
 }
 
 /// 200 while all services are healthy, 502 otherwise. A stalled stage is listed among the services,
@@ -109,10 +109,10 @@ pub(crate) fn health(health: &Health, storage: &DiskStatus) -> HandlerResult {
     let services = services.chain(stuck).map(|(name, status)| ServiceResponse { name, status });
     let uptime = format!("{}.{:03}", health.uptime.as_secs(), health.uptime.subsec_millis());
     let (lanes, breakers) = (&health.stalled_lanes, &health.open_breakers);
-    let shape = HealthResponse {
+    let response = HealthResponse {
         status: whole,
         uptime: RawValue::from_string(uptime).expect("seconds with decimals are a JSON number"),
-        start_time: Moment(health.started),
+        start_time: Timestamp(health.started),
         version_number: health.version,
         services: services.collect(),
         stuck: &health.stuck,
@@ -124,5 +124,5 @@ pub(crate) fn health(health: &Health, storage: &DiskStatus) -> HandlerResult {
         ServiceStatus::Ok => StatusCode::OK,
         ServiceStatus::Down => StatusCode::BAD_GATEWAY,
     };
-    Ok(AdminResponse::json(status, &shape))
+    Ok(AdminResponse::json(status, &response))
 }

@@ -12,30 +12,30 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use fspiop::ErrorCode;
 use openapi::schema::reference;
-use openapi::{Answer, Api, Body, Operation, Parameter, Place};
+use openapi::{Api, ApiResponse, Body, Operation, Parameter, ParameterLocation};
 use serde_json::{Value, json};
 
 use crate::auth::{ACTOR_BYTES_MAX, REASON_BYTES_MAX};
-use crate::outcome_errors::{of_outcome, repeated};
+use crate::outcome_errors::{from_outcome, repeated};
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse as Response, HandlerResult};
-use crate::route::{ALL, Kind, ParameterInfo, Resource, Role, Route, SuccessResponse, routes};
-use crate::schema::{self, AnyObject, Content, any_text, other};
+use crate::route::{ALL, ParameterInfo, Resource, Role, Route, RouteKind, SuccessResponse, routes};
+use crate::schema::{self, AnyObject, Content, any_text, unnamed_response};
 
 routes! {
     "/openapi/fspiop.json" {
         read GET fspiopDocument = fspiop_json, "Show the OpenAPI document of the FSPIOP API" {
-            answers: [200: AnyObject = "The document."],
+            responses: [200: AnyObject = "The document."],
         }
     }
     "/openapi/admin.json" {
         read GET adminDocument = admin_json, "Show the OpenAPI document of this API" {
-            answers: [200: AnyObject = "The document."],
+            responses: [200: AnyObject = "The document."],
         }
     }
     "/documents" {
         read GET documents = page, "Show both APIs as an HTML page" {
-            answers: [200: Page = "The page."],
+            responses: [200: Page = "The page."],
         }
     }
 }
@@ -105,14 +105,14 @@ fn schemas() -> Vec<(String, Value)> {
     let resources = ALL.iter().flat_map(|(_, resources)| *resources);
     for route in resources.flat_map(|resource| resource.routes) {
         let bodies = route.body.iter().map(|body| body.schema);
-        let answers = route.answers.iter().filter_map(|answer| match answer.content {
+        let responses = route.responses.iter().filter_map(|response| match response.content {
             Content::One(of) | Content::List(of) | Content::OneOrAll(of) => Some(of),
             Content::Nothing | Content::Other(..) => None,
         });
-        named.extend(bodies.chain(answers));
+        named.extend(bodies.chain(responses));
     }
     let own = named.into_iter().map(|(name, schema)| (name.to_owned(), schema()));
-    schema::shared().into_iter().chain(own).collect()
+    schema::shared_schemas().into_iter().chain(own).collect()
 }
 
 /// Every operation of the admin API.
@@ -149,16 +149,16 @@ async fn page(_: &AdminRequest<'_>) -> HandlerResult {
     Ok(Response::page(Bytes::clone(&PAGE)))
 }
 
-other! {
+unnamed_response! {
     /// A document of HTML.
     struct Page = "text/html", any_text()
 }
 
 /// The operation of a route.
 fn operation(tag: &'static str, resource: &Resource, route: &Route) -> Operation {
-    let answers = route.answers.iter().map(answer);
+    let responses = route.responses.iter().map(response);
     let refusals = refusals(resource, route).into_iter();
-    let refusals = refusals.map(|(status, codes)| Answer::refusal(status, codes));
+    let refusals = refusals.map(|(status, codes)| ApiResponse::refusal(status, codes));
     Operation {
         method: route.verb.to_ascii_lowercase(),
         path: resource.path.to_owned(),
@@ -172,20 +172,20 @@ fn operation(tag: &'static str, resource: &Resource, route: &Route) -> Operation
             schema: reference(body.schema.0),
             example: (route.example)(),
         }),
-        answers: answers.chain(refusals).collect(),
-        calls: Vec::new(),
+        responses: responses.chain(refusals).collect(),
+        callbacks: Vec::new(),
         role: route.role.map(|role| role.name()),
     }
 }
 
 fn parameters(resource: &Resource, route: &Route) -> Vec<Parameter> {
     let mut all: Vec<_> =
-        resource.parameters.iter().map(|about| parameter(about, Place::Path)).collect();
+        resource.parameters.iter().map(|info| parameter(info, ParameterLocation::Path)).collect();
     if let Some((name, example)) = route.path_example {
         let named = all.iter_mut().filter(|parameter| parameter.name == name);
         named.for_each(|parameter| parameter.example = Some(json!(example)));
     }
-    if route.kind == Kind::Change {
+    if route.kind == RouteKind::Change {
         all.extend(
             [
                 ("X-Actor", "Name of the requester; recorded with the change.", ACTOR_BYTES_MAX),
@@ -193,7 +193,7 @@ fn parameters(resource: &Resource, route: &Route) -> Vec<Parameter> {
             ]
             .map(|(name, text, bytes)| Parameter {
                 name: name.to_owned(),
-                place: Place::Header,
+                location: ParameterLocation::Header,
                 required: false,
                 text: format!("{text} At most {bytes} bytes."),
                 schema: json!({"type": "string", "maxLength": bytes}),
@@ -202,9 +202,9 @@ fn parameters(resource: &Resource, route: &Route) -> Vec<Parameter> {
             }),
         );
     }
-    all.extend(route.query.iter().map(|about| parameter(about, Place::Query)));
+    all.extend(route.query.iter().map(|info| parameter(info, ParameterLocation::Query)));
     if route.needs_accept {
-        all.push(Parameter { required: true, ..parameter(&ACCEPT, Place::Header) });
+        all.push(Parameter { required: true, ..parameter(&ACCEPT, ParameterLocation::Header) });
     }
     all
 }
@@ -216,22 +216,22 @@ const ACCEPT: ParameterInfo = ParameterInfo {
     example: Some("\"application/json\""),
 };
 
-fn parameter(about: &ParameterInfo, place: Place) -> Parameter {
+fn parameter(info: &ParameterInfo, location: ParameterLocation) -> Parameter {
     Parameter {
-        name: about.name.to_owned(),
-        place,
-        required: place == Place::Path,
-        text: about.text.to_owned(),
-        schema: (about.schema)(),
-        example: about.example.map(value),
+        name: info.name.to_owned(),
+        location,
+        required: location == ParameterLocation::Path,
+        text: info.text.to_owned(),
+        schema: (info.schema)(),
+        example: info.example.map(value),
         shared: None,
     }
 }
 
-fn answer(shows: &SuccessResponse) -> Answer {
+fn response(shows: &SuccessResponse) -> ApiResponse {
     let list = |name: &str| schema::list_of(reference(name));
     let schema = match shows.content {
-        Content::Nothing => return Answer::empty(shows.status, shows.text),
+        Content::Nothing => return ApiResponse::empty(shows.status, shows.text),
         Content::One((name, _)) => reference(name),
         Content::List((name, _)) => list(name),
         Content::OneOrAll((name, _)) => json!({"anyOf": [
@@ -241,10 +241,10 @@ fn answer(shows: &SuccessResponse) -> Answer {
         ]}),
         Content::Other(media, schema) => {
             let content = Some((media.to_owned(), schema()));
-            return Answer { content, ..Answer::empty(shows.status, shows.text) };
+            return ApiResponse { content, ..ApiResponse::empty(shows.status, shows.text) };
         }
     };
-    Answer::json(shows.status, shows.text, schema)
+    ApiResponse::json(shows.status, shows.text, schema)
 }
 
 /// The codes of every refusal, by status.
@@ -271,7 +271,7 @@ fn refusals(resource: &Resource, route: &Route) -> BTreeMap<u16, Vec<ErrorCode>>
             (500, ErrorCode::INTERNAL_SERVER),
         ]);
     }
-    if route.kind != Kind::Question {
+    if route.kind != RouteKind::Read {
         all.extend([
             (400, ErrorCode::MALFORMED_SYNTAX),
             (400, ErrorCode::TOO_LARGE_PAYLOAD),
@@ -289,9 +289,9 @@ fn refusals(resource: &Resource, route: &Route) -> BTreeMap<u16, Vec<ErrorCode>>
         .records
         .into_iter()
         .flat_map(|it| it.outcomes)
-        .filter_map(|it| of_outcome(*it))
+        .filter_map(|it| from_outcome(*it))
         .collect();
-    if route.kind == Kind::Change {
+    if route.kind == RouteKind::Change {
         ends.push(repeated());
     }
     all.extend(ends.iter().map(|refusal| (refusal.status.as_u16(), refusal.code)));

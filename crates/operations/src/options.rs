@@ -24,14 +24,14 @@ pub struct AdminOptions {
     /// software is known to compare it.
     pub base_url: String,
     /// Which addresses may be registered as endpoints.
-    pub reach: Arc<EgressPolicy>,
-    /// Keys of signatures that are not in the register.
+    pub egress: Arc<EgressPolicy>,
+    /// Keys of signatures that are not in the registry.
     pub keys: AdminKeys,
     /// Bounds on what a client can occupy.
     pub limits: Limits,
 }
 
-/// Keys of signatures that are not in the register; none by default.
+/// Keys of signatures that are not in the registry; none by default.
 #[derive(Clone, Debug, Default)]
 pub struct AdminKeys {
     /// The public key that belongs to the hub's own, for partners to fetch.
@@ -49,7 +49,7 @@ impl AdminOptions {
             hosts: Vec::new(),
             origins: Vec::new(),
             base_url: "http://central-ledger".into(),
-            reach: Arc::default(),
+            egress: Arc::default(),
             keys: AdminKeys::default(),
             limits: Limits::default(),
         }

@@ -12,13 +12,13 @@ use ledger::{
 };
 use serde_json::json;
 
-use crate::body::{CURRENCY_OR_NULL, Custom, FLAG, Object, Optional, body, line};
+use crate::body::{CURRENCY_OR_NULL, Custom, FLAG, Object, Optional, body, single_line};
 use crate::body_reader::{BodyReader, known_currency, refuse};
 use crate::outcome_errors;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{Parameter, routes};
-use crate::schema::{self, shape};
+use crate::schema::{self, response_type};
 
 /// Types of identifiers that an oracle can be asked for (hub-semantics 1.6).
 const ID_TYPES: [&str; 10] = [
@@ -59,7 +59,7 @@ routes! {
         read GET listOracles = list, "All oracles" {
             text: "The list is empty for an unknown currency and for one without an oracle.",
             query: [TYPE, ANY_CURRENCY],
-            answers: [200: Vec<OracleResponse> = "Oracles, oldest first."],
+            responses: [200: Vec<OracleResponse> = "Oracles, oldest first."],
         }
         change POST createOracle = create(NewOracle), "Add an oracle" {
             records: CreateOracle,
@@ -75,7 +75,7 @@ routes! {
                 "currency": "XOF",
                 "isDefault": true
             },
-            answers: [201: () = "Added."],
+            responses: [201: () = "Added."],
         }
     }
     "/oracles/{id}" [ID] {
@@ -85,13 +85,13 @@ routes! {
                 Removing an unknown or already removed oracle also gets 204. Numbers are never \
                 reused.",
             needs_accept: true,
-            answers: [204: () = "Removed."],
+            responses: [204: () = "Removed."],
         }
         change PUT updateOracle = update(OracleUpdate), "Change an oracle" {
             records: UpdateOracle,
             text: "Absent members keep their values. The endpoint is required.",
             example: {"endpoint": {"value": "http://oracle-2.example", "endpointType": "URL"}},
-            answers: [204: () = "Changed."],
+            responses: [204: () = "Changed."],
         }
     }
 }
@@ -116,7 +116,7 @@ body! {
 
 body! {
     Open Endpoint {
-        value: String = line(ENDPOINT_CHARACTERS_MAX),
+        value: String = single_line(ENDPOINT_CHARACTERS_MAX),
         _endpoint_type as "endpointType": () = Custom {
             take: endpoint_type,
             schema: || schema::one_of(&[URL]),
@@ -126,7 +126,7 @@ body! {
 
 const ID_TYPE: Custom<String> = Custom { take: id_type, schema: || schema::one_of(&ID_TYPES) };
 
-shape! {
+response_type! {
     struct OracleResponse as "Oracle" {
         oracle_id: u32,
         oracle_id_type: String,
@@ -137,7 +137,7 @@ shape! {
     }
 }
 
-shape! {
+response_type! {
     struct EndpointShape {
         value: String,
         endpoint_type: &'static str,
@@ -145,61 +145,61 @@ shape! {
 }
 
 /// `GET /oracles`: all of them, or those of a type, of a currency.
-async fn list(call: &AdminRequest<'_>) -> HandlerResult {
-    let (wanted, currency) = (call.query(&TYPE)?, call.query(&ANY_CURRENCY)?);
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    let (wanted, currency) = (request.query(&TYPE)?, request.query(&ANY_CURRENCY)?);
     if currency == Some(None) {
         return Ok(AdminResponse::ok(&[(); 0]));
     }
     let currency = currency.flatten();
-    let found = call.ask(move |state: &State| {
-        let oracles = state.register().oracles().iter();
+    let found = request.query_state(move |state: &State| {
+        let oracles = state.registry().oracles().iter();
         let wanted = oracles.filter(|(_, oracle)| {
             wanted.as_ref().is_none_or(|wanted| *wanted == oracle.id_type)
                 && (currency.is_none() || currency == oracle.currency)
         });
-        wanted.map(shape).collect::<Vec<_>>()
+        wanted.map(response).collect::<Vec<_>>()
     });
     Ok(AdminResponse::ok(&found.await?))
 }
 
 /// `POST /oracles`: one per type and currency.
-async fn create(call: &AdminRequest<'_>, body: NewOracle) -> HandlerResult {
-    call.may_call("endpoint.value", &body.endpoint.value)?;
+async fn create(request: &AdminRequest<'_>, body: NewOracle) -> HandlerResult {
+    request.may_call("endpoint.value", &body.endpoint.value)?;
     let oracle = Oracle {
         id_type: body.oracle_id_type,
         endpoint: body.endpoint.value,
         currency: body.currency,
         default: body.is_default.unwrap_or(false),
     };
-    call.change(CreateOracle { oracle }).await?;
+    request.change(CreateOracle { oracle }).await?;
     Ok(AdminResponse::empty(StatusCode::CREATED))
 }
 
 /// `PUT /oracles/{id}`: what is absent stays, but the endpoint must be given.
-async fn update(call: &AdminRequest<'_>, body: OracleUpdate) -> HandlerResult {
-    call.may_call("endpoint.value", &body.endpoint.value)?;
+async fn update(request: &AdminRequest<'_>, body: OracleUpdate) -> HandlerResult {
+    request.may_call("endpoint.value", &body.endpoint.value)?;
     let update = ledger::OracleUpdate {
         id_type: body.oracle_id_type,
         endpoint: Some(body.endpoint.value),
         currency: body.currency,
         default: body.is_default,
     };
-    let not_found = || outcome_errors::of_outcome(AdminOutcome::OracleNotFound);
-    let id = call.path(&ID)?.ok_or_else(|| not_found().expect("it is a refusal"))?;
-    call.change(UpdateOracle { id, update }).await?;
+    let not_found = || outcome_errors::from_outcome(AdminOutcome::OracleNotFound);
+    let id = request.path(&ID)?.ok_or_else(|| not_found().expect("it is a refusal"))?;
+    request.change(UpdateOracle { id, update }).await?;
     Ok(AdminResponse::empty(StatusCode::NO_CONTENT))
 }
 
 /// `DELETE /oracles/{id}`: afterwards there is none with this id, which holds already for one that
 /// never was.
-async fn delete(call: &AdminRequest<'_>) -> HandlerResult {
-    if let Some(id) = call.path(&ID)? {
-        call.change(DeleteOracle { id }).await?;
+async fn delete(request: &AdminRequest<'_>) -> HandlerResult {
+    if let Some(id) = request.path(&ID)? {
+        request.change(DeleteOracle { id }).await?;
     }
     Ok(AdminResponse::empty(StatusCode::NO_CONTENT))
 }
 
-fn shape((id, oracle): &(OracleId, Oracle)) -> OracleResponse {
+fn response((id, oracle): &(OracleId, Oracle)) -> OracleResponse {
     OracleResponse {
         oracle_id: id.0,
         oracle_id_type: oracle.id_type.clone(),
@@ -209,8 +209,8 @@ fn shape((id, oracle): &(OracleId, Oracle)) -> OracleResponse {
     }
 }
 
-fn id_type(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
-    match form.text(name, 1..=32)? {
+fn id_type(reader: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
+    match reader.text(name, 1..=32)? {
         Some(text) if !ID_TYPES.contains(&text.as_str()) => {
             let what = format!("must be one of [{}]", ID_TYPES.join(", "));
             Err(refuse(ErrorCode::VALIDATION, name, &what))
@@ -221,8 +221,8 @@ fn id_type(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refu
 
 /// The only endpoint type. The hub does not call oracles yet, but a stored endpoint must be
 /// callable: the rules are those of participants' endpoints.
-fn endpoint_type(form: &mut BodyReader<'_>, name: &str) -> Result<Option<()>, Refusal> {
-    match form.text(name, 1..=32)?.as_deref() {
+fn endpoint_type(reader: &mut BodyReader<'_>, name: &str) -> Result<Option<()>, Refusal> {
+    match reader.text(name, 1..=32)?.as_deref() {
         None => Ok(None),
         Some(URL) => Ok(Some(())),
         Some(_) => Err(refuse(ErrorCode::VALIDATION, "endpoint.endpointType", "must be URL")),

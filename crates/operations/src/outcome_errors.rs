@@ -11,15 +11,15 @@ const REPEATED: &str = "duplicate log record; retry the request to get its resul
 
 /// Returns an error unless the change was made. A record that reached the log twice gets 503: the
 /// outcome of its first copy is unknown here, and the client may resend the request.
-pub(crate) fn of_change(outcome: Outcome) -> Result<(), Refusal> {
+pub(crate) fn from_change_outcome(outcome: Outcome) -> Result<(), Refusal> {
     match AdminOutcome::of(outcome) {
-        Some(of_change) => of_outcome(of_change).map_or(Ok(()), Err),
+        Some(from_change_outcome) => from_outcome(from_change_outcome).map_or(Ok(()), Err),
         None => Err(unexpected_outcome(outcome)),
     }
 }
 
 /// The same for a change of the party directory.
-pub(crate) fn of_parties(outcome: Outcome) -> Result<(), Refusal> {
+pub(crate) fn from_parties_outcome(outcome: Outcome) -> Result<(), Refusal> {
     match PartiesOutcome::of(outcome) {
         Some(PartiesOutcome::Accepted) => Ok(()),
         Some(PartiesOutcome::RegistrarNotFound) => Err(participant_not_found()),
@@ -43,7 +43,7 @@ fn unexpected_outcome(outcome: Outcome) -> Refusal {
 ///
 /// A repeated funds request gets the response of the first one. Funds out without enough funds are
 /// accepted as in the reference: they are recorded as an aborted transfer.
-pub(crate) fn of_outcome(outcome: AdminOutcome) -> Option<Refusal> {
+pub(crate) fn from_outcome(outcome: AdminOutcome) -> Option<Refusal> {
     use AdminOutcome::*;
     let (code, detail) = match outcome {
         Accepted | FundsInsufficient | FundsRepeated => return None,
@@ -70,7 +70,7 @@ pub(crate) fn of_outcome(outcome: AdminOutcome) -> Option<Refusal> {
         FundsOutNotReserved => invalid("no reserved funds out with this transferId and account"),
         DeadLetterNotFound => not_found("dead letter not found"),
         RulesVersionRefused => invalid("the rules version is unknown or already replaced"),
-        RegisterFull => internal("the register is full"),
+        RegistryFull => internal("the registry is full"),
         FundsModified => (ErrorCode::MODIFIED_REQUEST, FUNDS_MODIFIED),
         KeysFull => invalid("the participant already has 4 public keys: delete one first"),
         KeyNotFound => not_found("public key not found"),
@@ -104,7 +104,7 @@ pub(crate) fn repeated() -> Refusal {
 }
 
 /// 503, 2003: the client may resend the request unchanged.
-pub(crate) fn of_unavailable(why: Unavailable) -> Refusal {
+pub(crate) fn from_unavailable(why: Unavailable) -> Refusal {
     Refusal::new(ErrorCode::SERVICE_UNAVAILABLE, &why.to_string())
 }
 
@@ -126,7 +126,8 @@ mod tests {
         let mut table = String::new();
         let outcomes = AdminOutcome::ALL.iter().map(|outcome| Outcome::from(*outcome));
         for outcome in outcomes.chain([Outcome::Repeated, Outcome::Expired]) {
-            let answer = of_change(outcome).err().map_or("done".to_owned(), |it| it.to_string());
+            let answer =
+                from_change_outcome(outcome).err().map_or("done".to_owned(), |it| it.to_string());
             writeln!(table, "{outcome:?}: {answer}").unwrap();
         }
         expect![[r#"
@@ -149,7 +150,7 @@ mod tests {
             FundsInsufficient: done
             DeadLetterNotFound: 400 Bad Request, 3200: Generic ID not found - dead letter not found
             RulesVersionRefused: 400 Bad Request, 3100: Generic validation error - the rules version is unknown or already replaced
-            RegisterFull: 500 Internal Server Error, 2001: Internal server error - the register is full
+            RegistryFull: 500 Internal Server Error, 2001: Internal server error - the registry is full
             FundsRepeated: done
             FundsModified: 400 Bad Request, 3106: Modified request - a transfer with this transferId and different content exists
             OracleExists: 500 Internal Server Error, 2001: Internal server error - an oracle of this type and currency already exists

@@ -7,7 +7,9 @@ use http::StatusCode;
 use ledger::{CreateParticipant, Currency, FspName, SetEndpoint, SetParticipantActive};
 use serde_json::{Value, json};
 
-use crate::body::{Activity, CURRENCY, Custom, FLAG, Optional, Rule, Word, body, line};
+use crate::body::{
+    Activity, CURRENCY, Custom, FLAG, Optional, PatternText, Rule, body, single_line,
+};
 use crate::body_reader::{BodyReader, refuse};
 use crate::request::{AdminRequest, participant_name};
 use crate::response::{AdminResponse, HandlerResult};
@@ -35,7 +37,7 @@ routes! {
     "/participants" {
         read GET listParticipants = list, "List all participants, the hub first" {
             query: [IS_PROXY],
-            answers: [200: Vec<ParticipantResponse> = "Participants with their accounts."],
+            responses: [200: Vec<ParticipantResponse> = "Participants with their accounts."],
         }
         change POST createParticipant = create(NewParticipant), "Add a participant or a currency" {
             records: CreateParticipant,
@@ -43,26 +45,26 @@ routes! {
                 Names are case-sensitive. An existing participant gets an additional currency. \
                 The accounts stay inactive until limits are set. A proxy gets 501.",
             example: {"name": "payerfsp", "currency": "XOF"},
-            answers: [201: ParticipantResponse = "The participant after the change."],
+            responses: [201: ParticipantResponse = "The participant after the change."],
             refusals: [501 NOT_IMPLEMENTED],
         }
     }
     "/participants/{name}" [NAME] {
         read GET showParticipant = show, "Show a participant" {
-            answers: [200: ParticipantResponse = "The participant with its accounts."],
+            responses: [200: ParticipantResponse = "The participant with its accounts."],
             refusals: [400 ID_NOT_FOUND],
         }
         change PUT switchParticipant = update(Activity), "Activate or deactivate a participant" {
             records: SetParticipantActive,
             text: "Applies from the next message.",
             example: {"isActive": true},
-            answers: [200: ParticipantResponse = "The participant after the change."],
+            responses: [200: ParticipantResponse = "The participant after the change."],
         }
     }
     "/participants/{name}/endpoints" [NAME] {
         read GET listEndpoints = endpoints, "List the endpoints of a participant" {
             query: [TYPE],
-            answers: [200: OneOrAll<EndpointResponse> = "Endpoints."],
+            responses: [200: OneOrAll<EndpointResponse> = "Endpoints."],
             refusals: [400 ID_NOT_FOUND],
         }
         change POST setEndpoint = set_endpoint(NewEndpoint), "Set an endpoint of a participant" {
@@ -78,17 +80,17 @@ routes! {
                 "type": "FSPIOP_CALLBACK_URL_TRANSFER_PUT",
                 "value": "http://payerfsp.example/transfers/{{transferId}}"
             },
-            answers: [201: () = "Set."],
+            responses: [201: () = "Set."],
         }
     }
 }
 
 body! {
     Closed NewParticipant {
-        name: String = Word(2..=30, is_name_character, "^[A-Za-z0-9._~-]+$"),
+        name: String = PatternText(2..=30, is_name_character, "^[A-Za-z0-9._~-]+$"),
         /// Proxies for other schemes are not served.
         _is_proxy as "isProxy": Option<()> = Optional(Custom {
-            take: |form, name| match FLAG.take(form, name)? {
+            take: |reader, name| match FLAG.take(reader, name)? {
                 Some(true) => Err(Refusal::not_implemented()),
                 _ => Ok(None::<()>),
             },
@@ -101,19 +103,19 @@ body! {
 body! {
     Closed NewEndpoint {
         kind as "type": String = Custom { take: endpoint_type, schema: endpoint_types },
-        value: String = line(ENDPOINT_VALUE_CHARACTERS_MAX),
+        value: String = single_line(ENDPOINT_VALUE_CHARACTERS_MAX),
     }
 }
 
 /// `GET /participants`: all of them, the hub first; empty with `isProxy=true`, because the hub has
 /// no proxies.
-pub(crate) async fn list(call: &AdminRequest<'_>) -> HandlerResult {
-    if call.query(&IS_PROXY)?.is_some_and(|value| matches!(value.as_str(), "true" | "1")) {
+pub(crate) async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    if request.query(&IS_PROXY)?.is_some_and(|value| matches!(value.as_str(), "true" | "1")) {
         return Ok(AdminResponse::ok(&[(); 0]));
     }
-    let base_url = call.base_url.to_owned();
-    let all = call.ask(move |state| {
-        let participants = state.register().iter();
+    let base_url = request.base_url.to_owned();
+    let all = request.query_state(move |state| {
+        let participants = state.registry().iter();
         participants
             .map(|(_, participant)| ParticipantResponse::of(state, participant, &base_url))
             .collect::<Vec<_>>()
@@ -123,32 +125,32 @@ pub(crate) async fn list(call: &AdminRequest<'_>) -> HandlerResult {
 
 /// `POST /participants`: a new participant, or an additional currency of an existing one. Proxies
 /// for other schemes are not served: 501.
-pub(crate) async fn create(call: &AdminRequest<'_>, body: NewParticipant) -> HandlerResult {
+pub(crate) async fn create(request: &AdminRequest<'_>, body: NewParticipant) -> HandlerResult {
     let NewParticipant { name, currency, .. } = body;
     let name = participant_name(&name)?;
-    call.change(CreateParticipant { name, currency }).await?;
-    show_with(call, name, StatusCode::CREATED).await
+    request.change(CreateParticipant { name, currency }).await?;
+    show_with(request, name, StatusCode::CREATED).await
 }
 
 /// `GET /participants/{name}`.
-pub(crate) async fn show(call: &AdminRequest<'_>) -> HandlerResult {
-    show_with(call, call.path(&NAME)?, StatusCode::OK).await
+pub(crate) async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    show_with(request, request.path(&NAME)?, StatusCode::OK).await
 }
 
 /// `PUT /participants/{name}`: activates or deactivates it.
-pub(crate) async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerResult {
-    let name = call.path(&NAME)?;
+pub(crate) async fn update(request: &AdminRequest<'_>, body: Activity) -> HandlerResult {
+    let name = request.path(&NAME)?;
     let active = body.is_active;
-    call.change(SetParticipantActive { name, active }).await?;
-    show_with(call, name, StatusCode::OK).await
+    request.change(SetParticipantActive { name, active }).await?;
+    show_with(request, name, StatusCode::OK).await
 }
 
 /// `GET /participants/{name}/endpoints`: one object with `type`, else an array.
-pub(crate) async fn endpoints(call: &AdminRequest<'_>) -> HandlerResult {
-    let name = call.path(&NAME)?;
-    let found = call.of_participant(name, |_, participant| participant.endpoints.clone());
+pub(crate) async fn endpoints(request: &AdminRequest<'_>) -> HandlerResult {
+    let name = request.path(&NAME)?;
+    let found = request.query_participant(name, |_, participant| participant.endpoints.clone());
     let mut found = found.await?.into_iter().map(|(kind, value)| EndpointResponse { kind, value });
-    match call.query(&TYPE)? {
+    match request.query(&TYPE)? {
         None => Ok(AdminResponse::ok(&found.collect::<Vec<_>>())),
         Some(wanted) => match found.find(|endpoint| endpoint.kind == wanted) {
             Some(endpoint) => Ok(AdminResponse::ok(&endpoint)),
@@ -159,24 +161,24 @@ pub(crate) async fn endpoints(call: &AdminRequest<'_>) -> HandlerResult {
 
 /// `POST /participants/{name}/endpoints`: sets or overwrites one of the types of hub-semantics
 /// 2.1. An endpoint that the hub calls must be an address that it can and may call.
-pub(crate) async fn set_endpoint(call: &AdminRequest<'_>, body: NewEndpoint) -> HandlerResult {
+pub(crate) async fn set_endpoint(request: &AdminRequest<'_>, body: NewEndpoint) -> HandlerResult {
     let NewEndpoint { kind, value } = body;
     if endpoint::is_called(&kind) {
-        call.may_call("value", &value)?;
+        request.may_call("value", &value)?;
     }
-    let name = call.path(&NAME)?;
-    call.change(SetEndpoint { name, endpoint: kind, value }).await?;
+    let name = request.path(&NAME)?;
+    request.change(SetEndpoint { name, endpoint: kind, value }).await?;
     Ok(AdminResponse::empty(StatusCode::CREATED))
 }
 
 /// The current participant.
 pub(crate) async fn show_with(
-    call: &AdminRequest<'_>,
+    request: &AdminRequest<'_>,
     name: FspName,
     status: StatusCode,
 ) -> HandlerResult {
-    let base_url = call.base_url.to_owned();
-    let found = call.of_participant(name, move |state, participant| {
+    let base_url = request.base_url.to_owned();
+    let found = request.query_participant(name, move |state, participant| {
         ParticipantResponse::of(state, participant, &base_url)
     });
     Ok(AdminResponse::json(status, &found.await?))
@@ -189,8 +191,8 @@ fn is_name_character(character: char) -> bool {
 
 /// A name of the enumeration, which is too long for an error text: the error refers to the
 /// document.
-fn endpoint_type(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
-    match form.text(name, 1..=endpoint::NAME_BYTES_MAX)? {
+fn endpoint_type(reader: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
+    match reader.text(name, 1..=endpoint::NAME_BYTES_MAX)? {
         Some(text) if !endpoint::is_accepted_name(&text) => {
             let what = "must be one of the known endpoint types; see /openapi/admin.json";
             Err(refuse(ErrorCode::MALFORMED_SYNTAX, name, what))
@@ -204,6 +206,6 @@ fn endpoint_types() -> Value {
     let names: Vec<_> = EndpointType::ALL.iter().map(|kind| kind.as_str()).collect();
     json!({"anyOf": [
         schema::one_of(&names),
-        schema::word(1..=endpoint::NAME_BYTES_MAX, endpoint::THIRD_PARTY_NAMES),
+        schema::pattern_text(1..=endpoint::NAME_BYTES_MAX, endpoint::THIRD_PARTY_NAMES),
     ]})
 }

@@ -17,7 +17,7 @@ use crate::outcome_errors;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{Parameter, routes};
-use crate::schema::{self, shape};
+use crate::schema::{self, response_type};
 
 /// Rows of one request.
 const ROWS_MAX: usize = 1_000;
@@ -60,7 +60,9 @@ routes! {
                     "currency": "XOF"
                 }
             ]},
-            answers: [200: Registered = "Number of registered parties, errors of skipped rows."],
+            responses: [
+                200: RegistrationResult = "Number of registered parties, errors of skipped rows.",
+            ],
             refusals: [400 VALIDATION],
         }
     }
@@ -68,7 +70,7 @@ routes! {
         guarded GET findParty = find, "Find the FSP that serves a party" {
             text: "Empty if no FSP serves it. Requires the token: the answer is personal data.",
             query: [SUB_ID],
-            answers: [200: Vec<PartyResponse> = "At most one entry, as look-ups see it."],
+            responses: [200: Vec<PartyResponse> = "At most one entry, as look-ups see it."],
         }
     }
 }
@@ -89,31 +91,31 @@ body! {
     }
 }
 
-shape! {
+response_type! {
     /// Result of a request.
-    struct Registered as "Registered" {
+    struct RegistrationResult as "RegistrationResult" {
         registered: usize,
         refused: Vec<RefusedRow>,
     }
 }
 
-shape! {
+response_type! {
     /// A row that was not registered.
     struct RefusedRow {
         /// Its index among the rows, from 0.
         row: usize,
-        error_information: Fault,
+        error_information: RowError,
     }
 }
 
-shape! {
-    struct Fault {
+response_type! {
+    struct RowError {
         error_code: String,
         error_description: String,
     }
 }
 
-shape! {
+response_type! {
     /// A party in a response.
     struct PartyResponse as "PartyBinding" {
         party_id_type: String = schema::one_of(PartyIdType::NAMES),
@@ -127,13 +129,13 @@ shape! {
 }
 
 /// `POST /parties`: registers up to [`ROWS_MAX`] parties.
-async fn register(call: &AdminRequest<'_>, body: Registrations) -> HandlerResult {
+async fn register(request: &AdminRequest<'_>, body: Registrations) -> HandlerResult {
     let rows = body.parties;
     let named: BTreeSet<FspName> = rows.iter().flatten().map(|party| party.fsp).collect();
-    let (hub, known) = call
-        .ask(move |state| {
+    let (hub, known) = request
+        .query_state(move |state| {
             let hub = *state.hub();
-            let is_fsp = |name: &FspName| *name != hub && state.register().find(name).is_some();
+            let is_fsp = |name: &FspName| *name != hub && state.registry().find(name).is_some();
             (hub, named.into_iter().filter(is_fsp).collect::<BTreeSet<_>>())
         })
         .await?;
@@ -149,26 +151,29 @@ async fn register(call: &AdminRequest<'_>, body: Registrations) -> HandlerResult
     if registered > 0 {
         let form = PartyChangeForm::Batch;
         let change = ChangeParties { source: hub, form, parties, trace: [0; 16] };
-        let told = call.identity.clone();
-        let outcome =
-            call.hub.change_parties(change, told).await.map_err(outcome_errors::of_unavailable)?;
-        outcome_errors::of_parties(outcome)?;
+        let author = request.identity.clone();
+        let outcome = request
+            .backend
+            .change_parties(change, author)
+            .await
+            .map_err(outcome_errors::from_unavailable)?;
+        outcome_errors::from_parties_outcome(outcome)?;
     }
-    Ok(AdminResponse::ok(&Registered { registered, refused }))
+    Ok(AdminResponse::ok(&RegistrationResult { registered, refused }))
 }
 
 /// `GET /parties/{Type}/{ID}`: the FSP that serves the party, or its sub-identifier `subId`.
-async fn find(call: &AdminRequest<'_>) -> HandlerResult {
-    let (kind, id, sub_id) = (call.path(&TYPE)?, call.path(&ID)?, call.query(&SUB_ID)?);
-    let found = call.hub.find_party(kind.as_str(), &id, sub_id.as_deref());
-    let found = found.map_err(outcome_errors::of_unavailable)?;
+async fn find(request: &AdminRequest<'_>) -> HandlerResult {
+    let (kind, id, sub_id) = (request.path(&TYPE)?, request.path(&ID)?, request.query(&SUB_ID)?);
+    let found = request.backend.find_party(kind.as_str(), &id, sub_id.as_deref());
+    let found = found.map_err(outcome_errors::from_unavailable)?;
     let found: Vec<_> = found.into_iter().map(PartyResponse::of).collect();
     Ok(AdminResponse::ok(&found))
 }
 
 impl RefusedRow {
     fn new(row: usize, refusal: &Refusal) -> Self {
-        let error_information = Fault {
+        let error_information = RowError {
             error_code: refusal.code.to_string(),
             error_description: refusal.description.to_string(),
         };
@@ -189,10 +194,10 @@ impl PartyResponse {
 }
 
 fn rows(
-    form: &mut BodyReader<'_>,
+    reader: &mut BodyReader<'_>,
     name: &str,
 ) -> Result<Option<Vec<Result<PartyBinding, Refusal>>>, Refusal> {
-    let Some(rows) = form.array(name)? else { return Ok(None) };
+    let Some(rows) = reader.array(name)? else { return Ok(None) };
     if !(1..=ROWS_MAX).contains(&rows.len()) {
         let what = format!("must have 1 to {ROWS_MAX} items");
         return Err(refuse(ErrorCode::VALIDATION, name, &what));
@@ -208,20 +213,20 @@ fn binding(row: &RawValue) -> Result<Result<PartyBinding, Refusal>, Refusal> {
     Ok(BodyReader::of(row, "parties", String::new()).and_then(read))
 }
 
-fn read(mut form: BodyReader<'_>) -> Result<PartyBinding, Refusal> {
-    form.drop_null("partySubIdOrType");
-    let kind = form.required("partyIdType", |form, name| form.text(name, 1..=32))?;
+fn read(mut reader: BodyReader<'_>) -> Result<PartyBinding, Refusal> {
+    reader.drop_null("partySubIdOrType");
+    let kind = reader.required("partyIdType", |reader, name| reader.text(name, 1..=32))?;
     let kind = id_type("partyIdType", &kind)?;
-    let id = form.required("partyIdentifier", identifier)?;
+    let id = reader.required("partyIdentifier", identifier)?;
     if !kind.allows(&id) {
         return Err(refuse(ErrorCode::VALIDATION, "partyIdentifier", kind.form()));
     }
-    let sub_id = identifier(&mut form, "partySubIdOrType")?;
-    let fsp = form.required("fspId", |form, name| form.text(name, 1..=32))?;
+    let sub_id = identifier(&mut reader, "partySubIdOrType")?;
+    let fsp = reader.required("fspId", |reader, name| reader.text(name, 1..=32))?;
     let fsp = FspName::new(&fsp)
         .ok_or_else(|| refuse(ErrorCode::VALIDATION, "fspId", "must have 1 to 32 bytes"))?;
-    let currency = CURRENCY_OR_NULL.take(&mut form, "currency")?;
-    form.finish()?;
+    let currency = CURRENCY_OR_NULL.take(&mut reader, "currency")?;
+    reader.finish()?;
     Ok(PartyBinding { id_type: kind.as_str().into(), id, sub_id, currency, fsp })
 }
 
@@ -232,8 +237,8 @@ fn id_type(name: &str, text: &str) -> Result<PartyIdType, Refusal> {
 }
 
 /// An identifier that a look-up can request.
-fn identifier(form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
-    match form.text(name, 1..=IDENTIFIER_CHARS_MAX)? {
+fn identifier(reader: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
+    match reader.text(name, 1..=IDENTIFIER_CHARS_MAX)? {
         Some(text) if !is_identifier(&text) => {
             let what = "must not have blanks, controls or any of {}<>`\\, or consist of dots only";
             Err(refuse(ErrorCode::VALIDATION, name, what))

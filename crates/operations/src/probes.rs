@@ -22,7 +22,7 @@ struct StatusResponse {
 }
 
 /// Answers a request to the listener for probes.
-pub(crate) fn reply(hub: &dyn AdminBackend, head: &Parts) -> HandlerResult {
+pub(crate) fn reply(backend: &dyn AdminBackend, head: &Parts) -> HandlerResult {
     let path = head.uri.path();
     if !matches!(path, "/live" | "/ready" | "/health") {
         return Err(Refusal::unknown_uri());
@@ -30,13 +30,13 @@ pub(crate) fn reply(hub: &dyn AdminBackend, head: &Parts) -> HandlerResult {
     if !is_reading(&head.method) {
         return Err(Refusal::method_not_allowed());
     }
-    let health = hub.health();
+    let health = backend.health();
     match path {
         // Only reports that the process responds.
         "/live" => Ok(short(StatusCode::OK, "OK")),
         "/ready" if health.is_well() => Ok(short(StatusCode::OK, "OK")),
         "/ready" => Ok(short(StatusCode::SERVICE_UNAVAILABLE, "DOWN")),
-        _ => monitoring::health(&health, &hub.storage()),
+        _ => monitoring::health(&health, &backend.storage()),
     }
 }
 

@@ -7,10 +7,10 @@ use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::responses::Moment;
-use crate::schema::{Schema, shape};
+use crate::responses::Timestamp;
+use crate::schema::{Schema, response_type};
 
-shape! {
+response_type! {
     /// Response of `GET /snapshots`.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct Snapshots as "Snapshots" {
@@ -34,7 +34,7 @@ shape! {
     }
 }
 
-shape! {
+response_type! {
     /// A snapshot file.
     #[derive(Clone, PartialEq, Eq)]
     pub struct SnapshotFile {
@@ -46,7 +46,7 @@ shape! {
     }
 }
 
-shape! {
+response_type! {
     /// A span of time in which a part of the hub, or a participant, processed a transfer.
     #[derive(Clone, PartialEq, Eq)]
     pub struct Span {
@@ -69,7 +69,7 @@ pub struct TransferTrace {
     /// Stages of waiting, in order of their starts.
     pub waits: Vec<Span>,
     /// How far back traces reach, if older ones were dropped.
-    pub reach: Option<Duration>,
+    pub retained: Option<Duration>,
     /// The transfer is not complete; open stages end now.
     pub under_way: bool,
 }
@@ -105,7 +105,7 @@ pub struct Health {
     pub open_breakers: OpenBreakers,
 }
 
-shape! {
+response_type! {
     /// Lanes with pending notices and no deliveries.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct StalledLanes {
@@ -115,11 +115,11 @@ shape! {
         pub owed: u64,
         /// The lanes with the most pending notices, up to a limit.
         #[serde(rename = "lanes")]
-        pub shown: Vec<StalledLane> = some::<StalledLane>(),
+        pub shown: Vec<StalledLane> = bounded_list::<StalledLane>(),
     }
 }
 
-shape! {
+response_type! {
     /// A lane with pending notices and no deliveries.
     #[derive(Clone, PartialEq, Eq)]
     pub struct StalledLane {
@@ -128,17 +128,17 @@ shape! {
         /// Pending notices.
         pub owed: u64,
         /// Time since which no notice has been delivered.
-        #[serde(serialize_with = "moment")]
+        #[serde(serialize_with = "write_timestamp")]
         pub since: Stamp,
         /// The same as a duration.
-        #[serde(rename = "seconds", serialize_with = "seconds")]
+        #[serde(rename = "seconds", serialize_with = "write_seconds")]
         pub idle: Duration,
         /// Result of the last attempt, as text.
         pub last_attempt: String,
     }
 }
 
-shape! {
+response_type! {
     /// Open circuit breakers of forwards.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct OpenBreakers {
@@ -146,18 +146,18 @@ shape! {
         pub count: u64,
         /// The breakers that opened first, up to a limit.
         #[serde(rename = "breakers")]
-        pub shown: Vec<OpenBreaker> = some::<OpenBreaker>(),
+        pub shown: Vec<OpenBreaker> = bounded_list::<OpenBreaker>(),
     }
 }
 
-shape! {
+response_type! {
     /// An open circuit breaker.
     #[derive(Clone, PartialEq, Eq)]
     pub struct OpenBreaker {
         /// The participant that does not respond.
         pub participant: String,
         /// Time at which it opened.
-        #[serde(serialize_with = "moment")]
+        #[serde(serialize_with = "write_timestamp")]
         pub since: Stamp,
         /// Consecutive forwards without an HTTP response.
         pub failures: u32,
@@ -179,7 +179,7 @@ impl Health {
     }
 }
 
-shape! {
+response_type! {
     /// A stage that has work but makes no progress.
     #[derive(Clone, PartialEq, Eq)]
     pub struct StuckStage {
@@ -187,7 +187,7 @@ shape! {
         #[serde(rename = "stage")]
         pub name: String,
         /// Time without progress.
-        #[serde(rename = "seconds", serialize_with = "seconds")]
+        #[serde(rename = "seconds", serialize_with = "write_seconds")]
         pub idle: Duration,
         /// Its pending work.
         pub detail: String,
@@ -221,7 +221,7 @@ impl DiskUse {
     }
 }
 
-shape! {
+response_type! {
     /// Response of `GET /cluster`.
     #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
     pub struct Cluster as "Cluster" {
@@ -253,7 +253,7 @@ shape! {
     }
 }
 
-shape! {
+response_type! {
     /// A live node.
     #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
     pub struct ClusterNode {
@@ -275,7 +275,7 @@ shape! {
     }
 }
 
-shape! {
+response_type! {
     /// The node that delivers to a participant.
     #[derive(Clone, PartialEq, Eq, Deserialize)]
     pub struct ClusterLane {
@@ -286,21 +286,25 @@ shape! {
     }
 }
 
-shape! {
+response_type! {
     /// The removal of nodes that stopped writing.
     #[derive(Clone, PartialEq, Eq, Deserialize)]
     pub struct Takeover {
         /// Log index of the record that removed them.
         pub log_index: u64,
         /// Its time.
-        #[serde(rename = "time", serialize_with = "moment", deserialize_with = "read_moment")]
+        #[serde(
+            rename = "time",
+            serialize_with = "write_timestamp",
+            deserialize_with = "read_timestamp"
+        )]
         pub at: Stamp,
         /// Their names.
         pub gone: Vec<String>,
     }
 }
 
-shape! {
+response_type! {
     /// Response of `GET /storage`.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct DiskStatus {
@@ -355,12 +359,12 @@ impl DiskStatus {
     }
 }
 
-shape! {
+response_type! {
     /// A background job that copies the log to another place.
     #[derive(Clone, Default, PartialEq, Eq)]
     pub struct BackgroundJob {
         /// Time of the last success since the start.
-        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "moment")]
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "write_timestamp")]
         pub last_done: Option<Stamp>,
         /// Log index of the last copied record; 0 if unknown.
         pub log_index: u64,
@@ -371,23 +375,23 @@ shape! {
 }
 
 /// A list that is cut at a limit.
-fn some<T: Schema>() -> Value {
+fn bounded_list<T: Schema>() -> Value {
     json!({"type": "array", "maxItems": 100, "items": T::schema()})
 }
 
-fn moment<S: Serializer>(
+fn write_timestamp<S: Serializer>(
     at: &(impl Copy + Into<Option<Stamp>>),
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    (*at).into().map(Moment).serialize(serializer)
+    (*at).into().map(Timestamp).serialize(serializer)
 }
 
-fn read_moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Stamp, D::Error> {
+fn read_timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Stamp, D::Error> {
     let text = String::deserialize(deserializer)?;
     let millis = fspiop::time::parse_date_time(&text);
     millis.map(Stamp::from_millis).ok_or_else(|| D::Error::custom("not a time"))
 }
 
-fn seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+fn write_seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(span.as_secs())
 }

@@ -4,14 +4,16 @@ use bytes::Bytes;
 use fspiop::egress_policy::EgressPolicy;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
-use ledger::{Administer, Change, Currency, Declaration, FspName, Participant, State, TransferId};
+use ledger::{
+    Administer, Change, ChangeDeclaration, Currency, FspName, Participant, State, TransferId,
+};
 use openapi::schema::reference;
 use tokio::sync::oneshot;
 
 use crate::backend::{AdminBackend, ChangeAuthor, Unavailable};
 use crate::body::Body;
 use crate::body_reader::{BodyReader, CURRENCY_FORM, known_currency, refuse};
-use crate::metrics::AdminFigures;
+use crate::metrics::AdminCounters;
 use crate::options::AdminKeys;
 use crate::outcome_errors;
 use crate::route::{Parameter, parameter};
@@ -19,11 +21,11 @@ use crate::schema;
 
 /// An authenticated request with its body.
 pub(crate) struct AdminRequest<'a> {
-    pub(crate) hub: &'a dyn AdminBackend,
+    pub(crate) backend: &'a dyn AdminBackend,
     pub(crate) base_url: &'a str,
-    pub(crate) reach: &'a EgressPolicy,
+    pub(crate) egress: &'a EgressPolicy,
     pub(crate) keys: &'a AdminKeys,
-    pub(crate) figures: AdminFigures,
+    pub(crate) counters: AdminCounters,
     pub(crate) headers: &'a HeaderMap,
     /// Values of the path's parameters.
     pub(crate) path: &'a [(&'static str, String)],
@@ -31,7 +33,7 @@ pub(crate) struct AdminRequest<'a> {
     pub(crate) body: Bytes,
     pub(crate) identity: ChangeAuthor,
     /// The change that the route records.
-    pub(crate) records: Option<&'static Declaration>,
+    pub(crate) records: Option<&'static ChangeDeclaration>,
 }
 
 impl AdminRequest<'_> {
@@ -50,33 +52,33 @@ impl AdminRequest<'_> {
         let is_declared = self.records.is_some_and(|it| it.number == change.declaration().number);
         assert!(is_declared, "a handler records the change that its route declares");
         let outcome = self
-            .hub
+            .backend
             .administer(Administer { actor, reason, change })
             .await
-            .map_err(outcome_errors::of_unavailable)?;
-        outcome_errors::of_change(outcome)
+            .map_err(outcome_errors::from_unavailable)?;
+        outcome_errors::from_change_outcome(outcome)
     }
 
-    /// Queries the state; see [`AdminBackend::ask`].
-    pub(crate) async fn ask<R: Send + 'static>(
+    /// Queries the state; see [`AdminBackend::query_state`].
+    pub(crate) async fn query_state<R: Send + 'static>(
         &self,
         question: impl FnOnce(&State) -> R + Send + 'static,
     ) -> Result<R, Refusal> {
         let (answer, mut answered) = oneshot::channel();
         // The receiver is gone if the client has disconnected.
         let question = Box::new(move |state: &State| drop(answer.send(question(state))));
-        self.hub.ask(question).await.map_err(outcome_errors::of_unavailable)?;
-        answered.try_recv().map_err(|_| outcome_errors::of_unavailable(Unavailable::Stopped))
+        self.backend.query_state(question).await.map_err(outcome_errors::from_unavailable)?;
+        answered.try_recv().map_err(|_| outcome_errors::from_unavailable(Unavailable::Stopped))
     }
 
     /// Reads from a participant; refuses an unknown name.
-    pub(crate) async fn of_participant<R: Send + 'static>(
+    pub(crate) async fn query_participant<R: Send + 'static>(
         &self,
         name: FspName,
         copy: impl FnOnce(&State, &Participant) -> R + Send + 'static,
     ) -> Result<R, Refusal> {
-        let found = self.ask(move |state| {
-            state.register().find(&name).map(|(_, participant)| copy(state, participant))
+        let found = self.query_state(move |state| {
+            state.registry().find(&name).map(|(_, participant)| copy(state, participant))
         });
         found.await?.ok_or_else(outcome_errors::participant_not_found)
     }
@@ -88,7 +90,7 @@ impl AdminRequest<'_> {
 
     /// Refuses a member whose value is not an address that the hub can and may call.
     pub(crate) fn may_call(&self, member: &str, value: &str) -> Result<(), Refusal> {
-        self.reach
+        self.egress
             .check(value)
             .map_err(|unreachable| refuse(ErrorCode::VALIDATION, member, &unreachable.to_string()))
     }
@@ -108,7 +110,7 @@ impl AdminRequest<'_> {
 
     /// A parameter of the path.
     pub(crate) fn path<T>(&self, parameter: &Parameter<T>) -> Result<T, Refusal> {
-        let name = parameter.about.name;
+        let name = parameter.info.name;
         let value = self.path.iter().find(|(known, _)| *known == name);
         let (_, value) = value.expect("a handler reads only parameters that its path has");
         (parameter.read)(value)
@@ -116,7 +118,7 @@ impl AdminRequest<'_> {
 
     /// A query parameter; `None` if absent.
     pub(crate) fn query<T>(&self, wanted: &Parameter<T>) -> Result<Option<T>, Refusal> {
-        let value = parameter(self.query, wanted.about.name);
+        let value = parameter(self.query, wanted.info.name);
         value.map(|value| (wanted.read)(&value)).transpose()
     }
 }

@@ -43,7 +43,7 @@ impl AdminResponse {
 
     /// A body of JSON.
     pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
-        let body = serde_json::to_vec(value).expect("an answer's shape is always writable");
+        let body = serde_json::to_vec(value).expect("a response is always writable");
         Self { status, body: Some((JSON, body.into())) }
     }
 

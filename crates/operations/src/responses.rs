@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::value::RawValue;
 
-use crate::schema::{self, shape};
+use crate::schema::{self, response_type};
 use crate::settlement_models::{DELAYS, GRANULARITIES, INTERCHANGES};
 
 /// The only limit type.
@@ -20,9 +20,9 @@ pub(crate) const NET_DEBIT_CAP: &str = "NET_DEBIT_CAP";
 
 /// An amount as a JSON number, exact.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Number(pub(crate) Amount);
+pub(crate) struct JsonNumber(pub(crate) Amount);
 
-impl Serialize for Number {
+impl Serialize for JsonNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let digits = RawValue::from_string(self.0.to_string());
         digits.expect("the text of an amount is a JSON number").serialize(serializer)
@@ -31,9 +31,9 @@ impl Serialize for Number {
 
 /// A moment, `2026-01-01T10:00:00.000Z`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment(pub(crate) Stamp);
+pub(crate) struct Timestamp(pub(crate) Stamp);
 
-impl Serialize for Moment {
+impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let millis = self.0.millis();
         let mut text = fspiop::time::date_time_whole_seconds(millis);
@@ -44,12 +44,12 @@ impl Serialize for Moment {
     }
 }
 
-shape! {
+response_type! {
     /// A participant.
     pub(crate) struct ParticipantResponse as "Participant" {
         name: String,
         id: String,
-        created: Moment,
+        created: Timestamp,
         is_active: u8 = reference("Switch"),
         links: Links,
         accounts: Vec<AccountSummary>,
@@ -57,21 +57,21 @@ shape! {
     }
 }
 
-shape! {
+response_type! {
     struct Links {
         #[serde(rename = "self")]
         itself: String,
     }
 }
 
-shape! {
+response_type! {
     /// An account within a participant.
     struct AccountSummary {
         id: u32,
         ledger_account_type: &'static str,
         currency: String = schema::currency(),
         is_active: u8 = reference("Switch"),
-        created_date: Option<Moment> = <Option<String>>::schema(),
+        created_date: Option<Timestamp> = <Option<String>>::schema(),
         created_by: &'static str,
     }
 }
@@ -90,7 +90,7 @@ impl ParticipantResponse {
         Self {
             name: participant.name.to_string(),
             id: link.clone(),
-            created: Moment(participant.created),
+            created: Timestamp(participant.created),
             is_active: u8::from(participant.active),
             links: Links { itself: link },
             accounts: visible_accounts(state, &participant.accounts).map(summary).collect(),
@@ -99,16 +99,16 @@ impl ParticipantResponse {
     }
 }
 
-shape! {
+response_type! {
     /// An account with its balance.
     pub(crate) struct AccountResponse as "Account" {
         id: u32,
         ledger_account_type: &'static str,
         currency: String = schema::currency(),
         is_active: u8 = reference("Switch"),
-        value: Number,
+        value: JsonNumber,
         reserved_value: u8 = reference("Number"),
-        changed_date: Moment,
+        changed_date: Timestamp,
     }
 }
 
@@ -121,37 +121,37 @@ impl AccountResponse {
                 ledger_account_type: kind,
                 currency: account.currency.to_string(),
                 is_active: u8::from(account.active),
-                value: Number(account.value),
+                value: JsonNumber(account.value),
                 reserved_value: 0,
-                changed_date: Moment(account.changed),
+                changed_date: Timestamp(account.changed),
             })
             .collect()
     }
 }
 
-shape! {
+response_type! {
     /// A position in one currency.
     pub(crate) struct PositionResponse as "Position" {
         currency: String = schema::currency(),
-        value: Number,
-        changed_date: Moment,
+        value: JsonNumber,
+        changed_date: Timestamp,
     }
 }
 
 impl PositionResponse {
-    pub(crate) fn of(state: &State, holding: &CurrencyAccounts) -> Option<Self> {
-        let account = state.books().get(holding.position)?;
+    pub(crate) fn of(state: &State, accounts: &CurrencyAccounts) -> Option<Self> {
+        let account = state.accounts().get(accounts.position)?;
         Some(Self {
-            currency: holding.currency.to_string(),
-            value: Number(account.value),
-            changed_date: Moment(account.changed),
+            currency: accounts.currency.to_string(),
+            value: JsonNumber(account.value),
+            changed_date: Timestamp(account.changed),
         })
     }
 }
 
-shape! {
+response_type! {
     /// A net debit cap, with its owner in the list over all participants.
-    pub(crate) struct CapResponse as "Cap" {
+    pub(crate) struct NetDebitCapResponse as "NetDebitCap" {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub(crate) name: Option<String>,
         pub(crate) currency: String = schema::currency(),
@@ -159,12 +159,12 @@ shape! {
     }
 }
 
-shape! {
+response_type! {
     pub(crate) struct LimitResponse {
         #[serde(rename = "type")]
         kind: &'static str = schema::one_of(&[NET_DEBIT_CAP]),
-        value: Number,
-        alarm_percentage: Number,
+        value: JsonNumber,
+        alarm_percentage: JsonNumber,
     }
 }
 
@@ -172,13 +172,13 @@ impl LimitResponse {
     pub(crate) const fn of(limit: &NetDebitCap) -> Self {
         Self {
             kind: NET_DEBIT_CAP,
-            value: Number(limit.value),
-            alarm_percentage: Number(limit.alarm_percentage),
+            value: JsonNumber(limit.value),
+            alarm_percentage: JsonNumber(limit.alarm_percentage),
         }
     }
 }
 
-shape! {
+response_type! {
     /// An endpoint.
     pub(crate) struct EndpointResponse as "Endpoint" {
         #[serde(rename = "type")]
@@ -187,7 +187,7 @@ shape! {
     }
 }
 
-shape! {
+response_type! {
     /// A settlement model; the reference shows the name of the account type as its id.
     pub(crate) struct SettlementModelResponse as "SettlementModel" {
         settlement_model_id: usize,
@@ -208,7 +208,7 @@ impl SettlementModelResponse {
     /// All models, oldest first.
     pub(crate) fn all(state: &State) -> Vec<Self> {
         state
-            .register()
+            .registry()
             .models()
             .iter()
             .enumerate()
@@ -218,7 +218,7 @@ impl SettlementModelResponse {
 
     /// The model of this name.
     pub(crate) fn find(state: &State, name: &str) -> Option<Self> {
-        let models = state.register().models();
+        let models = state.registry().models();
         let at = models.iter().position(|model| model.name == name)?;
         Some(Self::of(at + 1, &models[at]))
     }
@@ -240,7 +240,7 @@ impl SettlementModelResponse {
     }
 }
 
-shape! {
+response_type! {
     /// A notice whose delivery was given up.
     pub(crate) struct DeadLetterResponse as "DeadLetter" {
         id: u64,
@@ -249,10 +249,10 @@ shape! {
         message: &'static str,
         outcome: u16,
         log_index: u64,
-        created_date: Moment,
+        created_date: Timestamp,
         attempts: u16,
         last_status: Option<u16>,
-        last_attempt_date: Moment,
+        last_attempt_date: Timestamp,
     }
 }
 
@@ -261,20 +261,20 @@ impl DeadLetterResponse {
         let DeadLetter { notice, end } = letter;
         Self {
             id: notice.id.0,
-            recipient: state.register().get(notice.recipient).name.to_string(),
+            recipient: state.registry().get(notice.recipient).name.to_string(),
             transfer_id: notice.transfer.map(|transfer| transfer.to_string()),
             message: message(notice.kind),
             outcome: notice.outcome.number(),
             log_index: notice.source.0,
-            created_date: Moment(notice.at),
+            created_date: Timestamp(notice.at),
             attempts: end.attempts,
             last_status: (end.status != 0).then_some(end.status),
-            last_attempt_date: Moment(Stamp::from_millis(end.finished_ms)),
+            last_attempt_date: Timestamp(Stamp::from_millis(end.finished_ms)),
         }
     }
 }
 
-shape! {
+response_type! {
     /// A notice that waits for an endpoint.
     pub(crate) struct UndeliverableResponse as "Undeliverable" {
         id: u64,
@@ -283,7 +283,7 @@ shape! {
         message: &'static str,
         outcome: u16,
         log_index: u64,
-        created_date: Moment,
+        created_date: Timestamp,
         reason: &'static str,
     }
 }
@@ -292,12 +292,12 @@ impl UndeliverableResponse {
     pub(crate) fn of(state: &State, notice: &Notice) -> Self {
         Self {
             id: notice.id.0,
-            recipient: state.register().get(notice.recipient).name.to_string(),
+            recipient: state.registry().get(notice.recipient).name.to_string(),
             transfer_id: notice.transfer.map(|transfer| transfer.to_string()),
             message: message(notice.kind),
             outcome: notice.outcome.number(),
             log_index: notice.source.0,
-            created_date: Moment(notice.owed_at),
+            created_date: Timestamp(notice.owed_at),
             reason: "no usable endpoint is registered for this callback",
         }
     }
@@ -326,6 +326,6 @@ fn visible_accounts<'s>(
     ids: &'s [AccountId],
 ) -> impl Iterator<Item = (&'static str, &'s Account)> {
     ids.iter()
-        .filter_map(|id| state.books().get(*id))
+        .filter_map(|id| state.accounts().get(*id))
         .filter_map(|account| Some((account.kind.name()?, account)))
 }

@@ -10,11 +10,11 @@
 
 use fspiop::{ErrorCode, Refusal};
 use http::Method;
-use ledger::Declaration;
+use ledger::ChangeDeclaration;
 use serde_json::Value;
 
 use crate::backend::BoxFuture;
-use crate::body::Taken;
+use crate::body::BodyDescription;
 use crate::request::AdminRequest;
 use crate::response::HandlerResult;
 use crate::schema::{Content, any_text, some_text};
@@ -50,7 +50,7 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
 ];
 
 /// Changes that no route records, each with the reason.
-const RECORDED_ELSEWHERE: &[(&Declaration, &str)] =
+const RECORDED_ELSEWHERE: &[(&ChangeDeclaration, &str)] =
     &[(&ledger::Configure::DECLARATION, "a start with other settings than those in force")];
 
 /// Requires a route for every change, at compile time.
@@ -65,7 +65,7 @@ macro_rules! recorded_each {
 ledger::for_each_change!(recorded_each);
 
 /// Whether a route records the change, or it is recorded elsewhere.
-const fn is_recorded(change: &Declaration) -> bool {
+const fn is_recorded(change: &ChangeDeclaration) -> bool {
     let mut elsewhere = 0;
     while elsewhere < RECORDED_ELSEWHERE.len() {
         if RECORDED_ELSEWHERE[elsewhere].0.number == change.number {
@@ -108,11 +108,11 @@ impl Role {
 
 /// The kind of a route: read, order or change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RouteKind {
     /// Reads.
-    Question,
+    Read,
     /// Starts an action that is not recorded.
-    Order,
+    Action,
     /// Changes state by a record of the log.
     Change,
 }
@@ -130,7 +130,7 @@ pub(crate) struct ParameterInfo {
 /// A parameter of a path or of a query, and the type that it is read as.
 #[derive(Debug)]
 pub(crate) struct Parameter<T> {
-    pub(crate) about: ParameterInfo,
+    pub(crate) info: ParameterInfo,
     pub(crate) read: fn(&str) -> Result<T, Refusal>,
 }
 
@@ -141,12 +141,12 @@ impl<T> Parameter<T> {
         schema: fn() -> Value,
         read: fn(&str) -> Result<T, Refusal>,
     ) -> Self {
-        Self { about: ParameterInfo { name, text, schema, example: None }, read }
+        Self { info: ParameterInfo { name, text, schema, example: None }, read }
     }
 
     /// The same with an example value, as JSON.
     pub(crate) const fn example(mut self, example: &'static str) -> Self {
-        self.about.example = Some(example);
+        self.info.example = Some(example);
         self
     }
 }
@@ -179,7 +179,7 @@ pub(crate) type Handler = for<'a> fn(&'a AdminRequest<'a>) -> BoxFuture<'a, Hand
 pub(crate) struct Route {
     /// Its method, `GET`, `POST`, `PUT` or `DELETE`; `HEAD` is allowed wherever `GET` is.
     pub(crate) verb: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RouteKind,
     /// The role that it requires; `None` if no token is required.
     pub(crate) role: Option<Role>,
     /// Its name in the document.
@@ -190,14 +190,14 @@ pub(crate) struct Route {
     pub(crate) query: &'static [&'static ParameterInfo],
     /// Whether the header `Accept` is required.
     pub(crate) needs_accept: bool,
-    pub(crate) body: Option<Taken>,
+    pub(crate) body: Option<BodyDescription>,
     /// An example body.
     pub(crate) example: fn() -> Value,
     /// A parameter of the path, with its example for this method.
     pub(crate) path_example: Option<(&'static str, &'static str)>,
-    pub(crate) answers: &'static [SuccessResponse],
+    pub(crate) responses: &'static [SuccessResponse],
     /// The change that it records.
-    pub(crate) records: Option<&'static Declaration>,
+    pub(crate) records: Option<&'static ChangeDeclaration>,
     /// Errors other than those of [`Self::records`] and of every route.
     pub(crate) refusals: &'static [(u16, ErrorCode)],
     pub(crate) handler: Handler,
@@ -208,7 +208,7 @@ impl Route {
     pub(crate) const fn read(handler: Handler) -> Self {
         Self {
             verb: "",
-            kind: Kind::Question,
+            kind: RouteKind::Read,
             role: None,
             id: "",
             summary: "",
@@ -218,7 +218,7 @@ impl Route {
             body: None,
             example: || Value::Null,
             path_example: None,
-            answers: &[],
+            responses: &[],
             records: None,
             refusals: &[],
             handler,
@@ -231,13 +231,13 @@ impl Route {
     }
 
     /// Starts an action that is not recorded.
-    pub(crate) const fn order(handler: Handler) -> Self {
-        Self { kind: Kind::Order, role: Some(Role::Operator), ..Self::read(handler) }
+    pub(crate) const fn action(handler: Handler) -> Self {
+        Self { kind: RouteKind::Action, role: Some(Role::Operator), ..Self::read(handler) }
     }
 
     /// Changes state by a record of the log.
     pub(crate) const fn change(handler: Handler) -> Self {
-        Self { kind: Kind::Change, ..Self::order(handler) }
+        Self { kind: RouteKind::Change, ..Self::action(handler) }
     }
 }
 
@@ -248,7 +248,7 @@ impl Route {
 /// KIND METHOD name = handler(Body), "summary" { FIELD: value, ... }
 /// ```
 ///
-/// The kind is a constructor of [`Route`]: `read`, `guarded`, `order` or `change`. The
+/// The kind is a constructor of [`Route`]: `read`, `guarded`, `action` or `change`. The
 /// fields are those of [`Route`]. A handler is an async function of the [`AdminRequest`], and of
 /// the body where there is one.
 macro_rules! routes {
@@ -260,12 +260,12 @@ macro_rules! routes {
         pub(crate) const RESOURCES: &[$crate::route::Resource] = &[$(
             $crate::route::Resource::new(
                 $path,
-                &[$($(&$parameter.about),*)?],
+                &[$($(&$parameter.info),*)?],
                 &[$($crate::route::Route {
                     verb: stringify!($verb),
                     id: stringify!($id),
                     summary: $summary,
-                    body: $crate::route::taken!($($body)?),
+                    body: $crate::route::body_description!($($body)?),
                     $($field: $crate::route::field!($field $value),)*
                     ..$crate::route::Route::$kind($crate::route::handler!($handler $($body)?))
                 }),*],
@@ -275,22 +275,22 @@ macro_rules! routes {
 }
 pub(crate) use routes;
 
-macro_rules! taken {
+macro_rules! body_description {
     () => {
         None
     };
     ($body:ty) => {
-        Some(<$body as $crate::body::Body>::TAKEN)
+        Some(<$body as $crate::body::Body>::DESCRIPTION)
     };
 }
-pub(crate) use taken;
+pub(crate) use body_description;
 
 macro_rules! handler {
     ($handler:ident) => {
-        |call| Box::pin($handler(call))
+        |request| Box::pin($handler(request))
     };
     ($handler:ident $body:ty) => {
-        |call| Box::pin(async move { $handler(call, call.body::<$body>()?).await })
+        |request| Box::pin(async move { $handler(request, request.body::<$body>()?).await })
     };
 }
 pub(crate) use handler;
@@ -298,7 +298,7 @@ pub(crate) use handler;
 /// The value of a field of [`Route`], as [`routes!`] spells it.
 macro_rules! field {
     (query [$($parameter:ident),*]) => {
-        &[$(&$parameter.about),*]
+        &[$(&$parameter.info),*]
     };
     (example $example:tt) => {
         || serde_json::json!($example)
@@ -306,7 +306,7 @@ macro_rules! field {
     (path_example ($name:literal = $example:literal)) => {
         Some(($name, $example))
     };
-    (answers [$($status:literal: $type:ty = $text:literal),* $(,)?]) => {
+    (responses [$($status:literal: $type:ty = $text:literal),* $(,)?]) => {
         &[$($crate::route::SuccessResponse {
             status: $status,
             text: $text,
@@ -351,7 +351,7 @@ impl Resource {
         assert!(describes(path, parameters), "the parameters are not those of the path");
         let mut at = 0;
         while at < routes.len() {
-            let is_change = matches!(routes[at].kind, Kind::Change);
+            let is_change = matches!(routes[at].kind, RouteKind::Change);
             assert!(is_change || routes[at].records.is_none(), "only a change has `records`");
             at += 1;
         }
@@ -359,7 +359,7 @@ impl Resource {
     }
 
     /// Whether one of its routes records the change.
-    const fn records(&self, change: &Declaration) -> bool {
+    const fn records(&self, change: &ChangeDeclaration) -> bool {
         let mut route = 0;
         while route < self.routes.len() {
             if let Some(recorded) = self.routes[route].records

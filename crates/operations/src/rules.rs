@@ -13,7 +13,7 @@ use crate::reports::Cluster;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
-use crate::schema::{self, shape};
+use crate::schema::{self, response_type};
 
 const MEMBER: &str = "rulesVersion";
 
@@ -21,7 +21,7 @@ routes! {
     "/rules" {
         read GET showRules = show, "Show the rules version" {
             text: "Also shows the newest version that the queried node knows.",
-            answers: [200: RulesResponse = "The active and the newest known version."],
+            responses: [200: RulesResponse = "The active and the newest known version."],
         }
         change PUT activateRules = activate(RulesVersion), "Activate a later rules version" {
             records: Activate,
@@ -29,7 +29,7 @@ routes! {
                 Upgrade every node first: refused while a live node does not know the version. \
                 Cannot be undone: an older program can no longer read the log.",
             example: {"rulesVersion": 1},
-            answers: [200: RulesResponse = "The version is active."],
+            responses: [200: RulesResponse = "The version is active."],
         }
     }
 }
@@ -40,7 +40,7 @@ body! {
     }
 }
 
-shape! {
+response_type! {
     struct RulesResponse as "Rules" {
         /// The active version.
         rules_version: u32 = schema::version(),
@@ -50,17 +50,17 @@ shape! {
 }
 
 /// `GET /rules`.
-async fn show(call: &AdminRequest<'_>) -> HandlerResult {
-    let rules_version = call.ask(State::rules_version).await?;
+async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    let rules_version = request.query_state(State::rules_version).await?;
     Ok(AdminResponse::ok(&RulesResponse { rules_version, rules_known: rules_known() }))
 }
 
 /// `PUT /rules`: applies from the next batch, on every node.
-async fn activate(call: &AdminRequest<'_>, body: RulesVersion) -> HandlerResult {
+async fn activate(request: &AdminRequest<'_>, body: RulesVersion) -> HandlerResult {
     let RulesVersion { rules_version } = body;
-    all_must_know(rules_version, &call.hub.cluster())?;
-    call.change(Activate { rules_version }).await?;
-    show(call).await
+    all_must_know(rules_version, &request.backend.cluster())?;
+    request.change(Activate { rules_version }).await?;
+    show(request).await
 }
 
 /// Refuses a rules version that a live node does not know.

@@ -1,5 +1,5 @@
 //! JSON Schema: the schemas that many routes share, and those of responses, which come from the
-//! types that are serialized ([`shape!`]).
+//! types that are serialized ([`response_type!`]).
 
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
@@ -50,7 +50,7 @@ pub(crate) trait Schema {
 /// Declares a response: a struct with its serialization and its schema. A member's schema is that
 /// of its type, or the one after `=`. The schema follows the serde attributes `rename`, `skip`,
 /// `skip_serializing_if` and `flatten`.
-macro_rules! shape {
+macro_rules! response_type {
     ($(#[$about:meta])* $vis:vis struct $name:ident $(<$life:lifetime>)? $(as $title:literal)? {
         $(
             $(#[doc = $doc:literal])*
@@ -82,9 +82,9 @@ macro_rules! shape {
         }
     };
 }
-pub(crate) use shape;
+pub(crate) use response_type;
 
-/// The schema of a member of a [`shape!`].
+/// The schema of a member of a [`response_type!`].
 macro_rules! member {
     ($type:ty) => {
         <$type as $crate::schema::Schema>::member
@@ -96,7 +96,7 @@ macro_rules! member {
 pub(crate) use member;
 
 /// Declares a response without a name in the document: its media type and its schema.
-macro_rules! other {
+macro_rules! unnamed_response {
     ($(#[$about:meta])* $vis:vis struct $name:ident = $media:literal, $schema:expr) => {
         $(#[$about])*
         $vis struct $name;
@@ -111,7 +111,7 @@ macro_rules! other {
         }
     };
 }
-pub(crate) use other;
+pub(crate) use unnamed_response;
 
 /// The name of a member: the given one, or the Rust name in camel case.
 pub(crate) fn json_name(member: &str, given: &[&str]) -> String {
@@ -127,8 +127,8 @@ pub(crate) fn json_name(member: &str, given: &[&str]) -> String {
     name
 }
 
-/// A member of a [`shape!`]: its name in Rust, its attributes, and its schema as a function of
-/// whether it is optional.
+/// A member of a [`response_type!`]: its name in Rust, its attributes, and its schema as a function
+/// of whether it is optional.
 type Member<'m> = (&'m str, &'m [(&'m str, &'m str)], fn(bool) -> Value);
 
 /// The schema of the object that serde writes for these members.
@@ -184,7 +184,7 @@ pub(crate) fn object(
 }
 
 /// The named schemas that belong to no route: those of `fspiop` for errors, and those of members.
-pub(crate) fn shared() -> Vec<(String, Value)> {
+pub(crate) fn shared_schemas() -> Vec<(String, Value)> {
     let wanted = [
         "ErrorInformationObject",
         "ErrorInformation",
@@ -196,17 +196,18 @@ pub(crate) fn shared() -> Vec<(String, Value)> {
     ];
     let mut all = openapi::schema::of_named_rules();
     all.retain(|(name, _)| wanted.contains(&name.as_str()));
-    all.extend(forms().map(|(name, schema)| (name.to_owned(), schema)));
+    all.extend(member_schemas().map(|(name, schema)| (name.to_owned(), schema)));
     all
 }
 
-const MOMENT_PATTERN: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$";
+const TIMESTAMP_PATTERN: &str =
+    "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$";
 const TRANSFER_ID_PATTERN: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[1-7][0-9a-f]{3}\
     -[89ab][0-9a-f]{3}-[0-9a-f]{12}$|^[0-9A-HJKMNP-TV-Z]{26}$";
 /// Texts without control characters.
 pub(crate) const NO_CONTROLS: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
 
-fn forms() -> [(&'static str, Value); 8] {
+fn member_schemas() -> [(&'static str, Value); 8] {
     let decimal = |number: Value, sign: &str| {
         json!({
             "description": "At most 18 digits, 4 of them after the point.",
@@ -229,7 +230,7 @@ fn forms() -> [(&'static str, Value); 8] {
         ("DecimalFromZero", decimal(json!({"type": "number", "minimum": 0}), "")),
         ("DecimalAboveZero", decimal(above_zero, "")),
         ("Number", json!({"type": "number", "description": "Exact: no digit is lost."})),
-        ("Moment", json!({"type": "string", "pattern": MOMENT_PATTERN})),
+        ("Timestamp", json!({"type": "string", "pattern": TIMESTAMP_PATTERN})),
         ("Switch", json!({"type": "integer", "enum": [0, 1]})),
         (
             "TransferId",
@@ -260,14 +261,14 @@ pub(crate) fn text(least: usize, most: usize) -> Value {
 }
 
 /// A text that matches a pattern.
-pub(crate) fn word(characters: RangeInclusive<usize>, pattern: &str) -> Value {
+pub(crate) fn pattern_text(characters: RangeInclusive<usize>, pattern: &str) -> Value {
     let (least, most) = characters.into_inner();
     json!({"type": "string", "minLength": least, "maxLength": most, "pattern": pattern})
 }
 
 /// 32 bytes in hexadecimal.
 pub(crate) fn hash() -> Value {
-    word(64..=64, "^[0-9a-f]+$")
+    pattern_text(64..=64, "^[0-9a-f]+$")
 }
 
 pub(crate) fn one_of(names: &[&str]) -> Value {
@@ -292,7 +293,7 @@ pub(crate) fn currency_or_null() -> Value {
     json!({"type": "string", "nullable": true, "enum": names.collect::<Vec<_>>()})
 }
 
-/// A date and time, less strict than the schema `Moment`.
+/// A date and time, less strict than the schema `Timestamp`.
 pub(crate) fn date_time() -> Value {
     json!({"type": "string", "format": "date-time"})
 }
@@ -323,8 +324,8 @@ schemas! {
     Duration => count();
     Stamp => date_time();
     ServiceStatus => one_of(&["OK", "DOWN"]);
-    crate::responses::Moment => reference("Moment");
-    crate::responses::Number => reference("Number");
+    crate::responses::Timestamp => reference("Timestamp");
+    crate::responses::JsonNumber => reference("Number");
 }
 
 impl Schema for () {
@@ -335,7 +336,7 @@ impl Schema for () {
     }
 }
 
-other! {
+unnamed_response! {
     /// A JSON response without a declared schema.
     pub(crate) struct AnyObject = "application/json", json!({"type": "object"})
 }

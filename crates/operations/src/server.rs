@@ -24,11 +24,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::attempts::FailedTokens;
 use crate::auth::{self, PeerAddresses};
 use crate::backend::{AdminBackend, ChangeAuthor};
 use crate::connections::{ConnectionPermit, Connections};
-use crate::metrics::AdminFigures;
+use crate::failed_tokens::FailedTokens;
+use crate::metrics::AdminCounters;
 use crate::options::{AdminOptions, Auth, Limits};
 use crate::probes;
 use crate::request::AdminRequest;
@@ -48,35 +48,35 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// uses one task per connection.
 pub async fn serve(
     listener: TcpListener,
-    hub: Arc<dyn AdminBackend>,
+    backend: Arc<dyn AdminBackend>,
     options: AdminOptions,
     shutdown: impl Future,
 ) {
-    listen(listener, Server::new(hub, options, Surface::Admin), shutdown).await;
+    listen(listener, Server::new(backend, options, Surface::Admin), shutdown).await;
 }
 
 /// Serves the supervisors' probes in the same way, without a token: `GET /live`, `GET /ready` and
 /// `GET /health` only.
 pub async fn serve_probes(
     listener: TcpListener,
-    hub: Arc<dyn AdminBackend>,
+    backend: Arc<dyn AdminBackend>,
     shutdown: impl Future,
 ) {
     let limits = Limits::of_probes();
     let options = AdminOptions { limits, ..AdminOptions::new(Auth::None) };
-    listen(listener, Server::new(hub, options, Surface::Probes), shutdown).await;
+    listen(listener, Server::new(backend, options, Surface::Probes), shutdown).await;
 }
 
 /// Processes a request without a connection: all phases except HTTP parsing. `peer` is recorded as
 /// the address of the author. Must run within a tokio runtime with time enabled.
-pub async fn answer(
-    hub: Arc<dyn AdminBackend>,
+pub async fn respond(
+    backend: Arc<dyn AdminBackend>,
     options: AdminOptions,
     request: Request<Full<Bytes>>,
     peer: IpAddr,
 ) -> Response<Full<Bytes>> {
-    let ends = PeerAddresses { here: Ipv4Addr::LOCALHOST.into(), peer };
-    Server::new(hub, options, Surface::Admin).answer(request, ends, None).await
+    let addresses = PeerAddresses { local: Ipv4Addr::LOCALHOST.into(), peer };
+    Server::new(backend, options, Surface::Admin).respond(request, addresses, None).await
 }
 
 /// The service of a listener.
@@ -87,7 +87,7 @@ enum Surface {
 }
 
 struct Server {
-    hub: Arc<dyn AdminBackend>,
+    backend: Arc<dyn AdminBackend>,
     options: AdminOptions,
     surface: Surface,
     connections: Arc<Connections>,
@@ -112,13 +112,13 @@ async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
                 continue;
             }
         };
-        let Some(place) = server.connections.admit(peer.ip()) else { continue };
+        let Some(permit) = server.connections.admit(peer.ip()) else { continue };
         let (server, stopped) = (Arc::clone(&server), stopped.clone());
         tasks.spawn(async move {
             // A socket without a local address is already closed.
-            if let Ok(here) = stream.local_addr() {
-                let [here, peer] = [here, peer].map(|address| address.ip().to_canonical());
-                serve_connection(server, stream, PeerAddresses { here, peer }, (place, stopped))
+            if let Ok(local) = stream.local_addr() {
+                let [local, peer] = [local, peer].map(|address| address.ip().to_canonical());
+                serve_connection(server, stream, PeerAddresses { local, peer }, (permit, stopped))
                     .await;
             }
         });
@@ -135,17 +135,17 @@ async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
 async fn serve_connection(
     server: Arc<Server>,
     stream: TcpStream,
-    ends: PeerAddresses,
-    (place, mut stopped): (ConnectionPermit, watch::Receiver<()>),
+    addresses: PeerAddresses,
+    (permit, mut stopped): (ConnectionPermit, watch::Receiver<()>),
 ) {
     let limits = server.options.limits;
     if SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_time)).is_err() {
         return;
     }
-    let place = &place;
+    let permit = &permit;
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
-        async move { Ok::<_, Infallible>(server.answer(request, ends, Some(place)).await) }
+        async move { Ok::<_, Infallible>(server.respond(request, addresses, Some(permit)).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -157,28 +157,28 @@ async fn serve_connection(
     // Errors of a connection concern only its client.
     tokio::select! {
         _ended = connection.as_mut() => return,
-        () = place.evicted() => return,
+        () = permit.evicted() => return,
         _dropped = stopped.changed() => connection.as_mut().graceful_shutdown(),
     }
     tokio::select! {
         _ended = connection => {}
-        () = place.evicted() => {}
+        () = permit.evicted() => {}
     }
 }
 
 impl Server {
-    fn new(hub: Arc<dyn AdminBackend>, options: AdminOptions, surface: Surface) -> Self {
+    fn new(backend: Arc<dyn AdminBackend>, options: AdminOptions, surface: Surface) -> Self {
         let Limits { connections: total, connections_per_address: per_address, .. } =
             options.limits;
         let connections = Connections::new(AdmissionLimits { total, per_address });
-        Self { hub, options, surface, connections, failed_tokens: FailedTokens::new() }
+        Self { backend, options, surface, connections, failed_tokens: FailedTokens::new() }
     }
 
-    async fn answer<B>(
+    async fn respond<B>(
         &self,
         request: Request<B>,
-        ends: PeerAddresses,
-        place: Option<&ConnectionPermit>,
+        addresses: PeerAddresses,
+        permit: Option<&ConnectionPermit>,
     ) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
@@ -192,41 +192,41 @@ impl Server {
             return response;
         }
         if self.surface == Surface::Probes {
-            return match probes::reply(&*self.hub, &head) {
-                Ok(answer) => answer.into_response(None),
+            return match probes::reply(&*self.backend, &head) {
+                Ok(response) => response.into_response(None),
                 Err(refusal) => {
                     AdminResponse::refusal(&refusal).into_response(Some(probes::METHODS.to_owned()))
                 }
             };
         }
-        let found = Resource::find(head.uri.path());
-        match self.reply(&head, body, (found.as_ref(), place), ends).await {
-            Ok(answer) => answer.into_response(None),
+        let matched = Resource::find(head.uri.path());
+        match self.handle(&head, body, (matched.as_ref(), permit), addresses).await {
+            Ok(response) => response.into_response(None),
             Err(refusal) => {
-                let allow = found.map(|found| found.resource.allow());
+                let allow = matched.map(|matched| matched.resource.allow());
                 AdminResponse::refusal(&refusal).into_response(allow)
             }
         }
     }
 
-    async fn reply<B>(
+    async fn handle<B>(
         &self,
         head: &Parts,
         body: B,
-        (found, place): (Option<&MatchedResource>, Option<&ConnectionPermit>),
-        PeerAddresses { here, peer }: PeerAddresses,
+        (matched, permit): (Option<&MatchedResource>, Option<&ConnectionPermit>),
+        PeerAddresses { local, peer }: PeerAddresses,
     ) -> HandlerResult
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
-        auth::check_origin(&self.options, head, here)?;
-        let route = found.and_then(|found| found.resource.route(&head.method));
+        auth::check_origin(&self.options, head, local)?;
+        let route = matched.and_then(|matched| matched.resource.route(&head.method));
         let open = auth::is_reading(&head.method) && route.is_none_or(|route| route.role.is_none());
         let identity = match open {
             true => ChangeAuthor::default(),
             false => self.identify(head, peer).await?,
         };
-        let found = found.ok_or_else(Refusal::unknown_uri)?;
+        let matched = matched.ok_or_else(Refusal::unknown_uri)?;
         let route = route.ok_or_else(Refusal::method_not_allowed)?;
         fspiop::headers::check_content_encoding(&head.headers)?;
         let body = match auth::is_reading(&head.method) {
@@ -234,25 +234,25 @@ impl Server {
             false => read_body(head, body, self.options.limits).await?,
         };
         // From here on the client waits for the hub, and cannot be evicted.
-        let _answering = place.map(ConnectionPermit::answer);
-        let call = AdminRequest {
-            hub: &*self.hub,
+        let _answering = permit.map(ConnectionPermit::begin_request);
+        let request = AdminRequest {
+            backend: &*self.backend,
             base_url: &self.options.base_url,
-            reach: &self.options.reach,
+            egress: &self.options.egress,
             keys: &self.options.keys,
-            figures: self.figures(),
+            counters: self.counters(),
             headers: &head.headers,
-            path: &found.values,
+            path: &matched.values,
             query: head.uri.query().unwrap_or_default(),
             body,
             identity,
             records: route.records,
         };
         if route.needs_accept {
-            call.must_accept()?;
+            request.must_accept()?;
         }
         // HEAD is handled as GET; the body is omitted when the response is written.
-        (route.handler)(&call).await
+        (route.handler)(&request).await
     }
 
     /// Authenticates the request. A failure is counted, and its response may be delayed.
@@ -265,8 +265,8 @@ impl Server {
         }
     }
 
-    fn figures(&self) -> AdminFigures {
-        AdminFigures {
+    fn counters(&self) -> AdminCounters {
+        AdminCounters {
             connections_evicted: self.connections.evicted(),
             connections_refused: self.connections.refused(),
             tokens_refused: self.failed_tokens.count(),

@@ -7,7 +7,7 @@ use ledger::{
     SettlementModel,
 };
 
-use crate::body::{Activity, CURRENCY, Choice, Custom, FLAG, Optional, Rule, Word, body};
+use crate::body::{Activity, CURRENCY, Choice, Custom, FLAG, Optional, PatternText, Rule, body};
 use crate::outcome_errors;
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
@@ -32,7 +32,7 @@ const NAME: Parameter<String> =
 routes! {
     "/settlementModels" {
         read GET listSettlementModels = list, "List settlement models" {
-            answers: [200: Vec<SettlementModelResponse> = "Models, oldest first."],
+            responses: [200: Vec<SettlementModelResponse> = "Models, oldest first."],
         }
         change POST createSettlementModel = create(NewSettlementModel), "Add a settlement model" {
             records: CreateSettlementModel,
@@ -50,26 +50,26 @@ routes! {
                 "autoPositionReset": true,
                 "settlementAccountType": "SETTLEMENT"
             },
-            answers: [201: () = "Added."],
+            responses: [201: () = "Added."],
         }
     }
     "/settlementModels/{name}" [NAME] {
         read GET showSettlementModel = show, "Show a settlement model" {
-            answers: [200: SettlementModelResponse = "The model."],
+            responses: [200: SettlementModelResponse = "The model."],
             refusals: [400 ID_NOT_FOUND],
         }
         change PUT switchSettlementModel = update(Activity), "Activate or deactivate a model" {
             records: SetSettlementModelActive,
             text: "An active model creates its accounts for new participants.",
             example: {"isActive": true},
-            answers: [200: SettlementModelResponse = "The model after the change."],
+            responses: [200: SettlementModelResponse = "The model after the change."],
         }
     }
 }
 
 body! {
     Closed NewSettlementModel {
-        name: String = Word(
+        name: String = PatternText(
             2..=30,
             |character| character.is_ascii_alphanumeric(),
             "^[A-Za-z0-9]+$",
@@ -78,9 +78,9 @@ body! {
         settlement_interchange: bool = Choice(&INTERCHANGES),
         settlement_delay: bool = Choice(&DELAYS),
         currency: Option<Currency> = Optional(Custom {
-            take: |form, name| {
-                form.drop_null(name);
-                CURRENCY.take(form, name)
+            take: |reader, name| {
+                reader.drop_null(name);
+                CURRENCY.take(reader, name)
             },
             schema: schema::currency_or_null,
         }),
@@ -92,12 +92,12 @@ body! {
 }
 
 /// `GET /settlementModels`.
-async fn list(call: &AdminRequest<'_>) -> HandlerResult {
-    Ok(AdminResponse::ok(&call.ask(SettlementModelResponse::all).await?))
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&request.query_state(SettlementModelResponse::all).await?))
 }
 
 /// `POST /settlementModels`: 201 without a body.
-async fn create(call: &AdminRequest<'_>, body: NewSettlementModel) -> HandlerResult {
+async fn create(request: &AdminRequest<'_>, body: NewSettlementModel) -> HandlerResult {
     let model = SettlementModel {
         name: body.name,
         net: body.settlement_granularity,
@@ -114,28 +114,28 @@ async fn create(call: &AdminRequest<'_>, body: NewSettlementModel) -> HandlerRes
         let detail = "invalid combination of granularity, interchange and delay";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     }
-    call.change(CreateSettlementModel { model }).await?;
+    request.change(CreateSettlementModel { model }).await?;
     Ok(AdminResponse::empty(StatusCode::CREATED))
 }
 
 /// `GET /settlementModels/{name}`.
-async fn show(call: &AdminRequest<'_>) -> HandlerResult {
-    let name = call.path(&NAME)?;
-    match call.ask(move |state| SettlementModelResponse::find(state, &name)).await? {
+async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    let name = request.path(&NAME)?;
+    match request.query_state(move |state| SettlementModelResponse::find(state, &name)).await? {
         Some(model) => Ok(AdminResponse::ok(&model)),
         None => Err(not_found()),
     }
 }
 
 /// `PUT /settlementModels/{name}`: activates or deactivates the model.
-async fn update(call: &AdminRequest<'_>, body: Activity) -> HandlerResult {
-    let name = call.path(&NAME)?;
+async fn update(request: &AdminRequest<'_>, body: Activity) -> HandlerResult {
+    let name = request.path(&NAME)?;
     if !is_name_length(&name) {
         return Err(not_found());
     }
     let active = body.is_active;
-    call.change(SetSettlementModelActive { name, active }).await?;
-    show(call).await
+    request.change(SetSettlementModelActive { name, active }).await?;
+    show(request).await
 }
 
 const fn is_legal(model: &SettlementModel) -> bool {
@@ -151,6 +151,6 @@ const fn is_name_length(name: &str) -> bool {
 }
 
 fn not_found() -> Refusal {
-    outcome_errors::of_outcome(AdminOutcome::SettlementModelNotFound)
+    outcome_errors::from_outcome(AdminOutcome::SettlementModelNotFound)
         .expect("a missing settlement model is a refusal")
 }

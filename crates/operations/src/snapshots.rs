@@ -12,26 +12,26 @@ routes! {
     "/snapshots" {
         read GET listSnapshots = list, "List snapshots" {
             text: "A start continues from the newest valid snapshot and does not need the others.",
-            answers: [200: Snapshots = "The snapshots and their status."],
+            responses: [200: Snapshots = "The snapshots and their status."],
         }
-        order POST takeSnapshot = take, "Take a snapshot" {
+        action POST takeSnapshot = take, "Take a snapshot" {
             text: "\
                 The snapshot is written by a separate thread, at the configured share of a core, \
                 and is complete when `busy` is false. No snapshot is taken if nothing was \
                 recorded since the last one. Needs no body.",
-            answers: [202: Snapshots = "Requested."],
+            responses: [202: Snapshots = "Requested."],
         }
     }
 }
 
 /// `GET /snapshots`.
-async fn list(call: &AdminRequest<'_>) -> HandlerResult {
-    Ok(AdminResponse::ok(&call.hub.snapshots()))
+async fn list(request: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&request.backend.snapshots()))
 }
 
 /// `POST /snapshots`: 202 at once; a separate thread takes it. Not recorded in the log, because it
 /// does not affect money.
-async fn take(call: &AdminRequest<'_>) -> HandlerResult {
-    call.hub.take_snapshot();
-    Ok(AdminResponse::json(StatusCode::ACCEPTED, &call.hub.snapshots()))
+async fn take(request: &AdminRequest<'_>) -> HandlerResult {
+    request.backend.take_snapshot();
+    Ok(AdminResponse::json(StatusCode::ACCEPTED, &request.backend.snapshots()))
 }

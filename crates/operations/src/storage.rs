@@ -4,7 +4,7 @@ use crate::reports::{DiskStatus, STATUSES};
 use crate::request::AdminRequest;
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
-use crate::schema::{self, shape};
+use crate::schema::{self, response_type};
 
 routes! {
     "/storage" {
@@ -15,12 +15,12 @@ routes! {
                 FULL while commands are refused with 503 because the disk is full; FAILING while \
                 log or store cannot be written or read. `failing` gives the reason, here and for \
                 an archive or a backup. `/health` shows the same status.",
-            answers: [200: StorageResponse = "At most 10 s old."],
+            responses: [200: StorageResponse = "At most 10 s old."],
         }
     }
 }
 
-shape! {
+response_type! {
     struct StorageResponse<'a> as "Storage" {
         status: &'static str = schema::one_of(&STATUSES),
         #[serde(flatten)]
@@ -29,7 +29,7 @@ shape! {
 }
 
 /// `GET /storage`.
-async fn show(call: &AdminRequest<'_>) -> HandlerResult {
-    let storage = &call.hub.storage();
+async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    let storage = &request.backend.storage();
     Ok(AdminResponse::ok(&StorageResponse { status: storage.status(), storage }))
 }

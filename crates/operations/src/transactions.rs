@@ -49,7 +49,7 @@ routes! {
                 The transaction object in the transfer's ILP packet, digit for digit. Requires \
                 the token, because it contains personal data. A packet without a transaction \
                 object gets 400 with 3200.",
-            answers: [200: AnyObject = "The transaction object."],
+            responses: [200: AnyObject = "The transaction object."],
             refusals: [400 ID_NOT_FOUND],
         }
     }
@@ -62,9 +62,9 @@ struct PrepareBody {
 }
 
 /// The transaction object of a transfer.
-async fn show(call: &AdminRequest<'_>) -> HandlerResult {
-    let id = call.path(&ID)?;
-    let body = call.hub.prepare_body(id).await.map_err(outcome_errors::of_unavailable)?;
+async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    let id = request.path(&ID)?;
+    let body = request.backend.prepare_body(id).await.map_err(outcome_errors::from_unavailable)?;
     let body = body.ok_or_else(not_found)?;
     match transaction_object(&body) {
         Some(transaction) => Ok(AdminResponse::ok(&transaction)),
@@ -95,19 +95,19 @@ pub fn transaction_object(body: &[u8]) -> Option<Box<RawValue>> {
 /// The data of a packet of either version.
 fn packet_data(packet: &[u8]) -> Option<&[u8]> {
     let (kind, rest) = packet.split_first()?;
-    let (contents, _) = counted(rest)?;
+    let (contents, _) = split_length_prefixed(rest)?;
     let fixed = match *kind {
         PAYMENT => AMOUNT_BYTES,
         PREPARE => AMOUNT_BYTES + PREPARE_FIXED,
         _ => return None,
     };
-    let (_account, rest) = counted(contents.get(fixed..)?)?;
-    Some(counted(rest)?.0)
+    let (_account, rest) = split_length_prefixed(contents.get(fixed..)?)?;
+    Some(split_length_prefixed(rest)?.0)
 }
 
 /// Splits length-prefixed bytes from the rest. The prefix is the length if it is below 128, else
 /// the number of length bytes, followed by these.
-fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_length_prefixed(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let (length, rest) = match *first {
         short @ 0..0x80 => (usize::from(short), rest),
@@ -124,7 +124,7 @@ fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    fn counted_bytes(bytes: &[u8]) -> Vec<u8> {
+    fn with_length_prefix(bytes: &[u8]) -> Vec<u8> {
         let length = bytes.len();
         let mut all = match length {
             0..0x80 => vec![length as u8],
@@ -135,8 +135,9 @@ mod tests {
     }
 
     fn packet(kind: u8, fixed: usize, data: &[u8]) -> Vec<u8> {
-        let contents = [&vec![0; fixed][..], &counted_bytes(b"g.fsp"), &counted_bytes(data)];
-        [&[kind][..], &counted_bytes(&contents.concat())].concat()
+        let contents =
+            [&vec![0; fixed][..], &with_length_prefix(b"g.fsp"), &with_length_prefix(data)];
+        [&[kind][..], &with_length_prefix(&contents.concat())].concat()
     }
 
     fn body(packet: &[u8]) -> Vec<u8> {
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_no_object_is_told_so() {
+    fn packets_without_an_object_are_refused() {
         for packet in [&b""[..], &packet(2, 8, b"{}"), &packet(1, 8, b"[]"), &[1, 0x80], &[1, 0x85]]
         {
             assert!(transaction_object(&body(packet)).is_none(), "{packet:?}");

@@ -9,17 +9,17 @@ use crate::reports::{Span, TransferTrace};
 use crate::request::{AdminRequest, TRANSFER};
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::routes;
-use crate::schema::{self, shape};
+use crate::schema::{self, response_type};
 
 routes! {
     "/waterfall" {
         read GET showWatching = show, "Show whether transfers are traced" {
-            answers: [200: Watching = "The current setting."],
+            responses: [200: TracingStatus = "The current setting."],
         }
-        order PUT switchWatching = switch(Watch), "Turn tracing of transfers on or off" {
+        action PUT switchWatching = switch(SetTracing), "Turn tracing of transfers on or off" {
             text: "Keeps traces of the last seconds in memory. Turning it off deletes them.",
             example: {"enabled": true},
-            answers: [200: Watching = "The setting after the change."],
+            responses: [200: TracingStatus = "The setting after the change."],
         }
     }
     "/waterfall/{transferId}" [TRANSFER] {
@@ -29,25 +29,25 @@ routes! {
                 to be sent. While it is `underWay`, open stages end now. Gets 404 unless the \
                 complete trace is in memory; the error description reports how far back traces \
                 reach.",
-            answers: [200: Waterfall = "Stages in order of their start."],
+            responses: [200: Waterfall = "Stages in order of their start."],
             refusals: [400 MALFORMED_SYNTAX, 404 TRANSFER_NOT_FOUND],
         }
     }
 }
 
 body! {
-    Closed Watch {
+    Closed SetTracing {
         enabled: bool = FLAG,
     }
 }
 
-shape! {
-    struct Watching as "Watching" {
+response_type! {
+    struct TracingStatus as "TracingStatus" {
         enabled: bool,
     }
 }
 
-shape! {
+response_type! {
     struct Waterfall as "Waterfall" {
         transfer_id: String,
         /// Unit of `start` and `end`, which count from an arbitrary moment.
@@ -62,32 +62,32 @@ shape! {
 }
 
 /// `GET /waterfall`.
-async fn show(call: &AdminRequest<'_>) -> HandlerResult {
-    Ok(AdminResponse::ok(&Watching { enabled: call.hub.is_watching() }))
+async fn show(request: &AdminRequest<'_>) -> HandlerResult {
+    Ok(AdminResponse::ok(&TracingStatus { enabled: request.backend.is_tracing() }))
 }
 
 /// `PUT /waterfall` with `{"enabled": true}`: keeps traces of the last seconds in memory; turning
 /// it off deletes them. Not recorded in the log, because it does not affect money.
-async fn switch(call: &AdminRequest<'_>, Watch { enabled }: Watch) -> HandlerResult {
-    call.hub.watch(enabled);
-    Ok(AdminResponse::json(StatusCode::OK, &Watching { enabled }))
+async fn switch(request: &AdminRequest<'_>, SetTracing { enabled }: SetTracing) -> HandlerResult {
+    request.backend.set_tracing(enabled);
+    Ok(AdminResponse::json(StatusCode::OK, &TracingStatus { enabled }))
 }
 
 /// `GET /waterfall/{transferId}`: 404 unless the complete trace is in memory.
-async fn of_transfer(call: &AdminRequest<'_>) -> HandlerResult {
-    let transfer = call.path(&TRANSFER)?;
-    let TransferTrace { stages, waits, reach, under_way } = call.hub.stages(&transfer);
+async fn of_transfer(request: &AdminRequest<'_>) -> HandlerResult {
+    let transfer = request.path(&TRANSFER)?;
+    let TransferTrace { stages, waits, retained, under_way } = request.backend.trace(&transfer);
     if stages.is_empty() {
-        let detail: String = match (call.hub.is_watching(), reach) {
+        let detail: String = match (request.backend.is_tracing(), retained) {
             (false, _) => {
                 "tracing is off: turn it on with PUT /waterfall {\"enabled\": true}".into()
             }
             (true, None) => "no trace of this transfer: it is unknown, or began before PUT \
                              /waterfall"
                 .into(),
-            (true, Some(reach)) => format!(
+            (true, Some(retained)) => format!(
                 "no trace of this transfer: it is unknown, or older than {:.1} s",
-                reach.as_secs_f64()
+                retained.as_secs_f64()
             ),
         };
         let refusal = Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, &detail);

@@ -49,11 +49,11 @@ pub enum AttemptEnd {
 pub fn write(deliveries: &[(NoticeId, Vec<DeliveryAttempt>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     VERSION.write(&mut bytes);
-    for (notice, tried) in deliveries {
+    for (notice, attempts) in deliveries {
         notice.write(&mut bytes);
-        let count = u8::try_from(tried.len()).expect("a delivery has at most 255 attempts");
+        let count = u8::try_from(attempts.len()).expect("a delivery has at most 255 attempts");
         count.write(&mut bytes);
-        for one in tried {
+        for one in attempts {
             one.began_ms.write(&mut bytes);
             one.took_ms.write(&mut bytes);
             number_of(one.end).write(&mut bytes);
@@ -87,8 +87,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<(NoticeId, Vec<DeliveryAttempt>)>, Field
     while !reader.0.is_empty() {
         let notice = reader.value::<NoticeId>()?;
         let count = reader.value::<u8>()?;
-        let tried = (0..count).map(|_| read_one(&mut reader)).collect::<Result<_, _>>()?;
-        deliveries.push((notice, tried));
+        let attempts = (0..count).map(|_| read_one(&mut reader)).collect::<Result<_, _>>()?;
+        deliveries.push((notice, attempts));
     }
     Ok(deliveries)
 }
@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn the_stored_form_is_the_one_described() {
-        let tried = vec![
+        let attempts = vec![
             DeliveryAttempt { began_ms: 1_000, took_ms: 5, end: AttemptEnd::Status(503) },
             DeliveryAttempt { began_ms: 2_000, took_ms: 6, end: AttemptEnd::ConnectFailed },
         ];
-        let deliveries = vec![(NoticeId(7), tried)];
+        let deliveries = vec![(NoticeId(7), attempts)];
         assert_eq!(write(&deliveries), SAMPLE);
         assert_eq!(read(&SAMPLE), Ok(deliveries));
         assert_eq!(read(&[1]), Ok(Vec::new()));

@@ -35,10 +35,10 @@ use alloc::vec::Vec;
 use ledger::{Digest, LogIndex, Stamp};
 
 use crate::checksum::crc32c;
-use crate::fixed::{array_at, u16_at, u32_at, u64_at};
 use crate::frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_RECORDS_MAX, LogIdentity, Records, split_records,
 };
+use crate::little_endian::{array_at, u16_at, u32_at, u64_at};
 
 /// The format version that this code writes.
 pub const BUNDLE_VERSION: u16 = 3;
@@ -54,7 +54,7 @@ pub const BUNDLE_BYTES_MAX: usize = HEAD + NODE_NAME_MAX + FRAME_BYTES_MAX - FRA
 /// Bytes before the name.
 const HEAD: usize = 144;
 const AT_CRC: usize = 140;
-const FLAG_FOUNDING: u16 = 1;
+const FLAG_CREATES_LOG: u16 = 1;
 
 /// A node's last applied record and the digests there, compared with those of other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub struct BundleHeader<'a> {
     /// The log of the bundle.
     pub identity: LogIdentity,
     /// Whether it creates the log; only valid for the first bundle of a log.
-    pub founding: bool,
+    pub creates_log: bool,
     /// The node.
     pub node: u32,
     /// The node's epoch.
@@ -127,7 +127,7 @@ pub fn write(header: &BundleHeader<'_>, count: u32, records: &[u8], out: &mut Ve
     out.clear();
     out.extend_from_slice(&BUNDLE_MAGIC);
     out.extend_from_slice(&BUNDLE_VERSION.to_le_bytes());
-    let flags = if header.founding { FLAG_FOUNDING } else { 0 };
+    let flags = if header.creates_log { FLAG_CREATES_LOG } else { 0 };
     out.extend_from_slice(&flags.to_le_bytes());
     out.extend_from_slice(&(length as u32).to_le_bytes());
     out.extend_from_slice(&count.to_le_bytes());
@@ -176,13 +176,13 @@ impl<'a> Bundle<'a> {
         }
         let name = usize::from(u16_at(head, 136));
         let flags = u16_at(head, 6);
-        if FLAG_FOUNDING < flags || !is_legal || NODE_NAME_MAX < name {
+        if FLAG_CREATES_LOG < flags || !is_legal || NODE_NAME_MAX < name {
             return Err(foreign("a field of its header is out of range"));
         }
         let (name, records) =
             rest.split_at_checked(name).ok_or(foreign("its name is truncated"))?;
         let name = core::str::from_utf8(name).map_err(|_| foreign("its name is not UTF-8"))?;
-        let header = Self::header(head, (flags == FLAG_FOUNDING, rules), name);
+        let header = Self::header(head, (flags == FLAG_CREATES_LOG, rules), name);
         let count = u32_at(head, 12);
         let has_numbers = header.sequence.checked_add(u64::from(count.saturating_sub(1))).is_some();
         if !(1..=FRAME_RECORDS_MAX).contains(&count) || header.node == 0 || !has_numbers {
@@ -200,12 +200,12 @@ impl<'a> Bundle<'a> {
 
     fn header(
         head: &[u8; HEAD],
-        (founding, rules): (bool, u32),
+        (creates_log, rules): (bool, u32),
         name: &'a str,
     ) -> BundleHeader<'a> {
         BundleHeader {
             identity: LogIdentity(array_at(head, 16)),
-            founding,
+            creates_log,
             node: u32_at(head, 128),
             epoch: u32_at(head, 132),
             sequence: u64_at(head, 32),
@@ -250,7 +250,7 @@ pub(crate) mod tests {
     fn header() -> BundleHeader<'static> {
         BundleHeader {
             identity: LogIdentity([7; 16]),
-            founding: false,
+            creates_log: false,
             node: 3,
             epoch: 2,
             sequence: 41,
@@ -310,9 +310,9 @@ pub(crate) mod tests {
     }
 
     /// The error of a bundle that was corrupted and sealed again.
-    fn said(bundle: &[u8], spoil: fn(&mut Vec<u8>)) -> Option<BundleError> {
+    fn error_of(bundle: &[u8], corrupt: fn(&mut Vec<u8>)) -> Option<BundleError> {
         let mut spoiled = bundle.to_vec();
-        spoil(&mut spoiled);
+        corrupt(&mut spoiled);
         seal(&mut spoiled);
         Bundle::parse(&spoiled).err()
     }
@@ -321,10 +321,10 @@ pub(crate) mod tests {
     fn invalid_sealed_bundles_are_named() {
         const FIELD: &str = "a field of its header is out of range";
         const LENGTH: &str = "its length does not match the message";
-        type Spoil = fn(&mut Vec<u8>);
-        let cases: [(Option<&str>, Spoil); 13] = [
+        type Corruption = fn(&mut Vec<u8>);
+        let cases: [(Option<&str>, Corruption); 13] = [
             (None, |_| {}),
-            (None, |it| it[6] = FLAG_FOUNDING as u8),
+            (None, |it| it[6] = FLAG_CREATES_LOG as u8),
             (Some(FIELD), |it| it[6] = 2),
             (Some(FIELD), |it| it[138] = 0),
             (Some(FIELD), |it| it[12] = 0),
@@ -337,8 +337,12 @@ pub(crate) mod tests {
             (Some(LENGTH), |it| it[8] += 1),
             (Some(LENGTH), |it| it.push(0)),
         ];
-        for (at, (expected, spoil)) in cases.into_iter().enumerate() {
-            assert_eq!(said(&sample(), spoil), expected.map(BundleError::Foreign), "case {at}");
+        for (at, (expected, corrupt)) in cases.into_iter().enumerate() {
+            assert_eq!(
+                error_of(&sample(), corrupt),
+                expected.map(BundleError::Foreign),
+                "case {at}"
+            );
         }
         let newer = BundleError::Version(4);
         assert_eq!(alloc::format!("{newer}"), "unsupported bundle format version 4");
@@ -363,7 +367,7 @@ pub(crate) mod tests {
         write(&BundleHeader { name: &name, ..header() }, 3, &records, &mut out);
         assert_eq!(out.len(), BUNDLE_BYTES_MAX);
         assert!(Bundle::parse(&out).is_ok_and(|bundle| bundle.header.name == name));
-        let longer = said(&out, |it| {
+        let longer = error_of(&out, |it| {
             it.push(0);
             let length = it.len() as u32;
             it[8..12].copy_from_slice(&length.to_le_bytes());

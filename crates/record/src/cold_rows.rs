@@ -64,7 +64,7 @@ pub fn add_version(
 /// time, through a late response.
 #[must_use]
 pub fn is_first(row: &FinalTransfer) -> bool {
-    row.outcome != Outcome::Expired || row.answer.is_none()
+    row.outcome != Outcome::Expired || row.response.is_none()
 }
 
 /// The newest version of a row that the record at `at` or an earlier one wrote.
@@ -96,7 +96,7 @@ pub fn records_of(id: &TransferId, stored: &[u8]) -> Result<Vec<LogIndex>, Field
     for version in versions(id, stored)? {
         let version = version?;
         records.extend([version.prepare, version.changed]);
-        records.extend(version.answer.map(|answer| answer.log_index));
+        records.extend(version.response.map(|response| response.log_index));
     }
     Ok(records)
 }
@@ -149,7 +149,7 @@ pub fn read_party(stored: &[u8]) -> Result<(Option<Currency>, FspName), FieldErr
 
 /// Key of a binding in the party directory.
 #[must_use]
-pub fn key_of(binding: &PartyBinding) -> Vec<u8> {
+pub fn key_of_party(binding: &PartyBinding) -> Vec<u8> {
     party_key(&binding.id_type, &binding.id, binding.sub_id.as_deref())
 }
 

@@ -20,13 +20,13 @@ const VALUE_VERSION: u8 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DecisionWriter {
     bytes: Vec<u8>,
-    decisions: Vec<Entry>,
+    decisions: Vec<DecisionEntry>,
     /// Notices with a finished delivery, and the record of its end.
     pub ends: Vec<(NoticeId, LogIndex)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct DecisionEntry {
     transfer: TransferId,
     log_index: LogIndex,
     /// End of its bytes.
@@ -57,8 +57,10 @@ impl DecisionWriter {
     pub fn append(&mut self, next: &mut Self) {
         let before = self.bytes.len();
         self.bytes.append(&mut next.bytes);
-        let moved =
-            next.decisions.drain(..).map(|entry| Entry { end: before + entry.end, ..entry });
+        let moved = next
+            .decisions
+            .drain(..)
+            .map(|entry| DecisionEntry { end: before + entry.end, ..entry });
         self.decisions.extend(moved);
         self.ends.append(&mut next.ends);
     }
@@ -75,13 +77,13 @@ impl DecisionWriter {
 }
 
 impl DecisionSink for DecisionWriter {
-    fn decided(&mut self, decided: &Decision) {
+    fn record_decision(&mut self, decided: &Decision) {
         decided.write(&mut self.bytes);
         let Decision { transfer, log_index, .. } = *decided;
-        self.decisions.push(Entry { transfer, log_index, end: self.bytes.len() });
+        self.decisions.push(DecisionEntry { transfer, log_index, end: self.bytes.len() });
     }
 
-    fn delivered(&mut self, notice: NoticeId, log_index: LogIndex) {
+    fn record_delivery(&mut self, notice: NoticeId, log_index: LogIndex) {
         self.ends.push((notice, log_index));
     }
 }

@@ -73,7 +73,7 @@ use arrayvec::ArrayVec;
 use ledger::{Digest, LogIndex, Stamp};
 
 use crate::checksum::crc32c;
-use crate::fixed::{array_at, u16_at, u32_at, u64_at};
+use crate::little_endian::{array_at, u16_at, u32_at, u64_at};
 pub use crate::torn_write::{SECTOR_BYTES, TrailingZeros};
 
 /// Maximum length of a record, in bytes: fields, payload and overhead.
@@ -91,7 +91,7 @@ pub const FRAME_VERSION: u16 = 2;
 /// The format version of a log that several nodes share, and of older logs.
 pub const FRAME_VERSION_SHARED: u16 = 1;
 /// The number of a node that does not share its log.
-pub const NODE_ALONE: u32 = 0;
+pub const STANDALONE_NODE: u32 = 0;
 /// Length of the start of a frame, in bytes: the header and the length of the first record. No
 /// sector's part of it, up to the end, can consist of zeros.
 pub const FRAME_START_BYTES: usize = FRAME_HEADER_BYTES + 4;
@@ -197,7 +197,7 @@ pub struct BatchHeader {
     pub stamp: Stamp,
     /// The node's wall clock when the batch was made.
     pub wall: Stamp,
-    /// The node that made the batch; [`NODE_ALONE`] if it does not share its log.
+    /// The node that made the batch; [`STANDALONE_NODE`] if it does not share its log.
     pub node: u32,
     /// The node's epoch: rises with each start.
     pub epoch: u32,
@@ -268,7 +268,7 @@ impl FrameHeader {
             return Err(SequenceGap::Identity { expected: tail.identity, found: self.identity });
         }
         if self.first != tail.next() {
-            return Err(SequenceGap::Position { expected: tail.next(), found: self.first });
+            return Err(SequenceGap::LogIndex { expected: tail.next(), found: self.first });
         }
         if self.batch.stamp < tail.stamp {
             let found = self.batch.stamp;
@@ -280,7 +280,7 @@ impl FrameHeader {
     fn read(header: &[u8; FRAME_HEADER_BYTES]) -> Self {
         let zeros =
             TrailingZeros { ending: u16_at(header, AT_ENDING), inside: u32_at(header, AT_INSIDE) };
-        let says = u16_at(header, AT_VERSION) != FRAME_VERSION_SHARED;
+        let has_zeros = u16_at(header, AT_VERSION) != FRAME_VERSION_SHARED;
         Self {
             length: u32_at(header, AT_LENGTH),
             count: u32_at(header, AT_COUNT),
@@ -298,7 +298,7 @@ impl FrameHeader {
                 outcome_digest: Digest(array_at(header, AT_OUTCOME)),
             },
             chain: Digest(array_at(header, AT_CHAIN)),
-            zeros: says.then_some(zeros),
+            zeros: has_zeros.then_some(zeros),
         }
     }
 
@@ -384,7 +384,7 @@ pub enum SequenceGap {
     },
     /// Records are missing or repeated.
     #[error("the frame starts at log index {}, expected {}", found.0, expected.0)]
-    Position {
+    LogIndex {
         /// Log index after the last record.
         expected: LogIndex,
         /// Log index of the frame's first record.
@@ -550,7 +550,7 @@ impl FrameBuilder {
     ///
     /// # Panics
     /// If they are not `count` valid records that fit into a frame.
-    pub fn hold(&mut self, records: &[u8], count: u32) {
+    pub fn replace_records(&mut self, records: &[u8], count: u32) {
         assert!(split_records(records, count).is_ok(), "records are checked where they are read");
         assert!(FRAME_HEADER_BYTES + records.len() <= FRAME_BYTES_MAX, "they fit into a frame");
         self.clear();
@@ -576,7 +576,7 @@ impl FrameBuilder {
             durable: tail.durable,
             batch: *batch,
             chain: Digest::default(),
-            zeros: (batch.node == NODE_ALONE).then(|| TrailingZeros::of(self.records())),
+            zeros: (batch.node == STANDALONE_NODE).then(|| TrailingZeros::of(self.records())),
         };
         let sound = header.check();
         assert!(sound.is_ok(), "a batch is sealed in order: {sound:?}");
@@ -614,14 +614,14 @@ impl<'a> Frame<'a> {
     /// [`FrameError`] for bytes that [`FrameBuilder::seal`] or [`Frame::erase`] did not write;
     /// never panics and never allocates.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FrameError> {
-        Self::behind(FrameHeader::parse(bytes)?, bytes)
+        Self::with_header(FrameHeader::parse(bytes)?, bytes)
     }
 
     /// [`Frame::parse`] for callers that have parsed the header of these bytes.
     ///
     /// # Errors
     /// Like [`Frame::parse`], except for the header.
-    pub fn behind(header: FrameHeader, bytes: &'a [u8]) -> Result<Self, FrameError> {
+    pub fn with_header(header: FrameHeader, bytes: &'a [u8]) -> Result<Self, FrameError> {
         let bytes = bytes.get(..header.length as usize).ok_or(FrameError::Short)?;
         debug_assert!(FrameHeader::parse(bytes) == Ok(header), "it is the header of these bytes");
         if crc32c(&bytes[FRAME_HEADER_BYTES..]) != u32_at(bytes, AT_BODY_CRC) {

@@ -163,8 +163,8 @@ impl<'a, E> SnapshotWriter<'a, E> {
     /// # Errors
     /// Those of `store`.
     pub fn state(&mut self, parts: StateTables<'_>) -> Result<(), E> {
-        self.row(kind::HEAD, |out| parts.head().write(out))?;
-        parts.tables(self)
+        self.row(kind::HEAD, |out| parts.header().write(out))?;
+        parts.visit(self)
     }
 
     /// Writes the last block.

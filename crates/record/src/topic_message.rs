@@ -33,28 +33,28 @@ use ledger::{Digest, LogIndex};
 
 use crate::bundle::{BUNDLE_MAGIC, BUNDLE_VERSION, BUNDLE_VERSION_FIRST, Bundle, BundleError};
 use crate::checksum::crc32c;
-use crate::fixed::{array_at, u16_at, u32_at, u64_at};
 use crate::frame::{FRAME_BYTES_MAX, Frame, LogIdentity};
+use crate::little_endian::{array_at, u16_at, u32_at, u64_at};
 
 /// The format version of all messages but bundles.
-pub const MOVING_VERSION: u16 = 2;
+pub const TOPIC_MESSAGE_VERSION: u16 = 2;
 /// Maximum length of a message with a frame.
-pub const MOVED_BYTES_MAX: usize = HEAD + FRAME_BYTES_MAX;
+pub const MOVED_FRAME_BYTES_MAX: usize = HEAD + FRAME_BYTES_MAX;
 
 const HEAD: usize = 144;
 const AT_CRC: usize = 12;
-const BEHIND_CRC: usize = 16;
+const AFTER_CRC: usize = 16;
 const AT_NODE: usize = 72;
 const AT_EPOCH: usize = 76;
 const AT_ZERO: usize = 80;
 const KIND_FRAME: u16 = 1;
-const KIND_WHOLE: u16 = 2;
-const KIND_LEFT: u16 = 3;
+const KIND_END_OF_MOVED_LOG: u16 = 2;
+const KIND_LOG_MOVED: u16 = 3;
 const KIND_STATE: u16 = 4;
 
 /// A node and its epoch.
 type NodeEpoch = [u32; 2];
-const NOBODY: NodeEpoch = [0; 2];
+const NO_NODE: NodeEpoch = [0; 2];
 
 /// A validated view of a message's bytes.
 #[derive(Clone, Copy, Debug)]
@@ -64,9 +64,9 @@ pub enum TopicMessage<'a> {
     /// The next frame of a moved log.
     Frame(Frame<'a>),
     /// The end of a moved log.
-    Whole(LogEnd),
+    EndOfMovedLog(LogEnd),
     /// The log with this identity was moved away.
-    Left(LogIdentity),
+    LogMoved(LogIdentity),
     /// The state hash of a node.
     State(StateAttestation),
 }
@@ -101,42 +101,42 @@ pub struct LogEnd {
 pub fn write_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
     let header = frame.header();
     let end = LogEnd { identity: header.identity, log_index: header.last(), chain: frame.chain() };
-    write((KIND_FRAME, NOBODY), &end, frame.as_bytes(), out);
+    write((KIND_FRAME, NO_NODE), &end, frame.as_bytes(), out);
 }
 
 /// Writes the end marker of a moved log into `out`, replacing its content.
-pub fn write_whole(end: &LogEnd, out: &mut Vec<u8>) {
-    write((KIND_WHOLE, NOBODY), end, &[], out);
+pub fn write_end_of_moved_log(end: &LogEnd, out: &mut Vec<u8>) {
+    write((KIND_END_OF_MOVED_LOG, NO_NODE), end, &[], out);
 }
 
 /// Writes the message that a log was moved away into `out`, replacing its content.
-pub fn write_left(identity: LogIdentity, out: &mut Vec<u8>) {
-    let nowhere = LogEnd { identity, log_index: LogIndex(0), chain: Digest([0; 32]) };
-    write((KIND_LEFT, NOBODY), &nowhere, &[], out);
+pub fn write_log_moved(identity: LogIdentity, out: &mut Vec<u8>) {
+    let empty = LogEnd { identity, log_index: LogIndex(0), chain: Digest([0; 32]) };
+    write((KIND_LOG_MOVED, NO_NODE), &empty, &[], out);
 }
 
 /// Writes the message with a node's state hash into `out`, replacing its content.
-pub fn write_state(stated: &StateAttestation, out: &mut Vec<u8>) {
-    let StateAttestation { identity, node, epoch, log_index, hash } = *stated;
+pub fn write_state(attestation: &StateAttestation, out: &mut Vec<u8>) {
+    let StateAttestation { identity, node, epoch, log_index, hash } = *attestation;
     write((KIND_STATE, [node, epoch]), &LogEnd { identity, log_index, chain: hash }, &[], out);
 }
 
-fn write((kind, who): (u16, NodeEpoch), end: &LogEnd, rest: &[u8], out: &mut Vec<u8>) {
+fn write((kind, node_epoch): (u16, NodeEpoch), end: &LogEnd, rest: &[u8], out: &mut Vec<u8>) {
     let length = HEAD + rest.len();
     out.clear();
     out.extend_from_slice(&BUNDLE_MAGIC);
-    out.extend_from_slice(&MOVING_VERSION.to_le_bytes());
+    out.extend_from_slice(&TOPIC_MESSAGE_VERSION.to_le_bytes());
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&(length as u32).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&end.identity.0);
     out.extend_from_slice(&end.log_index.0.to_le_bytes());
     out.extend_from_slice(&end.chain.0);
-    who.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+    node_epoch.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
     out.extend_from_slice(&[0; HEAD - AT_ZERO]);
     out.extend_from_slice(rest);
     let crc = checksum(out);
-    out[AT_CRC..BEHIND_CRC].copy_from_slice(&crc.to_le_bytes());
+    out[AT_CRC..AFTER_CRC].copy_from_slice(&crc.to_le_bytes());
     debug_assert!(TopicMessage::parse(out).is_ok(), "a message that was written is readable");
 }
 
@@ -151,18 +151,18 @@ impl<'a> TopicMessage<'a> {
             None | Some(BUNDLE_VERSION | BUNDLE_VERSION_FIRST) => {
                 Bundle::parse(bytes).map(Self::Bundle)
             }
-            Some(MOVING_VERSION) => Self::moving(bytes).map_err(BundleError::Foreign),
+            Some(TOPIC_MESSAGE_VERSION) => Self::parse_other(bytes).map_err(BundleError::Foreign),
             Some(version) if is_of_some_version(bytes) => Err(BundleError::Version(version)),
             Some(_) => Err(BundleError::Foreign("it was not written by any known version")),
         }
     }
 
-    fn moving(bytes: &'a [u8]) -> Result<Self, &'static str> {
+    fn parse_other(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let (head, rest) =
             bytes.split_first_chunk::<HEAD>().ok_or("it is too short for its kind")?;
         let kind = u16_at(head, 6);
         let is_whole = u32_at(head, 8) as usize == bytes.len();
-        if !is_whole || MOVED_BYTES_MAX < bytes.len() {
+        if !is_whole || MOVED_FRAME_BYTES_MAX < bytes.len() {
             return Err("its length does not match the message");
         }
         if checksum(bytes) != u32_at(head, AT_CRC) {
@@ -172,16 +172,16 @@ impl<'a> TopicMessage<'a> {
             return Err("a field of its header is out of range");
         }
         let end = LogEnd {
-            identity: LogIdentity(array_at(head, BEHIND_CRC)),
+            identity: LogIdentity(array_at(head, AFTER_CRC)),
             log_index: LogIndex(u64_at(head, 32)),
             chain: Digest(array_at(head, 40)),
         };
-        let who = [AT_NODE, AT_EPOCH].map(|at| u32_at(head, at));
-        match (kind, who, rest) {
-            (KIND_FRAME, NOBODY, _) => framed(&end, rest),
-            (KIND_WHOLE, NOBODY, []) => Ok(Self::Whole(end)),
-            (KIND_LEFT, NOBODY, []) if end.log_index.0 == 0 && end.chain.0 == [0; 32] => {
-                Ok(Self::Left(end.identity))
+        let node_epoch = [AT_NODE, AT_EPOCH].map(|at| u32_at(head, at));
+        match (kind, node_epoch, rest) {
+            (KIND_FRAME, NO_NODE, _) => framed(&end, rest),
+            (KIND_END_OF_MOVED_LOG, NO_NODE, []) => Ok(Self::EndOfMovedLog(end)),
+            (KIND_LOG_MOVED, NO_NODE, []) if end.log_index.0 == 0 && end.chain.0 == [0; 32] => {
+                Ok(Self::LogMoved(end.identity))
             }
             (KIND_STATE, [node, epoch], []) if node != 0 => {
                 let LogEnd { identity, log_index, chain: hash } = end;
@@ -197,9 +197,9 @@ impl<'a> TopicMessage<'a> {
         match self {
             Self::Bundle(bundle) => bundle.header.identity,
             Self::Frame(frame) => frame.header().identity,
-            Self::Whole(end) => end.identity,
-            Self::Left(identity) => *identity,
-            Self::State(stated) => stated.identity,
+            Self::EndOfMovedLog(end) => end.identity,
+            Self::LogMoved(identity) => *identity,
+            Self::State(attestation) => attestation.identity,
         }
     }
 }
@@ -207,8 +207,9 @@ impl<'a> TopicMessage<'a> {
 fn framed<'a>(end: &LogEnd, bytes: &'a [u8]) -> Result<TopicMessage<'a>, &'static str> {
     let frame = Frame::parse(bytes).map_err(|_| "its frame is invalid")?;
     let header = frame.header();
-    let said = (header.identity, header.last(), frame.chain());
-    if frame.as_bytes().len() != bytes.len() || said != (end.identity, end.log_index, end.chain) {
+    let content = (header.identity, header.last(), frame.chain());
+    if frame.as_bytes().len() != bytes.len() || content != (end.identity, end.log_index, end.chain)
+    {
         return Err("its frame does not match its header");
     }
     Ok(TopicMessage::Frame(frame))
@@ -221,7 +222,7 @@ fn is_of_some_version(bytes: &[u8]) -> bool {
 
 /// CRC-32C of everything but the checksum itself.
 fn checksum(bytes: &[u8]) -> u32 {
-    crc32c(&bytes[..AT_CRC]) ^ crc32c(&bytes[BEHIND_CRC..]).rotate_left(1)
+    crc32c(&bytes[..AT_CRC]) ^ crc32c(&bytes[AFTER_CRC..]).rotate_left(1)
 }
 
 #[cfg(test)]

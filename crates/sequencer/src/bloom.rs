@@ -78,6 +78,6 @@ mod tests {
         (0..added).for_each(|number| filter.add(&id(number)));
         assert!((0..added).all(|number| filter.may_hold(&id(number))));
         let others = (added..2 * added).filter(|number| filter.may_hold(&id(*number))).count();
-        assert!(others < added / 50, "{others} of {added} are taken for others");
+        assert!(others < added / 50, "{others} of {added} are false positives");
     }
 }

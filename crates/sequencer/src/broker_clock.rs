@@ -84,13 +84,13 @@ mod tests {
     /// Stamps, in tenths of a second, of messages (arrival and the node's clock likewise, node).
     fn stamps(messages: &[(u64, u64, u32)], is_alone: bool) -> Vec<u64> {
         let tenth = SECOND / 10;
-        let mut keeper = BrokerClock::default();
+        let mut clock = BrokerClock::default();
         let mut before = Stamp(0);
         let stamp = |&(at, wall, node): &(u64, u64, u32)| {
             // A node that starts at any message continues in the same way.
-            keeper = BrokerClock::after(keeper.last);
+            clock = BrokerClock::after(clock.last);
             let (at, wall) = (Stamp(at * tenth), Stamp(wall * tenth));
-            before = keeper.stamp(before, LastMessage { at, node, wall }, is_alone);
+            before = clock.stamp(before, LastMessage { at, node, wall }, is_alone);
             before.0 / tenth
         };
         messages.iter().map(stamp).collect()

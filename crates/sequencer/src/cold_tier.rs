@@ -9,14 +9,14 @@
 //!    and evicts rows that the store holds and that have been final long enough. Without a
 //!    further batch it runs at the time of [`ColdTier::next_maintenance_us`].
 //!
-//! Only what is durable in the log is offered: so the store is never ahead of a log that is
-//! recovered. When the store falls behind, rows wait in here and stay hot; from
-//! [`PENDING_MAX`] on the sequencer waits for it. When the store cannot be written at the moment,
-//! the sequencer refuses from there on, as on a full disk; a replica, which can refuse nothing,
-//! waits from twice that on.
+//! Only rows whose records are durable in the log are offered, so the store is never ahead of a
+//! recovered log. When the store lags, rows wait here and stay in memory. From [`PENDING_MAX`] on
+//! the sequencer waits for the store. If the store cannot be written at the moment, the sequencer
+//! then refuses commands as on a full disk. A replica cannot refuse, and waits from twice that
+//! number on.
 //!
-//! Costs: for a new transfer one question to the store, which its filters answer; for one that
-//! ended a copy of its row and a digest; a lock per batch.
+//! Costs: for a new transfer a query of the store, which its filters answer; for a final transfer a
+//! copy of its row and a digest; one lock per batch.
 
 use std::time::Duration;
 
@@ -32,85 +32,88 @@ use ports::{
 
 use crate::bloom::BloomFilter;
 
-/// Rows, decisions told and entries that may wait in here while the store's own queue is full.
+/// Maximum number of rows, decisions and entries that wait here while the store's own queue is
+/// full.
 pub const PENDING_MAX: usize = 65_536;
 
-/// Rows that leave in one go, above twice those that came with the batch.
+/// Maximum number of rows evicted at once, in addition to twice those that became final in the
+/// batch.
 const EVICT_MAX: usize = 1_024;
 
-/// Records after which the store hears how far it is complete, though nothing changed for it.
+/// Records after which the store gets a new mark even without changes.
 const MARK_EVERY: u64 = 16_384;
 
-/// Between two looks at a store that is still written, while nobody brings work, microseconds.
-const GLANCE: u64 = 100_000;
+/// Interval between two checks of a store that is still writing, without batches, in microseconds.
+const CHECK_INTERVAL_US: u64 = 100_000;
 
-/// Rows that are due one after the other leave together, so seldom at most, microseconds.
-const TOGETHER: u64 = 50_000;
+/// Minimum interval between evictions of rows that become due one by one, in microseconds.
+const EVICTION_INTERVAL_US: u64 = 50_000;
 
-/// When more leave than may in one go, microseconds between two goes.
-const BREATH: u64 = 1_000;
+/// Pause between two evictions of [`EVICT_MAX`] rows, in microseconds.
+const EVICTION_PAUSE_US: u64 = 1_000;
 
-/// What the kernel's cold rows are read from and written to.
+/// Reads and writes the cold store for the kernel.
 #[derive(Debug)]
 pub struct ColdTier {
     store: Box<dyn ColdReader>,
     keep_us: u64,
     pending: WriteBatch,
-    /// With what is pending the store is complete up to here.
+    /// Mark up to which the store is complete with the pending rows.
     changed: StoreMark,
-    /// And up to here, for nothing has changed since.
+    /// Mark of the last batch. Nothing has changed since `changed`.
     latest: StoreMark,
-    /// What was offered goes up to here.
+    /// Log index up to which rows were offered.
     offered: LogIndex,
-    /// Rows that ended in the last batch.
-    came: usize,
-    /// Looks on for the store's sake.
+    /// Number of transfers that became final in the last batch.
+    ended_count: usize,
+    /// Records decisions for the store.
     recorder: DecisionRecorder,
-    /// Nobody will ask the store why something was decided.
+    /// Whether the store keeps rows only and no decisions.
     is_without_decisions: bool,
-    /// Up to here the store was complete before the replay: nothing of it is offered again.
+    /// Log index up to which the store was complete before the replay. Nothing up to it is offered
+    /// again.
     complete: LogIndex,
-    /// In a replay from the first record: what has left since. Nothing else can come back, and the
-    /// store, which knows the future, need not be asked for it.
-    left: Option<BloomFilter>,
-    /// Too much waits, and the store cannot be written at the moment.
+    /// In a replay from the first record: the rows evicted since. No other row can come back, so
+    /// the store, which also has later rows, is queried for these only.
+    evicted_ids: Option<BloomFilter>,
+    /// Whether too many rows wait and the store cannot be written at the moment.
     is_stalled: bool,
-    /// What a batch asks for, kept for its room.
+    /// The ids that a batch needs, kept for its capacity.
     asked: Vec<TransferId>,
     counts: ColdCounts,
 }
 
-/// How often the store was asked.
+/// Counts of reads of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColdCounts {
-    /// Questions for a transfer that was not hot.
+    /// Queries for transfers that were not in memory.
     pub reads: u64,
-    /// Of these, answered with a row.
+    /// Queries that found a row.
     pub found: u64,
     /// Batches after which the sequencer waited for the store.
     pub waits: u64,
 }
 
-/// The pause between two batches, in which the cold side has its turn.
+/// The state of log and clock between two batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaintenancePause {
-    /// How far the log is durable.
+    /// Log index up to which the log is durable.
     pub(crate) durable: LogIndex,
-    /// The stamp that a batch would have.
+    /// The stamp that a batch would get now.
     pub(crate) stamp: Stamp,
 }
 
-/// Whether the sequencer may wait for the store's sake.
+/// When the sequencer waits for the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteThrottle {
-    /// Live: only when too much waits.
+    /// Live operation: only when too many rows wait.
     Live,
-    /// In a replay, where the store sets the pace.
+    /// Replay: as the store needs.
     Replay,
 }
 
 impl ColdTier {
-    /// The cold side over a store. `keep`: for how long a transfer that ended stays hot at least.
+    /// A tier over a store. Final transfers stay in memory for at least `keep`.
     #[must_use]
     pub fn new(store: Box<dyn ColdReader>, keep: Duration) -> Self {
         let complete = store.visible();
@@ -121,31 +124,31 @@ impl ColdTier {
             changed: StoreMark::default(),
             latest: StoreMark::default(),
             offered: complete,
-            came: 0,
+            ended_count: 0,
             recorder: DecisionRecorder::default(),
             is_without_decisions: false,
             complete,
-            left: None,
+            evicted_ids: None,
             is_stalled: false,
             asked: Vec::new(),
             counts: ColdCounts::default(),
         }
     }
 
-    /// The same for a store that holds rows and nothing of what can be told of decisions.
+    /// For a store with rows only and without decisions.
     #[must_use]
     pub fn without_decisions(self) -> Self {
         Self { is_without_decisions: true, ..self }
     }
 
-    /// A replay begins at the first record.
+    /// Starts a replay from the first record.
     pub(crate) fn begin_replay(&mut self) {
-        self.left = Some(BloomFilter::default());
+        self.evicted_ids = Some(BloomFilter::default());
     }
 
-    /// The replay is over: everything it brought is given to the store, and shown by it.
+    /// Ends the replay: offers everything to the store and waits until it is visible.
     pub(crate) fn end_replay(&mut self) -> Result<(), StoreError> {
-        self.left = None;
+        self.evicted_ids = None;
         if self.store.visible() < self.latest.log_index {
             self.offer(self.latest, WriteThrottle::Replay)?;
             self.store.wait(WaitFor::Visible)?;
@@ -153,7 +156,7 @@ impl ColdTier {
         Ok(())
     }
 
-    /// Makes the transfers hot that the kernel let go of.
+    /// Restores evicted rows of these transfers.
     pub(crate) fn prefetch<'a>(
         &mut self,
         state: &mut State,
@@ -161,7 +164,7 @@ impl ColdTier {
     ) -> Result<(), StoreError> {
         let mut asked = std::mem::take(&mut self.asked);
         asked.clear();
-        asked.extend(ids.filter(|id| self.may_be_cold(state, id)));
+        asked.extend(ids.filter(|id| self.may_be_evicted(state, id)));
         self.counts.reads += asked.len() as u64;
         self.store.drop_absent(&mut asked)?;
         asked.iter().try_for_each(|id| self.read(state, id))?;
@@ -169,13 +172,13 @@ impl ColdTier {
         Ok(())
     }
 
-    fn may_be_cold(&self, state: &State, id: &TransferId) -> bool {
-        !state.is_hot(id) && self.left.as_ref().is_none_or(|left| left.may_hold(id))
+    fn may_be_evicted(&self, state: &State, id: &TransferId) -> bool {
+        !state.is_hot(id) && self.evicted_ids.as_ref().is_none_or(|evicted| evicted.may_hold(id))
     }
 
-    /// Makes a transfer hot that may be in the store.
+    /// Restores a row that may be in the store.
     fn read(&mut self, state: &mut State, id: &TransferId) -> Result<(), StoreError> {
-        // It was asked for twice.
+        // The batch names the transfer twice.
         if state.is_hot(id) {
             return Ok(());
         }
@@ -190,29 +193,29 @@ impl ColdTier {
         Ok(())
     }
 
-    /// Sees a moment of the batch that is being decided.
+    /// Observes a step of the current batch.
     pub(crate) fn watch(&mut self, moment: ApplyStep<'_>, state: &State, effects: &Effects) {
-        self.recorder.watch(moment, state, effects, &mut self.pending.decisions);
+        self.recorder.observe(moment, state, effects, &mut self.pending.decisions);
     }
 
-    /// Whether the store lacks what is told of records beyond this one.
+    /// Whether the store lacks the decisions after this record.
     pub(crate) fn records_decisions_after(&self, log_index: LogIndex) -> bool {
         !self.is_without_decisions && self.complete <= log_index
     }
 
-    /// Takes what a batch changed; with it the store is complete up to `mark`.
+    /// Adds the changes of a batch, with which the store is complete up to `mark`.
     pub(crate) fn collect_batch<'a>(
         &mut self,
         commands: impl Iterator<Item = &'a Command>,
         (state, effects): (&State, &Effects),
         mark: StoreMark,
     ) {
-        self.came = effects.ended.len();
+        self.ended_count = effects.final_rows.len();
         if mark.log_index <= self.complete {
             return;
         }
         let waiting = self.pending.len();
-        self.pending.rows.extend_from_slice(&effects.ended);
+        self.pending.rows.extend_from_slice(&effects.final_rows);
         let mut settles = false;
         for (command, outcome) in commands.zip(&effects.outcomes) {
             if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
@@ -230,64 +233,64 @@ impl ColdTier {
         }
     }
 
-    /// Between two batches: gives to the store, takes from the kernel.
+    /// Between two batches: offers rows to the store and evicts rows from the kernel.
     pub(crate) fn run_maintenance(
         &mut self,
         state: &mut State,
         at: MaintenancePause,
-        pace: WriteThrottle,
+        throttle: WriteThrottle,
     ) -> Result<(), StoreError> {
         if let Some(mark) = self.due(at.durable) {
-            let is_worth_it = match pace {
+            let is_worthwhile = match throttle {
                 WriteThrottle::Live => true,
                 WriteThrottle::Replay => {
                     EVICT_MAX <= self.pending.len()
                         || self.visible().0 + MARK_EVERY < mark.log_index.0
                 }
             };
-            if is_worth_it {
-                self.offer(mark, pace)?;
+            if is_worthwhile {
+                self.offer(mark, throttle)?;
             }
         }
         self.evict(state, at.stamp.max(state.stamp()));
         Ok(())
     }
 
-    /// Up to where the store can be told now: never beyond what is durable in the log.
+    /// The mark up to which rows can be offered now, never beyond the durable part of the log.
     fn due(&self, durable: LogIndex) -> Option<StoreMark> {
         let is_durable =
             |mark: &StoreMark| mark.log_index <= durable && self.offered < mark.log_index;
         [self.latest, self.changed].into_iter().find(is_durable)
     }
 
-    /// Microseconds until [`ColdTier::run_maintenance`] has something to do, while no batch comes.
-    /// `wait` says how long it is until a stamp.
+    /// Microseconds until [`ColdTier::run_maintenance`] has work, without a further batch. `wait`
+    /// returns the time until a stamp.
     pub(crate) fn next_maintenance_us(
         &self,
         state: &State,
         durable: LogIndex,
         wait: &dyn Fn(Stamp) -> u64,
     ) -> Option<u64> {
-        // Without a row, too: who asks what the store tells waits for its mark.
+        // Even without a row: queries of decisions wait for the mark.
         if self.due(durable).is_some() {
-            return Some(GLANCE);
+            return Some(CHECK_INTERVAL_US);
         }
         let (changed, completed) = state.next_evictable()?;
         if self.visible() < changed {
-            return Some(GLANCE);
+            return Some(CHECK_INTERVAL_US);
         }
         match wait(Stamp(completed.0.saturating_add(self.keep_us))) {
-            0 => Some(BREATH),
-            wait => Some(wait.max(TOGETHER)),
+            0 => Some(EVICTION_PAUSE_US),
+            wait => Some(wait.max(EVICTION_INTERVAL_US)),
         }
     }
 
-    /// Everything up to here is in the store.
+    /// Log index up to which the store is complete.
     pub(crate) fn visible(&self) -> LogIndex {
         self.store.visible()
     }
 
-    /// The store was given everything up to here, and has it or will write it.
+    /// Log index up to which rows were offered.
     pub(crate) fn offered(&self) -> LogIndex {
         self.offered
     }
@@ -296,14 +299,14 @@ impl ColdTier {
         self.counts
     }
 
-    fn offer(&mut self, mark: StoreMark, pace: WriteThrottle) -> Result<(), StoreError> {
+    fn offer(&mut self, mark: StoreMark, throttle: WriteThrottle) -> Result<(), StoreError> {
         self.pending.mark = mark;
         while !self.store.offer(&mut self.pending) {
-            if pace == WriteThrottle::Live && self.pending.len() < PENDING_MAX {
+            if throttle == WriteThrottle::Live && self.pending.len() < PENDING_MAX {
                 return Ok(());
             }
             self.counts.waits += 1;
-            match (pace, self.store.wait(WaitFor::Room)) {
+            match (throttle, self.store.wait(WaitFor::Room)) {
                 (WriteThrottle::Live, Err(StoreError::Failed(_))) => {
                     self.is_stalled = true;
                     if self.pending.len() < 2 * PENDING_MAX {
@@ -319,16 +322,16 @@ impl ColdTier {
         Ok(())
     }
 
-    /// Nothing more should be decided: what it brings could not leave memory.
+    /// Whether commands must be refused because their rows could not leave memory.
     pub(crate) fn is_stalled(&self) -> bool {
         self.is_stalled
     }
 
-    /// Lets every row go that the store shows, however young it is.
+    /// Evicts every row that the store shows, however recent.
     pub(crate) fn evict_all(&mut self, state: &mut State) {
         let completed_before = Stamp(state.stamp().0 + 1);
         let visible = self.store.visible();
-        let eviction = Eviction { visible, completed_before, rows_max: state.transfers_hot() };
+        let eviction = Eviction { visible, completed_before, rows_max: state.hot_transfer_count() };
         state.evict(eviction, &mut |_| {});
     }
 
@@ -336,12 +339,12 @@ impl ColdTier {
         let eviction = Eviction {
             visible: self.store.visible(),
             completed_before: Stamp((now.0 + 1).saturating_sub(self.keep_us)),
-            rows_max: EVICT_MAX + 2 * self.came,
+            rows_max: EVICT_MAX + 2 * self.ended_count,
         };
-        let left = &mut self.left;
+        let evicted_ids = &mut self.evicted_ids;
         state.evict(eviction, &mut |row: &FinalTransfer| {
-            if let Some(left) = left {
-                left.add(&row.id);
+            if let Some(evicted) = evicted_ids {
+                evicted.add(&row.id);
             }
         });
     }
@@ -378,11 +381,11 @@ fn changed_settlements(state: &State) -> impl Iterator<Item = ArchivedSettlement
 }
 
 /// The changes that an accepted command makes to the party directory: per identifier and
-/// sub-identifier the latest registration stands (hub-semantics 2.2). A release in a currency
-/// depends on the entry that stands before it in the log's order, so that all nodes agree.
+/// sub-identifier the latest registration wins (hub-semantics 2.2). A release in a currency
+/// depends on the entry that wins before it in the log's order, so that all nodes agree.
 pub fn party_changes(change: &ChangeParties) -> impl Iterator<Item = PartyChange> + '_ {
     change.parties.iter().map(|party| PartyChange {
-        key: record::cold_rows::key_of(party),
+        key: record::cold_rows::key_of_party(party),
         effect: match (change.form, party.currency) {
             (PartyChangeForm::Delete, None) => PartyEffect::Release,
             (PartyChangeForm::Delete, Some(currency)) => PartyEffect::ReleaseIn(currency),
@@ -393,7 +396,7 @@ pub fn party_changes(change: &ChangeParties) -> impl Iterator<Item = PartyChange
     })
 }
 
-/// Whether a store with this mark was made from this log: the log has the record, and the same
+/// Whether a store with this mark was made from this log: the log has the record, with the same
 /// chain head after it.
 ///
 /// # Errors

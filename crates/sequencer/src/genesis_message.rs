@@ -27,12 +27,12 @@ impl GenesisMessage {
     #[must_use]
     pub fn bundle(&self, name: &str) -> Vec<u8> {
         let command = Command::Genesis(self.genesis.clone());
-        let record = encode(&command, None).expect("a beginning is short");
+        let record = encode(&command, None).expect("a genesis record is short");
         let mut builder = FrameBuilder::new();
         builder.push(&record).expect("an empty frame has room for any record");
         let header = BundleHeader {
             identity: self.identity,
-            founding: true,
+            creates_log: true,
             node: self.node,
             epoch: 1,
             sequence: 1,

@@ -1,21 +1,23 @@
-//! The single writer.
+//! The single writer of a log.
 //!
-//! [`Sequencer::commit`] takes whoever waits, up to the limits of a frame, and in this order
-//! stamps the batch, seals it, appends it to the log, makes it durable with one sync, and applies
-//! it. Only then does the caller learn the outcomes and release replies and notices: nothing is
-//! acknowledged before it is durable and applied.
+//! [`Sequencer::commit`] takes waiting submissions up to the limits of a frame. It stamps the
+//! batch, seals it, appends it to the log, syncs once, and applies it, in this order. Only then
+//! does the caller get the outcomes and release replies and notices: nothing is acknowledged before
+//! it is durable and applied.
 //!
-//! It is a state machine over the [`Log`] port and an argument for time: no threads, clocks or
-//! queues of its own. Whoever drives it decides when to call; calling with one submission makes a
-//! batch of one at once, calling after a busy while makes a large one. There is no timer.
+//! It is a state machine over the [`Log`] port and an argument for time, without threads, clocks or
+//! queues. The caller decides when to commit: a call with one submission commits a batch of one at
+//! once, a call after a busy time commits a large batch. No timer delays a batch.
 //!
-//! Where several nodes share a log there is no single writer: [`Replica`] proposes batches to a
-//! topic, and makes of what the topic says the same frames as every other node. Sealing and
-//! deciding are the same code for both; what differs is who stamps, and what makes a batch
+//! If several nodes share a log, there is no single writer. [`Replica`] proposes batches to a
+//! topic, and makes the same frames from the topic's messages as every other node. Both kinds of
+//! node seal and decide with the same code. They differ in who stamps a batch, and in what makes it
 //! durable.
 //!
-//! Records that only note finished deliveries ([`Durability::Lazy`]) never cause a sync of their
-//! own: they are appended and applied, and become durable with the next batch that syncs. A batch
+//! Records that only report finished deliveries ([`Durability::Lazy`]) cause no sync of their own.
+//! They are appended and applied, and become durable with the next synced batch. If the stamp of
+//! such a batch reaches the deadline of a transfer, the batch is synced, because it ends the
+//! transfer.
 //! of such records whose stamp meets a transfer's deadline is synced: it ends the transfer.
 #![warn(missing_docs)]
 
@@ -54,10 +56,10 @@ pub use stamp::{SLEW_DIVISOR, StampClock};
 use cold_tier::{MaintenancePause, WriteThrottle};
 use replay::ApplyError;
 
-/// When so many deadlines are due, the next batch is stamped with the last one of them.
+/// Number of due deadlines up to which a batch is stamped. The others follow in later batches.
 pub const EXPIRIES_PER_BATCH_MAX: usize = 64;
 
-/// By how much the stamp of a batch may be before the moment for their sake, in microseconds.
+/// Maximum lag of a stamp that [`EXPIRIES_PER_BATCH_MAX`] may cause, in microseconds.
 pub const STAMP_LAG_US_MAX: u64 = 1_000_000;
 
 /// Whether a record must be durable before it is answered.
@@ -69,16 +71,16 @@ pub enum Durability {
     Lazy,
 }
 
-/// A command on its way into the log, with whatever its sender wants back beside the outcome.
+/// A command for the log, with data that its sender wants back with the outcome.
 #[derive(Debug)]
 pub struct Submission<T> {
-    /// What the kernel will decide on.
+    /// The command.
     pub command: Command,
     /// Its stored form, encoded by the sender.
     pub record: EncodedRecord,
-    /// Whether its answer waits for a sync.
+    /// Whether its reply waits for a sync.
     pub durability: Durability,
-    /// Handed back untouched.
+    /// Returned unchanged.
     pub attached: T,
 }
 
@@ -114,17 +116,17 @@ pub fn encode(command: &Command, payload: Option<&[u8]>) -> Result<EncodedRecord
 pub struct Committed {
     /// Index of its first record.
     pub first: LogIndex,
-    /// Its moment.
+    /// Its stamp.
     pub stamp: Stamp,
-    /// Everything up to here is durable.
+    /// Log index up to which everything is durable.
     pub durable: LogIndex,
 }
 
-/// Why a batch was not committed.
+/// The reason why a batch was not committed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// The disk is full, for the log or for what must leave memory: nothing happened, and a later
-    /// batch may succeed.
+    /// The disk is full, for the log or for the cold store. Nothing was recorded, and a later batch
+    /// may succeed.
     #[error("the disk is full: nothing was recorded")]
     Full,
     /// The log's tail is unknown: this node must stop and recover.
@@ -132,9 +134,9 @@ pub enum CommitError {
     Stopped(LogError),
     /// A record broke an invariant of the kernel: this node must stop (DESIGN contract 7).
     #[error("record {} broke an invariant, so nothing of its batch was acknowledged", .0.0)]
-    Poison(LogIndex),
-    /// What lives beside the kernel cannot be read or written: this node must stop. What is in the
-    /// log stands.
+    InvariantBroken(LogIndex),
+    /// The cold store cannot be read or written: this node must stop. Records in the log remain
+    /// valid.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -142,22 +144,22 @@ pub enum CommitError {
 impl From<ApplyError> for CommitError {
     fn from(error: ApplyError) -> Self {
         match error {
-            ApplyError::Poison(log_index) => Self::Poison(log_index),
+            ApplyError::InvariantBroken(log_index) => Self::InvariantBroken(log_index),
             ApplyError::Store(error) => Self::Store(error),
         }
     }
 }
 
-/// Who writes.
+/// The writer of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Writer {
     /// The node; 0 on a single machine.
     pub node: u32,
-    /// Its life: above every earlier one in this log.
+    /// Its epoch, above every earlier one of the node in this log.
     pub epoch: u32,
 }
 
-/// The single writer of a log, and the state that the log adds up to.
+/// The single writer of a log, and the state that results from the log.
 #[derive(Debug)]
 pub struct Sequencer<L> {
     log: L,
@@ -166,13 +168,13 @@ pub struct Sequencer<L> {
     builder: FrameBuilder,
     records_max: u32,
     effects: Effects,
-    cold: Option<ColdTier>,
+    cold_tier: Option<ColdTier>,
     writer: Writer,
     sequence: u64,
     counts: WriteCounts,
 }
 
-/// What was written since this sequencer was opened.
+/// Counts of writes since this sequencer was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounts {
     /// Batches appended.
@@ -185,22 +187,23 @@ pub struct WriteCounts {
     pub syncs: u64,
 }
 
-/// What a replay goes on from.
+/// The starting point of a replay.
 #[derive(Debug)]
 pub struct ReplayStart {
-    /// The state right after a batch; only what follows is replayed and observed. The caller has
-    /// made sure that the log went through it; the digest in the first frame replayed tells if not.
+    /// The state right after a batch. Only later batches are replayed and observed. The caller has
+    /// checked that the log contains the batch; otherwise the digest in the first replayed frame
+    /// differs.
     pub state: State,
-    /// Records that decide nothing.
+    /// Quarantined records, which decide nothing.
     pub quarantine: Quarantine,
-    /// What rows of ended transfers leave for, in the replay and after. The store is empty or made
-    /// from this log ([`is_of_log`]), and at least as far as the state.
-    pub cold: Option<ColdTier>,
+    /// The cold store for final transfers, during the replay and after it. It is empty or was made
+    /// from this log ([`is_of_log`]), and is at least as complete as the state.
+    pub cold_tier: Option<ColdTier>,
 }
 
 impl<L: Log> Sequencer<L> {
-    /// Replays the log and continues it as `node`, in a new epoch. `observe` sees every command
-    /// replayed, with its outcome, so that read models beside the kernel can follow.
+    /// Replays the log and continues it as `node`, in a new epoch. `observe` is called with every
+    /// replayed command and its outcome, so that read models can follow.
     ///
     /// # Errors
     /// [`ReplayError`] when the log cannot be read or does not replay to its own digests.
@@ -211,12 +214,12 @@ impl<L: Log> Sequencer<L> {
         observe: &mut dyn FnMut(&AppliedCommand<'_>),
     ) -> Result<Self, ReplayError> {
         let start =
-            ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold: None };
+            ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold_tier: None };
         Self::open_from(log, start, (node, now), observe).map_err(|failed| failed.1)
     }
 
-    /// [`Sequencer::open`] from a state that the log has gone through, and with a store beside the
-    /// kernel. With an error the log comes back, to be tried with another start.
+    /// Like [`Sequencer::open`], from a state of this log and with a cold store. An error returns
+    /// the log, so that the caller can try another starting point.
     ///
     /// # Errors
     /// As [`Sequencer::open`], and [`ReplayError::Store`].
@@ -226,7 +229,7 @@ impl<L: Log> Sequencer<L> {
         (node, now): (u32, ClockReading),
         observe: &mut dyn FnMut(&AppliedCommand<'_>),
     ) -> Result<Self, Box<(L, ReplayError)>> {
-        let (replayed, cold) = match replay::replay_from(&mut log, start, observe) {
+        let (replayed, cold_tier) = match replay::replay_from(&mut log, start, observe) {
             Ok(replayed) => replayed,
             Err(error) => return Err(Box::new((log, error))),
         };
@@ -240,21 +243,21 @@ impl<L: Log> Sequencer<L> {
             builder: FrameBuilder::new(),
             records_max: FRAME_RECORDS_MAX,
             effects: Effects::default(),
-            cold,
+            cold_tier,
             writer,
             sequence: 1,
             counts: WriteCounts::default(),
         })
     }
 
-    /// Puts at most so many records into a batch from now on, instead of as many as a frame holds.
-    /// Small batches sync more often and answer no sooner: for measurements.
+    /// Limits batches to this number of records instead of the capacity of a frame. Smaller batches
+    /// sync more often and answer no sooner. For measurements.
     pub fn limit_batches(&mut self, records_max: NonZeroU32) {
         self.records_max = records_max.get();
     }
 
-    /// Commits one batch: moves as many submissions as a frame holds from the front of `waiting`
-    /// to `batch`, which must be empty. With an error they are in `batch` too, to be refused.
+    /// Commits one batch: moves submissions from the front of `waiting` to `batch`, which must be
+    /// empty, up to the capacity of a frame. After an error they are in `batch` too, to be refused.
     ///
     /// # Errors
     /// [`CommitError`]; none of the batch is applied, and none of it may be acknowledged.
@@ -264,9 +267,9 @@ impl<L: Log> Sequencer<L> {
         batch: &mut Vec<Submission<T>>,
         now: ClockReading,
     ) -> Result<Committed, CommitError> {
-        assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of who waits");
+        assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of waiting submissions");
         self.fill(waiting, batch);
-        if self.cold.as_ref().is_some_and(ColdTier::is_stalled) {
+        if self.cold_tier.as_ref().is_some_and(ColdTier::is_stalled) {
             return Err(CommitError::Full);
         }
         let stamp = self.stamp(now);
@@ -279,20 +282,21 @@ impl<L: Log> Sequencer<L> {
         Ok(committed)
     }
 
-    /// Between two batches, when nobody waits for an answer: gives what ended to the store, and
-    /// lets go of what the store shows. Where no batch follows, [`Sequencer::next_maintenance_us`]
-    /// says when to call again. Does nothing where there is no store.
+    /// Maintains the cold store between two batches, while no request waits: offers final rows to
+    /// the store and evicts rows that it shows. Without a further batch,
+    /// [`Sequencer::next_maintenance_us`] gives the time of the next call. No effect without a
+    /// store.
     ///
     /// # Errors
     /// [`CommitError::Store`]: this node must stop.
     pub fn run_maintenance(&mut self, now: ClockReading) -> Result<(), CommitError> {
-        let Some(cold) = &mut self.cold else { return Ok(()) };
+        let Some(cold_tier) = &mut self.cold_tier else { return Ok(()) };
         let at = MaintenancePause { durable: self.log.durable_end(), stamp: self.clock.at(now) };
-        Ok(cold.run_maintenance(&mut self.state, at, WriteThrottle::Live)?)
+        Ok(cold_tier.run_maintenance(&mut self.state, at, WriteThrottle::Live)?)
     }
 
-    /// Makes everything durable, and tells the store that it is: for whoever sets the state aside
-    /// as it is now and needs both to reach as far.
+    /// Makes everything durable and offers it to the store, so that a frozen state, the log and the
+    /// store reach equally far.
     ///
     /// # Errors
     /// [`CommitError::Stopped`], [`CommitError::Store`]: this node must stop.
@@ -304,40 +308,39 @@ impl<L: Log> Sequencer<L> {
         self.run_maintenance(now)
     }
 
-    /// Microseconds until [`Sequencer::run_maintenance`] has something to do though nobody brings
-    /// work: while something has ended and is in memory. `None` when it can wait for the next
-    /// batch.
+    /// Microseconds until [`Sequencer::run_maintenance`] has work without a further batch, while
+    /// final rows are in memory. `None` if it can wait for the next batch.
     pub fn next_maintenance_us(&self, now: ClockReading) -> Option<u64> {
-        let cold = self.cold.as_ref()?;
+        let cold_tier = self.cold_tier.as_ref()?;
         let wait = |due| self.clock.wait_us(now, due);
-        cold.next_maintenance_us(&self.state, self.log.durable_end(), &wait)
+        cold_tier.next_maintenance_us(&self.state, self.log.durable_end(), &wait)
     }
 
-    /// Makes sure that the state knows a transfer as far as anybody does, for a question about it.
+    /// Prefetches the row of a transfer for a query, if it was evicted.
     ///
     /// # Errors
     /// [`CommitError::Store`]: this node must stop.
     pub fn prefetch(&mut self, id: &TransferId) -> Result<(), CommitError> {
-        let Some(cold) = &mut self.cold else { return Ok(()) };
-        Ok(cold.prefetch(&mut self.state, [id].into_iter())?)
+        let Some(cold_tier) = &mut self.cold_tier else { return Ok(()) };
+        Ok(cold_tier.prefetch(&mut self.state, [id].into_iter())?)
     }
 
-    /// Everything up to here is in the store; 0 where there is none.
+    /// Log index up to which the store is complete; 0 without a store.
     pub fn stored(&self) -> LogIndex {
-        self.cold.as_ref().map_or(LogIndex(0), ColdTier::visible)
+        self.cold_tier.as_ref().map_or(LogIndex(0), ColdTier::visible)
     }
 
-    /// The store was given everything up to here; 0 where there is none.
+    /// Log index up to which rows were offered to the store; 0 without a store.
     pub fn offered_to_store(&self) -> LogIndex {
-        self.cold.as_ref().map_or(LogIndex(0), ColdTier::offered)
+        self.cold_tier.as_ref().map_or(LogIndex(0), ColdTier::offered)
     }
 
-    /// How often the store was asked.
+    /// Counts of reads of the store.
     pub fn cold_counts(&self) -> ColdCounts {
-        self.cold.as_ref().map(ColdTier::counts).unwrap_or_default()
+        self.cold_tier.as_ref().map(ColdTier::counts).unwrap_or_default()
     }
 
-    /// Closes the log, for nothing will be appended for long.
+    /// Closes the log until the next append.
     ///
     /// # Errors
     /// [`CommitError::Stopped`] when its last sync failed.
@@ -355,7 +358,7 @@ impl<L: Log> Sequencer<L> {
         Ok(self.log.tail().durable)
     }
 
-    /// What the last batch brought about.
+    /// The effects of the last batch.
     pub fn effects(&self) -> &Effects {
         &self.effects
     }
@@ -375,12 +378,12 @@ impl<L: Log> Sequencer<L> {
         &self.log
     }
 
-    /// Who writes.
+    /// The writer of batches.
     pub fn writer(&self) -> Writer {
         self.writer
     }
 
-    /// What was written since the start.
+    /// Counts of writes since the start.
     pub fn counts(&self) -> WriteCounts {
         self.counts
     }
@@ -390,9 +393,9 @@ impl<L: Log> Sequencer<L> {
         self.state.next_deadline().map(|due| self.clock.wait_us(now, due))
     }
 
-    /// The stamp of the next batch: now, or as much earlier that few deadlines fall due in one
-    /// batch, so that who sent something in it need not wait for all of them. They do in the
-    /// batches that follow at once ([`Sequencer::wait_us`]); time catches up meanwhile.
+    /// The stamp of the next batch. It is now, or earlier, so that only few deadlines are due in
+    /// one batch and its senders do not wait for all of them. The other deadlines are met by the
+    /// following batches ([`Sequencer::wait_us`]), in which the stamp catches up.
     fn stamp(&mut self, now: ClockReading) -> Stamp {
         let now = self.clock.stamp(now);
         if self.state.next_deadline().is_none_or(|due| now < due) {
@@ -416,7 +419,7 @@ impl<L: Log> Sequencer<L> {
         assert!(!batch.is_empty(), "an empty frame has room for any record");
     }
 
-    /// Seals what the builder holds as the frame after the log's end, and appends it.
+    /// Seals the builder's records as the next frame of the log, and appends it.
     fn append(&mut self, origin: &BatchOrigin) -> Result<LogIndex, CommitError> {
         let tail = self.log.tail();
         let header = BatchHeader {
@@ -442,9 +445,9 @@ impl<L: Log> Sequencer<L> {
         Ok(())
     }
 
-    /// Syncs what was appended, unless nobody waits for that. A deadline that the stamp meets ends
-    /// its transfer in this batch, whatever the batch is made of: nobody may hear of that end
-    /// before it is durable.
+    /// Syncs appended records unless all of them are lazy. If the stamp reaches a deadline, the
+    /// batch ends the transfer, whatever its commands are. The batch is then synced, because the
+    /// end must be durable before it is reported.
     fn make_durable(
         &mut self,
         stamp: Stamp,
@@ -460,7 +463,7 @@ impl<L: Log> Sequencer<L> {
         Ok(())
     }
 
-    /// Applies what was appended last.
+    /// Applies the batch appended last.
     fn decide<'a>(
         &mut self,
         first: LogIndex,
@@ -475,12 +478,12 @@ impl<L: Log> Sequencer<L> {
             epoch: origin.writer.epoch,
             sequence: origin.sequence,
         };
-        let beside = (&mut self.effects, &mut self.cold);
-        replay::apply(&mut self.state, &header, commands.clone(), beside)?;
+        let outputs = (&mut self.effects, &mut self.cold_tier);
+        replay::apply(&mut self.state, &header, commands.clone(), outputs)?;
         assert_eq!(self.effects.outcomes.len(), commands.len(), "each command has an outcome");
-        if let Some(cold) = &mut self.cold {
+        if let Some(cold_tier) = &mut self.cold_tier {
             let mark = StoreMark { log_index: self.state.log_index(), chain: self.log.chain() };
-            cold.collect_batch(commands, (&self.state, &self.effects), mark);
+            cold_tier.collect_batch(commands, (&self.state, &self.effects), mark);
         }
         Ok(Committed { first, stamp: origin.stamp, durable: self.log.tail().durable })
     }
@@ -501,7 +504,7 @@ fn append(log: &mut impl Log, frame: &[u8]) -> Result<(), CommitError> {
     })
 }
 
-/// Where a batch comes from, and when.
+/// The origin of a batch: writer and times.
 #[derive(Clone, Copy, Debug)]
 struct BatchOrigin {
     writer: Writer,

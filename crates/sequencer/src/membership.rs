@@ -178,8 +178,8 @@ mod tests {
             let writer = Writer { node: *node, epoch: *epoch };
             members.see(writer, 1, Stamp(tenths * 100_000));
         }
-        let there = members.iter().map(|(node, _)| node).collect();
-        (members, there)
+        let live = members.iter().map(|(node, _)| node).collect();
+        (members, live)
     }
 
     #[test]

@@ -91,8 +91,8 @@ pub enum ReplayError {
         version: u32,
     },
     /// A record breaks an invariant of the kernel, as it did when it was written.
-    #[error("record {} breaks an invariant; the message above says which", .log_index.0)]
-    Poison {
+    #[error("record {} breaks an invariant; see the message above", .log_index.0)]
+    InvariantBroken {
         /// The record.
         log_index: LogIndex,
     },
@@ -142,7 +142,8 @@ pub fn replay(
     log: &mut impl Log,
     observe: &mut dyn FnMut(&AppliedCommand<'_>),
 ) -> Result<ReplayResult, ReplayError> {
-    let start = ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold: None };
+    let start =
+        ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold_tier: None };
     replay_from(log, start, observe).map(|(replayed, _)| replayed)
 }
 
@@ -167,7 +168,7 @@ pub(crate) fn replay_from(
         return Err(error);
     }
     replay.close()?;
-    Ok((replay.replayed, replay.cold))
+    Ok((replay.replayed, replay.cold_tier))
 }
 
 /// Digest of a frame that carries none. The switch always writes one; hand-made logs may not.
@@ -184,7 +185,7 @@ pub struct Replay {
     commands: Vec<Command>,
     effects: Effects,
     quarantine: Quarantine,
-    cold: Option<ColdTier>,
+    cold_tier: Option<ColdTier>,
 }
 
 impl Default for Replay {
@@ -203,25 +204,34 @@ impl Replay {
     /// A replay in which quarantined records decide nothing.
     #[must_use]
     pub fn without(quarantine: Quarantine) -> Self {
-        Self::from(ReplayStart { state: State::new(), quarantine, cold: None })
+        Self::from(ReplayStart { state: State::new(), quarantine, cold_tier: None })
     }
 
     /// A replay that continues from a state.
     #[must_use]
     pub fn from(start: ReplayStart) -> Self {
-        let ReplayStart { state, quarantine, mut cold } = start;
+        let ReplayStart { state, quarantine, mut cold_tier } = start;
         if state.log_index() == LogIndex(0) {
-            cold.iter_mut().for_each(ColdTier::begin_replay);
+            cold_tier.iter_mut().for_each(ColdTier::begin_replay);
         }
         let replayed = ReplayResult { state, batches: 0, records: 0 };
         let (commands, effects) = (Vec::new(), Effects::default());
-        Self { replayed, confirmed: 0, lacks_digest: false, commands, effects, quarantine, cold }
+        Self {
+            replayed,
+            confirmed: 0,
+            lacks_digest: false,
+            commands,
+            effects,
+            quarantine,
+            cold_tier,
+        }
     }
 
     /// Decides the next frame again. `watch` is called as in [`State::apply_watched`].
     ///
     /// # Errors
-    /// [`ReplayError`], but for [`ReplayError::Log`]; after any of them the replay is over.
+    /// [`ReplayError`] except [`ReplayError::Log`]. After any error the replay must not be
+    /// continued.
     pub fn apply(
         &mut self,
         frame: &Frame<'_>,
@@ -230,8 +240,8 @@ impl Replay {
         self.apply_until(frame, frame.header().last(), watch)
     }
 
-    /// [`Replay::apply`] up to the record `last`, which is in the frame: the state is then that of
-    /// a log that ends with it. Nothing can follow but the end.
+    /// Like [`Replay::apply`], up to the record `last` of the frame. The state is then that of a
+    /// log that ends there. No further frame can be applied.
     ///
     /// # Errors
     /// As [`Replay::apply`].
@@ -268,13 +278,19 @@ impl Replay {
             sequence: header.batch.sequence,
         };
         self.effects.clear();
-        apply_watched(state, &batch, &self.commands, (&mut self.effects, &mut self.cold), watch)?;
-        if let Some(cold) = &mut self.cold {
+        apply_watched(
+            state,
+            &batch,
+            &self.commands,
+            (&mut self.effects, &mut self.cold_tier),
+            watch,
+        )?;
+        if let Some(cold_tier) = &mut self.cold_tier {
             let mark = StoreMark { log_index: header.last(), chain: frame.chain() };
-            cold.collect_batch(self.commands.iter(), (state, &self.effects), mark);
+            cold_tier.collect_batch(self.commands.iter(), (state, &self.effects), mark);
             let at =
                 cold_tier::MaintenancePause { durable: mark.log_index, stamp: header.batch.stamp };
-            cold.run_maintenance(state, at, WriteThrottle::Replay)?;
+            cold_tier.run_maintenance(state, at, WriteThrottle::Replay)?;
         }
         self.replayed.batches += 1;
         self.replayed.records += self.commands.len() as u64;
@@ -287,13 +303,13 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::Store`].
     pub fn close(&mut self) -> Result<(), ReplayError> {
-        Ok(self.cold.iter_mut().try_for_each(ColdTier::end_replay)?)
+        Ok(self.cold_tier.iter_mut().try_for_each(ColdTier::end_replay)?)
     }
 
     /// Evicts every row that the cold store has: the state keeps only the rows that no store has.
     pub fn evict_all(&mut self) {
-        if let Some(cold) = &mut self.cold {
-            cold.evict_all(&mut self.replayed.state);
+        if let Some(cold_tier) = &mut self.cold_tier {
+            cold_tier.evict_all(&mut self.replayed.state);
         }
     }
 
@@ -367,7 +383,7 @@ fn check_digest(state: &State, recorded: (LogIndex, Digest)) -> Result<bool, Rep
 #[derive(Debug)]
 pub(crate) enum ApplyError {
     /// This record broke an invariant.
-    Poison(LogIndex),
+    InvariantBroken(LogIndex),
     /// A row that the batch needs cannot be read.
     Store(StoreError),
 }
@@ -375,7 +391,7 @@ pub(crate) enum ApplyError {
 impl From<ApplyError> for ReplayError {
     fn from(error: ApplyError) -> Self {
         match error {
-            ApplyError::Poison(log_index) => Self::Poison { log_index },
+            ApplyError::InvariantBroken(log_index) => Self::InvariantBroken { log_index },
             ApplyError::Store(error) => Self::Store(error),
         }
     }
@@ -387,34 +403,35 @@ pub(crate) fn apply<'a>(
     state: &mut State,
     batch: &Batch,
     commands: impl IntoIterator<Item = &'a Command> + Clone,
-    beside: (&mut Effects, &mut Option<ColdTier>),
+    outputs: (&mut Effects, &mut Option<ColdTier>),
 ) -> Result<(), ApplyError> {
-    apply_watched(state, batch, commands, beside, &mut |_, _, _| {})
+    apply_watched(state, batch, commands, outputs, &mut |_, _, _| {})
 }
 
 fn apply_watched<'a>(
     state: &mut State,
     batch: &Batch,
     commands: impl IntoIterator<Item = &'a Command> + Clone,
-    (effects, cold): (&mut Effects, &mut Option<ColdTier>),
+    (effects, cold_tier): (&mut Effects, &mut Option<ColdTier>),
     watch: &mut impl FnMut(ApplyStep<'_>, &State, &Effects),
 ) -> Result<(), ApplyError> {
-    if let Some(cold) = cold {
+    if let Some(cold_tier) = cold_tier {
         let ids = commands.clone().into_iter().flat_map(Command::rows);
-        cold.prefetch(state, ids).map_err(ApplyError::Store)?;
+        cold_tier.prefetch(state, ids).map_err(ApplyError::Store)?;
     }
-    let mut listening =
-        cold.as_mut().filter(|cold| cold.records_decisions_after(state.log_index()));
+    let mut recording =
+        cold_tier.as_mut().filter(|cold_tier| cold_tier.records_decisions_after(state.log_index()));
     let applied = catch_unwind(AssertUnwindSafe(|| {
         state.apply_watched(batch, commands, effects, &mut |moment, state, effects| {
-            if let Some(cold) = &mut listening {
-                cold.watch(moment, state, effects);
+            if let Some(cold_tier) = &mut recording {
+                cold_tier.watch(moment, state, effects);
             }
             watch(moment, state, effects);
         });
     }));
-    applied
-        .map_err(|_| ApplyError::Poison(LogIndex(state.log_index().0.max(batch.first.0 - 1) + 1)))
+    applied.map_err(|_| {
+        ApplyError::InvariantBroken(LogIndex(state.log_index().0.max(batch.first.0 - 1) + 1))
+    })
 }
 
 pub(crate) fn read_command(record: &Record<'_>) -> Result<Command, ReplayError> {

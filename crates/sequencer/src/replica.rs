@@ -59,7 +59,7 @@ pub struct Replica<L> {
     sequencer: Sequencer<L>,
     name: NodeName,
     quarantine: Quarantine,
-    keeper: BrokerClock,
+    broker_clock: BrokerClock,
     /// The end of a migrated log has not been seen yet.
     is_partial: bool,
     members: Membership,
@@ -157,7 +157,7 @@ impl<L: Log> Replica<L> {
         quarantine: Quarantine,
         last: Option<LastMessage>,
     ) -> Result<Self, LogError> {
-        assert_ne!(name.node, 0, "number 0 is that of a node that has its log alone");
+        assert_ne!(name.node, 0, "number 0 belongs to a standalone node");
         sequencer.writer = Writer { node: name.node, epoch: 0 };
         let members = match sequencer.state.log_index() {
             LogIndex(0) => Membership::default(),
@@ -169,7 +169,7 @@ impl<L: Log> Replica<L> {
             name,
             quarantine,
             is_partial,
-            keeper: BrokerClock::after(last),
+            broker_clock: BrokerClock::after(last),
             members,
             names: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -190,8 +190,9 @@ impl<L: Log> Replica<L> {
         self.sequencer.sequence = 1;
     }
 
-    /// Makes one bundle: moves as many submissions as fit from the front of `waiting` to `batch`,
-    /// which must be empty. Gives the sequence number of the first; the bundle is in `out`.
+    /// Makes one bundle: moves submissions from the front of `waiting` to `batch`, which must be
+    /// empty, up to the capacity of a frame. Returns the sequence number of the first. The bundle
+    /// is in `out`.
     pub fn propose<T>(
         &mut self,
         waiting: &mut VecDeque<Submission<T>>,
@@ -199,7 +200,7 @@ impl<L: Log> Replica<L> {
         wall: Stamp,
         out: &mut Vec<u8>,
     ) -> u64 {
-        assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of who waits");
+        assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of waiting submissions");
         let sequencer = &mut self.sequencer;
         sequencer.fill(waiting, batch);
         let sequence = sequencer.sequence;
@@ -226,7 +227,7 @@ impl<L: Log> Replica<L> {
         let sequencer = &self.sequencer;
         let header = BundleHeader {
             identity: sequencer.log.tail().identity,
-            founding: false,
+            creates_log: false,
             node: sequencer.writer.node,
             epoch: sequencer.writer.epoch,
             sequence,
@@ -250,8 +251,8 @@ impl<L: Log> Replica<L> {
         bundle: &Bundle<'_>,
         at: Stamp,
     ) -> Result<AppliedMessage, ReplicaError> {
-        if let Some(passed) = self.passes(&bundle.header) {
-            return Ok(AppliedMessage::Rejected(passed));
+        if let Some(rejected) = self.reject_reason(&bundle.header) {
+            return Ok(AppliedMessage::Rejected(rejected));
         }
         self.read(bundle.records_from(self.sequencer.log.tail().next()))?;
         let BundleHeader { node, epoch, sequence, wall, rules, .. } = bundle.header;
@@ -262,14 +263,14 @@ impl<L: Log> Replica<L> {
         begin(&mut self.sequencer.state, rules);
         let message = LastMessage { at, node, wall };
         let before = self.sequencer.state.stamp();
-        let stamp = self.keeper.stamp(before, message, self.members.is_alone(node));
+        let stamp = self.broker_clock.stamp(before, message, self.members.is_alone(node));
         let origin = BatchOrigin { writer: Writer { node, epoch }, sequence, stamp, wall };
-        self.sequencer.builder.hold(bundle.records, bundle.count);
+        self.sequencer.builder.replace_records(bundle.records, bundle.count);
         let first = self.sequencer.append(&origin)?;
         let committed = self.sequencer.decide(first, &origin, self.commands.iter())?;
         self.comparison.is_due = before.0 / COMPARE_US != stamp.0 / COMPARE_US;
         let members_changed =
-            !bundle.header.founding && self.members.see(origin.writer, sequence, stamp);
+            !bundle.header.creates_log && self.members.see(origin.writer, sequence, stamp);
         self.remember();
         self.record_claim(&bundle.header)?;
         Ok(AppliedMessage::Applied { committed, members_changed })
@@ -280,8 +281,8 @@ impl<L: Log> Replica<L> {
     /// # Errors
     /// As [`Replica::deliver`].
     pub fn restore(&mut self, frame: &Frame<'_>) -> Result<AppliedMessage, ReplicaError> {
-        if let Some(passed) = self.passes_moved(frame) {
-            return Ok(AppliedMessage::Rejected(passed));
+        if let Some(rejected) = self.reject_reason_of_frame(frame) {
+            return Ok(AppliedMessage::Rejected(rejected));
         }
         let header = frame.header();
         self.check_decided(header)?;
@@ -314,7 +315,7 @@ impl<L: Log> Replica<L> {
     }
 
     /// The reason to reject a migrated frame, if any.
-    fn passes_moved(&self, frame: &Frame<'_>) -> Option<RejectedMessage> {
+    fn reject_reason_of_frame(&self, frame: &Frame<'_>) -> Option<RejectedMessage> {
         let tail = self.sequencer.log.tail();
         let header = frame.header();
         if header.identity != tail.identity {
@@ -341,18 +342,18 @@ impl<L: Log> Replica<L> {
     }
 
     /// The reason to reject a bundle, if any.
-    fn passes(&self, header: &BundleHeader<'_>) -> Option<RejectedMessage> {
+    fn reject_reason(&self, header: &BundleHeader<'_>) -> Option<RejectedMessage> {
         let state = &self.sequencer.state;
         if header.identity != self.sequencer.log.tail().identity {
             // Several nodes may create the log at the same time: the first message wins.
-            let is_late = header.founding && state.log_index() != LogIndex(0);
+            let is_late = header.creates_log && state.log_index() != LogIndex(0);
             return Some(if is_late {
                 RejectedMessage::OutOfPlace
             } else {
                 RejectedMessage::AnotherLog
             });
         }
-        if self.is_partial || header.founding != (state.log_index() == LogIndex(0)) {
+        if self.is_partial || header.creates_log != (state.log_index() == LogIndex(0)) {
             return Some(RejectedMessage::OutOfPlace);
         }
         match state.tail_of(header.node) {
@@ -370,7 +371,7 @@ impl<L: Log> Replica<L> {
                 true => Command::Tick,
                 false => read_command(&record)?,
             };
-            must_be_known(record.log_index, &command)?;
+            check_rules_known(record.log_index, &command)?;
             self.commands.push(command);
         }
         Ok(())
@@ -397,7 +398,7 @@ impl<L: Log> Replica<L> {
         }
         let (epoch, log_index, rules) = (header.epoch, claim.log_index, header.rules);
         self.claims.insert(node, LastClaim { epoch, log_index, rules });
-        if header.instance == self.name.instance || header.founding {
+        if header.instance == self.name.instance || header.creates_log {
             return Ok(());
         }
         let at = self.history.partition_point(|own| own.log_index < claim.log_index);
@@ -414,8 +415,8 @@ impl<L: Log> Replica<L> {
 
     /// Returns an error when at least half of the live nodes, this one included, contradict it.
     fn check_majority(&self) -> Result<(), ReplicaError> {
-        let is_there = |node: u32| self.members.get(node).is_some();
-        let against: Vec<_> = self.contradicting().filter(|(node, _)| is_there(*node)).collect();
+        let is_live = |node: u32| self.members.get(node).is_some();
+        let against: Vec<_> = self.contradicting().filter(|(node, _)| is_live(*node)).collect();
         let Some(log_index) = against.iter().map(|(_, log_index)| *log_index).min() else {
             return Ok(());
         };
@@ -429,7 +430,7 @@ impl<L: Log> Replica<L> {
     /// The state after the last delivered frame, if all nodes compare it: the first of a minute.
     /// Its hash goes to [`Replica::note_state`].
     pub fn state_to_compare(&mut self) -> Option<StateSnapshot> {
-        std::mem::take(&mut self.comparison.is_due).then(|| self.sequencer.state.freeze())
+        std::mem::take(&mut self.comparison.is_due).then(|| self.sequencer.state.snapshot())
     }
 
     /// Records the hash of a state of this node; returns the attestation for the other nodes.
@@ -464,8 +465,8 @@ impl<L: Log> Replica<L> {
     /// [`ReplicaError::Diverged`].
     pub fn receive_attestation(&mut self, stated: &StateAttestation) -> Result<(), ReplicaError> {
         let StateAttestation { node, epoch, .. } = *stated;
-        let is_there = self.members.get(node).is_some_and(|member| member.epoch == epoch);
-        if node == self.name.node || !is_there {
+        let is_live = self.members.get(node).is_some_and(|member| member.epoch == epoch);
+        if node == self.name.node || !is_live {
             return Ok(());
         }
         self.comparison.stated.insert(node, *stated);
@@ -527,29 +528,29 @@ impl<L: Log> Replica<L> {
 
     /// The last record that a live node claims to have applied.
     pub fn claimed(&self, node: u32) -> Option<LogIndex> {
-        Some(self.said(node)?.log_index)
+        Some(self.claim_of(node)?.log_index)
     }
 
     /// The newest rules version that a live node claims to know.
     pub fn rules_of(&self, node: u32) -> Option<u32> {
-        Some(self.said(node)?.rules)
+        Some(self.claim_of(node)?.rules)
     }
 
     /// The last claim of a live node in its current epoch.
-    fn said(&self, node: u32) -> Option<&LastClaim> {
-        let said = self.claims.get(&node)?;
-        (self.members.get(node)?.epoch == said.epoch).then_some(said)
+    fn claim_of(&self, node: u32) -> Option<&LastClaim> {
+        let claim = self.claims.get(&node)?;
+        (self.members.get(node)?.epoch == claim.epoch).then_some(claim)
     }
 
     /// The nodes that have decided differently or have another state.
     pub fn contradicting(&self) -> impl Iterator<Item = (u32, LogIndex)> {
         let mut all = self.contradicting.clone();
         let StateComparison { differing, stated, .. } = &self.comparison;
-        let is_of_this_life = |node: &u32| {
-            let said = stated.get(node).map(|stated| stated.epoch);
-            said.is_some() && said == self.members.get(*node).map(|member| member.epoch)
+        let is_of_this_epoch = |node: &u32| {
+            let stated = stated.get(node).map(|stated| stated.epoch);
+            stated.is_some() && stated == self.members.get(*node).map(|member| member.epoch)
         };
-        for (node, log_index) in differing.iter().filter(|(node, _)| is_of_this_life(node)) {
+        for (node, log_index) in differing.iter().filter(|(node, _)| is_of_this_epoch(node)) {
             all.entry(*node).and_modify(|at| *at = (*at).min(*log_index)).or_insert(*log_index);
         }
         all.into_iter()
@@ -557,7 +558,7 @@ impl<L: Log> Replica<L> {
 
     /// The part of the brokers' time that is not trusted, in microseconds.
     pub fn held_us(&self) -> u64 {
-        self.keeper.held_us(self.sequencer.state.stamp())
+        self.broker_clock.held_us(self.sequencer.state.stamp())
     }
 
     /// A node's name, or its number if the name is unknown.
@@ -572,7 +573,7 @@ impl<L: Log> Replica<L> {
 
 /// Checks that this program knows a rules version before a record activates it: nodes with the new
 /// version decide differently from then on.
-fn must_be_known(log_index: LogIndex, command: &Command) -> Result<(), ReplayError> {
+fn check_rules_known(log_index: LogIndex, command: &Command) -> Result<(), ReplayError> {
     let Some(Change::Activate(Activate { rules_version: version })) = command.change() else {
         return Ok(());
     };

@@ -3,7 +3,6 @@
 //! Each change declares how each of its outcomes is reached ([`Reach`]). An omitted outcome does
 //! not compile. The [`outcomes`](crate::workload::outcomes) workload asks for the aims.
 
-mod catalogue;
 mod funds;
 mod liquidity;
 mod scheme;
@@ -74,9 +73,11 @@ impl Situation<'_> {
     }
 
     /// POSITION and SETTLEMENT of a participant, in [`Self::currency`].
-    pub(crate) fn holding(&self, name: &FspName) -> Option<(AccountId, AccountId)> {
-        let (_, participant) = self.state?.register().find(name)?;
-        participant.holding(self.currency()).map(|held| (held.position, held.settlement))
+    pub(crate) fn accounts_in(&self, name: &FspName) -> Option<(AccountId, AccountId)> {
+        let (_, participant) = self.state?.registry().find(name)?;
+        participant
+            .accounts_in(self.currency())
+            .map(|accounts| (accounts.position, accounts.settlement))
     }
 }
 

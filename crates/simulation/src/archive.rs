@@ -37,22 +37,25 @@ const URL: &str = "memory://vault";
 pub(crate) struct Archiver {
     random: Random,
     is_active: bool,
-    vault: MemoryBlobs,
+    blobs: MemoryBlobs,
 }
 
 impl Archiver {
     /// A pure function of the seed; some of its runs have snapshots too.
     pub(crate) fn new(seed: u64) -> Self {
         let random = Random::new(mix(seed ^ STREAM));
-        let inner = Inner { random: Random::new(mix(seed ^ STREAM ^ 1)), objects: BTreeMap::new() };
-        let vault = MemoryBlobs { inner: Arc::new(Mutex::new(inner)) };
-        Self { random, is_active: matches!(seed % 8, 1 | 4), vault }
+        let inner = BlobStoreState {
+            random: Random::new(mix(seed ^ STREAM ^ 1)),
+            objects: BTreeMap::new(),
+        };
+        let blobs = MemoryBlobs { inner: Arc::new(Mutex::new(inner)) };
+        Self { random, is_active: matches!(seed % 8, 1 | 4), blobs }
     }
 
     /// A disk, with the place that its catalogue may name.
     pub(crate) fn tiers(&self, disk: &MemoryDisk) -> Result<HubDisk, DiskError> {
         let tiered = TieredDisk::open(disk.clone())?;
-        tiered.mount(Arc::new(self.vault.clone()));
+        tiered.mount(Arc::new(self.blobs.clone()));
         Ok(tiered)
     }
 }
@@ -73,17 +76,17 @@ impl SimulationRun {
         // The durable mark is written at the same rate. A recovery must never find less than the
         // mark; a failed mark is ignored.
         let frames = hub.sequencer().log().inner().frames();
-        let _noted = DurableMarkWriter::new(disk.clone(), frames).note();
+        let _written = DurableMarkWriter::new(disk.clone(), frames).note();
         let closer = hub.sequencer().log().inner().closer();
         let random = &mut self.archiver.random;
         let keep_segments = random.below(3) as usize;
         let retention = Retention { keep_segments, closed_by: Stamp(u64::MAX) };
-        let vault = self.archiver.vault.clone();
+        let blobs = self.archiver.blobs.clone();
         let destination = match random.chance(600) {
-            true => Destination::BlobStore(&vault),
+            true => Destination::BlobStore(&blobs),
             false => Destination::InPlace,
         };
-        let mut handed = Vec::new();
+        let mut archived = Vec::new();
         let mut work = || {
             for due in due(disk, &retention, destination)?.iter().take(SEGMENTS_MAX) {
                 if let Destination::BlobStore(place) = destination {
@@ -92,7 +95,7 @@ impl SimulationRun {
                 let mut watch = |_| if random.chance(20) { Err(StopReading) } else { Ok(()) };
                 let segment = archive_segment(disk, due, destination, &mut watch)?;
                 closer(segment.first);
-                handed.push(segment.first.0);
+                archived.push(segment.first.0);
             }
             Ok(())
         };
@@ -107,37 +110,37 @@ impl SimulationRun {
             }
             Err(error) => panic!("a segment can not be handed over: {error}"),
         }
-        self.env.counts.archived += handed.len() as u64;
-        handed.iter().for_each(|first| self.env.mark(*first));
+        self.env.counts.archived += archived.len() as u64;
+        archived.iter().for_each(|first| self.env.add_to_trace(*first));
     }
 }
 
 /// Objects in memory. Clones are the same place.
 #[derive(Clone, Debug)]
 struct MemoryBlobs {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<BlobStoreState>>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct BlobStoreState {
     random: Random,
     objects: BTreeMap<String, Vec<u8>>,
 }
 
 /// An object on its way in.
-struct Parcel {
-    vault: MemoryBlobs,
+struct PendingUpload {
+    blobs: MemoryBlobs,
     name: String,
     bytes: Vec<u8>,
 }
 
 impl MemoryBlobs {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, BlobStoreState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Now and then a write does not reach it.
-    fn reach(&self, what: &str) -> Result<MutexGuard<'_, Inner>, BlobError> {
+    fn reach(&self, what: &str) -> Result<MutexGuard<'_, BlobStoreState>, BlobError> {
         let mut inner = self.lock();
         match inner.random.chance(UNREACHABLE_PER_MILLE) {
             false => Ok(inner),
@@ -158,7 +161,7 @@ impl BlobStore for MemoryBlobs {
     fn upload(&self, name: &str) -> Result<Box<dyn Upload>, BlobError> {
         drop(self.reach(name)?);
         let (name, bytes) = (name.to_owned(), Vec::new());
-        Ok(Box::new(Parcel { vault: self.clone(), name, bytes }))
+        Ok(Box::new(PendingUpload { blobs: self.clone(), name, bytes }))
     }
 
     fn length(&self, name: &str) -> Result<Option<u64>, BlobError> {
@@ -186,16 +189,16 @@ impl BlobStore for MemoryBlobs {
     }
 }
 
-impl Upload for Parcel {
+impl Upload for PendingUpload {
     fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
-        drop(self.vault.reach(&self.name)?);
+        drop(self.blobs.reach(&self.name)?);
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<(), BlobError> {
-        let Self { vault, name, bytes } = *self;
-        vault.reach(&name)?.objects.insert(name, bytes);
+        let Self { blobs, name, bytes } = *self;
+        blobs.reach(&name)?.objects.insert(name, bytes);
         Ok(())
     }
 }

@@ -38,7 +38,7 @@ use sequencer::GenesisMessage;
 
 use crate::clock::{SimClock, wall};
 use crate::event::Queue;
-use crate::io::{Act, Host, Parcel};
+use crate::outbox_driver::{Host, IoAction, OutgoingNotice};
 use crate::parameters::{Parameters, SECOND};
 use crate::random::{Random, mix, spread16};
 use crate::transfers::{Actors, Request, TransferPlan};
@@ -50,7 +50,7 @@ use brokers::{BROKERS, Brokers, Duplicates};
 use delivery::AttemptResult;
 use invariants::{Invariants, NodeRun};
 use journal::MemoryDisk;
-use node::{PendingMessage, RunningNode, TopicRequest, open_copy};
+use node::{PendingMessage, RunningNode, TopicRequest, open_log_copy};
 use workload::key_of;
 
 const NODES: usize = 3;
@@ -78,7 +78,7 @@ enum Event {
     Replicate(usize),
     Elect,
     Arrive(usize, Request),
-    Answer(Request, Option<Outcome>),
+    Reply(Request, Option<Outcome>),
     Again(Request),
     Receive(usize, u32, Box<Notice>),
     Attempted(usize, u32, Box<Notice>, AttemptResult),
@@ -88,7 +88,7 @@ enum Event {
     Leave(usize),
     Uncut(usize),
     BrokerStarts(usize),
-    Look,
+    CheckRest,
 }
 
 /// The result of a run.
@@ -179,7 +179,7 @@ struct Machine {
     is_cut: bool,
     is_leaving: bool,
     /// The node was asked to leave.
-    is_told: bool,
+    leave_requested: bool,
     /// The next turn is already due by then.
     turn_at: u64,
     mail_at: u64,
@@ -198,7 +198,7 @@ struct ClusterSimulation {
     funded: bool,
     answered: u32,
     waiting: BTreeSet<(u8, u32, u32)>,
-    told_to_answer: BTreeSet<u32>,
+    payees_asked: BTreeSet<u32>,
     brokers: Brokers,
     machines: Vec<Machine>,
     invariants: Invariants,
@@ -231,7 +231,7 @@ impl ClusterSimulation {
             paused_until: 0,
             is_cut: false,
             is_leaving: false,
-            is_told: false,
+            leave_requested: false,
             turn_at: u64::MAX,
             mail_at: u64::MAX,
             sent_until: 0,
@@ -248,7 +248,7 @@ impl ClusterSimulation {
             funded: false,
             answered: 0,
             waiting: BTreeSet::new(),
-            told_to_answer: BTreeSet::new(),
+            payees_asked: BTreeSet::new(),
             brokers: Brokers::new(),
             machines,
             invariants: Invariants::default(),
@@ -278,12 +278,12 @@ impl ClusterSimulation {
     }
 
     fn run(&mut self) {
-        self.found();
+        self.create_log();
         (0..NODES).for_each(|at| self.after(at as u64 * 1_000, Event::Start(at)));
         self.after(2 * SECOND, Event::Fault);
-        self.ask_operator();
+        self.run_operator_step();
         while !self.is_over {
-            let (now, event) = self.queue.pop().expect("a run ends by looking around");
+            let (now, event) = self.queue.pop().expect("a run ends with a check");
             self.now = now;
             for Machine { clock, skew_us, .. } in &self.machines {
                 clock.set(ClockReading { wall: wall(now, *skew_us), monotonic_us: now + 1 });
@@ -296,7 +296,7 @@ impl ClusterSimulation {
     }
 
     /// The log begins.
-    fn found(&mut self) {
+    fn create_log(&mut self) {
         let hub = FspName::new("Hub").expect("a short name");
         let genesis = Genesis { seed: spread16(self.seed ^ 1), hub };
         let founding =
@@ -324,14 +324,14 @@ impl ClusterSimulation {
             Event::Mail(at, _) if self.now < self.machines[at].mail_at => {}
             Event::Turn(at, _) => self.turn(at),
             Event::Mail(at, _) => self.mail(at),
-            Event::Record(at, _) => self.io(at, |outbox, host| outbox.record_when_idle(host)),
+            Event::Record(at, _) => self.run_io(at, |outbox, host| outbox.record_when_idle(host)),
             Event::Produce(at, _) => self.produce(at),
             Event::Fetch(at, _) => self.fetch(at),
             Event::End(at, _, number) => self.answer_end(at, number),
             Event::Replicate(broker) => self.replicate(broker),
             Event::Elect => self.elect(),
             Event::Arrive(at, request) => self.arrive(at, request),
-            Event::Answer(request, outcome) => self.receive_answer(request, outcome),
+            Event::Reply(request, outcome) => self.receive_answer(request, outcome),
             Event::Again(request) => {
                 if self.waiting.contains(&key_of(request)) {
                     self.send(request);
@@ -342,7 +342,7 @@ impl ClusterSimulation {
                 if !matches!(result, AttemptResult::Status(200..500)) {
                     self.invariants.failed(&notice);
                 }
-                self.io(at, |outbox, host| {
+                self.run_io(at, |outbox, host| {
                     outbox.attempted(notice.id, result, host);
                     outbox.start_due_attempts(host);
                 });
@@ -357,7 +357,7 @@ impl ClusterSimulation {
                 self.produce_soon(at);
             }
             Event::BrokerStarts(broker) => self.broker_starts(broker),
-            Event::Look => self.look(),
+            Event::CheckRest => self.check_rest(),
         }
     }
 
@@ -377,18 +377,18 @@ impl ClusterSimulation {
         let seed = self.random.next();
         let topic = self.brokers.all();
         let machine = &mut self.machines[at];
-        let copy = open_copy(&machine.disk, identity);
+        let copy = open_log_copy(&machine.disk, identity);
         let copy = copy.unwrap_or_else(|| {
             // The end of a copy may be damaged: it is begun with an empty directory.
             self.counts.lost_copies += 1;
             machine.disk = MemoryDisk::new(seed);
-            open_copy(&machine.disk, identity).expect("an empty disk takes a log")
+            open_log_copy(&machine.disk, identity).expect("an empty disk takes a log")
         });
         machine.epochs += 1;
         let epoch = (at, machine.epochs);
         let about = (machine.clock.clone(), self.parameters.policy.clone(), seed);
         machine.up = Some(RunningNode::start(epoch, copy, &topic, about));
-        (machine.is_leaving, machine.is_told, machine.paused_until) = (false, false, 0);
+        (machine.is_leaving, machine.leave_requested, machine.paused_until) = (false, false, 0);
         (machine.turn_at, machine.mail_at) = (u64::MAX, u64::MAX);
         self.turn_soon(at, 1);
         self.fetch_soon(at);
@@ -427,7 +427,7 @@ impl ClusterSimulation {
         self.machines[at].turn_at = u64::MAX;
         let now = self.now;
         let up = self.up(at);
-        let turn = up.driven.turn(Some(Duration::ZERO), &mut |_, _, _| {});
+        let turn = up.node.turn(Some(Duration::ZERO), &mut |_, _, _| {});
         let sent_requests = up.sent_requests();
         for one in sent_requests {
             match one {
@@ -444,14 +444,14 @@ impl ClusterSimulation {
                 }
             }
         }
-        let tail = self.up(at).driven.replica().sequencer().log().tail();
+        let tail = self.up(at).node.replica().sequencer().log().tail();
         self.invariants.applied(at, tail.end, tail.chain);
         let head = tail.chain.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         self.trace = mix(self.trace ^ self.now ^ head);
         if matches!(turn, Ok(Turn::Ended) | Err(_)) {
             return self.ended(at);
         }
-        let patience = self.up(at).driven.patience().unwrap_or_default();
+        let patience = self.up(at).node.patience().unwrap_or_default();
         self.turn_soon(at, (patience.as_micros() as u64).max(50));
         let wait = self.random.below(200);
         self.mail_soon(at, wait);
@@ -459,7 +459,7 @@ impl ClusterSimulation {
 
     /// The sequencer's thread has ended: in order, or because it must not continue.
     fn ended(&mut self, at: usize) {
-        let reason = self.up(at).driven.handle().status().stopped;
+        let reason = self.up(at).node.handle().status().stopped;
         if let Some(reason) = reason {
             assert!(reason.contains("could not join"), "node {at} gave up: {reason}");
             self.counts.stops += 1;
@@ -472,44 +472,48 @@ impl ClusterSimulation {
 
     fn mail(&mut self, at: usize) {
         self.machines[at].mail_at = u64::MAX;
-        self.io(at, |outbox, host| outbox.start_due_attempts(host));
-        self.go_on_leaving(at);
+        self.run_io(at, |outbox, host| outbox.start_due_attempts(host));
+        self.continue_leaving(at);
     }
 
     /// The I/O thread of a node works; what follows from it is on its way.
-    fn io(&mut self, at: usize, work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>)) {
+    fn run_io(
+        &mut self,
+        at: usize,
+        work: impl FnOnce(&mut Outbox<Request, OutgoingNotice>, &mut Host<'_>),
+    ) {
         let Machine { up, clock, .. } = &mut self.machines[at];
         let up = up.as_mut().expect("events of the dead are dropped");
         let (now, epoch) = (clock.now(), up.epoch);
         for act in up.work(now, &mut self.invariants, work) {
-            self.follow((at, epoch), now.monotonic_us, act);
+            self.carry_out((at, epoch), now.monotonic_us, act);
         }
     }
 
-    fn follow(&mut self, (at, epoch): (usize, NodeRun), now_us: u64, act: Act) {
+    fn carry_out(&mut self, (at, epoch): (usize, NodeRun), now_us: u64, act: IoAction) {
         match act {
-            Act::Answer(request, _, outcome) => {
+            IoAction::Reply(request, _, outcome) => {
                 if let Some(outcome) = outcome {
                     self.invariants.answered(request, outcome);
                 }
                 let wait = self.net();
-                self.after(wait, Event::Answer(request, outcome));
+                self.after(wait, Event::Reply(request, outcome));
             }
-            Act::Owe(notice) => self.invariants.is_owed(&notice, now_us),
-            Act::Attempt(attempt) => {
+            IoAction::NoticeOwed(notice) => self.invariants.is_owed(&notice, now_us),
+            IoAction::Attempt(attempt) => {
                 let parcel = attempt.message.expect("a lane keeps its messages");
                 self.invariants.attempt(&parcel.notice, epoch, now_us);
                 let wait = self.net();
                 self.after(wait, Event::Receive(at, epoch.1, Box::new(parcel.notice)));
             }
-            Act::Record => {
+            IoAction::Record => {
                 let wait = RECORD_PATIENCE.as_micros() as u64;
                 self.after(wait, Event::Record(at, epoch.1));
             }
-            Act::Retry(due) => self.mail_soon(at, due.0.saturating_sub(self.now).max(1_000)),
-            Act::Submit(_) => self.turn_soon(at, 1),
+            IoAction::Retry(due) => self.mail_soon(at, due.0.saturating_sub(self.now).max(1_000)),
+            IoAction::Submit(_) => self.turn_soon(at, 1),
             // Whatever the thread does, it flushes in the end.
-            Act::Flush | Act::End(_) => {}
+            IoAction::Flush | IoAction::DeliveryFinished(_) => {}
         }
     }
 
@@ -523,18 +527,18 @@ impl ClusterSimulation {
         }
         machine.is_leaving = true;
         self.counts.leaves += 1;
-        self.up(at).io.outbox.stop();
+        self.up(at).outbox_driver.outbox.stop();
         self.mail_soon(at, 1);
     }
 
-    fn go_on_leaving(&mut self, at: usize) {
-        let Machine { is_leaving, is_told, .. } = self.machines[at];
-        if !is_leaving || is_told || 0 < self.up(at).io.outbox.attempts() {
+    fn continue_leaving(&mut self, at: usize) {
+        let Machine { is_leaving, leave_requested, .. } = self.machines[at];
+        if !is_leaving || leave_requested || 0 < self.up(at).outbox_driver.outbox.attempts() {
             return;
         }
-        self.machines[at].is_told = true;
-        self.io(at, |outbox, host| outbox.record_now(host));
-        self.up(at).driven.close();
+        self.machines[at].leave_requested = true;
+        self.run_io(at, |outbox, host| outbox.record_now(host));
+        self.up(at).node.close();
         self.turn_soon(at, 1);
     }
 
@@ -654,21 +658,21 @@ impl ClusterSimulation {
         self.replicate_soon();
     }
 
-    fn look(&mut self) {
+    fn check_rest(&mut self) {
         match self.calm_since {
-            None => self.calm_down(),
+            None => self.stop_faults_and_wait(),
             Some(_) if self.is_at_rest() => return self.finish(),
             Some(since) => assert!(
                 self.now < since + REST_US,
                 "nothing is at rest {} s after the faults stopped: {}",
                 REST_US / SECOND,
-                self.unrest()
+                self.describe_unrest()
             ),
         }
-        self.after(SECOND / 2, Event::Look);
+        self.after(SECOND / 2, Event::CheckRest);
     }
 
-    fn calm_down(&mut self) {
+    fn stop_faults_and_wait(&mut self) {
         self.calm_since = Some(self.now);
         for broker in 0..BROKERS {
             if !self.brokers.is_up(broker) {
@@ -691,11 +695,11 @@ impl ClusterSimulation {
         let mut hashes = BTreeSet::new();
         for machine in &self.machines {
             let Some(up) = &machine.up else { return false };
-            let replica = up.driven.replica();
+            let replica = up.node.replica();
             let state = replica.sequencer().state();
-            let is_quiet = state.transfers_in_flight() == 0 && state.notices_owed_count() == 0;
+            let is_quiet = state.reserved_transfer_count() == 0 && state.notices_owed_count() == 0;
             let all_there = replica.members().iter().count() == NODES;
-            if !is_quiet || !all_there || !up.is_idle() || !up.driven.is_live() {
+            if !is_quiet || !all_there || !up.is_idle() || !up.node.is_live() {
                 return false;
             }
             hashes.insert((state.log_index(), state.hash().0));
@@ -703,18 +707,18 @@ impl ClusterSimulation {
         is_all_made && self.waiting.is_empty() && hashes.len() == 1
     }
 
-    fn unrest(&self) -> String {
+    fn describe_unrest(&self) -> String {
         let each = self.machines.iter().map(|machine| match &machine.up {
             None => "down".to_owned(),
             Some(up) => {
-                let replica = up.driven.replica();
+                let replica = up.node.replica();
                 let state = replica.sequencer().state();
                 format!(
                     "at {}, there {}, members {}, {} in flight, {} owed, idle {}",
                     state.log_index().0,
-                    up.driven.is_live(),
+                    up.node.is_live(),
                     replica.members().iter().count(),
-                    state.transfers_in_flight(),
+                    state.reserved_transfer_count(),
                     state.notices_owed_count(),
                     up.is_idle()
                 )
@@ -731,10 +735,11 @@ impl ClusterSimulation {
         let mut hashes = BTreeSet::new();
         for machine in &mut self.machines {
             let up = machine.up.take().expect("a node at rest is up");
-            let hash = up.driven.replica().sequencer().state().hash();
-            self.counts.same_states += u64::from(up.driven.replica().agreed().is_some());
+            let hash = up.node.replica().sequencer().state().hash();
+            self.counts.same_states += u64::from(up.node.replica().agreed().is_some());
             drop(up);
-            let mut copy = open_copy(&machine.disk.kill(), identity).expect("a sound copy opens");
+            let mut copy =
+                open_log_copy(&machine.disk.kill(), identity).expect("a sound copy opens");
             assert_eq!(
                 self.invariants.check_log(&mut copy),
                 hash,

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use delivery::{AttemptResult, EndedAttempt, TRIED_MAX};
+use delivery::{AttemptResult, ENDED_ATTEMPTS_MAX, EndedAttempt};
 use ledger::{DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome};
 use ports::ClockReading;
 
@@ -34,7 +34,7 @@ pub(crate) struct SimEnv {
     pub(crate) slow_us: u64,
     pub(crate) counts: RunCounts,
     /// Attempts to deliver a notice since it was owed, by epoch of the hub.
-    pub(crate) tries: BTreeMap<(u32, NoticeId), Vec<AttemptResult>>,
+    pub(crate) attempts: BTreeMap<(u32, NoticeId), Vec<AttemptResult>>,
     /// How often each outcome was decided, by its number.
     pub(crate) outcomes: Vec<u64>,
     /// Names of changes, each with an outcome that it had.
@@ -80,7 +80,7 @@ pub(crate) const fn class_of(kind: NoticeKind) -> u8 {
 /// One attempt to deliver a notice.
 pub(crate) struct AttemptParams {
     pub(crate) epoch: u32,
-    pub(crate) edge: u8,
+    pub(crate) thread: u8,
     pub(crate) to: u8,
     pub(crate) notice: NoticeId,
     pub(crate) callback: Box<Callback>,
@@ -96,7 +96,7 @@ impl SimEnv {
     }
 
     /// Adds to the digest of what has happened.
-    pub(crate) fn mark(&mut self, number: u64) {
+    pub(crate) fn add_to_trace(&mut self, number: u64) {
         self.trace = mix(self.trace ^ number);
     }
 
@@ -149,7 +149,7 @@ impl SimEnv {
     pub(crate) fn answer(&mut self, request: Request, result: Option<Outcome>) {
         if !self.is_lost() {
             let way = self.latency();
-            self.after(way, Event::Answer(request, result));
+            self.after(way, Event::Reply(request, result));
         }
     }
 
@@ -230,14 +230,14 @@ impl SimEnv {
                 unreachable!("an attempt that was made was sent")
             }
         }
-        self.tries.entry((attempt.epoch, attempt.notice)).or_default().push(result);
+        self.attempts.entry((attempt.epoch, attempt.notice)).or_default().push(result);
         if matches!(result, AttemptResult::Status(429 | 503)) && self.random.chance(500) {
             let micros = self.random.below(10 * SECOND);
             self.counts.pauses_asked += 1;
-            let event = HubEvent::PauseAsked(attempt.edge, attempt.to, micros);
+            let event = HubEvent::PauseAsked(attempt.thread, attempt.to, micros);
             self.hub_after(wait, attempt.epoch, event);
         }
-        let event = HubEvent::Attempted(attempt.edge, attempt.notice, result);
+        let event = HubEvent::Attempted(attempt.thread, attempt.notice, result);
         self.hub_after(wait, attempt.epoch, event);
     }
 
@@ -249,13 +249,13 @@ impl SimEnv {
         (notice, end): (&Notice, &FinishedDelivery),
         attempts: &[EndedAttempt],
     ) {
-        let made = self.tries.remove(&(epoch, end.notice)).unwrap_or_default();
+        let made = self.attempts.remove(&(epoch, end.notice)).unwrap_or_default();
         let tries = made.len() as u32;
         assert_eq!(u32::from(end.attempts), tries, "attempts of {end:?}");
         let recorded: Vec<_> = attempts.iter().map(|one| one.result).collect();
         let expected = match &*made {
             [AttemptResult::Status(200..300)] => &[],
-            all => &all[all.len().saturating_sub(TRIED_MAX)..],
+            all => &all[all.len().saturating_sub(ENDED_ATTEMPTS_MAX)..],
         };
         assert_eq!(recorded, expected, "the recorded attempts of {end:?}");
         let passing = [401, 403, 404, 408, 409, 421, 425, 429];

@@ -13,7 +13,7 @@ pub(crate) enum Event {
     /// A request reaches the hub.
     Arrive(Request),
     /// The hub's answer to a request reaches who sent it; `None` is "unavailable".
-    Answer(Request, Option<Outcome>),
+    Reply(Request, Option<Outcome>),
     /// A callback reaches an FSP.
     Callback(u8, Box<Callback>),
     /// The next payer makes a transfer.
@@ -43,7 +43,7 @@ pub(crate) enum Event {
     /// An event within one epoch of the hub's process.
     Hub(u32, HubEvent),
     /// Is everything at rest?
-    Look,
+    CheckRest,
 }
 
 /// A callback as an FSP receives it.

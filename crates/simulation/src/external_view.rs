@@ -351,7 +351,7 @@ impl Reopening<'_> {
                 self.model.begin(applied.stamp);
             }
             let predicted = match self.external.duplicates.contains(&log_index) {
-                true => self.model.pass_over(),
+                true => self.model.skip_repeated(),
                 false => self.model.decide(applied.command),
             };
             let (outcome, command) = (applied.outcome, applied.command);

@@ -20,8 +20,8 @@ use crate::clock_check::ClockCheck;
 use crate::env::SimEnv;
 use crate::event::HubEvent;
 use crate::external_view::ExternalView;
-use crate::io::Io;
 use crate::io_thread::IoThread;
+use crate::outbox_driver::OutboxDriver;
 use crate::parameters::SECOND;
 use crate::transfers::Request;
 
@@ -61,19 +61,19 @@ impl SimHub {
             (ClockCheck::new(sequencer.state(), now), sequencer.log().reader());
         let clock = SimClock::default();
         clock.set(now);
-        let rings = (0..env.parameters.io_threads).map(|_| Arc::new(AtomicBool::new(false)));
-        let threads: Vec<_> = rings.map(|rung| (mailbox(&rung), rung)).collect();
+        let flags = (0..env.parameters.io_threads).map(|_| Arc::new(AtomicBool::new(false)));
+        let threads: Vec<_> = flags.map(|has_mail| (mailbox(&has_mail), has_mail)).collect();
         let mailboxes = threads.iter().map(|thread| Arc::clone(&thread.0)).collect();
         let limits =
             InboxLimits { submissions_max: env.parameters.inbox_max, ..InboxLimits::default() };
-        let beside = (clock.clone(), Directory::default());
-        let node = Standalone::new(sequencer, beside, (mailboxes, limits));
+        let parts = (clock.clone(), Directory::default());
+        let node = Standalone::new(sequencer, parts, (mailboxes, limits));
         let handle = node.handle();
-        let edge = |(number, (mailbox, rung))| {
+        let io_thread = |(number, (mailbox, has_mail))| {
             let policy = (env.parameters.policy.clone(), env.random.next());
-            IoThread::new(Io::new(handle.clone(), (number, mailbox), policy), rung)
+            IoThread::new(OutboxDriver::new(handle.clone(), (number, mailbox), policy), has_mail)
         };
-        let io_threads = threads.into_iter().enumerate().map(edge).collect();
+        let io_threads = threads.into_iter().enumerate().map(io_thread).collect();
         let (frozen, stored, awake, sleeps, full_until) = (None, None, true, 0, 0);
         let mut hub = Self {
             epoch,
@@ -89,7 +89,7 @@ impl SimHub {
             full_until,
             clock_check,
         };
-        hub.ring(env, 0);
+        hub.schedule_mail(env, 0);
         env.hub_after(0, epoch, HubEvent::Step);
         hub
     }
@@ -141,7 +141,7 @@ impl SimHub {
             observe(env, external, (sequencer, committed, batch));
             for (submission, log_index) in batch.iter().zip(committed.first.0..) {
                 if let ReplyTo::Waiter { mailbox, waiter } = submission.attached.ticket {
-                    io_threads[mailbox].io.note_decided(waiter, log_index);
+                    io_threads[mailbox].outbox_driver.note_decided(waiter, log_index);
                 }
             }
         });
@@ -159,7 +159,7 @@ impl SimHub {
                 self.full_until = env.now + FULL_PAUSE_US;
                 SECOND / 1_000
             }
-            Ok(Turn::Rested) => 0,
+            Ok(Turn::Idle) => 0,
             Ok(Turn::Ended) => unreachable!("an epoch ends with its process"),
             Err(NodeError::Commit(CommitError::Full | CommitError::Stopped(_))) => {
                 return Err(Stopped);
@@ -168,9 +168,9 @@ impl SimHub {
         };
         env.counts.prefetched += self.sequencer().cold_counts().found - found;
         external.durable(self.sequencer().log().durable_end());
-        self.ring(env, took);
+        self.schedule_mail(env, took);
         match turn {
-            Ok(Turn::Rested) => self.sleep(env),
+            Ok(Turn::Idle) => self.sleep(env),
             _ => env.hub_after(took, self.epoch, HubEvent::Step),
         }
         Ok(())
@@ -191,9 +191,9 @@ impl SimHub {
     }
 
     /// The I/O threads that have mail read it after `wait_us`.
-    fn ring(&mut self, env: &mut SimEnv, wait_us: u64) {
-        for (number, edge) in self.io_threads.iter().enumerate() {
-            if edge.has_mail() {
+    fn schedule_mail(&mut self, env: &mut SimEnv, wait_us: u64) {
+        for (number, io_thread) in self.io_threads.iter().enumerate() {
+            if io_thread.has_mail() {
                 env.hub_after(wait_us, self.epoch, HubEvent::Mail(number as u8));
             }
         }
@@ -201,9 +201,9 @@ impl SimHub {
 }
 
 /// A mailbox whose wake-up sets a flag.
-fn mailbox(rung: &Arc<AtomicBool>) -> Arc<Mailbox<Request>> {
-    let rung = Arc::clone(rung);
-    Arc::new(Mailbox::new(move || rung.store(true, Ordering::Relaxed)))
+fn mailbox(has_mail: &Arc<AtomicBool>) -> Arc<Mailbox<Request>> {
+    let has_mail = Arc::clone(has_mail);
+    Arc::new(Mailbox::new(move || has_mail.store(true, Ordering::Relaxed)))
 }
 
 /// A batch was committed: its effects are about to be posted.
@@ -218,7 +218,7 @@ fn observe(
     env.counts.batches += 1;
     env.counts.records += batch.len() as u64;
     let digest = state.digest().0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    env.mark(digest);
+    env.add_to_trace(digest);
     for (one, outcome) in batch.iter().zip(&effects.outcomes) {
         env.outcomes[usize::from(outcome.number())] += 1;
         let change = one.command.change();

@@ -15,14 +15,14 @@ use crate::env::{AttemptParams, SimEnv};
 use crate::event::{Callback, HubEvent};
 use crate::external_view::ExternalView;
 use crate::hub::{SimHub, Stopped};
-use crate::io::{Act, Host, Io, Parcel};
+use crate::outbox_driver::{Host, IoAction, OutboxDriver, OutgoingNotice};
 use crate::transfers::Request;
 
 /// Records, per thousand, that are read from the log although the notice does not need them.
 const CHECKED_PER_MILLE: u32 = 20;
 
 pub(crate) struct IoThread {
-    pub(crate) io: Io,
+    pub(crate) outbox_driver: OutboxDriver,
     has_mail: Arc<AtomicBool>,
     flushing: bool,
     recording: bool,
@@ -30,12 +30,12 @@ pub(crate) struct IoThread {
 }
 
 impl IoThread {
-    pub(crate) const fn new(io: Io, has_mail: Arc<AtomicBool>) -> Self {
-        Self { io, has_mail, flushing: false, recording: false, retry_at: None }
+    pub(crate) const fn new(outbox_driver: OutboxDriver, has_mail: Arc<AtomicBool>) -> Self {
+        Self { outbox_driver, has_mail, flushing: false, recording: false, retry_at: None }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.io.is_idle() && !self.has_mail()
+        self.outbox_driver.is_idle() && !self.has_mail()
     }
 
     pub(crate) fn has_mail(&self) -> bool {
@@ -46,9 +46,9 @@ impl IoThread {
 impl SimHub {
     /// A request whose command is to be committed.
     pub(crate) fn request(&mut self, env: &mut SimEnv, request: Request, command: Command) {
-        let edge = env.random.below(self.io_threads.len() as u64) as u8;
-        self.edge(edge).io.request(request, command);
-        self.flush_soon(env, edge);
+        let thread = env.random.below(self.io_threads.len() as u64) as u8;
+        self.io_thread(thread).outbox_driver.request(request, command);
+        self.flush_soon(env, thread);
     }
 
     /// Something happens within the process.
@@ -61,35 +61,35 @@ impl SimHub {
         match event {
             HubEvent::Step => return self.step(env, external),
             HubEvent::Wake(sleep) => return self.wake(env, external, sleep),
-            HubEvent::Flush(edge) => {
-                self.edge(edge).flushing = false;
-                self.work((env, external), edge, |outbox, host| outbox.flush(host));
+            HubEvent::Flush(thread) => {
+                self.io_thread(thread).flushing = false;
+                self.work((env, external), thread, |outbox, host| outbox.flush(host));
             }
-            HubEvent::Record(edge) => {
-                self.edge(edge).recording = false;
-                self.work((env, external), edge, |outbox, host| outbox.record_when_idle(host));
+            HubEvent::Record(thread) => {
+                self.io_thread(thread).recording = false;
+                self.work((env, external), thread, |outbox, host| outbox.record_when_idle(host));
             }
-            HubEvent::Mail(edge) => {
-                self.edge(edge).has_mail.store(false, Ordering::Relaxed);
-                self.work((env, external), edge, |outbox, host| {
+            HubEvent::Mail(thread) => {
+                self.io_thread(thread).has_mail.store(false, Ordering::Relaxed);
+                self.work((env, external), thread, |outbox, host| {
                     outbox.read_mail(host);
                     outbox.start_due_attempts(host);
                 });
             }
-            HubEvent::Retry(edge) => {
-                self.edge(edge).retry_at.take_if(|due| *due <= env.now);
-                self.work((env, external), edge, |outbox, host| outbox.start_due_attempts(host));
+            HubEvent::Retry(thread) => {
+                self.io_thread(thread).retry_at.take_if(|due| *due <= env.now);
+                self.work((env, external), thread, |outbox, host| outbox.start_due_attempts(host));
             }
-            HubEvent::Attempted(edge, notice, result) => {
-                self.attempted((env, external), edge, (notice, result));
+            HubEvent::Attempted(thread, notice, result) => {
+                self.attempted((env, external), thread, (notice, result));
             }
-            HubEvent::PauseAsked(edge, fsp, micros) => {
+            HubEvent::PauseAsked(thread, fsp, micros) => {
                 let now = self.set_clock(env);
-                self.edge(edge).io.outbox.pause_asked(index_of(fsp), micros, now);
+                self.io_thread(thread).outbox_driver.outbox.pause_asked(index_of(fsp), micros, now);
             }
             HubEvent::Addressed(fsp) => {
-                for edge in 0..self.io_threads.len() as u8 {
-                    self.work((env, external), edge, |outbox, host| {
+                for thread in 0..self.io_threads.len() as u8 {
+                    self.work((env, external), thread, |outbox, host| {
                         outbox.address_changed(index_of(fsp), host.now);
                         outbox.start_due_attempts(host);
                     });
@@ -103,11 +103,11 @@ impl SimHub {
     fn attempted(
         &mut self,
         (env, external): (&mut SimEnv, &mut ExternalView),
-        edge: u8,
+        thread: u8,
         (notice, result): (NoticeId, AttemptResult),
     ) {
-        let (now, mut verdict) = (self.set_clock(env), Verdict::Left);
-        let acts = self.edge(edge).io.work(now, |outbox, host| {
+        let (now, mut verdict) = (self.set_clock(env), Verdict::LaneLost);
+        let actions = self.io_thread(thread).outbox_driver.work(now, |outbox, host| {
             verdict = outbox.attempted(notice, result, host);
         });
         let is_sent = !matches!(result, AttemptResult::Unsent | AttemptResult::NoAddress);
@@ -124,18 +124,18 @@ impl SimHub {
                 external.attempted(notice, None);
                 external.parked(notice);
             }
-            Verdict::Left => unreachable!("there is no other node that a lane could go to"),
+            Verdict::LaneLost => unreachable!("there is no other node that a lane could go to"),
         }
-        for act in acts {
-            match act {
-                Act::End(end) => self.check_end(env, edge, &end),
-                act => self.follow((env, external), edge, act),
+        for action in actions {
+            match action {
+                IoAction::DeliveryFinished(end) => self.check_end(env, thread, &end),
+                action => self.carry_out((env, external), thread, action),
             }
         }
-        self.work((env, external), edge, |outbox, host| outbox.start_due_attempts(host));
+        self.work((env, external), thread, |outbox, host| outbox.start_due_attempts(host));
     }
 
-    fn edge(&mut self, number: u8) -> &mut IoThread {
+    fn io_thread(&mut self, number: u8) -> &mut IoThread {
         &mut self.io_threads[usize::from(number)]
     }
 
@@ -143,103 +143,113 @@ impl SimHub {
     fn work(
         &mut self,
         (env, external): (&mut SimEnv, &mut ExternalView),
-        edge: u8,
-        work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>),
+        thread: u8,
+        work: impl FnOnce(&mut Outbox<Request, OutgoingNotice>, &mut Host<'_>),
     ) {
         let now = self.set_clock(env);
-        for act in self.edge(edge).io.work(now, work) {
-            self.follow((env, external), edge, act);
+        for action in self.io_thread(thread).outbox_driver.work(now, work) {
+            self.carry_out((env, external), thread, action);
         }
     }
 
-    fn follow(&mut self, (env, external): (&mut SimEnv, &mut ExternalView), edge: u8, act: Act) {
-        match act {
-            Act::Answer(request, log_index, outcome) => {
+    fn carry_out(
+        &mut self,
+        (env, external): (&mut SimEnv, &mut ExternalView),
+        thread: u8,
+        action: IoAction,
+    ) {
+        match action {
+            IoAction::Reply(request, log_index, outcome) => {
                 if let Some(outcome) = outcome {
                     assert_ne!(outcome, Outcome::Repeated, "no record is applied twice");
                     external.note_acknowledged(log_index.expect("an answered request was decided"));
                 }
                 env.answer(request, outcome);
             }
-            Act::Owe(_) => {}
-            Act::Attempt(attempt) => self.run_attempt((env, external), edge, attempt),
-            Act::End(end) => {
+            IoAction::NoticeOwed(_) => {}
+            IoAction::Attempt(attempt) => self.run_attempt((env, external), thread, attempt),
+            IoAction::DeliveryFinished(end) => {
                 let is_withdrawn = end.result == DeliveryResult::Withdrawn;
                 env.counts.withdrawn += u64::from(is_withdrawn);
                 env.counts.lapsed += u64::from(!is_withdrawn);
                 external.ended_quietly(end.notice, end.result);
-                self.check_end(env, edge, &end);
+                self.check_end(env, thread, &end);
             }
-            Act::Submit(refused) => {
+            IoAction::Submit(refused) => {
                 env.counts.refused += refused as u64;
                 if !std::mem::replace(&mut self.awake, true) {
                     env.hub_after(1, self.epoch, HubEvent::Step);
                 }
             }
-            Act::Flush => self.flush_soon(env, edge),
-            Act::Record => {
-                if !std::mem::replace(&mut self.edge(edge).recording, true) {
+            IoAction::Flush => self.flush_soon(env, thread),
+            IoAction::Record => {
+                if !std::mem::replace(&mut self.io_thread(thread).recording, true) {
                     let wait = RECORD_PATIENCE.as_micros() as u64;
-                    env.hub_after(wait, self.epoch, HubEvent::Record(edge));
+                    env.hub_after(wait, self.epoch, HubEvent::Record(thread));
                 }
             }
-            Act::Retry(due) => {
+            IoAction::Retry(due) => {
                 let due = self.born_us + due.0;
-                if self.edge(edge).retry_at.is_none_or(|set| due < set) {
-                    self.edge(edge).retry_at = Some(due);
+                if self.io_thread(thread).retry_at.is_none_or(|set| due < set) {
+                    self.io_thread(thread).retry_at = Some(due);
                     let wait = due.saturating_sub(env.now);
-                    env.hub_after(wait, self.epoch, HubEvent::Retry(edge));
+                    env.hub_after(wait, self.epoch, HubEvent::Retry(thread));
                 }
             }
         }
     }
 
-    fn flush_soon(&mut self, env: &mut SimEnv, edge: u8) {
-        if !std::mem::replace(&mut self.edge(edge).flushing, true) {
+    fn flush_soon(&mut self, env: &mut SimEnv, thread: u8) {
+        if !std::mem::replace(&mut self.io_thread(thread).flushing, true) {
             let wait = env.random.below(20);
-            env.hub_after(wait, self.epoch, HubEvent::Flush(edge));
+            env.hub_after(wait, self.epoch, HubEvent::Flush(thread));
         }
     }
 
-    fn check_end(&self, env: &mut SimEnv, edge: u8, end: &FinishedDelivery) {
-        let delivery = self.io_threads[usize::from(edge)].io.outbox.delivery();
-        env.check_end(self.epoch, (&self.notice(end.notice), end), delivery.tried(end.notice));
+    fn check_end(&self, env: &mut SimEnv, thread: u8, end: &FinishedDelivery) {
+        let delivery = self.io_threads[usize::from(thread)].outbox_driver.outbox.delivery();
+        env.check_end(
+            self.epoch,
+            (&self.notice(end.notice), end),
+            delivery.ended_attempts(end.notice),
+        );
     }
 
     fn run_attempt(
         &self,
         (env, external): (&mut SimEnv, &mut ExternalView),
-        edge: u8,
-        attempt: Attempt<Parcel>,
+        thread: u8,
+        attempt: Attempt<OutgoingNotice>,
     ) {
         let id = attempt.notice;
         external.attempt(id, self.sequencer().log().durable_end());
-        let parcel =
-            attempt.message.unwrap_or_else(|| Parcel { notice: self.notice(id), message: None });
-        if !env.has_address(&parcel.notice) {
-            let event = HubEvent::Attempted(edge, id, AttemptResult::NoAddress);
+        let outgoing = attempt
+            .message
+            .unwrap_or_else(|| OutgoingNotice { notice: self.notice(id), message: None });
+        if !env.has_address(&outgoing.notice) {
+            let event = HubEvent::Attempted(thread, id, AttemptResult::NoAddress);
             return env.hub_after(1, self.epoch, event);
         }
-        let source = match parcel.message {
-            None if needs_message(parcel.notice.kind) || env.random.chance(CHECKED_PER_MILLE) => {
-                self.load(env, &parcel.notice)
+        let source = match outgoing.message {
+            None if needs_message(outgoing.notice.kind) || env.random.chance(CHECKED_PER_MILLE) => {
+                self.load(env, &outgoing.notice)
             }
             known => Ok(known),
         };
         let Ok(source) = source else {
-            let event = HubEvent::Attempted(edge, id, AttemptResult::Unsent);
+            let event = HubEvent::Attempted(thread, id, AttemptResult::Unsent);
             return env.hub_after(1, self.epoch, event);
         };
         env.attempt(AttemptParams {
             epoch: self.epoch,
-            edge,
+            thread,
             to: attempt.recipient.0 as u8 - 1,
             notice: id,
-            callback: Box::new(Callback { notice: parcel.notice, source }),
+            callback: Box::new(Callback { notice: outgoing.notice, source }),
         });
     }
 
-    /// A notice whose parcel was too much for its lane.
+    /// A notice without its message, which its lane had no room for.
     fn notice(&self, id: NoticeId) -> Notice {
         *self.sequencer().state().notice(id).expect("a notice that is sent is owed")
     }
@@ -252,7 +262,7 @@ impl SimHub {
         let OwnedPayload::Stored(payload) = record.payload else {
             panic!("{notice:?} is made from a record without a message");
         };
-        let request = Request::recognise(&payload).expect("the log keeps messages as they came");
+        let request = Request::parse(&payload).expect("the log keeps messages as they came");
         Ok(Some(request))
     }
 }

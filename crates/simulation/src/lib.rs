@@ -54,8 +54,8 @@ mod external_view;
 mod faults;
 mod faulty_store;
 mod hub;
-mod io;
 mod io_thread;
+mod outbox_driver;
 mod parameters;
 mod random;
 mod reduction;
@@ -114,7 +114,7 @@ pub fn run(seed: u64, options: &RunOptions) -> Report {
         // No command has these: a deadline does, an outflow that was given back, and a replay.
         let others = [
             (Outcome::Expired, counters.expired),
-            (Outcome::FundsOutAborted, simulation.external.model.given_back),
+            (Outcome::FundsOutAborted, simulation.external.model.returned_outflows),
             (Outcome::Repeated, simulation.external.duplicates()),
         ];
         let other = others.iter().find(|(known, _)| known == outcome);
@@ -137,9 +137,9 @@ pub fn run(seed: u64, options: &RunOptions) -> Report {
 
 /// The message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let said = panic.downcast_ref::<String>().map(String::as_str);
-    let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-    said.unwrap_or("a panic without a message").to_owned()
+    let message = panic.downcast_ref::<String>().map(String::as_str);
+    let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+    message.unwrap_or("a panic without a message").to_owned()
 }
 
 thread_local! {

@@ -204,11 +204,11 @@ fn print_failure(report: Report, options: &RunOptions, runs_max: u32) {
     println!("shrinking it, in at most {runs_max} runs ...");
     let same = |report: &Report| report.failure.is_some() && report.place == place;
     let shrunk = shrink(options, report, runs_max, &same);
-    let found = format!("{}\nat {place}", shrunk.report.failure.clone().unwrap_or_default());
+    let failure = format!("{}\nat {place}", shrunk.report.failure.clone().unwrap_or_default());
     let left = shrunk.options.transfers - shrunk.options.without.transfers.len() as u32;
     let options = RunOptions { verbose: false, ..shrunk.options };
     println!("{left} transfers are left after {} runs, with this failure:\n", shrunk.runs);
-    println!("{}", Regression { found, seed, options });
+    println!("{}", Regression { failure, seed, options });
     println!(
         "Keep these lines as crates/simulation/regressions/NAME.seed: the gate plays every file \
          there.\nRepeat it with: cargo run --release -p simulation -- --verbose --regression FILE"

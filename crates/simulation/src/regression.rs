@@ -14,7 +14,7 @@ use crate::{Reduction, RunOptions};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Regression {
     /// The description of the failure, in lines.
-    pub found: String,
+    pub failure: String,
     /// Its seed.
     pub seed: u64,
     /// How it is made.
@@ -24,7 +24,7 @@ pub struct Regression {
 impl fmt::Display for Regression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RunOptions { transfers, without, .. } = &self.options;
-        self.found.lines().try_for_each(|line| writeln!(f, "# {line}"))?;
+        self.failure.lines().try_for_each(|line| writeln!(f, "# {line}"))?;
         writeln!(f, "seed {}\ntransfers {transfers}", self.seed)?;
         if !without.kinds.is_empty() {
             let kinds: Vec<String> = without.kinds.iter().map(ToString::to_string).collect();
@@ -49,11 +49,11 @@ impl FromStr for Regression {
     /// Reads such a text.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut without = Reduction::default();
-        let (mut found, mut seed, mut transfers) = (Vec::new(), None, None);
+        let (mut failure, mut seed, mut transfers) = (Vec::new(), None, None);
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let wrong = |what: &dyn fmt::Display| format!("line {line:?}: {what}");
-            if let Some(said) = line.strip_prefix('#') {
-                found.push(said.trim());
+            if let Some(description) = line.strip_prefix('#') {
+                failure.push(description.trim());
                 continue;
             }
             let (word, rest) = line.split_once(' ').ok_or_else(|| wrong(&"a value is missing"))?;
@@ -78,7 +78,7 @@ impl FromStr for Regression {
         let seed = seed.ok_or("there is no line \"seed N\"")?;
         let transfers = transfers.ok_or("there is no line \"transfers N\"")?;
         let options = RunOptions { transfers, without, ..RunOptions::default() };
-        Ok(Self { found: found.join("\n"), seed, options })
+        Ok(Self { failure: failure.join("\n"), seed, options })
     }
 }
 

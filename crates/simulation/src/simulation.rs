@@ -94,7 +94,7 @@ impl SimulationRun {
             slow_until: 0,
             slow_us: 0,
             counts: RunCounts::default(),
-            tries: Default::default(),
+            attempts: Default::default(),
             outcomes: vec![0; OUTCOMES],
             changed: Default::default(),
             trace: seed,
@@ -147,11 +147,11 @@ impl SimulationRun {
             self.arm_faults();
         }
         while !self.finished {
-            let (now, event) = self.env.queue.pop().expect("a run ends by looking around");
+            let (now, event) = self.env.queue.pop().expect("a run ends with a check");
             assert!(self.env.now <= now, "time never runs backwards");
             self.env.now = now;
             self.env.counts.events += 1;
-            self.env.mark(now ^ kind_of(&event) << 56);
+            self.env.add_to_trace(now ^ kind_of(&event) << 56);
             if self.env.verbose {
                 println!("{now:>12} {event:?}");
             }
@@ -182,7 +182,7 @@ impl SimulationRun {
         self.schedule_archiver();
         self.env.after(0, Event::NewTransfer);
         let wait = self.env.parameters.chaos_us;
-        self.env.after(wait, Event::Look);
+        self.env.after(wait, Event::CheckRest);
     }
 
     /// Nothing of the process is left. It starts again after a while.
@@ -195,7 +195,7 @@ impl SimulationRun {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Arrive(request) => self.arrive(request),
-            Event::Answer(request, result) => self.answered(request, result),
+            Event::Reply(request, result) => self.answered(request, result),
             Event::Callback(fsp, callback) => self.callback(fsp, &callback),
             Event::NewTransfer => self.new_transfer(),
             Event::PayerTimer(transfer) => self.payer_timer(transfer),
@@ -214,22 +214,22 @@ impl SimulationRun {
             }
             Event::Archive => self.archive(),
             Event::Hub(epoch, event) => self.handle_hub_event(epoch, event),
-            Event::Look => self.look(),
+            Event::CheckRest => self.check_rest(),
         }
     }
 
     fn arrive(&mut self, request: Request) {
         let Some(hub) = &mut self.hub else { return };
-        let command = match request.what {
+        let command = match request.message {
             MessageVariant::Prepare { transfer, .. } => {
                 self.actors.prepare(&self.plans[transfer as usize], request)
             }
-            MessageVariant::Answer { transfer, .. } => {
-                self.actors.answer(&self.plans[transfer as usize], request)
+            MessageVariant::Response { transfer, .. } => {
+                self.actors.respond(&self.plans[transfer as usize], request)
             }
             MessageVariant::Change(number) => administer(self.operator.change(number)),
-            MessageVariant::Stray(number) => self.outcome_workload.stray(number),
-            MessageVariant::Ask { transfer } => return self.asked(request.from, transfer),
+            MessageVariant::Unplanned(number) => self.outcome_workload.unplanned_command(number),
+            MessageVariant::GetTransfer { transfer } => return self.asked(request.from, transfer),
         };
         hub.request(&mut self.env, request, command);
     }
@@ -275,17 +275,17 @@ impl SimulationRun {
         let store = Arc::new(self.store.clone());
         let reached = tail.durable.min(store.mark().log_index);
         if hub.frozen.is_none() {
-            hub.frozen = Some(FrozenState { tail, state: hub.sequencer().state().freeze() });
+            hub.frozen = Some(FrozenState { tail, state: hub.sequencer().state().snapshot() });
         }
         let Some(frozen) = hub.frozen.take_if(|frozen| frozen.tail.end <= reached) else { return };
         self.maybe_fail_snapshot();
         let Some(hub) = &mut self.hub else { return };
-        let beside = (Some(&*store as &dyn ColdStore), hub.stored.as_ref());
-        match keep(&disk, frozen, beside, &mut unpaced) {
+        let store_and_previous = (Some(&*store as &dyn ColdStore), hub.stored.as_ref());
+        match keep(&disk, frozen, store_and_previous, &mut unpaced) {
             Ok(None) => {}
             Ok(Some(taken)) => {
                 self.env.counts.snapshots += 1;
-                self.env.mark(taken.file.log_index.0);
+                self.env.add_to_trace(taken.file.log_index.0);
                 hub.stored = Some(taken.file);
             }
             Err(WriteError::Disk(_)) => self.env.counts.snapshots_failed += 1,
@@ -360,19 +360,19 @@ impl SimulationRun {
             is_of_log(&mut log, &self.store.mark()).map_err(|error| error.to_string())?;
         assert!(is_of_log, "the store is ahead of the log, or of another one");
         let from = self.newest_snapshot(&disk, &log)?;
-        let last_look = self.finished;
-        if last_look {
+        let is_last_check = self.finished;
+        if is_last_check {
             self.check_alone(&mut log);
         }
-        let mut reopening = self.external.reopen(log.tail().end.0, last_look);
+        let mut reopening = self.external.reopen(log.tail().end.0, is_last_check);
         let now = self.env.clock(self.env.now);
         // If there is a snapshot, the whole log is replayed too, with a copy of the store.
         let cold = match &from {
             Some(_) => self.store.copy().side(),
             None => self.store.side(),
         };
-        let whole = beside(State::new(), cold);
-        let opened = Sequencer::open_from(watched(log), whole, (0, now), &mut |applied| {
+        let whole = replay_start(State::new(), cold);
+        let opened = Sequencer::open_from(traced(log), whole, (0, now), &mut |applied| {
             reopening.observe(applied);
         });
         match opened.map_err(|failed| failed.1) {
@@ -415,8 +415,8 @@ impl SimulationRun {
         let opened = FileLog::open(disk, options);
         let (log, _) = opened.map_err(|error| error.to_string())?;
         let now = self.env.clock(self.env.now);
-        let start = beside(from, self.store.cold_tier_as_is());
-        let opened = Sequencer::open_from(watched(log), start, (0, now), &mut |_| {});
+        let start = replay_start(from, self.store.cold_tier_as_is());
+        let opened = Sequencer::open_from(traced(log), start, (0, now), &mut |_| {});
         let sequencer = match opened.map_err(|failed| failed.1) {
             Err(ReplayError::Log(error)) if self.disk.is_down() => return Err(error.to_string()),
             opened => opened.expect("the log after a snapshot replays"),
@@ -457,9 +457,9 @@ impl SimulationRun {
     }
 
     /// Faults stop at the first look; the run ends when everything is at rest.
-    fn look(&mut self) {
+    fn check_rest(&mut self) {
         if !self.env.calm {
-            self.calm_down();
+            self.stop_faults_and_wait();
         } else if self.hub.is_some() && self.disk.is_down() {
             // The power went off while something else than the log was written.
             self.stopped();
@@ -470,12 +470,12 @@ impl SimulationRun {
         assert!(
             self.env.now < self.calm_since + longest,
             "nothing is at rest {longest} microseconds after the faults stopped: {}",
-            self.unrest()
+            self.describe_unrest()
         );
-        self.env.after(SECOND / 2, Event::Look);
+        self.env.after(SECOND / 2, Event::CheckRest);
     }
 
-    fn calm_down(&mut self) {
+    fn stop_faults_and_wait(&mut self) {
         self.env.calm = true;
         self.calm_since = self.env.now;
         self.backlog = self.state().map_or(0, |state| state.notices_owed_count() as u64)
@@ -512,12 +512,12 @@ impl SimulationRun {
         let state = hub.sequencer().state();
         let waiting = |transfer| self.is_payer_waiting(transfer) || self.is_payee_waiting(transfer);
         hub.is_idle()
-            && state.transfers_in_flight() == 0
+            && state.reserved_transfer_count() == 0
             && state.notices_owed_count() == 0
             && !(0..self.plans.len() as u32).any(waiting)
     }
 
-    fn unrest(&self) -> String {
+    fn describe_unrest(&self) -> String {
         let waiting = |role: fn(&Self, u32) -> bool| {
             let all = 0..self.plans.len() as u32;
             all.filter(|transfer| role(self, *transfer)).take(5).collect::<Vec<_>>()
@@ -531,11 +531,11 @@ impl SimulationRun {
             let lanes: Vec<_> = hub
                 .io_threads
                 .iter()
-                .flat_map(|edge| edge.io.outbox.delivery().lane_states())
+                .flat_map(|thread| thread.outbox_driver.outbox.delivery().lane_states())
                 .collect();
             format!(
                 "{} in flight, {} owed from {owed:?}, idle {}, lanes {lanes:?}",
-                state.transfers_in_flight(),
+                state.reserved_transfer_count(),
                 state.notices_owed_count(),
                 hub.is_idle()
             )
@@ -575,7 +575,7 @@ const OUTCOMES: usize = 160;
 fn kind_of(event: &Event) -> u64 {
     match event {
         Event::Arrive(_) => 1,
-        Event::Answer(..) => 2,
+        Event::Reply(..) => 2,
         Event::Callback(..) => 3,
         Event::NewTransfer => 4,
         Event::PayerTimer(_) => 5,
@@ -585,7 +585,7 @@ fn kind_of(event: &Event) -> u64 {
         Event::Repair(_) => 9,
         Event::Start => 10,
         Event::Hub(..) => 11,
-        Event::Look => 12,
+        Event::CheckRest => 12,
         Event::Registry => 13,
         Event::Snapshot => 14,
         Event::Outcomes => 15,
@@ -595,13 +595,13 @@ fn kind_of(event: &Event) -> u64 {
 }
 
 /// A log as a node takes it, not observed.
-fn watched<L>(log: L) -> TracedLog<L> {
+fn traced<L>(log: L) -> TracedLog<L> {
     TracedLog::new(log, Arc::new(LatencyTrace::new(1)))
 }
 
 /// The state from which a start continues, with no record in quarantine.
-fn beside(state: State, cold: ColdTier) -> ReplayStart {
-    ReplayStart { state, quarantine: Quarantine::default(), cold: Some(cold) }
+fn replay_start(state: State, cold: ColdTier) -> ReplayStart {
+    ReplayStart { state, quarantine: Quarantine::default(), cold_tier: Some(cold) }
 }
 
 /// Whether a snapshot was passed over only because the store lost what it had.

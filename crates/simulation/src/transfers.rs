@@ -25,7 +25,7 @@ pub(crate) const OPERATOR: u8 = u8::MAX - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) from: u8,
-    pub(crate) what: MessageVariant,
+    pub(crate) message: MessageVariant,
 }
 
 /// The kind of a message. Variant 0 is the message as planned; any other one differs from it.
@@ -35,18 +35,18 @@ pub(crate) enum MessageVariant {
         transfer: u32,
         variant: u8,
     },
-    Answer {
+    Response {
         transfer: u32,
         variant: u8,
     },
     /// A question about a transfer, which is not logged.
-    Ask {
+    GetTransfer {
         transfer: u32,
     },
     /// A change by the operator, by number.
     Change(u32),
     /// A command of the outcome workload that is not a change, by number.
-    Stray(u32),
+    Unplanned(u32),
 }
 
 /// Something odd about a prepare.
@@ -65,7 +65,7 @@ pub(crate) enum Anomaly {
 
 /// How the payee answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum PlannedResponse {
     Commit,
     Reserve,
     Abort,
@@ -94,7 +94,7 @@ pub(crate) struct TransferPlan {
     pub(crate) preimage: [u8; 32],
     pub(crate) condition: [u8; 32],
     pub(crate) anomaly: Anomaly,
-    pub(crate) reply: Reply,
+    pub(crate) response: PlannedResponse,
 }
 
 /// Common to all transfer plans of a run.
@@ -107,23 +107,23 @@ pub(crate) struct Actors {
 
 impl Request {
     pub(crate) fn transfer(self) -> Option<u32> {
-        match self.what {
+        match self.message {
             MessageVariant::Prepare { transfer, .. }
-            | MessageVariant::Answer { transfer, .. }
-            | MessageVariant::Ask { transfer } => Some(transfer),
-            MessageVariant::Change(_) | MessageVariant::Stray(_) => None,
+            | MessageVariant::Response { transfer, .. }
+            | MessageVariant::GetTransfer { transfer } => Some(transfer),
+            MessageVariant::Change(_) | MessageVariant::Unplanned(_) => None,
         }
     }
 
     /// The bytes of the message: eight that identify it, then padding, so that records of all sizes
     /// occur.
     pub(crate) fn payload(self) -> Vec<u8> {
-        let (tag, transfer, variant) = match self.what {
+        let (tag, transfer, variant) = match self.message {
             MessageVariant::Prepare { transfer, variant } => (1, transfer, variant),
-            MessageVariant::Answer { transfer, variant } => (2, transfer, variant),
-            MessageVariant::Ask { transfer } => (3, transfer, 0),
+            MessageVariant::Response { transfer, variant } => (2, transfer, variant),
+            MessageVariant::GetTransfer { transfer } => (3, transfer, 0),
             MessageVariant::Change(number) => (4, number, 0),
-            MessageVariant::Stray(number) => (5, number, 0),
+            MessageVariant::Unplanned(number) => (5, number, 0),
         };
         let [a, b, c, d] = transfer.to_le_bytes();
         let drawn = mix(u64::from(transfer) << 8 | tag);
@@ -134,16 +134,16 @@ impl Request {
     }
 
     /// The request that these bytes are; `None` when they are not the bytes of any.
-    pub(crate) fn recognise(payload: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         let [tag, from, variant, 0, a, b, c, d] = *payload.first_chunk()? else { return None };
         let transfer = u32::from_le_bytes([a, b, c, d]);
-        let what = match tag {
+        let message = match tag {
             1 => MessageVariant::Prepare { transfer, variant },
-            2 => MessageVariant::Answer { transfer, variant },
-            5 => MessageVariant::Stray(transfer),
+            2 => MessageVariant::Response { transfer, variant },
+            5 => MessageVariant::Unplanned(transfer),
             _ => return None,
         };
-        let request = Self { from, what };
+        let request = Self { from, message };
         (request.payload() == payload).then_some(request)
     }
 }
@@ -184,7 +184,7 @@ impl Actors {
     }
 
     /// One of the two, by what is drawn.
-    fn written(&self, fsp: u8, drawn: u64) -> FspName {
+    fn name_in_either_case(&self, fsp: u8, drawn: u64) -> FspName {
         match drawn.is_multiple_of(8) {
             true => self.in_upper_case(fsp),
             false => self.name(fsp),
@@ -211,11 +211,11 @@ impl Actors {
 
     /// The digest that the edge would make of a message's body.
     fn hash(&self, request: Request) -> Digest {
-        let (tag, transfer, variant) = match request.what {
+        let (tag, transfer, variant) = match request.message {
             MessageVariant::Prepare { transfer, variant } => (0, transfer, variant),
-            MessageVariant::Answer { transfer, variant } => (1, transfer, variant),
-            MessageVariant::Ask { transfer } => (2, transfer, 0),
-            MessageVariant::Change(number) | MessageVariant::Stray(number) => (3, number, 0),
+            MessageVariant::Response { transfer, variant } => (1, transfer, variant),
+            MessageVariant::GetTransfer { transfer } => (2, transfer, 0),
+            MessageVariant::Change(number) | MessageVariant::Unplanned(number) => (3, number, 0),
         };
         let number = u64::from(transfer) << 16 | u64::from(variant) << 8 | tag;
         Digest(spread32(self.salt.rotate_left(7) ^ number))
@@ -227,17 +227,19 @@ impl Actors {
 
     /// The command that the hub's edge makes of a prepare.
     pub(crate) fn prepare(&self, plan: &TransferPlan, request: Request) -> Command {
-        let MessageVariant::Prepare { variant, .. } = request.what else { panic!("not a prepare") };
+        let MessageVariant::Prepare { variant, .. } = request.message else {
+            panic!("not a prepare")
+        };
         let next = plan.payer.wrapping_add(1) % self.fsps.len() as u8;
-        let shouts = plan.number.is_multiple_of(3);
+        let in_upper_case = plan.number.is_multiple_of(3);
         let source = match plan.anomaly {
-            Anomaly::ForeignSource if shouts => self.in_upper_case(plan.payer),
+            Anomaly::ForeignSource if in_upper_case => self.in_upper_case(plan.payer),
             Anomaly::ForeignSource => self.name(next),
             _ => self.name(request.from),
         };
         let payee = match plan.anomaly {
-            Anomaly::UnknownPayee if shouts => self.in_upper_case(next),
-            Anomaly::OwnPayee if shouts => self.in_upper_case(plan.payer),
+            Anomaly::UnknownPayee if in_upper_case => self.in_upper_case(next),
+            Anomaly::OwnPayee if in_upper_case => self.in_upper_case(plan.payer),
             _ => self.name(plan.payee),
         };
         let more = Amount::from_units(i128::from(variant));
@@ -257,36 +259,43 @@ impl Actors {
 
     /// The command that the hub's edge makes of an answer. Changed answers of every other
     /// transfer are refusals, the others the same with another body.
-    pub(crate) fn answer(&self, plan: &TransferPlan, request: Request) -> Command {
-        let MessageVariant::Answer { variant, .. } = request.what else { panic!("not an answer") };
-        let drawn = mix(self.salt ^ u64::from(plan.number) << 8 ^ u64::from(variant));
-        let refuses = matches!(plan.reply, Reply::Abort | Reply::AbortUnknownCode);
-        let changed = variant != 0 && plan.number.is_multiple_of(2);
-        let is_misaddressed =
-            matches!(plan.reply, Reply::WrongDestination | Reply::WrongDestinationReserve);
-        let destination = match plan.reply {
-            Reply::NoDestination => None,
-            _ if is_misaddressed && variant == 0 => Some(self.name(GHOST)),
-            _ => Some(self.written(plan.payer, drawn >> 32)),
+    pub(crate) fn respond(&self, plan: &TransferPlan, request: Request) -> Command {
+        let MessageVariant::Response { variant, .. } = request.message else {
+            panic!("not an answer")
         };
-        let (id, source) = (self.id(plan.number), self.written(request.from, drawn));
+        let drawn = mix(self.salt ^ u64::from(plan.number) << 8 ^ u64::from(variant));
+        let refuses =
+            matches!(plan.response, PlannedResponse::Abort | PlannedResponse::AbortUnknownCode);
+        let changed = variant != 0 && plan.number.is_multiple_of(2);
+        let is_misaddressed = matches!(
+            plan.response,
+            PlannedResponse::WrongDestination | PlannedResponse::WrongDestinationReserve
+        );
+        let destination = match plan.response {
+            PlannedResponse::NoDestination => None,
+            _ if is_misaddressed && variant == 0 => Some(self.name(GHOST)),
+            _ => Some(self.name_in_either_case(plan.payer, drawn >> 32)),
+        };
+        let (id, source) = (self.id(plan.number), self.name_in_either_case(request.from, drawn));
         let (hash, trace) = (self.hash(request), self.trace(request));
         if refuses != changed {
-            let code_is_known = plan.reply != Reply::AbortUnknownCode;
+            let code_is_known = plan.response != PlannedResponse::AbortUnknownCode;
             let abort = Abort { id, source, destination, code_is_known, hash, trace };
             return Command::Abort(Box::new(abort));
         }
-        let state = match plan.reply {
-            Reply::Reserve | Reply::WrongFulfilmentReserve | Reply::WrongDestinationReserve => {
-                FulfilState::Reserved
-            }
-            Reply::Version10 => FulfilState::ReservedUnderVersion10,
-            Reply::PutAborted => FulfilState::Aborted,
+        let state = match plan.response {
+            PlannedResponse::Reserve
+            | PlannedResponse::WrongFulfilmentReserve
+            | PlannedResponse::WrongDestinationReserve => FulfilState::Reserved,
+            PlannedResponse::Version10 => FulfilState::ReservedUnderVersion10,
+            PlannedResponse::PutAborted => FulfilState::Aborted,
             _ => FulfilState::Committed,
         };
-        let fulfilment = match plan.reply {
-            Reply::WrongFulfilment | Reply::WrongFulfilmentReserve => Fulfilment::Present([0; 32]),
-            Reply::NoFulfilment => Fulfilment::Absent,
+        let fulfilment = match plan.response {
+            PlannedResponse::WrongFulfilment | PlannedResponse::WrongFulfilmentReserve => {
+                Fulfilment::Present([0; 32])
+            }
+            PlannedResponse::NoFulfilment => Fulfilment::Absent,
             _ => Fulfilment::Present(plan.preimage),
         };
         let fulfil = Fulfil { id, source, destination, state, fulfilment, hash, trace };
@@ -326,8 +335,12 @@ impl TransferPlan {
             expiration_ms: draw.now_ms + random.between(draw.lifetime_ms),
             preimage,
             condition: Sha256::digest(preimage).into(),
-            anomaly: if odd { anomaly(random) } else { Anomaly::None },
-            reply: if odd { reply(random) } else { random.pick(&[Reply::Commit, Reply::Reserve]) },
+            anomaly: if odd { draw_anomaly(random) } else { Anomaly::None },
+            response: if odd {
+                draw_response(random)
+            } else {
+                random.pick(&[PlannedResponse::Commit, PlannedResponse::Reserve])
+            },
         };
         plan.apply_anomaly(draw.now_ms);
         plan
@@ -358,7 +371,7 @@ fn amount_of_many_digits(number: u32) -> Amount {
     Amount::from_units(ten_thousandths[number as usize % 4])
 }
 
-fn anomaly(random: &mut Random) -> Anomaly {
+fn draw_anomaly(random: &mut Random) -> Anomaly {
     if random.chance(600) {
         return Anomaly::None;
     }
@@ -374,21 +387,21 @@ fn anomaly(random: &mut Random) -> Anomaly {
     ])
 }
 
-fn reply(random: &mut Random) -> Reply {
+fn draw_response(random: &mut Random) -> PlannedResponse {
     random.pick(&[
-        Reply::Commit,
-        Reply::Reserve,
-        Reply::Abort,
-        Reply::AbortUnknownCode,
-        Reply::WrongFulfilment,
-        Reply::WrongFulfilmentReserve,
-        Reply::NoFulfilment,
-        Reply::Version10,
-        Reply::PutAborted,
-        Reply::WrongDestination,
-        Reply::WrongDestinationReserve,
-        Reply::NoDestination,
-        Reply::Late,
-        Reply::Silent,
+        PlannedResponse::Commit,
+        PlannedResponse::Reserve,
+        PlannedResponse::Abort,
+        PlannedResponse::AbortUnknownCode,
+        PlannedResponse::WrongFulfilment,
+        PlannedResponse::WrongFulfilmentReserve,
+        PlannedResponse::NoFulfilment,
+        PlannedResponse::Version10,
+        PlannedResponse::PutAborted,
+        PlannedResponse::WrongDestination,
+        PlannedResponse::WrongDestinationReserve,
+        PlannedResponse::NoDestination,
+        PlannedResponse::Late,
+        PlannedResponse::Silent,
     ])
 }

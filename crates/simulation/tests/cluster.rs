@@ -39,21 +39,21 @@ fn the_same_seed_is_the_same_run() {
 /// The brokers' clock jumped ahead and back: for minutes stamps did not advance, and a node that
 /// restarted meanwhile took its lanes only afterwards.
 #[test]
-fn nodes_come_to_rest_once_time_goes_on() {
+fn nodes_come_to_rest_after_a_clock_jump() {
     [134, 3_000, 4_786].into_iter().for_each(|seed| _ = check(seed));
 }
 
 /// A node and a broker ended together, and the node's directory was lost: what it had under way
 /// became a part of the log more than a second after another one of its name had begun to wait.
 #[test]
-fn what_a_node_left_under_way_is_no_sign_of_it() {
+fn in_flight_message_of_a_dead_node_does_not_count_as_alive() {
     _ = check(143_884_276_628_579);
 }
 
 /// Nodes lost lanes while they owed notices whose answers had been lost. The new owner of the lane
 /// retries them in addition to its window.
 #[test]
-fn what_was_not_answered_is_no_repeat() {
+fn retry_of_an_unanswered_notice_is_not_a_repeat() {
     _ = check(910_009_274);
 }
 

@@ -24,7 +24,7 @@ fn check(seed: u64, options: &RunOptions) -> Report {
 
 /// The runs in `regressions` fail when the bug that each describes is put back.
 #[test]
-fn runs_that_found_something_pass() {
+fn regressions_pass() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
     let files = std::fs::read_dir(directory).expect("the directory is there");
     let mut played = 0;
@@ -33,7 +33,7 @@ fn runs_that_found_something_pass() {
         let text = std::fs::read_to_string(&path).expect("it is read");
         let regression: Regression =
             text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        println!("{}: {}", path.display(), regression.found);
+        println!("{}: {}", path.display(), regression.failure);
         check(regression.seed, &regression.options);
         played += 1;
     }
@@ -43,12 +43,12 @@ fn runs_that_found_something_pass() {
 /// Any property of a run can serve as a failure: here, a notice that reports an unknown error code
 /// of the payee.
 #[test]
-fn a_run_is_made_small_as_long_as_it_is_wanted() {
+fn shrinking_keeps_the_failure() {
     let wanted = |report: &Report| {
-        let told = |(outcome, count): &(Outcome, u64)| {
+        let is_wanted = |(outcome, count): &(Outcome, u64)| {
             *outcome == Outcome::AbortedWithUnknownCode && 0 < *count
         };
-        report.failure.is_none() && report.outcomes.iter().any(told)
+        report.failure.is_none() && report.outcomes.iter().any(is_wanted)
     };
     let options = RunOptions { transfers: 60, ..RunOptions::default() };
     let found = (1..).map(|seed| run(seed, &options)).filter(wanted);

@@ -84,7 +84,7 @@ fn open<D: Disk>(
         _ => Unusable::Because(fault.to_string()),
     })?;
     let (file, state) = (file.clone(), snapshot.state);
-    if stored.is_none() && 0 < state.cold().rows {
+    if stored.is_none() && 0 < state.evicted().rows {
         return Err(unusable("it needs the cold store".into()));
     }
     Ok(SnapshotStart { file, tail: snapshot.tail, state })

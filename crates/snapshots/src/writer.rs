@@ -101,11 +101,11 @@ pub fn keep(
     if let Some(store) = store {
         assert!(aside.tail.end <= store.mark().log_index, "the store has what leaves the state");
         store.sync()?;
-        while 0 < aside.state.let_go(ROWS) {
+        while 0 < aside.state.evict(ROWS) {
             pace().map_err(|StopReading| WriteError::Stopped)?;
         }
     }
-    let (file, summary) = files::store(disk, (&aside.tail, aside.state.parts()), pace)?;
+    let (file, summary) = files::store(disk, (&aside.tail, aside.state.tables()), pace)?;
     let kept = before.into_iter().chain([&file]).map(|file| file.name.as_str());
     keep_only(disk, &kept.collect::<Vec<_>>())?;
     Ok(Some(WrittenSnapshot { file, bytes: summary.bytes, records: 0, passed_over: Vec::new() }))
@@ -137,7 +137,7 @@ pub fn take<D: Disk>(
         replay.evict_all();
     }
     let records = replay.records();
-    let (file, summary) = files::store(disk, (&tail, replay.state().parts()), pace)?;
+    let (file, summary) = files::store(disk, (&tail, replay.state().tables()), pace)?;
     drop(replay);
     let kept = base.iter().chain([&file]).map(|file| file.name.as_str());
     keep_only(disk, &kept.collect::<Vec<_>>())?;
@@ -177,7 +177,7 @@ fn replay<D: Disk>(
     let state = start.map_or_else(State::new, |start| start.state);
     let next = LogIndex(state.log_index().0 + 1);
     let quarantine = source.quarantine.clone();
-    let replay = Replay::from(sequencer::ReplayStart { state, quarantine, cold });
+    let replay = Replay::from(sequencer::ReplayStart { state, quarantine, cold_tier: cold });
     let mut reached = Reached { tail: None, replay };
     let mut failed = None;
     source.frames.replay(next, &mut |frame| {

@@ -54,7 +54,7 @@ fn reopened(disk: &MemoryDisk) -> (u64, u64, Digest) {
     let start = found.start.map(|start| start.state).unwrap_or_default();
     let before = start.log_index().0;
     let mut replayed = 0;
-    let again = ReplayStart { state: start, quarantine: Quarantine::default(), cold: None };
+    let again = ReplayStart { state: start, quarantine: Quarantine::default(), cold_tier: None };
     let subject = Sequencer::open_from(log, again, (0, now()), &mut |_| replayed += 1);
     let hash = subject.map_err(|failed| failed.1).expect("a good log replays").state().hash();
     let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");

@@ -1,15 +1,15 @@
-//! What the store alone costs: written in portions as fast as it takes them and read meanwhile,
-//! then read at random.
+//! Measures the store alone: sequential writes at full speed with concurrent reads, then random
+//! reads.
 //!
 //! ```sh
 //! cargo run --profile dist -p store --example table_cost -- transfers 1000000
 //! cargo run --profile dist -p store --example table_cost -- parties 4000000 /on/the/disk
 //! ```
 //!
-//! Ids of transfers are random, those of parties rise. Memory is that of the process, with the
-//! system's allocator.
+//! Ids of transfers are random, those of parties ascend. Memory is that of the process with the
+//! system allocator.
 
-#![expect(clippy::unwrap_used, reason = "a measurement that cannot go on ends")]
+#![expect(clippy::unwrap_used, reason = "a measurement stops at the first error")]
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,15 +23,15 @@ use record::frame::LogIdentity;
 use store::contract::sample_row;
 use store::{Disk, Options};
 
-const PORTION: u64 = 4_096;
+const BATCH: u64 = 4_096;
 const READS: u64 = 20_000;
-/// Between two reads while it is written.
+/// Pause between two reads while batches are written.
 const PAUSE: Duration = Duration::from_micros(200);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kind, count, rest @ ..] = &arguments[..] else {
-        eprintln!("which of `transfers` and `parties`, how many, and in which directory?");
+        eprintln!("usage: table_cost transfers|parties COUNT [DIRECTORY]");
         std::process::exit(2);
     };
     let count: u64 = count.parse().unwrap();
@@ -53,11 +53,11 @@ fn measure(path: &Path, count: u64, make: fn(u64, u64) -> WriteBatch) {
     let shown = AtomicU64::new(0);
     let meanwhile = thread::scope(|scope| {
         let asking = scope.spawn(|| ask_until(&store, &shown, count, make));
-        for from in (0..count).step_by(PORTION as usize) {
-            let to = (from + PORTION).min(count);
-            let portion = make(from, to);
+        for from in (0..count).step_by(BATCH as usize) {
+            let to = (from + BATCH).min(count);
+            let batch = make(from, to);
             let started = Instant::now();
-            store.write(&portion).unwrap();
+            store.write(&batch).unwrap();
             let took = started.elapsed();
             shown.store(to, Ordering::Release);
             writing += took;
@@ -68,7 +68,7 @@ fn measure(path: &Path, count: u64, make: fn(u64, u64) -> WriteBatch) {
     });
     let per_s = count as f64 / writing.as_secs_f64();
     println!("written        {per_s:.0}/s, {:.0}/s with making them", rate(count, whole));
-    println!("slowest        {slowest:.1?} for a portion of {PORTION}");
+    println!("slowest        {slowest:.1?} for a batch of {BATCH}");
     for (what, times) in ["present", "absent "].into_iter().zip(meanwhile) {
         let [half, most, nearly_all, all] = [500, 990, 999, 1_000].map(|of| per_mille(&times, of));
         print!("{what} meanwhile  p50 {half:.1?}, p99 {most:.1?}, ");
@@ -96,7 +96,7 @@ fn measure(path: &Path, count: u64, make: fn(u64, u64) -> WriteBatch) {
     println!("opened again   in {opened:.1?}, {after:.0} MB more after reads");
 }
 
-/// Times of reads of what is there, and of what is not, sorted, while `count` are being written.
+/// Sorted times of reads of present and of absent rows while `count` rows are being written.
 fn ask_until(
     store: &Disk,
     shown: &AtomicU64,
@@ -122,13 +122,13 @@ fn ask_until(
     })
 }
 
-/// How long it takes to read the one thing that a portion has.
-fn read(store: &Disk, portion: &WriteBatch, is_there: bool) -> Duration {
+/// Duration of a read of the only row of a batch.
+fn read(store: &Disk, batch: &WriteBatch, is_there: bool) -> Duration {
     let started = Instant::now();
-    let found = match (portion.rows.first(), portion.parties.first()) {
+    let found = match (batch.rows.first(), batch.parties.first()) {
         (Some(row), _) => store.read(&row.id, LogIndex(u64::MAX)).unwrap().is_some(),
         (_, Some(party)) => store.party(&party.key).unwrap().is_some(),
-        _ => unreachable!("a portion of one has one"),
+        _ => unreachable!("a batch of one has one"),
     };
     let took = started.elapsed();
     assert_eq!(found, is_there);
@@ -139,7 +139,7 @@ fn per_mille(sorted: &[Duration], of: usize) -> Duration {
     sorted[(sorted.len() * of / 1_000).min(sorted.len() - 1)]
 }
 
-/// Half-way and 99th percentile of reads of what is there, and of what is not.
+/// Median and 99th percentile of reads of present and of absent rows.
 fn reads(store: &Disk, count: u64, make: fn(u64, u64) -> WriteBatch) -> [(Duration, Duration); 2] {
     [0, count].map(|offset| {
         let mut times: Vec<_> = (0..READS)
@@ -193,7 +193,7 @@ fn rate(count: u64, since: Instant) -> f64 {
     count as f64 / since.elapsed().as_secs_f64()
 }
 
-/// Until half a second has passed in which nothing was written and the processor was idle.
+/// Waits for half a second without writes and with an idle processor.
 fn wait_until_quiet() {
     loop {
         let before = (written(), processor_us());
@@ -218,7 +218,7 @@ fn written() -> u64 {
     line_of("/proc/self/io", "write_bytes:")
 }
 
-/// User and system time, of ticks that are a hundredth of a second on Linux.
+/// User and system time. Linux reports ticks of 10 ms.
 fn processor_us() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();

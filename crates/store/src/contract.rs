@@ -1,15 +1,15 @@
 //! The tests that every [`ColdStore`] must pass.
 //!
-//! A store joins with a [`Subject`]: how to make one, and how to end its process and open it anew.
+//! A store takes part with a [`Subject`]: how to create one, and how to restart it.
 
 use ledger::Outcome::{
     Committed, Expired, PrepareModified, PrepareResentCommitted, PrepareReserved,
     ResponseAfterExpiry,
 };
 use ledger::{
-    AccountId, AccountKind, AccountSums, Amount, Answer, AnswerKind, ArchiveKind,
+    AccountId, AccountKind, AccountSums, Amount, ArchiveKind,
     ArchivedSettlement, ContentId, Currency, Decision, DecisionSink, Digest, FinalTransfer,
-    FspName, LogIndex, NoticeId, NoticeKind, Outcome, OwedNotice, ParticipantIndex, Settlement,
+    FspName, LogIndex, NoticeId, NoticeKind, Outcome, OwedNotice, ParticipantIndex, RecordedResponse, ResponseKind, Settlement,
     SettlementAccount, SettlementId, SettlementState, SettlementWithAccounts, Stamp, TransferId,
     Window, WindowContent, WindowId, WindowState, WindowWithSums,
 };
@@ -31,26 +31,26 @@ pub trait Subject {
 /// Runs the whole contract.
 ///
 /// # Panics
-/// Where the store breaks it.
+/// Panics if the store breaks the contract.
 pub fn check(subject: &mut impl Subject) {
     check_empty(subject);
     check_versions(subject);
     check_repeats(subject);
     check_directory(subject);
-    check_tales(subject);
+    check_decisions(subject);
     check_settlements(subject);
     check_many(subject);
 }
 
-/// A row made from its numbers, so that every one is different; the first version of it.
+/// A row derived from its number, in its first version. Every number gives a different row.
 #[must_use]
 pub fn sample_row(number: u32, changed: u64) -> FinalTransfer {
     let is = |bit: u32| number >> bit & 1 == 1;
     let (kind, outcome) = match is(0) {
-        true => (AnswerKind::Abort, Outcome::Aborted),
-        false => (AnswerKind::Fulfil, Outcome::Committed),
+        true => (ResponseKind::Abort, Outcome::Aborted),
+        false => (ResponseKind::Fulfil, Outcome::Committed),
     };
-    let answer = Answer { kind, hash: hash(changed), log_index: LogIndex(changed) };
+    let response = RecordedResponse { kind, hash: hash(changed), log_index: LogIndex(changed) };
     FinalTransfer {
         id: sample_id(number),
         payer: (!is(1)).then_some(ParticipantIndex(number)),
@@ -59,7 +59,7 @@ pub fn sample_row(number: u32, changed: u64) -> FinalTransfer {
         currency: Currency::parse("KES").expect("a currency"),
         hash: hash(u64::from(number)),
         prepare: LogIndex(changed - 1),
-        answer: is(3).then_some(answer),
+        response: is(3).then_some(response),
         outcome: if is(3) { outcome } else { Outcome::Expired },
         completed: Stamp(changed * 1_000),
         changed: LogIndex(changed),
@@ -69,8 +69,8 @@ pub fn sample_row(number: u32, changed: u64) -> FinalTransfer {
 /// The second version of a row that expired: its answer came too late.
 fn answered(row: &FinalTransfer, changed: u64) -> FinalTransfer {
     let (hash, log_index) = (hash(changed), LogIndex(changed));
-    let answer = Some(Answer { kind: AnswerKind::Fulfil, hash, log_index });
-    FinalTransfer { answer, outcome: Outcome::Expired, changed: log_index, ..row.clone() }
+    let response = Some(RecordedResponse { kind: ResponseKind::Fulfil, hash, log_index });
+    FinalTransfer { response, outcome: Outcome::Expired, changed: log_index, ..row.clone() }
 }
 
 /// The id of the row with this number.
@@ -82,9 +82,9 @@ pub fn sample_id(number: u32) -> TransferId {
     TransferId::parse(&format!("{number:0>26}")).expect("digits are an id")
 }
 
-/// A portion that makes a store complete up to `log_index`.
+/// A batch that makes a store complete up to `log_index`.
 #[must_use]
-pub fn portion(rows: Vec<FinalTransfer>, log_index: u64) -> WriteBatch {
+pub fn write_batch(rows: Vec<FinalTransfer>, log_index: u64) -> WriteBatch {
     WriteBatch { rows, mark: mark(log_index), ..WriteBatch::default() }
 }
 
@@ -114,8 +114,8 @@ fn check_versions(subject: &mut impl Subject) {
     let mut store = subject.make();
     let first = sample_row(7, 20);
     let second = answered(&first, 30);
-    store.write(&portion(vec![first.clone()], 20)).expect("it takes the first");
-    store.write(&portion(vec![second.clone(), sample_row(8, 30)], 31)).expect("and the second");
+    store.write(&write_batch(vec![first.clone()], 20)).expect("it takes the first");
+    store.write(&write_batch(vec![second.clone(), sample_row(8, 30)], 31)).expect("and the second");
     for _ in 0..2 {
         assert_eq!(store.mark(), mark(31));
         for (at, expected) in [
@@ -134,24 +134,22 @@ fn check_versions(subject: &mut impl Subject) {
     }
 }
 
-/// Giving twice is giving once, also when both versions come in one portion, and whatever part of
-/// what was given is given again, from some portion on to the last.
+/// Writing is idempotent: twice, with both versions in one batch, or any suffix of the batches.
 fn check_repeats(subject: &mut impl Subject) {
     let store = subject.make();
     let first = sample_row(7, 20);
     let second = answered(&first, 21);
     let (all, other) = (vec![first.clone(), sample_row(8, 20), second.clone()], sample_row(9, 22));
     for rows in [&all[..], &all[..], &all[..2], &all[2..], &all[2..], &[other]] {
-        store.write(&portion(rows.to_vec(), 40)).expect("it takes them");
+        store.write(&write_batch(rows.to_vec(), 40)).expect("it takes them");
     }
     for (at, expected) in [(19, None), (20, Some(&first)), (21, Some(&second))] {
         let found = store.read(&sample_id(7), LogIndex(at)).expect("it reads");
         assert_eq!(found.as_ref(), expected, "at {at}");
     }
-    // Two decisions of one record, such as an expiry and the answer right behind it: the second
-    // one stands.
+    // If one record decides twice, such as an expiry and a response, the second version wins.
     let at_once = answered(&sample_row(7, 21), 21);
-    store.write(&portion(vec![sample_row(7, 21), at_once.clone()], 41)).expect("it takes them");
+    store.write(&write_batch(vec![sample_row(7, 21), at_once.clone()], 41)).expect("it takes them");
     assert_eq!(store.read(&sample_id(7), LogIndex(21)), Ok(Some(at_once)));
 }
 
@@ -177,10 +175,10 @@ fn check_directory(subject: &mut impl Subject) {
         let change = |(key, effect): (&Vec<u8>, _)| PartyChange { key: key.clone(), effect };
         let parties: Vec<_> = changes.into_iter().map(change).collect();
         let log_index = store.mark().log_index.0 + 1;
-        let portion = WriteBatch { parties, mark: mark(log_index), ..WriteBatch::default() };
-        // Giving the last portion twice is giving it once.
+        let batch = WriteBatch { parties, mark: mark(log_index), ..WriteBatch::default() };
+        // Writing the last batch twice has no further effect.
         for _ in 0..2 {
-            store.write(&portion).expect("it takes changes of the directory");
+            store.write(&batch).expect("it takes changes of the directory");
             let found = [&plain, &shop].map(|key| store.party(key).expect("it reads"));
             assert_eq!(found, expected);
             store = subject.reopen(store);
@@ -188,36 +186,41 @@ fn check_directory(subject: &mut impl Subject) {
     }
 }
 
-/// What was told of a transfer is found whatever names its records: its row, in the same portion
-/// or a later one, or nothing. Telling twice is telling once.
-fn check_tales(subject: &mut impl Subject) {
+/// The decisions of a transfer are found by its row, in the same batch or a later one, or by a
+/// trace. Writing them twice has no further effect.
+fn check_decisions(subject: &mut impl Subject) {
     let mut store = subject.make();
-    let told = |number, log_index, outcome| told(sample_id(number), log_index, outcome);
+    let decision = |number, log_index, outcome| decision(sample_id(number), log_index, outcome);
     let row = FinalTransfer { prepare: LogIndex(10), ..sample_row(1, 14) };
     let late = answered(&FinalTransfer { prepare: LogIndex(12), ..sample_row(2, 13) }, 16);
-    let mut portions = [
-        // In flight when its prepare is written; another expires and is answered at one record.
-        (vec![], vec![told(1, 10, PrepareReserved), told(2, 12, PrepareReserved)], 12),
+    let mut batches = [
+        // Transfer 1 is reserved when its prepare is written. Transfer 2 expires and gets a
+        // response in one record.
+        (vec![], vec![decision(1, 10, PrepareReserved), decision(2, 12, PrepareReserved)], 12),
         (
             vec![late],
-            vec![told(2, 13, Expired), told(1, 14, Committed), told(2, 16, ResponseAfterExpiry)],
+            vec![
+                decision(2, 13, Expired),
+                decision(1, 14, Committed),
+                decision(2, 16, ResponseAfterExpiry),
+            ],
             16,
         ),
-        // A resend, after the row was written; and many at one record.
-        (vec![row], vec![told(1, 17, PrepareResentCommitted)], 18),
-        (vec![], (0..400).map(|number| told(number + 50, 19, Expired)).collect(), 19),
-        (vec![], vec![told(1, 20, PrepareModified), told(3, 20, PrepareReserved)], 20),
+        // A resend after the row was written, and many decisions of one record.
+        (vec![row], vec![decision(1, 17, PrepareResentCommitted)], 18),
+        (vec![], (0..400).map(|number| decision(number + 50, 19, Expired)).collect(), 19),
+        (vec![], vec![decision(1, 20, PrepareModified), decision(3, 20, PrepareReserved)], 20),
     ]
     .map(|(rows, all, log_index)| {
-        let mut portion = portion(rows, log_index);
-        all.iter().for_each(|decided| portion.decisions.decided(decided));
-        portion.decisions.delivered(NoticeId(255), LogIndex(log_index));
-        portion.decisions.delivered(NoticeId(256 + log_index), LogIndex(log_index));
-        portion
+        let mut batch = write_batch(rows, log_index);
+        all.iter().for_each(|decision| batch.decisions.record_decision(decision));
+        batch.decisions.record_delivery(NoticeId(255), LogIndex(log_index));
+        batch.decisions.record_delivery(NoticeId(256 + log_index), LogIndex(log_index));
+        batch
     });
-    portions[1].decisions.delivered(NoticeId(255), LogIndex(3));
-    for portion in portions.iter().chain(&portions[3..]) {
-        store.write(portion).expect("it takes what is told");
+    batches[1].decisions.record_delivery(NoticeId(255), LogIndex(3));
+    for batch in batches.iter().chain(&batches[3..]) {
+        store.write(batch).expect("decisions are written");
     }
     for _ in 0..2 {
         for (number, expected) in [
@@ -236,7 +239,7 @@ fn check_tales(subject: &mut impl Subject) {
             (4, vec![]),
         ] {
             let expected: Vec<_> =
-                expected.into_iter().map(|(at, outcome)| told(number, at, outcome)).collect();
+                expected.into_iter().map(|(at, outcome)| decision(number, at, outcome)).collect();
             assert_eq!(store.decisions(&sample_id(number)), Ok(expected), "{number}");
         }
         for (notice, expected) in
@@ -345,23 +348,23 @@ fn sample_settlement(number: u32) -> ArchivedSettlement {
 }
 
 /// A decision without numbers, which made a notice owed.
-fn told(transfer: TransferId, log_index: u64, outcome: Outcome) -> Decision {
+fn decision(transfer: TransferId, log_index: u64, outcome: Outcome) -> Decision {
     let recipient = FspName::new("dfsp1").expect("a name");
     let owed =
         OwedNotice { notice: NoticeId(log_index), recipient, kind: NoticeKind::Error, outcome };
     let log_index = LogIndex(log_index);
-    Decision { transfer, log_index, outcome, numbers: None, owed: vec![owed] }
+    Decision { transfer, log_index, outcome, inputs: None, owed: vec![owed] }
 }
 
-/// Enough for several portions, and read by other threads while they are written.
+/// Several batches, read by another thread while they are written.
 fn check_many(subject: &mut impl Subject) {
-    const PORTION: u32 = 500;
+    const BATCH: u32 = 500;
     let mut store = subject.make();
-    for begin in (0..4_000).step_by(PORTION as usize) {
-        let rows: Vec<_> = (begin..begin + PORTION)
+    for begin in (0..4_000).step_by(BATCH as usize) {
+        let rows: Vec<_> = (begin..begin + BATCH)
             .map(|number| sample_row(number, u64::from(number) + 10))
             .collect();
-        let end = u64::from(begin + PORTION) + 9;
+        let end = u64::from(begin + BATCH) + 9;
         std::thread::scope(|scope| {
             let (store, rows) = (&store, &rows);
             scope.spawn(move || {
@@ -370,14 +373,14 @@ fn check_many(subject: &mut impl Subject) {
                 let mut left = shown.clone();
                 store.drop_absent(&mut left).expect("it looks");
                 left.sort_unstable();
-                assert_eq!(left, shown, "what was written is not absent");
+                assert_eq!(left, shown, "written rows are not absent");
                 for row in rows.iter().chain(&[sample_row(begin / 2, u64::from(begin / 2) + 10)]) {
                     let found = store.read(&row.id, LogIndex(u64::MAX)).expect("it reads");
-                    assert!(found.is_some() || known < row.changed, "what was written stays");
+                    assert!(found.is_some() || known < row.changed, "a written row is found");
                     assert!(found.is_none_or(|found| found == *row), "a row is whole");
                 }
             });
-            scope.spawn(move || store.write(&portion(rows.clone(), end)).expect("it writes"));
+            scope.spawn(move || store.write(&write_batch(rows.clone(), end)).expect("it writes"));
         });
     }
     for _ in 0..2 {

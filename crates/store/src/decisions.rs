@@ -19,7 +19,7 @@ use record::decision;
 use crate::disk::{buffering, of_library};
 use crate::memory::damaged;
 
-/// A block of decisions is closed behind the first record that makes it so long.
+/// Bytes after which a block of decisions is closed, at the end of its record.
 const BLOCK_BYTES: usize = 8 << 10;
 /// Bytes of a write buffer.
 const BUFFER: u64 = 4 << 20;
@@ -43,14 +43,14 @@ impl DecisionKeyspaces {
         [("decisions", &self.decisions), ("deliveries", &self.deliveries), ("traces", &self.traces)]
     }
 
-    pub(crate) fn write(&self, portion: &WriteBatch, batch: &mut OwnedWriteBatch) {
+    pub(crate) fn write(&self, batch: &WriteBatch, database_batch: &mut OwnedWriteBatch) {
         let rows: HashMap<TransferId, &FinalTransfer> =
-            portion.rows.iter().map(|row| (row.id, row)).collect();
+            batch.rows.iter().map(|row| (row.id, row)).collect();
         let mut block = Vec::with_capacity(2 * BLOCK_BYTES);
         let (mut begin, mut last) = (LogIndex(0), LogIndex(0));
-        for (transfer, log_index, bytes) in portion.decisions.decisions() {
+        for (transfer, log_index, bytes) in batch.decisions.decisions() {
             if BLOCK_BYTES <= block.len() && last < log_index {
-                batch.insert(&self.decisions, begin.0.to_be_bytes(), &*block);
+                database_batch.insert(&self.decisions, begin.0.to_be_bytes(), &*block);
                 block.clear();
             }
             if block.is_empty() {
@@ -60,16 +60,16 @@ impl DecisionKeyspaces {
             block.extend_from_slice(bytes);
             last = log_index;
             if !rows.get(&transfer).is_some_and(|row| names(row, log_index)) {
-                batch.insert(&self.traces, trace(&transfer, log_index), []);
+                database_batch.insert(&self.traces, trace(&transfer, log_index), []);
             }
         }
         if !block.is_empty() {
-            batch.insert(&self.decisions, begin.0.to_be_bytes(), &*block);
+            database_batch.insert(&self.decisions, begin.0.to_be_bytes(), &*block);
         }
-        self.write_ends(&portion.decisions.ends, batch);
+        self.write_ends(&batch.decisions.ends, database_batch);
     }
 
-    fn write_ends(&self, ends: &[(NoticeId, LogIndex)], batch: &mut OwnedWriteBatch) {
+    fn write_ends(&self, ends: &[(NoticeId, LogIndex)], database_batch: &mut OwnedWriteBatch) {
         let mut ends = ends.to_vec();
         ends.sort_unstable_by_key(|(notice, log_index)| (decision::group_of(*notice), *log_index));
         let mut value = Vec::new();
@@ -78,11 +78,15 @@ impl DecisionKeyspaces {
         {
             let (notice, base) = group[0];
             decision::write_ends(base, group, &mut value);
-            batch.insert(&self.deliveries, delivery(decision::group_of(notice), base), &*value);
+            database_batch.insert(
+                &self.deliveries,
+                delivery(decision::group_of(notice), base),
+                &*value,
+            );
         }
     }
 
-    /// Everything told of a transfer whose row names these records.
+    /// All decisions about a transfer, whose row names these records.
     pub(crate) fn of(
         &self,
         id: &TransferId,
@@ -94,22 +98,22 @@ impl DecisionKeyspaces {
         }
         records.sort_unstable();
         records.dedup();
-        let mut tale = Vec::new();
+        let mut decisions = Vec::new();
         for log_index in records {
-            tale.extend(self.decided(id, log_index)?);
+            decisions.extend(self.of_record(id, log_index)?);
         }
-        Ok(tale)
+        Ok(decisions)
     }
 
-    /// What was decided about a transfer on one record, or when it came.
-    fn decided(&self, id: &TransferId, log_index: LogIndex) -> Result<Vec<Decision>, StoreError> {
+    /// The decisions about a transfer in one record.
+    fn of_record(&self, id: &TransferId, log_index: LogIndex) -> Result<Vec<Decision>, StoreError> {
         let Some(block) = self.decisions.range([0; 8]..=log_index.0.to_be_bytes()).next_back()
         else {
             return Ok(Vec::new());
         };
         let (_, value) = block.into_inner().map_err(|error| of_library(&error))?;
         let mut all = decision::read_all(&value).map_err(damaged)?;
-        all.retain(|told| told.transfer == *id && told.log_index == log_index);
+        all.retain(|decision| decision.transfer == *id && decision.log_index == log_index);
         Ok(all)
     }
 
@@ -125,11 +129,11 @@ impl DecisionKeyspaces {
     }
 }
 
-/// Whether a row says that the record is about its transfer.
+/// Whether the row names this record.
 fn names(row: &FinalTransfer, log_index: LogIndex) -> bool {
     row.prepare == log_index
         || row.changed == log_index
-        || row.answer.is_some_and(|answer| answer.log_index == log_index)
+        || row.response.is_some_and(|response| response.log_index == log_index)
 }
 
 fn trace(transfer: &TransferId, log_index: LogIndex) -> [u8; 25] {

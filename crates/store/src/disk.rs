@@ -1,18 +1,18 @@
 //! A store on disk: seven keyspaces of one fjall database.
 //!
-//! `transfers` holds the rows by id, `parties` the directory, `settlements` windows and
-//! settlements, `about` the identity of the log and the mark; the others hold what is told ([`crate::told`]). One portion is one atomic batch over
-//! all of them. Nothing is synced here: the database
-//! hands its journal to the operating system with each batch, so that the end of the process loses
-//! nothing and a loss of power the newest batches. Who wrote to it leaves no journal behind
-//! ([`crate::closing`]).
+//! `transfers` holds The rows by id, `parties` The directory, `settlements` windows and
+//! settlements, `about` The identity and The log and The mark; The others hold what is decisions ([`crate::decisions`]). One portion is one atomic batch over
+//! all and them. Absent is synced here: The database
+//! hands its journal to The operating system with each batch, so that The end and The process loses
+//! nothing and a loss and power The newest batches. Who wrote to it leaves no journal behind
+//! ([`crate::shutdown`]).
 //!
-//! A directory holds the database and, after something was found damaged, a file that says so:
-//! the next start begins anew.
+//! The directory holds the database and, after damage was found, a marker file. The next start then
+//! empties the store.
 //!
-//! After a write that failed the library takes no other, until the database is opened again.
-//! [`Disk`] does so when there is room ([`ColdStore::mend`]): what it showed is in the journal, and
-//! is there again. Until then it answers from what it has.
+//! After a failed write the library accepts no further write until the database is reopened.
+//! [`Disk`] reopens it when there is free space ([`ColdStore::mend`]). Visible rows are in the
+//! journal and are recovered from it. Until then reads are answered from the open database.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -34,18 +34,18 @@ use record::cold_rows;
 use record::frame::LogIdentity;
 
 use crate::decisions::DecisionKeyspaces;
-use crate::low_priority::behind;
+use crate::low_priority::run_at_low_priority;
 use crate::memory::{damaged, entries_after, party_row, party_value};
-use crate::memtable_filter::{Library, Look, MemtableFilter, Writing};
+use crate::memtable_filter::{FilterRead, FilterWrite, MemtableFilter, Memtables};
 use crate::shutdown::{Journals, flush};
 use crate::sstables::{self, Tables};
 
 /// The database, within the store's directory.
 const DATABASE: &str = "rows";
-/// What is written beside it when it is found damaged.
+/// Marker file in the store's directory: the database was found damaged.
 const DAMAGED: &str = "damaged";
 
-/// Version of the whole: of the keyspaces, their keys, and what `about` holds.
+/// Version of the format: of the keyspaces, their keys, and what `about` holds.
 const FORMAT: u8 = 4;
 /// The same without `settlements`: of logs that have none, so that it is added when a store of
 /// this form is opened.
@@ -55,24 +55,24 @@ const FORMATS: [u8; 2] = [FORMAT_WITHOUT_SETTLEMENTS, FORMAT];
 /// to be flushed; beyond them the writer waits.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
 const OTHER_BUFFER: u64 = 4 << 20;
-/// Bytes of a write buffer at most, where the library has no time to begin the next one.
+/// Maximum bytes of a write buffer while the library is too busy to rotate it.
 const BUFFER_MAX: u64 = 16 << 20;
-/// Bytes of the database's own journal, at most, before write buffers are flushed.
+/// Maximum bytes of the database's journal before write buffers are flushed.
 pub const JOURNAL: u64 = 64 << 20;
-/// Threads that flush and compact. With more of them the library keeps the first one free for
-/// flushes, by passing compactions on to itself in a loop: that takes a core. One is slower when
-/// much is written at once, which delays nobody but the writer.
+/// Threads that flush and compact. With more than one, the library reserves the first for flushes
+/// and passes compactions on in a busy loop, which takes a core. One thread is slower for large
+/// writes, but delays only the writer.
 const WORKERS: usize = 1;
 
-/// The key, before all others, under which each keyspace but `about` says which one it is of which
-/// log: one that lost its files is begun anew by the library without a word.
+/// The first key of each keyspace except `about`: the name of the keyspace and the identity of its
+/// log. The library silently recreates a keyspace that lost its files.
 const NAME_KEY: [u8; 1] = [0];
 /// Name of a keyspace.
 const SETTLEMENTS: &str = "settlements";
 const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
 
-/// How a store on disk is held.
+/// Options of a store on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of the cache for blocks, indexes and filters.
@@ -85,9 +85,9 @@ impl Default for Options {
     }
 }
 
-/// Room that is waited for before the database is opened again: its first flush needs as much.
+/// Free bytes required before the database is reopened. Its first flush needs this much.
 const ROOM: u64 = 16 << 20;
-/// What is written to learn whether the disk takes anything.
+/// File that is written to find out whether the disk accepts writes.
 const PROBE: &str = "probe";
 
 /// A store on disk.
@@ -98,14 +98,15 @@ pub struct Disk {
     mark: RwLock<StoreMark>,
     /// Whether the last write failed.
     failing: AtomicBool,
-    /// `None` once it could not be opened again.
+    /// `None` after reopening failed.
     opened: RwLock<Option<Opened>>,
 }
 
 /// The database of a store.
 struct Opened {
-    /// Which transfers may be in write buffers, and tables with the others. Before the database:
-    /// tables that were merged go with the last who has them, and must not outlive its lock.
+    /// Filter of the transfers that may be in write buffers, and the tables that hold the others.
+    /// It is dropped before the database, because merged tables are deleted with their last
+    /// reference and must not outlive the database's lock.
     buffered: MemtableFilter<Tables>,
     path: PathBuf,
     database: Database,
@@ -114,25 +115,25 @@ struct Opened {
     settlements: Keyspace,
     about: Keyspace,
     decisions: DecisionKeyspaces,
-    /// Whether something was written to it.
+    /// Whether this process has written to the database.
     written: AtomicBool,
-    /// Whether that failed, for which there may be no more than no room.
+    /// Whether a write failed, for example because the disk is full.
     failed: AtomicBool,
     /// Whether something was found damaged.
     damaged: AtomicBool,
-    /// Whether nobody but its owner may say that it must not be used again.
+    /// Whether the store is opened for queries only. Only its owner may mark it as damaged.
     only_asked: bool,
-    /// Behind the database and its keyspaces: it is dropped after them.
+    /// Declared after the database and its keyspaces, so that it is dropped after them.
     journals: Journals,
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // After a failure its tables are not to be relied on, nor the library's threads.
+        // After a failure neither the tables nor the library's threads can be relied on.
         let is_sound = !*self.failed.get_mut() && !*self.damaged.get_mut();
         if *self.written.get_mut() && is_sound {
             let named: Vec<_> = self.named().map(|(_, keyspace)| keyspace).collect();
-            self.journals.needless = flush(&[&named[..], &[&self.about]].concat());
+            self.journals.flushed = flush(&[&named[..], &[&self.about]].concat());
         }
     }
 }
@@ -144,8 +145,8 @@ impl std::fmt::Debug for Disk {
 }
 
 impl Disk {
-    /// Opens the store of the log with this identity. What is there and cannot be used is deleted,
-    /// and the store is empty; the reason is the second part of the answer.
+    /// Opens the store of the log with this identity. A store that cannot be used is deleted and
+    /// replaced by an empty one; the second result is the reason.
     ///
     /// # Errors
     /// [`StoreError::Failed`] when the directory cannot be made, emptied or written.
@@ -163,11 +164,11 @@ impl Disk {
         }
     }
 
-    /// Opens the store that is there, for questions: where it cannot be used it is left alone, and
-    /// the reason is the error. The library may still tidy up its own files.
+    /// Opens an existing store for queries. A store that cannot be used is left unchanged. The
+    /// library may still clean up its own files.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// The reason why the store cannot be used.
     pub fn open_for_questions(path: &Path, identity: LogIdentity) -> Result<Self, String> {
         match path.join(DATABASE).exists() {
             true => {
@@ -176,11 +177,11 @@ impl Disk {
                 opened.only_asked = true;
                 Ok(Self::of(opened, (identity, options), mark))
             }
-            false => Err("there is none".into()),
+            false => Err("it does not exist".into()),
         }
     }
 
-    /// Deletes what is there and begins an empty store.
+    /// Deletes an existing store and creates an empty one.
     ///
     /// # Errors
     /// As [`Disk::open`].
@@ -199,7 +200,7 @@ impl Disk {
         Ok(Self::of(opened, (identity, options), StoreMark::default()))
     }
 
-    /// The store that is there, or why it cannot be used.
+    /// Opens an existing store. The error is the reason why it cannot be used.
     fn open_existing(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, String> {
         let (opened, mark) = Opened::open_existing(path, identity, options)?;
         opened.check_tables()?;
@@ -220,7 +221,7 @@ impl Disk {
         }
     }
 
-    /// Asks the database.
+    /// Queries the database.
     fn ask<T>(
         &self,
         question: impl FnOnce(&Opened) -> Result<T, StoreError>,
@@ -231,7 +232,7 @@ impl Disk {
         }
     }
 
-    /// Whether the disk takes anything.
+    /// Whether the disk accepts writes.
     fn find_room(&self) -> Result<(), StoreError> {
         let failed = |error: &dyn std::fmt::Display| at(&self.path, error);
         let disk = rustix::fs::statvfs(&self.path).map_err(|error| failed(&error))?;
@@ -244,10 +245,10 @@ impl Disk {
         written.and_then(|()| fs::remove_file(&probe)).map_err(|error| failed(&error))
     }
 
-    /// Opens the database again. Whoever asks meanwhile waits.
+    /// Reopens the database. Queries wait meanwhile.
     fn open_again(&self) -> Result<(), StoreError> {
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
-        // It holds the lock of its directory.
+        // The old database holds the lock of its directory.
         drop(opened.take());
         let (again, mark) = Opened::open_existing(&self.path, self.identity, self.options)
             .map_err(StoreError::Damaged)?;
@@ -296,11 +297,11 @@ impl ColdStore for Disk {
         self.ask(|opened| opened.settlements(kind, &numbers, limit))
     }
 
-    fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
-        let written = self.ask(|opened| opened.write(portion));
+    fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+        let written = self.ask(|opened| opened.write(batch));
         self.failing.store(written.is_err(), Ordering::Relaxed);
         written?;
-        *self.mark.write().unwrap_or_else(PoisonError::into_inner) = portion.mark;
+        *self.mark.write().unwrap_or_else(PoisonError::into_inner) = batch.mark;
         Ok(())
     }
 
@@ -314,14 +315,14 @@ impl ColdStore for Disk {
     }
 
     fn is_damaged(&self) -> bool {
-        // While it is being opened again nobody knows.
+        // While the database is being reopened, its state is unknown.
         self.opened.try_read().is_ok_and(|opened| {
             opened.as_ref().is_none_or(|opened| opened.damaged.load(Ordering::Relaxed))
         })
     }
 
     fn release_memory(&self) -> bool {
-        self.ask(|opened| Ok(opened.settle())).unwrap_or(false)
+        self.ask(|opened| Ok(opened.release_memory())).unwrap_or(false)
     }
 
     fn sync(&self) -> Result<(), StoreError> {
@@ -333,7 +334,8 @@ impl ColdStore for Disk {
     }
 }
 
-/// Bytes that all files below a directory take on the disk. What goes away meanwhile takes none.
+/// Bytes on disk of all files below a directory. Files that disappear during the walk count as
+/// zero.
 #[must_use]
 pub fn bytes_below(directory: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
@@ -345,7 +347,7 @@ pub fn bytes_below(directory: &Path) -> u64 {
     entries.flatten().map(bytes).sum()
 }
 
-/// Where a row of a transfer was seen.
+/// Result of a search for a row without the library's locks.
 enum Seen {
     Nowhere,
     InTable(fjall::Slice),
@@ -353,7 +355,7 @@ enum Seen {
 }
 
 impl Opened {
-    /// The database that is there, or why it cannot be used.
+    /// Opens an existing database. The error is the reason why it cannot be used.
     fn open_existing(
         path: &Path,
         identity: LogIdentity,
@@ -363,16 +365,16 @@ impl Opened {
             return Err("it was found damaged".into());
         }
         sstables::check_lists(&path.join(DATABASE))?;
-        // The library's own words name no file.
+        // The library's errors name no file.
         let broken = |why: String| match sstables::first_broken(&path.join(DATABASE)) {
             Some(broken) => format!("it cannot be opened: {broken}"),
             None => format!("it cannot be opened{why}"),
         };
-        let told_why = |error: fjall::Error| broken(format!(": {error}"));
-        // A damaged database may be met by a panic of the library.
+        let broken_by = |error: fjall::Error| broken(format!(": {error}"));
+        // The library may panic on a damaged database.
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open(path, options)));
-        let store = opened.map_err(|_| broken(String::new()))?.map_err(told_why)?;
-        let about = store.about.get(IDENTITY_KEY).map_err(told_why)?;
+        let store = opened.map_err(|_| broken(String::new()))?.map_err(broken_by)?;
+        let about = store.about.get(IDENTITY_KEY).map_err(broken_by)?;
         let format = match about.as_deref().and_then(<[u8]>::split_first) {
             Some((&format, own)) if FORMATS.contains(&format) && own == identity.0 => format,
             Some((format, _)) if FORMATS.contains(format) => {
@@ -381,22 +383,22 @@ impl Opened {
             Some((format, _)) => return Err(format!("it has format {format}, not {FORMAT}")),
             None => return Err("it does not say to which log it belongs".into()),
         };
-        let mark = match store.about.get(MARK_KEY).map_err(told_why)? {
+        let mark = match store.about.get(MARK_KEY).map_err(broken_by)? {
             Some(stored) => read_mark(&stored).ok_or("its mark is not what was written")?,
             None => StoreMark::default(),
         };
-        store.check_names((format, identity), told_why)?;
+        store.check_names((format, identity), broken_by)?;
         Ok((store, mark))
     }
 
-    /// Says in every keyspace whose it is.
+    /// Writes the name and the log identity into every keyspace.
     fn name(&self, identity: LogIdentity) -> Result<(), fjall::Error> {
-        let mut batch = self.database.batch();
-        batch.insert(&self.about, IDENTITY_KEY, about(identity));
+        let mut database_batch = self.database.batch();
+        database_batch.insert(&self.about, IDENTITY_KEY, about(identity));
         for (name, keyspace) in self.named() {
-            batch.insert(keyspace, NAME_KEY, name_row(identity, name));
+            database_batch.insert(keyspace, NAME_KEY, name_row(identity, name));
         }
-        batch.commit()
+        database_batch.commit()
     }
 
     /// Brings a store without `settlements` to the newest format.
@@ -407,7 +409,7 @@ impl Opened {
         }
     }
 
-    /// Every keyspace but `about`, with its name.
+    /// Every keyspace except `about`, with its name.
     fn named(&self) -> impl Iterator<Item = (&'static str, &Keyspace)> {
         let own = [
             ("transfers", &self.transfers),
@@ -417,21 +419,19 @@ impl Opened {
         own.into_iter().chain(self.decisions.named())
     }
 
-    /// Whether each keyspace is there, and is the one that it was.
+    /// Checks that each keyspace exists and has not been recreated or exchanged.
     fn check_names(
         &self,
         (format, identity): (u8, LogIdentity),
-        told_why: impl Fn(fjall::Error) -> String,
+        broken_by: impl Fn(fjall::Error) -> String,
     ) -> Result<(), String> {
         let is_new = |name: &str| format == FORMAT_WITHOUT_SETTLEMENTS && name == SETTLEMENTS;
         for (name, keyspace) in self.named().filter(|(name, _)| !is_new(name)) {
-            let found = keyspace.get(NAME_KEY).map_err(&told_why)?;
+            let found = keyspace.get(NAME_KEY).map_err(&broken_by)?;
             match found.as_deref() {
                 None => return Err(format!("its {name} are lost")),
                 Some(row) if row != name_row(identity, name) => {
-                    return Err(format!(
-                        "what stands in the place of its {name} is something else"
-                    ));
+                    return Err(format!("its keyspace {name} is another one"));
                 }
                 Some(_) => {}
             }
@@ -439,7 +439,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Whether what money is decided by is what was written.
+    /// Checks every table that decisions about money depend on.
     fn check_tables(&self) -> Result<(), String> {
         [&self.transfers, &self.parties, &self.about].into_iter().try_for_each(sstables::check)
     }
@@ -449,11 +449,11 @@ impl Opened {
             .cache_size(options.cache_bytes)
             .worker_threads(WORKERS)
             .max_journaling_size(JOURNAL);
-        let database = behind(|| builder.open())?;
-        // Nearly every id that is asked for is new, and the filters say so: they stay in memory.
+        let database = run_at_low_priority(|| builder.open())?;
+        // Nearly every requested id is new. The filters answer that, so they stay in memory.
         let absent =
             || buffering(TRANSFERS_BUFFER).filter_block_pinning_policy(PinningPolicy::all(true));
-        // Nearly every party that is asked for is there.
+        // Nearly every requested party exists.
         let present = || buffering(OTHER_BUFFER).expect_point_read_hits(true);
         let transfers = database.keyspace("transfers", absent)?;
         let parties = database.keyspace("parties", present)?;
@@ -461,9 +461,9 @@ impl Opened {
         let decisions = DecisionKeyspaces::open(&database)?;
         let settlements = database.keyspace(SETTLEMENTS, || buffering(OTHER_BUFFER))?;
         Ok(Self {
-            buffered: beside(&transfers),
+            buffered: filter_of(&transfers),
             path: path.to_owned(),
-            journals: Journals { database: path.join(DATABASE), needless: false },
+            journals: Journals { database: path.join(DATABASE), flushed: false },
             database,
             transfers,
             parties,
@@ -477,11 +477,11 @@ impl Opened {
         })
     }
 
-    /// Notes that the store must not be used again, and passes the error on.
+    /// Marks the store as unusable and returns the error.
     fn condemn(&self, error: StoreError) -> StoreError {
         self.damaged.store(true, Ordering::Relaxed);
         if !self.only_asked {
-            // When even that fails, the next start finds the damage by itself.
+            // If this fails too, the next start detects the damage itself.
             let _noted = fs::write(self.path.join(DAMAGED), error.to_string());
         }
         error
@@ -491,12 +491,12 @@ impl Opened {
         keyspace.get(key).map_err(|error| self.condemn(of_library(&error)))
     }
 
-    /// Puts the rows of a portion into a batch in their stored form, each id once, by id: what is
-    /// in order goes into the database faster.
+    /// Adds the rows of a write batch to a database batch, sorted by id and each id once. The
+    /// database inserts sorted rows faster.
     fn insert_rows(
         &self,
         rows: &[FinalTransfer],
-        (batch, writing): (&mut OwnedWriteBatch, &mut Writing<'_, Tables>),
+        (database_batch, writing): (&mut OwnedWriteBatch, &mut FilterWrite<'_, Tables>),
     ) -> Result<(), StoreError> {
         let mut order: Vec<_> = rows.iter().map(|row| row.id.to_bytes()).zip(0_usize..).collect();
         order.sort_unstable();
@@ -514,13 +514,13 @@ impl Opened {
                 std::mem::swap(&mut value, &mut longer);
             }
             writing.add(sstables::hash(key));
-            batch.insert(&self.transfers, &key[..], &value[..]);
+            database_batch.insert(&self.transfers, &key[..], &value[..]);
         }
         Ok(())
     }
 
     fn read(&self, id: &TransferId, at: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
-        let seen = self.find(&self.buffered.look(), id)?;
+        let seen = self.find(&self.buffered.read(), id)?;
         let stored = match seen {
             Seen::Nowhere => None,
             Seen::InTable(stored) => Some(stored),
@@ -531,9 +531,9 @@ impl Opened {
     }
 
     fn drop_absent(&self, ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
-        let look = self.buffered.look();
+        let filter = self.buffered.read();
         let mut failed = Ok(());
-        ids.retain(|id| match self.find(&look, id) {
+        ids.retain(|id| match self.find(&filter, id) {
             Ok(seen) => !matches!(seen, Seen::Nowhere),
             Err(error) => {
                 failed = Err(error);
@@ -543,14 +543,14 @@ impl Opened {
         failed
     }
 
-    /// What can be said of a transfer without the library's locks.
-    fn find(&self, look: &Look<'_, Tables>, id: &TransferId) -> Result<Seen, StoreError> {
+    /// Searches for a transfer without the library's locks.
+    fn find(&self, filter: &FilterRead<'_, Tables>, id: &TransferId) -> Result<Seen, StoreError> {
         let key = id.to_bytes();
         let hash = sstables::hash(&key);
-        if look.may_be_buffered(hash) {
+        if filter.may_be_buffered(hash) {
             return Ok(Seen::PerhapsBuffered);
         }
-        let found = look.tables().find(&key, hash);
+        let found = filter.tables().find(&key, hash);
         let found = found.map_err(|error| self.condemn(of_library(&error)))?;
         Ok(found.map_or(Seen::Nowhere, Seen::InTable))
     }
@@ -587,26 +587,26 @@ impl Opened {
         found.take(limit).map(read).collect::<Result<_, _>>().map_err(|error| self.condemn(error))
     }
 
-    fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
+    fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         self.written.store(true, Ordering::Relaxed);
-        let mut batch = self.database.batch();
-        let mut writing = self.buffered.begin(self.transfers.newest());
-        self.insert_rows(&portion.rows, (&mut batch, &mut writing))?;
-        self.decisions.write(portion, &mut batch);
-        for (key, row) in entries_after(&portion.parties, |key| self.party(key))? {
+        let mut database_batch = self.database.batch();
+        let mut writing = self.buffered.begin_write(self.transfers.newest());
+        self.insert_rows(&batch.rows, (&mut database_batch, &mut writing))?;
+        self.decisions.write(batch, &mut database_batch);
+        for (key, row) in entries_after(&batch.parties, |key| self.party(key))? {
             match party_value(row.as_ref()) {
-                Some(value) => batch.insert(&self.parties, key, value),
-                None => batch.remove(&self.parties, key),
+                Some(value) => database_batch.insert(&self.parties, key, value),
+                None => database_batch.remove(&self.parties, key),
             }
         }
-        for row in &portion.settlements {
+        for row in &batch.settlements {
             let mut value = Vec::new();
             cold_rows::write_archived(row, &mut value);
             let key = cold_rows::archive_key(row.kind(), row.number());
-            batch.insert(&self.settlements, &key[..], value);
+            database_batch.insert(&self.settlements, &key[..], value);
         }
-        batch.insert(&self.about, MARK_KEY, &write_mark(&portion.mark)[..]);
-        batch.commit().map_err(|error| {
+        database_batch.insert(&self.about, MARK_KEY, &write_mark(&batch.mark)[..]);
+        database_batch.commit().map_err(|error| {
             self.failed.store(true, Ordering::Relaxed);
             match of_library(&error) {
                 damaged @ StoreError::Damaged(_) => self.condemn(damaged),
@@ -614,13 +614,13 @@ impl Opened {
             }
         })?;
         self.change_large_buffers();
-        self.show(writing);
+        self.publish(writing);
         Ok(())
     }
 
-    /// The library changes a full buffer once its thread has time, which a merge can take for
-    /// seconds; meanwhile a buffer would grow as long as somebody writes. Changed here, they add up
-    /// until the library holds the writer.
+    /// Rotates large write buffers. The library rotates a full buffer when its thread is free,
+    /// which can take seconds during a merge, while the buffer grows. Rotated here, buffers
+    /// accumulate until the library blocks the writer.
     fn change_large_buffers(&self) {
         for (_, keyspace) in self.named() {
             if BUFFER_MAX < keyspace.tree.active_memtable().size() {
@@ -630,15 +630,15 @@ impl Opened {
         }
     }
 
-    /// Shows the tables that there are by now, without the ids that are in them.
-    fn show(&self, writing: Writing<'_, Tables>) {
+    /// Publishes the current tables and removes their ids from the filter.
+    fn publish(&self, writing: FilterWrite<'_, Tables>) {
         writing.end(&self.transfers);
     }
 
-    fn settle(&self) -> bool {
-        let writing = self.buffered.begin(self.transfers.newest());
+    fn release_memory(&self) -> bool {
+        let writing = self.buffered.begin_write(self.transfers.newest());
         let is_new = !writing.tables().are_those_of(&self.transfers);
-        self.show(writing);
+        self.publish(writing);
         is_new || 0 < self.database.active_compactions() || 0 < self.database.outstanding_flushes()
     }
 
@@ -647,7 +647,7 @@ impl Opened {
     }
 }
 
-impl Library<Tables> for Keyspace {
+impl Memtables<Tables> for Keyspace {
     fn newest(&self) -> u64 {
         self.tree.active_memtable().id()
     }
@@ -656,19 +656,19 @@ impl Library<Tables> for Keyspace {
         self.sealed_memtable_count() == 0
     }
 
-    fn tables_but(&self, shown: &Tables) -> Option<Tables> {
-        (!shown.are_those_of(self)).then(|| Tables::of(self))
+    fn changed_tables(&self, shared: &Tables) -> Option<Tables> {
+        (!shared.are_those_of(self)).then(|| Tables::of(self))
     }
 }
 
-/// Filters and tables of a keyspace that was just opened, to which nobody writes yet.
-fn beside(keyspace: &Keyspace) -> MemtableFilter<Tables> {
+/// Filter and tables of a keyspace that was just opened and has no writer yet.
+fn filter_of(keyspace: &Keyspace) -> MemtableFilter<Tables> {
     let newest = keyspace.tree.active_memtable();
     let is_empty = newest.is_empty() && keyspace.sealed_memtable_count() == 0;
-    MemtableFilter::beside(Tables::of(keyspace), (!is_empty).then(|| newest.id()))
+    MemtableFilter::new(Tables::of(keyspace), (!is_empty).then(|| newest.id()))
 }
 
-/// How a store says to which log it belongs, and in which format.
+/// The value of the identity key: format and log identity.
 fn about(identity: LogIdentity) -> Vec<u8> {
     let mut about = vec![FORMAT];
     about.extend_from_slice(&identity.0);
@@ -692,7 +692,7 @@ fn read_mark(stored: &[u8]) -> Option<StoreMark> {
     Some(StoreMark { log_index, chain: Digest(chain.try_into().ok()?) })
 }
 
-/// What a keyspace is made with; one that is there keeps what it was made with.
+/// Options for a new keyspace. An existing one keeps its own.
 pub(crate) fn buffering(bytes: u64) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(bytes)
 }

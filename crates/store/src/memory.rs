@@ -11,10 +11,10 @@ use ports::{ColdStore, PartyChange, PartyEffect, PartyRow, StoreError, StoreMark
 use record::cold_rows;
 use record::decision::{self, DecisionWriter};
 
-/// About what a version of a row takes, in bytes.
+/// Typical bytes of a row's version.
 const ROW_BYTES: usize = 160;
 
-/// A store in memory. A copy is a store of its own: what a crash leaves is a copy made before.
+/// A store in memory. A clone is independent. Tests take one as the state that a crash leaves.
 #[derive(Debug, Default)]
 pub struct Memory {
     tables: RwLock<Tables>,
@@ -24,8 +24,8 @@ pub struct Memory {
 struct Tables {
     transfers: BTreeMap<[u8; 17], Vec<u8>>,
     parties: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Whole portions, by the first record that they tell of: nobody asks often.
-    told: BTreeMap<LogIndex, Arc<DecisionWriter>>,
+    /// Decisions per write batch, by their first record. They are rarely read.
+    decisions: BTreeMap<LogIndex, Arc<DecisionWriter>>,
     settlements: BTreeMap<[u8; 5], Vec<u8>>,
     mark: StoreMark,
 }
@@ -65,22 +65,22 @@ impl ColdStore for Memory {
     }
 
     fn decisions(&self, id: &TransferId) -> Result<Vec<Decision>, StoreError> {
-        let mut tale = Vec::new();
-        for telling in self.tables().told.values() {
-            let own = telling.decisions().filter(|(transfer, _, _)| transfer == id);
+        let mut found = Vec::new();
+        for writer in self.tables().decisions.values() {
+            let own = writer.decisions().filter(|(transfer, _, _)| transfer == id);
             for (_, _, bytes) in own {
-                tale.push(decision::read_one(bytes).map_err(damaged)?);
+                found.push(decision::read_one(bytes).map_err(damaged)?);
             }
         }
-        // A portion that was given again may have been divided in another way.
-        tale.sort_by_key(|told| told.log_index);
-        tale.dedup();
-        Ok(tale)
+        // Batches that are written again may be divided differently.
+        found.sort_by_key(|decision| decision.log_index);
+        found.dedup();
+        Ok(found)
     }
 
     fn delivery_records(&self, notice: NoticeId) -> Result<Vec<LogIndex>, StoreError> {
         let tables = self.tables();
-        let all = tables.told.values().flat_map(|telling| &telling.ends);
+        let all = tables.decisions.values().flat_map(|writer| &writer.ends);
         let own: BTreeSet<_> = all.filter(|(of, _)| *of == notice).map(|(_, at)| *at).collect();
         Ok(own.into_iter().collect())
     }
@@ -98,33 +98,33 @@ impl ColdStore for Memory {
         found.take(limit).map(read).collect::<Result<_, _>>().map_err(damaged)
     }
 
-    fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
+    fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
-        for row in &portion.rows {
+        for row in &batch.rows {
             let stored = tables.transfers.entry(row.id.to_bytes()).or_default();
             let mut value = Vec::with_capacity(stored.len() + ROW_BYTES);
             cold_rows::add_version(stored, row, &mut value).map_err(damaged)?;
             *stored = value;
         }
         let stored = |key: &[u8]| tables.parties.get(key).map(|it| party_row(it)).transpose();
-        for (key, row) in entries_after(&portion.parties, stored)? {
+        for (key, row) in entries_after(&batch.parties, stored)? {
             match party_value(row.as_ref()) {
                 Some(value) => tables.parties.insert(key.to_vec(), value),
                 None => tables.parties.remove(key),
             };
         }
-        for row in &portion.settlements {
+        for row in &batch.settlements {
             let mut value = Vec::new();
             cold_rows::write_archived(row, &mut value);
             tables.settlements.insert(cold_rows::archive_key(row.kind(), row.number()), value);
         }
-        let first = portion.decisions.decisions().next().map(|(_, log_index, _)| log_index);
+        let first = batch.decisions.decisions().next().map(|(_, log_index, _)| log_index);
         if let Some(first) =
-            first.or(portion.decisions.ends.first().map(|(_, log_index)| *log_index))
+            first.or(batch.decisions.ends.first().map(|(_, log_index)| *log_index))
         {
-            tables.told.insert(first, Arc::new(portion.decisions.clone()));
+            tables.decisions.insert(first, Arc::new(batch.decisions.clone()));
         }
-        tables.mark = portion.mark;
+        tables.mark = batch.mark;
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl ColdStore for Memory {
 /// A key of the directory with its entry, if there is one.
 pub(crate) type Entry<'a> = (&'a [u8], Option<PartyRow>);
 
-/// The entries that changes leave, in order; `stored` reads an entry as it is before them, which
+/// The entries after these changes, in order. `stored` reads an entry before the changes, which
 /// only a release in a currency needs.
 pub(crate) fn entries_after(
     changes: &[PartyChange],
@@ -166,7 +166,7 @@ pub(crate) fn entries_after(
     Ok(entries)
 }
 
-/// The stored form of an entry; `None` for one that goes.
+/// The stored form of an entry; `None` if it is removed.
 pub(crate) fn party_value(row: Option<&PartyRow>) -> Option<Vec<u8>> {
     let row = row?;
     let mut value = Vec::new();

@@ -1,50 +1,51 @@
-//! Which rows may be in the database's write buffers, and the tables that have the others.
+//! A filter of the rows that may be in the database's write buffers, and the tables with the
+//! others.
 //!
-//! Nearly every transfer asks whether its id is new. The buffers are lists in order, each of which
-//! takes some twenty steps through memory to say no; and the library lets nobody ask while it
-//! syncs a new table and names it among the others, which takes milliseconds. So there is a filter
-//! beside the buffers, in parts, and the tables as they were at one moment: an id that is about to
-//! be written goes into the newest part, and a part goes once the buffers that its ids were
-//! written to are tables, with which it is shown no more. Ids are given by their hash.
+//! Nearly every prepare checks whether its id is new. A write buffer is an ordered list: a look-up
+//! takes about twenty memory accesses. The library also blocks look-ups for milliseconds while it
+//! syncs and registers a new table. So a filter, in parts, covers the write buffers, and a snapshot
+//! of the tables covers the rest. Before an id is written, it is added to the newest part. A part
+//! is removed once all buffers that its ids were written to are tables. The same step publishes
+//! these tables. Ids are given by their hash.
 //!
 //! # Promises
-//! - An id is held from before it is written until the tables shown have it: who looks misses
-//!   nothing that he was told of.
-//! - Of buffers that were there when the database was opened nobody knows the ids: until they are
-//!   tables, everything may be in them.
-//! - Who looks waits for nobody who writes: bits are set beside him, and parts and tables are
-//!   changed for others in one step.
+//! - An id is in the filter from before it is written until a published table has it. A reader
+//!   misses no id that was reported as written.
+//! - The ids of buffers that existed at the opening are unknown. Until these buffers are tables,
+//!   the filter matches every id.
+//! - A reader never waits for a writer: bits are set concurrently, and parts and tables are
+//!   replaced in one step.
 //!
-//! Costs: four bytes for each id, in parts of 256 KiB, where the buffer takes some two hundred; a
-//! question looks at one line of the processor's cache for each part. The tables shown stay on
-//! disk until the next batch is written, though they may have been merged.
+//! Costs: four bytes per id, in parts of 256 KiB; the buffer itself takes about two hundred. A
+//! query reads one cache line per part. Published tables stay on disk until the next batch is
+//! written, even if they have been merged.
 
-// The bits of a part are no hand-over: see `Part::add`.
+// `Part::add` explains why its bits need no ordering.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-/// Ids in a part.
+/// Ids per part.
 const IDS: usize = 1 << 16;
 const BITS_PER_ID: usize = 32;
-/// Bits of one block, a line of the processor's cache, in which all bits of an id are.
+/// Bits per block. A block is one cache line and has all bits of an id.
 const BLOCK_BITS: usize = 512;
-/// Bits for an id, nine bits of its hash for each.
+/// Bits per id. Nine bits of the hash select each.
 const PROBES: u32 = 6;
-/// The buffer of what is being written: nobody knows it before it is written.
-const UNDER_WAY: u64 = u64::MAX;
+/// The buffer of ids that are being written. It is known only afterwards.
+const IN_PROGRESS: u64 = u64::MAX;
 
-/// The filters, and tables of any kind.
+/// The filter, and tables of any kind.
 #[derive(Debug)]
 pub(crate) struct MemtableFilter<T> {
-    shown: RwLock<Shown<T>>,
-    /// The parts as who writes sees them.
-    held: Mutex<Vec<Held>>,
+    shared: RwLock<Shared<T>>,
+    /// The parts as the writer sees them.
+    parts: Mutex<Vec<TrackedPart>>,
 }
 
-/// What whoever looks sees.
+/// The parts and tables that readers see.
 #[derive(Debug)]
-struct Shown<T> {
+struct Shared<T> {
     parts: Vec<Arc<Part>>,
     tables: Arc<T>,
 }
@@ -57,119 +58,121 @@ struct Part(Box<[Block]>);
 struct Block([AtomicU64; BLOCK_BITS / 64]);
 
 #[derive(Debug)]
-struct Held {
+struct TrackedPart {
     part: Arc<Part>,
-    room: usize,
-    /// None of its ids is in a newer buffer than this.
+    free: usize,
+    /// The newest buffer that may hold ids of this part.
     buffer: u64,
 }
 
-/// Buffers that become tables while others write and look.
-pub(crate) trait Library<T> {
-    /// The number of the buffer that rows go to. Later buffers have higher ones.
+/// Write buffers that become tables while other threads write and read.
+pub(crate) trait Memtables<T> {
+    /// Number of the buffer that rows go to. Later buffers have higher numbers.
     fn newest(&self) -> u64;
-    /// Whether all buffers before the newest are tables.
+    /// Whether all buffers except the newest are tables.
     fn older_are_tables(&self) -> bool;
-    /// The tables that there are; none if they are those that are shown.
-    fn tables_but(&self, shown: &T) -> Option<T>;
+    /// The current tables; `None` if `shared` are still the current ones.
+    fn changed_tables(&self, shared: &T) -> Option<T>;
 }
 
-/// What one batch adds. Batches are written one after the other: each holds this meanwhile.
-pub(crate) struct Writing<'a, T> {
-    shown: &'a RwLock<Shown<T>>,
-    held: MutexGuard<'a, Vec<Held>>,
-    /// The newest buffer there was before it is written.
+/// Adds the ids of one batch. Its lock makes batches sequential.
+pub(crate) struct FilterWrite<'a, T> {
+    shared: &'a RwLock<Shared<T>>,
+    parts: MutexGuard<'a, Vec<TrackedPart>>,
+    /// The newest buffer before the batch is written.
     buffer: u64,
 }
 
-/// How it is after a batch.
-struct Written<T> {
-    /// The newest buffer, as it was found after the batch.
+/// The database's state after a batch.
+struct BufferState<T> {
+    /// The newest buffer after the batch.
     newest: u64,
-    /// All buffers before this one are tables, by what was found after that.
+    /// The first buffer that may not be a table yet. It is read after `newest`.
     unflushed: u64,
-    /// The tables that there are, as they were found last.
+    /// The current tables. They are read last.
     tables: Arc<T>,
 }
 
-/// The filters and the tables, while somebody looks.
-pub(crate) struct Look<'a, T>(RwLockReadGuard<'a, Shown<T>>);
+/// The filter and the tables while a reader uses them.
+pub(crate) struct FilterRead<'a, T>(RwLockReadGuard<'a, Shared<T>>);
 
 impl<T> MemtableFilter<T> {
-    /// Beside these tables, and buffers with ids that nobody knows, of which `unknown` is the
-    /// newest; `None` where they are all empty.
-    pub(crate) fn beside(tables: T, unknown: Option<u64>) -> Self {
-        let part = Arc::new(Part::of_anything());
-        let held = unknown.map(|buffer| Held { part, room: 0, buffer });
-        let held: Vec<_> = held.into_iter().collect();
-        let shown = Shown { parts: parts(&held), tables: Arc::new(tables) };
-        Self { shown: RwLock::new(shown), held: Mutex::new(held) }
+    /// Creates the filter for these tables. `unknown` is the newest buffer with ids that are not in
+    /// the filter; `None` if all buffers are empty.
+    pub(crate) fn new(tables: T, unknown: Option<u64>) -> Self {
+        let part = Arc::new(Part::matching_all());
+        let parts = unknown.map(|buffer| TrackedPart { part, free: 0, buffer });
+        let parts: Vec<_> = parts.into_iter().collect();
+        let shared = Shared { parts: shared_parts(&parts), tables: Arc::new(tables) };
+        Self { shared: RwLock::new(shared), parts: Mutex::new(parts) }
     }
 
-    /// Before a batch is written; `buffer` is the newest one.
-    pub(crate) fn begin(&self, buffer: u64) -> Writing<'_, T> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        Writing { shown: &self.shown, held, buffer }
+    /// Starts a batch; `buffer` is the newest buffer.
+    pub(crate) fn begin_write(&self, buffer: u64) -> FilterWrite<'_, T> {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        FilterWrite { shared: &self.shared, parts, buffer }
     }
 
-    pub(crate) fn look(&self) -> Look<'_, T> {
-        Look(self.shown.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn read(&self) -> FilterRead<'_, T> {
+        FilterRead(self.shared.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl<T> Writing<'_, T> {
+impl<T> FilterWrite<'_, T> {
     /// Adds an id that the batch will write.
     pub(crate) fn add(&mut self, hash: u64) {
-        let takes =
-            |held: &Held| 0 < held.room && (held.buffer == self.buffer || held.buffer == UNDER_WAY);
-        if !self.held.last().is_some_and(takes) {
+        let takes = |last: &TrackedPart| {
+            0 < last.free && (last.buffer == self.buffer || last.buffer == IN_PROGRESS)
+        };
+        if !self.parts.last().is_some_and(takes) {
             let part = Arc::new(Part::empty());
-            self.held.push(Held { part, room: IDS, buffer: UNDER_WAY });
-            self.shown.write().unwrap_or_else(PoisonError::into_inner).parts = parts(&self.held);
+            self.parts.push(TrackedPart { part, free: IDS, buffer: IN_PROGRESS });
+            let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
+            shared.parts = shared_parts(&self.parts);
         }
-        let last = self.held.last_mut().expect("one was just opened");
+        let last = self.parts.last_mut().expect("one was just opened");
         last.part.add(hash);
-        last.room -= 1;
-        last.buffer = UNDER_WAY;
+        last.free -= 1;
+        last.buffer = IN_PROGRESS;
     }
 
-    /// The tables that are shown.
+    /// The published tables.
     pub(crate) fn tables(&self) -> Arc<T> {
-        Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner).tables)
+        Arc::clone(&self.shared.read().unwrap_or_else(PoisonError::into_inner).tables)
     }
 
-    /// The batch is written. Where this is not reached, what was added stays.
+    /// Ends the batch after it was written. If this is not called, its ids stay in the filter.
     ///
-    /// What the library says is asked in this order: a buffer that is found to be a table is among
-    /// the tables that are asked for after that.
-    pub(crate) fn end(self, library: &impl Library<T>) {
-        let newest = library.newest();
-        let unflushed = if library.older_are_tables() { newest } else { 0 };
-        let shown = self.tables();
-        let tables = library.tables_but(&shown).map_or(shown, Arc::new);
-        self.show(Written { newest, unflushed, tables });
+    /// The order of the queries matters: tables are read last, so that they include every buffer
+    /// that was found to be a table.
+    pub(crate) fn end(self, memtables: &impl Memtables<T>) {
+        let newest = memtables.newest();
+        let unflushed = if memtables.older_are_tables() { newest } else { 0 };
+        let published = self.tables();
+        let tables = memtables.changed_tables(&published).map_or(published, Arc::new);
+        self.publish(BufferState { newest, unflushed, tables });
     }
 
-    fn show(mut self, written: Written<T>) {
-        let Written { newest, unflushed, tables } = written;
-        let under_way = self.held.iter_mut().filter(|held| held.buffer == UNDER_WAY);
-        under_way.for_each(|held| held.buffer = newest);
-        self.held.retain(|held| unflushed <= held.buffer);
-        let new = Shown { parts: parts(&self.held), tables };
-        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *shown, new);
-        drop(shown);
-        // Files may go with it, which takes a while.
+    fn publish(mut self, state: BufferState<T>) {
+        let BufferState { newest, unflushed, tables } = state;
+        let in_progress = self.parts.iter_mut().filter(|part| part.buffer == IN_PROGRESS);
+        in_progress.for_each(|part| part.buffer = newest);
+        self.parts.retain(|part| unflushed <= part.buffer);
+        let new = Shared { parts: shared_parts(&self.parts), tables };
+        let mut shared = self.shared.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *shared, new);
+        drop(shared);
+        // This may delete files, so it happens without the lock.
         drop(old);
     }
 }
 
-fn parts(held: &[Held]) -> Vec<Arc<Part>> {
-    held.iter().map(|held| Arc::clone(&held.part)).collect()
+fn shared_parts(parts: &[TrackedPart]) -> Vec<Arc<Part>> {
+    parts.iter().map(|tracked| Arc::clone(&tracked.part)).collect()
 }
 
-impl<T> Look<'_, T> {
-    /// Whether the id may be in a buffer. If not, [`Look::tables`] have it or nothing does.
+impl<T> FilterRead<'_, T> {
+    /// Whether the id may be in a buffer. If not, only [`FilterRead::tables`] can have it.
     pub(crate) fn may_be_buffered(&self, hash: u64) -> bool {
         self.0.parts.iter().any(|part| part.may_hold(hash))
     }
@@ -185,11 +188,11 @@ impl Part {
         Self((0..blocks).map(|_| Block::default()).collect())
     }
 
-    fn of_anything() -> Self {
+    fn matching_all() -> Self {
         Self(Box::new([Block(std::array::from_fn(|_| AtomicU64::new(u64::MAX)))]))
     }
 
-    /// That it is seen by whoever is told of the row is for the one who tells to see to.
+    /// Relaxed: the store publishes the row to readers, which orders these writes as well.
     fn add(&self, hash: u64) {
         let block = self.block(hash);
         for (word, bit) in places(hash) {
@@ -202,7 +205,7 @@ impl Part {
         places(hash).all(|(word, bit)| block.0[word].load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// By the upper half of the hash; the lower one has the places within the block.
+    /// The upper half of the hash selects the block, the lower half the bits within it.
     fn block(&self, hash: u64) -> &Block {
         let count = self.0.len() as u64;
         &self.0[(((hash >> 36) * count) >> 28) as usize]
@@ -229,29 +232,29 @@ mod tests {
         mixed ^ (mixed >> 31)
     }
 
-    /// Writes ids, when the newest buffer is `before` and then `newest`, and all before `unflushed`
-    /// are tables.
+    /// Writes ids while the newest buffer changes from `before` to `newest`. All buffers before
+    /// `unflushed` are tables.
     fn write(
         filters: &MemtableFilter<()>,
         ids: std::ops::Range<u64>,
         [before, newest]: [u64; 2],
         unflushed: u64,
     ) {
-        let mut writing = filters.begin(before);
+        let mut writing = filters.begin_write(before);
         ids.for_each(|id| writing.add(mix(id)));
         let tables = writing.tables();
-        writing.show(Written { newest, unflushed, tables });
+        writing.publish(BufferState { newest, unflushed, tables });
     }
 
-    /// How many of these ids may be in a buffer.
+    /// Number of these ids that may be in a buffer.
     fn held(filters: &MemtableFilter<()>, mut ids: std::ops::Range<u64>) -> usize {
-        let look = filters.look();
-        ids.by_ref().filter(|id| look.may_be_buffered(mix(*id))).count()
+        let read = filters.read();
+        ids.by_ref().filter(|id| read.may_be_buffered(mix(*id))).count()
     }
 
     #[test]
-    fn everything_may_be_in_buffers_that_were_there() {
-        let filters = MemtableFilter::beside((), Some(3));
+    fn buffers_of_an_earlier_process_may_hold_any_id() {
+        let filters = MemtableFilter::new((), Some(3));
         assert_eq!(held(&filters, 0..1_000), 1_000);
         write(&filters, 0..10, [3, 3], 3);
         assert_eq!(held(&filters, 0..1_000), 1_000, "that buffer may not be a table yet");
@@ -264,11 +267,11 @@ mod tests {
     }
 
     #[test]
-    fn a_part_stays_until_every_buffer_it_is_about_is_a_table() {
-        let filters = MemtableFilter::beside((), None);
+    fn part_stays_until_all_its_buffers_are_tables() {
+        let filters = MemtableFilter::new((), None);
         assert_eq!(held(&filters, 0..1_000), 0, "nothing was there");
         write(&filters, 0..100, [1, 1], 1);
-        // The buffer is changed while the batch is written: it may be in either.
+        // The buffer is rotated during the batch, so the ids may be in either buffer.
         write(&filters, 100..200, [1, 2], 1);
         write(&filters, 200..300, [2, 2], 2);
         assert_eq!(held(&filters, 0..300), 300);
@@ -278,9 +281,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_written_to_the_end_stays() {
-        let filters = MemtableFilter::beside((), None);
-        let mut writing = filters.begin(1);
+    fn ids_of_an_unfinished_batch_stay() {
+        let filters = MemtableFilter::new((), None);
+        let mut writing = filters.begin_write(1);
         (0..100).for_each(|id| writing.add(mix(id)));
         drop(writing);
         assert_eq!(held(&filters, 0..100), 100);
@@ -289,14 +292,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_part_takes_few_others_for_its_own() {
-        let filters = MemtableFilter::beside((), None);
+    fn full_part_has_few_false_positives() {
+        let filters = MemtableFilter::new((), None);
         let ids = IDS as u64;
         write(&filters, 0..ids, [1, 1], 1);
-        assert_eq!((filters.look().0.parts.len(), held(&filters, 0..ids)), (1, IDS));
+        assert_eq!((filters.read().0.parts.len(), held(&filters, 0..ids)), (1, IDS));
         let others = held(&filters, ids..2 * ids);
-        assert!(others < IDS / 1_000, "{others} of {IDS} are taken for others");
+        assert!(others < IDS / 1_000, "{others} of {IDS} are false positives");
         write(&filters, ids..ids + 1, [1, 1], 1);
-        assert_eq!(filters.look().0.parts.len(), 2);
+        assert_eq!(filters.read().0.parts.len(), 2);
     }
 }

@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 
 use fjall::Keyspace;
 
-/// How long the end waits for the tables to be written: some 30 MB at most.
-const PATIENCE: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How long shutdown waits for memtables to be flushed, about 30 MB at most.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Writes what the keyspaces have in memory, to which nobody adds any more, into tables. False
-/// when that is not known to be done.
+/// Flushes the memtables of keyspaces without a writer. Returns false if the flush failed or timed
+/// out.
 pub(crate) fn flush(keyspaces: &[&Keyspace]) -> bool {
     let is_sealed = keyspaces.iter().all(|keyspace| keyspace.rotate_memtable().is_ok());
     let waits = || keyspaces.iter().any(|keyspace| 0 < keyspace.sealed_memtable_count());
     let started = Instant::now();
-    while is_sealed && waits() && started.elapsed() < PATIENCE {
-        thread::sleep(LOOK_EVERY);
+    while is_sealed && waits() && started.elapsed() < FLUSH_TIMEOUT {
+        thread::sleep(POLL_INTERVAL);
     }
     is_sealed && !waits()
 }
@@ -35,10 +35,10 @@ pub(crate) fn flush(keyspaces: &[&Keyspace]) -> bool {
 /// The journals of a database. Dropped after the database is.
 #[derive(Debug)]
 pub(crate) struct Journals {
-    /// Where the database is.
+    /// Directory of the database.
     pub(crate) database: PathBuf,
-    /// Whether tables hold all that they hold.
-    pub(crate) needless: bool,
+    /// Whether the tables hold everything in the journals.
+    pub(crate) flushed: bool,
 }
 
 impl Journals {
@@ -57,8 +57,8 @@ impl Journals {
 
 impl Drop for Journals {
     fn drop(&mut self) {
-        if self.needless {
-            // What is left is read by the next opening.
+        if self.flushed {
+            // The next opening reads the remaining journals.
             let _emptied = self.empty();
         }
     }

@@ -3,7 +3,7 @@
 //! Each test runs a few threads over the production code with the locks, condition variables and
 //! threads of `shuttle` ([`crate::sync`]). Its scheduler chooses the next thread before each step.
 //! An endless wait is reported as a deadlock; a wait with a timeout never times out.
-//! docs/internals/handovers.md lists the deliberate bug that each test caught.
+//! docs/internals/thread-handovers.md lists the deliberate bug that each test caught.
 //!
 //! `cargo test -p store --features shuttle --lib`
 
@@ -11,7 +11,7 @@ use ledger::{Decision, Digest, LogIndex};
 use ports::{ColdReader, ColdStore, StoreError, StoreMark, WaitFor, WriteBatch};
 use shuttle::rand::Rng;
 
-use crate::memtable_filter::{Library, MemtableFilter};
+use crate::memtable_filter::{MemtableFilter, Memtables};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, PoisonError, thread};
 use crate::{Memory, WriteBehind};
@@ -21,92 +21,94 @@ const ORDERS: usize = 1_000;
 /// Number of preemptions per schedule in the PCT strategy.
 const DEPTH: usize = 3;
 
-/// Tries a test in random orders, and in those that differ from a plain one at a few points.
+/// Tries a test with random schedules, and with schedules that have a few preemptions.
 fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
     shuttle::check_random(test, ORDERS);
     shuttle::check_pct(test, ORDERS, DEPTH);
 }
 
-/// What is said to be visible is in the store, a wait ends when it is, and the end writes the
-/// rest.
+/// Visible rows are in the store, a wait ends when they are visible, and closing writes the rest.
 #[test]
-fn what_is_visible_was_written_and_the_end_writes_the_rest() {
+fn visible_rows_are_written_and_closing_writes_the_rest() {
     explore(|| {
         let store = Arc::new(Memory::default());
-        let mut behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread");
+        let mut write_behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread");
         for log_index in 1..=4 {
-            assert!(behind.offer(&mut portion(log_index)), "there is room");
-            assert!(behind.visible() <= store.mark().log_index, "visible before it is written");
+            assert!(write_behind.offer(&mut write_batch(log_index)), "there is room");
+            assert!(
+                write_behind.visible() <= store.mark().log_index,
+                "visible before it is written"
+            );
             if log_index == 2 {
-                behind.wait(WaitFor::Visible).expect("it is written");
-                assert_eq!(behind.visible(), LogIndex(2));
+                write_behind.wait(WaitFor::Visible).expect("it is written");
+                assert_eq!(write_behind.visible(), LogIndex(2));
             }
             if log_index == 3 {
-                behind.wait(WaitFor::Room).expect("it is taken");
+                write_behind.wait(WaitFor::Room).expect("it is taken");
             }
         }
-        drop(behind);
+        drop(write_behind);
         assert_eq!(store.mark().log_index, LogIndex(4));
     });
 }
 
-/// Whoever waits hears that nothing is written any more, and nothing more is taken.
+/// After damage, waiting callers get the error and nothing more is accepted.
 #[test]
-fn a_store_that_is_damaged_is_told_to_whoever_waits() {
+fn damage_is_reported_to_waiting_callers() {
     explore(|| {
-        let mut behind = WriteBehind::start(Arc::new(Failing)).expect("a thread");
-        assert!(behind.offer(&mut portion(1)), "there is room");
+        let mut write_behind = WriteBehind::start(Arc::new(Failing)).expect("a thread");
+        assert!(write_behind.offer(&mut write_batch(1)), "there is room");
         let failed = Err(StoreError::Damaged("no more".into()));
-        assert_eq!(behind.wait(WaitFor::Visible), failed);
-        assert!(!behind.offer(&mut portion(2)), "it is taken, and nobody writes it");
-        assert_eq!(behind.visible(), LogIndex(0));
+        assert_eq!(write_behind.wait(WaitFor::Visible), failed);
+        assert!(!write_behind.offer(&mut write_batch(2)), "it is accepted but never written");
+        assert_eq!(write_behind.visible(), LogIndex(0));
     });
 }
 
-/// Whoever was told that an id is written finds it, in a buffer or in a table, while the library
-/// makes tables of buffers.
+/// A reader finds every id that was reported as written, in a buffer or in a table, while the
+/// library turns buffers into tables.
 #[test]
-fn what_was_written_is_in_a_buffer_or_in_a_table() {
+fn a_written_id_is_in_a_buffer_or_in_a_table() {
     explore(|| {
-        let filters = Arc::new(MemtableFilter::beside(Vec::new(), None));
-        let (buffers, told) = (Arc::new(Buffers::default()), Arc::new(AtomicU64::new(0)));
-        let (asked, heard) = (Arc::clone(&filters), Arc::clone(&told));
-        let looking = thread::spawn(move || {
-            (0..4).for_each(|_| find(&asked, heard.load(Ordering::Acquire)));
+        let filters = Arc::new(MemtableFilter::new(Vec::new(), None));
+        let (buffers, written) = (Arc::new(Buffers::default()), Arc::new(AtomicU64::new(0)));
+        let (read, reported) = (Arc::clone(&filters), Arc::clone(&written));
+        let reader = thread::spawn(move || {
+            (0..4).for_each(|_| find(&read, reported.load(Ordering::Acquire)));
         });
         for id in 0..6 {
-            let mut writing = filters.begin(buffers.newest());
+            let mut writing = filters.begin_write(buffers.newest());
             writing.add(hash(id));
             buffers.write(id);
             writing.end(&*buffers);
-            told.store(id + 1, Ordering::Release);
+            written.store(id + 1, Ordering::Release);
             find(&filters, id + 1);
         }
-        looking.join().expect("it ends");
+        reader.join().expect("it ends");
     });
 }
 
-/// All of these ids are known.
+/// Checks that all of these ids are found.
 fn find(filters: &MemtableFilter<Vec<u64>>, written: u64) {
-    let look = filters.look();
+    let read = filters.read();
     for id in 0..written {
-        let found = look.may_be_buffered(hash(id)) || look.tables().contains(&id);
+        let found = read.may_be_buffered(hash(id)) || read.tables().contains(&id);
         assert!(found, "{id} of {written} counts as new");
     }
 }
 
-/// Spread over the bits that a filter looks at.
+/// A hash that sets different bits of the filter.
 fn hash(id: u64) -> u64 {
     (id + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Write buffers and tables as the library has them: each question is answered as of its moment,
-/// and before any of them a buffer may have been changed, or tables may have been made.
+/// Write buffers and tables as in the library. Before each query, a buffer may be rotated or tables
+/// may be made.
 #[derive(Default)]
-struct Buffers(Mutex<Held>);
+struct Buffers(Mutex<BuffersState>);
 
 #[derive(Default)]
-struct Held {
+struct BuffersState {
     newest: u64,
     written: Vec<u64>,
     sealed: Vec<u64>,
@@ -114,22 +116,22 @@ struct Held {
 }
 
 impl Buffers {
-    fn held<R>(&self, act: impl FnOnce(&mut Held) -> R) -> R {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn with_state<R>(&self, act: impl FnOnce(&mut BuffersState) -> R) -> R {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match shuttle::rand::thread_rng().gen_range(0..4) {
-            0 => held.change_buffer(),
-            1 => held.make_tables(),
+            0 => state.change_buffer(),
+            1 => state.make_tables(),
             _ => {}
         }
-        act(&mut held)
+        act(&mut state)
     }
 
     fn write(&self, id: u64) {
-        self.held(|held| held.written.push(id));
+        self.with_state(|state| state.written.push(id));
     }
 }
 
-impl Held {
+impl BuffersState {
     fn change_buffer(&mut self) {
         self.newest += 1;
         self.sealed.append(&mut self.written);
@@ -140,22 +142,22 @@ impl Held {
     }
 }
 
-impl Library<Vec<u64>> for Buffers {
+impl Memtables<Vec<u64>> for Buffers {
     fn newest(&self) -> u64 {
-        self.held(|held| held.newest)
+        self.with_state(|state| state.newest)
     }
 
     fn older_are_tables(&self) -> bool {
-        self.held(|held| held.sealed.is_empty())
+        self.with_state(|state| state.sealed.is_empty())
     }
 
-    fn tables_but(&self, _shown: &Vec<u64>) -> Option<Vec<u64>> {
-        Some(self.held(|held| held.tables.clone()))
+    fn changed_tables(&self, _shared: &Vec<u64>) -> Option<Vec<u64>> {
+        Some(self.with_state(|state| state.tables.clone()))
     }
 }
 
-/// One party's registration, with which the store is complete up to a log_index.
-fn portion(log_index: u64) -> WriteBatch {
+/// A batch of one registration that makes the store complete up to a log index.
+fn write_batch(log_index: u64) -> WriteBatch {
     let mark = StoreMark { log_index: LogIndex(log_index), chain: Digest([log_index as u8; 32]) };
     let parties = vec![ports::PartyChange {
         key: vec![log_index as u8],
@@ -164,7 +166,7 @@ fn portion(log_index: u64) -> WriteBatch {
     WriteBatch { parties, mark, ..WriteBatch::default() }
 }
 
-/// A store that takes nothing.
+/// A store that refuses all writes.
 #[derive(Debug)]
 struct Failing;
 

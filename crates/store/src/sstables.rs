@@ -12,39 +12,39 @@ use lsm_tree::checksum::ChecksummedWriter;
 use lsm_tree::table::filter::standard_bloom::Builder;
 use lsm_tree::{Checksum, Table};
 
-/// The tables.
+/// A snapshot of the tables.
 pub(crate) struct Tables {
-    /// The library's number of this set of tables.
+    /// The library's version number of this set of tables.
     version: u64,
-    /// Within a run no two tables have a key in common; each with its last key, by that.
+    /// Tables of a run have disjoint keys. They are sorted by last key, which is stored with each.
     runs: Vec<Vec<(Slice, Table)>>,
 }
 
-/// The hash by which filters know a key.
+/// The hash of a key in the library's filters.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     Builder::get_hash(key)
 }
 
-/// Reads every table of a keyspace, and holds it against what the library noted when it was
-/// written. Its own checksums are of blocks alone: they do not notice one that stands in another's
-/// place, and what is not found there would count as new.
+/// Reads every table of a keyspace and compares its checksum with the one that the library recorded
+/// when it wrote the table. The library's own checksums cover single blocks: they do not detect a
+/// block at a wrong place, whose rows would count as new.
 ///
 /// # Errors
-/// The first file that is not what was written, or cannot be read.
+/// The first table that is corrupt or unreadable.
 pub(crate) fn check(keyspace: &Keyspace) -> Result<(), String> {
     for table in keyspace.tree.current_version().iter_tables() {
         if checksum_of(&table.path)? != table.checksum() {
-            return Err(format!("{} is not what was written", table.path.display()));
+            return Err(format!("{} is corrupt", table.path.display()));
         }
     }
     Ok(())
 }
 
-/// Holds the list of tables that each keyspace of a database goes by against what stands beside its
-/// number: the library looks at the number alone, and a list from before lacks rows without a word.
+/// Checks the current table list of each keyspace against its recorded checksum. The library
+/// compares only its number, so an older list would silently lack rows.
 ///
 /// # Errors
-/// The first list that is not the one that was written last, or cannot be read.
+/// The first list that is not the current one or is unreadable.
 pub(crate) fn check_lists(database: &Path) -> Result<(), String> {
     let keyspaces = database.join("keyspaces");
     for entry in fs::read_dir(&keyspaces).map_err(|error| at(&keyspaces, &error))? {
@@ -53,8 +53,8 @@ pub(crate) fn check_lists(database: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The first table of a database that is not what was written, or is not there at all; for one that
-/// the library does not open, and does not say why.
+/// The first corrupt or missing table of a database. For databases that the library refuses to open
+/// without naming a file.
 pub(crate) fn first_broken(database: &Path) -> Option<String> {
     let mut keyspaces: Vec<_> = fs::read_dir(database.join("keyspaces")).ok()?.flatten().collect();
     keyspaces.sort_by_key(fs::DirEntry::file_name);
@@ -70,30 +70,31 @@ fn check_listed(directory: &Path) -> Result<(), String> {
         Some(bytes)
     });
     let listed = section.and_then(|bytes| listed_tables(&bytes));
-    let unknown = || format!("{} does not say which tables there are", list.display());
+    let unknown = || format!("{}: the list of tables is malformed", list.display());
     for (id, sum) in listed.ok_or_else(unknown)? {
         let table = directory.join("tables").join(id.to_string());
         if checksum_of(&table)?.into_u128() != sum {
-            return Err(format!("{} is not what was written", table.display()));
+            return Err(format!("{} is corrupt", table.display()));
         }
     }
     Ok(())
 }
 
-/// The list that a keyspace goes by, as it was written; none where the library will begin anew.
+/// The current table list of a keyspace, verified. `None` if the library will recreate the
+/// keyspace.
 fn list_of(directory: &Path) -> Result<Option<PathBuf>, String> {
     let current = directory.join("current");
-    let noted = match fs::read(&current) {
-        // Who knows the keyspace's name misses what was in it.
+    let pointer = match fs::read(&current) {
+        // `Opened::check_names` then reports the keyspace as lost.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        noted => noted.map_err(|error| at(&current, &error))?,
+        pointer => pointer.map_err(|error| at(&current, &error))?,
     };
-    let (number, sum) = number_and_sum(&noted)
-        .ok_or_else(|| format!("{} is not what was written", current.display()))?;
+    let (number, sum) =
+        number_and_sum(&pointer).ok_or_else(|| format!("{} is corrupt", current.display()))?;
     let list = directory.join(format!("v{number}"));
     if checksum_of(&list)?.into_u128() != sum {
         let [list, current] = [list.display(), current.display()];
-        return Err(format!("{list} is not what was written, or {current} is not"));
+        return Err(format!("{list} or {current} is corrupt"));
     }
     Ok(Some(list))
 }
@@ -117,14 +118,14 @@ fn listed_tables(mut rest: &[u8]) -> Option<Vec<(u64, u128)>> {
 }
 
 fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
-    let (head, behind) = rest.split_first_chunk()?;
-    *rest = behind;
+    let (head, tail) = rest.split_first_chunk()?;
+    *rest = tail;
     Some(head)
 }
 
-/// What the file `current` of a keyspace begins with.
-fn number_and_sum(noted: &[u8]) -> Option<(u64, u128)> {
-    let (number, rest) = noted.split_first_chunk()?;
+/// The number and checksum at the start of a keyspace's file `current`.
+fn number_and_sum(pointer: &[u8]) -> Option<(u64, u128)> {
+    let (number, rest) = pointer.split_first_chunk()?;
     let sum = rest.first_chunk()?;
     Some((u64::from_le_bytes(*number), u128::from_le_bytes(*sum)))
 }
@@ -142,7 +143,7 @@ fn at(path: &Path, error: &io::Error) -> String {
 }
 
 impl Tables {
-    /// Those that there are now.
+    /// The current tables.
     pub(crate) fn of(keyspace: &Keyspace) -> Self {
         let version = keyspace.tree.current_version();
         let last = |table: &Table| (table.metadata.key_range.max().clone(), table.clone());
@@ -151,12 +152,12 @@ impl Tables {
         Self { version: version.id(), runs }
     }
 
-    /// Whether the library has no others by now.
+    /// Whether these are still the current tables.
     pub(crate) fn are_those_of(&self, keyspace: &Keyspace) -> bool {
         keyspace.tree.current_version().id() == self.version
     }
 
-    /// The value of a key. Nothing is ever removed from what is asked here.
+    /// The value of a key. Correct only for keyspaces from which nothing is ever removed.
     pub(crate) fn find(&self, key: &[u8], hash: u64) -> Result<Option<Slice>, fjall::Error> {
         for run in &self.runs {
             let at = run.partition_point(|(last, _)| **last < *key);

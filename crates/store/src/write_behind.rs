@@ -20,7 +20,7 @@ use std::time::Duration;
 use ledger::{FinalTransfer, LogIndex, TransferId};
 use ports::{ColdReader, ColdStore, StoreError, WaitFor, WriteBatch};
 
-use crate::low_priority::step_back;
+use crate::low_priority::lower_priority;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,19 +31,19 @@ pub const QUEUE_MAX: usize = 327_680;
 /// How long the writer collects batches.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// From so many on portions are not joined any more: what the writer writes in one go.
+/// Rows from which batches are not joined any more: what the writer writes at once.
 const TURN: usize = 2_048;
-/// The same when it hurries: rows in order go into a database faster the more of them there are.
+/// The same in a hurry. A database inserts more sorted rows at once faster.
 const TURN_IN_HURRY: usize = 32_768;
 
-/// Between two looks at a store that has not settled, while nothing is to be written.
-const SETTLE: Duration = Duration::from_secs(1);
+/// Interval between two calls of [`ColdStore::release_memory`] while the queue is empty.
+const RELEASE: Duration = Duration::from_secs(1);
 
 /// Interval between two attempts after a failed write.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
 
 /// How long shutdown waits for a write in progress; the next start writes the missing batches.
-const GOODBYE: Duration = Duration::from_secs(10);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A cold store that is written asynchronously.
 #[derive(Debug)]
@@ -55,28 +55,28 @@ pub struct WriteBehind {
 
 #[derive(Debug)]
 struct Shared {
-    /// Rows, decisions told and entries that may wait.
+    /// Maximum number of waiting rows, decisions and entries.
     queue_max: usize,
     /// Whether failures are logged.
-    tells: bool,
+    logs: bool,
     /// Log index up to which everything is readable.
     visible: AtomicU64,
     queue: Mutex<Queue>,
-    /// Rings for the writer.
+    /// Wakes the writer.
     work: Condvar,
-    /// Rings for who waits for room, or for what he wrote to be readable.
+    /// Wakes callers that wait for room or for their rows to be readable.
     done: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// What waits, oldest first; each but the last has [`TURN`] or more.
-    portions: VecDeque<WriteBatch>,
-    /// One that was written, empty, for its room.
+    /// Waiting batches, oldest first. Each but the last has at least [`TURN`] rows.
+    batches: VecDeque<WriteBatch>,
+    /// A written and emptied batch, kept for its capacity.
     spare: Option<WriteBatch>,
-    /// How many rows, decisions and entries wait.
+    /// Number of waiting rows, decisions and entries.
     waiting: usize,
-    /// How many were offered last, whether they were taken or not.
+    /// Size of the last offered batch, accepted or not.
     last_offer: usize,
     /// Log index up to which batches were queued.
     offered: LogIndex,
@@ -84,9 +84,9 @@ struct Queue {
     failing: Option<StoreError>,
     /// The permanent error, if any.
     failed: Option<StoreError>,
-    /// The writer sleeps.
+    /// Whether the writer sleeps.
     asleep: bool,
-    /// Somebody waits: the writer does not.
+    /// Whether a caller waits, so that the writer must not.
     hurry: bool,
     closed: bool,
     ended: bool,
@@ -101,9 +101,9 @@ impl WriteBehind {
         Self::start_with(store, QUEUE_MAX, true)
     }
 
-    /// The same for whoever reports failures himself, with another bound than [`QUEUE_MAX`]: what
-    /// is written in one go stays in memory several times over, until the database has it in its
-    /// tables.
+    /// Like [`WriteBehind::start`], for callers that report failures themselves, with a bound other
+    /// than [`QUEUE_MAX`]. Rows that are written at once take their memory several times until the
+    /// database has them in tables.
     ///
     /// # Errors
     /// As [`WriteBehind::start`].
@@ -114,12 +114,12 @@ impl WriteBehind {
     fn start_with(
         store: Arc<dyn ColdStore>,
         queue_max: usize,
-        tells: bool,
+        logs: bool,
     ) -> std::io::Result<Self> {
         let at = store.mark().log_index;
         let shared = Arc::new(Shared {
             queue_max,
-            tells,
+            logs,
             visible: AtomicU64::new(at.0),
             queue: Mutex::new(Queue { offered: at, ..Queue::default() }),
             work: Condvar::new(),
@@ -127,7 +127,7 @@ impl WriteBehind {
         });
         let (writer, into) = (Arc::clone(&shared), Arc::clone(&store));
         let write = move || {
-            step_back();
+            lower_priority();
             writer.write_all(&*into);
         };
         let thread = thread::Builder::new().name("store".into()).spawn(write)?;
@@ -148,13 +148,13 @@ impl ColdReader for WriteBehind {
         LogIndex(self.shared.visible.load(Ordering::Acquire))
     }
 
-    fn offer(&mut self, portion: &mut WriteBatch) -> bool {
+    fn offer(&mut self, batch: &mut WriteBatch) -> bool {
         let mut queue = self.shared.lock();
-        queue.last_offer = portion.len();
+        queue.last_offer = batch.len();
         if self.shared.is_full(&queue) || queue.failed.is_some() {
             return false;
         }
-        queue.join(portion);
+        queue.join(batch);
         if queue.asleep {
             self.shared.work.notify_one();
         }
@@ -186,47 +186,47 @@ impl Drop for WriteBehind {
         queue.closed = true;
         self.shared.work.notify_one();
         let open = |queue: &mut Queue| !queue.ended;
-        let waited = self.shared.done.wait_timeout_while(queue, GOODBYE, open);
+        let waited = self.shared.done.wait_timeout_while(queue, SHUTDOWN_TIMEOUT, open);
         let ended = waited.unwrap_or_else(PoisonError::into_inner).0.ended;
         if let (true, Some(thread)) = (ended, self.thread.take()) {
-            // It ends after it has said so; a panic of its own was printed.
+            // The thread has ended or is about to. A panic in it has been printed.
             let _joined = thread.join();
         }
     }
 }
 
 impl Queue {
-    /// Takes over what was offered; nothing is left there.
-    fn join(&mut self, portion: &mut WriteBatch) {
-        self.waiting += portion.len();
-        self.offered = portion.mark.log_index;
-        match self.portions.back_mut() {
-            Some(last) if last.len() < TURN => last.append(portion),
+    /// Queues an offered batch and leaves an empty one in its place.
+    fn join(&mut self, batch: &mut WriteBatch) {
+        self.waiting += batch.len();
+        self.offered = batch.mark.log_index;
+        match self.batches.back_mut() {
+            Some(last) if last.len() < TURN => last.append(batch),
             _ => {
                 let room = self.spare.take().unwrap_or_default();
-                self.portions.push_back(std::mem::replace(portion, room));
+                self.batches.push_back(std::mem::replace(batch, room));
             }
         }
     }
 
-    /// Gives up the oldest, `least` rows, decisions and entries if so many wait.
+    /// Removes the oldest batches, up to at least `least` rows, decisions and entries if available.
     fn take(&mut self, least: usize) -> Option<WriteBatch> {
-        let mut portion = self.portions.pop_front()?;
-        while let Some(mut next) = self.portions.pop_front_if(|_| portion.len() < least) {
-            portion.append(&mut next);
+        let mut batch = self.batches.pop_front()?;
+        while let Some(mut next) = self.batches.pop_front_if(|_| batch.len() < least) {
+            batch.append(&mut next);
         }
-        self.waiting -= portion.len();
-        Some(portion)
+        self.waiting -= batch.len();
+        Some(batch)
     }
 }
 
 impl Shared {
-    /// What was offered last finds no room; where nothing waits there is room for anything.
+    /// Whether the last offered batch has no room. An empty queue has room for any batch.
     fn is_full(&self, queue: &Queue) -> bool {
         0 < queue.waiting && self.queue_max < queue.waiting + queue.last_offer
     }
 
-    /// More than three quarters of the room are taken.
+    /// Whether more than three quarters of the queue are in use.
     fn is_tight(&self, queue: &Queue) -> bool {
         self.queue_max / 4 * 3 < queue.waiting
     }
@@ -235,32 +235,32 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread: writes whatever waits, until it is told to end or an error comes.
+    /// The thread: writes waiting batches until shutdown or a permanent error.
     fn write_all(&self, store: &dyn ColdStore) {
         let _ending = ThreadEnd(self);
-        while let Some(mut portion) = self.take(store) {
-            if !self.write(store, &portion) {
+        while let Some(mut batch) = self.take(store) {
+            if !self.write(store, &batch) {
                 return;
             }
-            self.visible.store(portion.mark.log_index.0, Ordering::Release);
-            portion.clear();
-            // Under the lock, so that nobody looks just before and sleeps just after.
+            self.visible.store(batch.mark.log_index.0, Ordering::Release);
+            batch.clear();
+            // Under the lock, so that no caller checks just before and sleeps just after.
             let mut queue = self.lock();
-            queue.spare = Some(portion);
+            queue.spare = Some(batch);
             self.done.notify_all();
             drop(queue);
         }
     }
 
-    /// Writes a portion, however often that takes. False when it will not be written: the store is
-    /// damaged, or the end comes first.
-    fn write(&self, store: &dyn ColdStore, portion: &WriteBatch) -> bool {
-        let mut written = store.write(portion);
+    /// Writes a batch with as many attempts as needed. Returns false if the store is damaged or is
+    /// shut down first.
+    fn write(&self, store: &dyn ColdStore, batch: &WriteBatch) -> bool {
+        let mut written = store.write(batch);
         while let Err(error) = written {
-            if !self.holds_out(error) {
+            if !self.wait_for_retry(error) {
                 return false;
             }
-            written = store.mend().and_then(|()| store.write(portion));
+            written = store.mend().and_then(|()| store.write(batch));
         }
         if self.lock().failing.take().is_some() {
             ports::print_line("the cold store is written again");
@@ -268,61 +268,61 @@ impl Shared {
         true
     }
 
-    /// After an error: waits for the next attempt. False when there is none.
-    fn holds_out(&self, error: StoreError) -> bool {
+    /// After an error: waits for the next attempt. Returns false if no attempt follows.
+    fn wait_for_retry(&self, error: StoreError) -> bool {
         let mut queue = self.lock();
         self.done.notify_all();
         if let StoreError::Damaged(_) = error {
-            self.tell(format_args!("nothing leaves memory any more: {error}"));
+            self.log(format_args!("final transfers stay in memory from now on: {error}"));
             queue.failed = Some(error);
             return false;
         }
         if queue.failing.is_none() {
-            self.tell(format_args!(
-                "{error}. What ended stays in memory; it is tried again every second"
+            self.log(format_args!(
+                "{error}; final transfers stay in memory; retrying every second"
             ));
             queue.failing = Some(error);
         }
         let is_open = |queue: &mut Queue| !queue.closed;
-        let waited = self.work.wait_timeout_while(queue, AGAIN, is_open);
+        let waited = self.work.wait_timeout_while(queue, RETRY, is_open);
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
     }
 
-    fn tell(&self, what: fmt::Arguments<'_>) {
-        if self.tells {
+    fn log(&self, what: fmt::Arguments<'_>) {
+        if self.logs {
             ports::log_line(what);
         }
     }
 
-    /// What is to be written next, once there is something and it is time. `None` when there is
-    /// nothing, and nothing will come.
+    /// The next batch to write, after the collection time. `None` after shutdown, if the queue is
+    /// empty.
     fn take(&self, store: &dyn ColdStore) -> Option<WriteBatch> {
         let mut queue = self.sleep(store);
         let hurries = |queue: &Queue| queue.hurry || queue.closed || self.is_tight(queue);
         let gathered = self.work.wait_timeout_while(queue, GATHER, |queue| !hurries(queue));
         queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
         let least = if hurries(&queue) { TURN_IN_HURRY } else { TURN };
-        let portion = queue.take(least)?;
+        let batch = queue.take(least)?;
         self.done.notify_all();
-        Some(portion)
+        Some(batch)
     }
 
-    /// Waits while there is nothing to write. Meanwhile the store settles, with nobody held up.
+    /// Waits while the queue is empty. Meanwhile the store releases memory without delaying anyone.
     fn sleep(&self, store: &dyn ColdStore) -> MutexGuard<'_, Queue> {
-        let is_idle = |queue: &mut Queue| queue.portions.is_empty() && !queue.closed;
+        let is_idle = |queue: &mut Queue| queue.batches.is_empty() && !queue.closed;
         let mut queue = self.lock();
         queue.asleep = true;
         while is_idle(&mut queue) {
             drop(queue);
-            let is_settled = !store.release_memory();
+            let is_idle_store = !store.release_memory();
             queue = self.lock();
-            queue = match is_settled {
+            queue = match is_idle_store {
                 true => {
                     let waited = self.work.wait_while(queue, is_idle);
                     waited.unwrap_or_else(PoisonError::into_inner)
                 }
                 false => {
-                    let waited = self.work.wait_timeout_while(queue, SETTLE, is_idle);
+                    let waited = self.work.wait_timeout_while(queue, RELEASE, is_idle);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
     use crate::Memory;
 
-    /// Who holds the lock holds the writer.
+    /// A store whose writes wait while a test holds the lock.
     #[derive(Debug, Default)]
     struct WriterGuard {
         rows: Memory,
@@ -391,10 +391,10 @@ mod tests {
             self.rows.settlements(kind, numbers, limit)
         }
 
-        fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
+        fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
             let _held = self.hold.lock().expect("it works");
-            self.written.lock().expect("it works").push(portion.len());
-            self.rows.write(portion)
+            self.written.lock().expect("it works").push(batch.len());
+            self.rows.write(batch)
         }
 
         fn sync(&self) -> Result<(), StoreError> {
@@ -406,8 +406,8 @@ mod tests {
         }
     }
 
-    /// So many registrations, with which the store is complete up to a log index.
-    fn portion(log_index: u64, parties: u64) -> WriteBatch {
+    /// A batch of this many registrations that makes the store complete up to a log index.
+    fn write_batch(log_index: u64, parties: u64) -> WriteBatch {
         let mark = StoreMark { log_index: LogIndex(log_index), ..StoreMark::default() };
         let key = |number: u64| [log_index.to_le_bytes(), number.to_le_bytes()].concat();
         let parties = (0..parties)
@@ -417,13 +417,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_waited_for_writes_little_at_once() {
+    fn without_waiting_callers_small_batches_are_written() {
         let store = Arc::new(WriterGuard::default());
-        let mut behind = WriteBehind::start(Arc::clone(&store) as _).expect("it works");
+        let mut write_behind = WriteBehind::start(Arc::clone(&store) as _).expect("it works");
         for log_index in 1..=10 {
-            assert!(behind.offer(&mut portion(log_index, 1_500)));
+            assert!(write_behind.offer(&mut write_batch(log_index, 1_500)));
         }
-        while behind.visible() < LogIndex(10) {
+        while write_behind.visible() < LogIndex(10) {
             thread::sleep(Duration::from_millis(1));
         }
         let written = store.written.lock().expect("it works").clone();
@@ -432,40 +432,40 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_writes_much_at_once_and_what_finds_no_room_is_refused() {
+    fn with_waiting_callers_large_batches_are_written_and_a_full_queue_refuses() {
         let store = Arc::new(WriterGuard::default());
-        let mut behind =
+        let mut write_behind =
             WriteBehind::start_silent(Arc::clone(&store) as _, 10_000).expect("it works");
         let held = store.hold.lock().expect("it works");
-        assert!(behind.offer(&mut portion(1, 10)));
-        while !behind.shared.lock().portions.is_empty() {
+        assert!(write_behind.offer(&mut write_batch(1, 10)));
+        while !write_behind.shared.lock().batches.is_empty() {
             thread::sleep(Duration::from_millis(1));
         }
         for log_index in 2..=4 {
-            assert!(behind.offer(&mut portion(log_index, 3_000)));
+            assert!(write_behind.offer(&mut write_batch(log_index, 3_000)));
         }
-        let mut refused = portion(5, 3_000);
-        assert!(!behind.offer(&mut refused));
-        assert_eq!(refused.len(), 3_000, "it stays where it was");
+        let mut refused = write_batch(5, 3_000);
+        assert!(!write_behind.offer(&mut refused));
+        assert_eq!(refused.len(), 3_000, "a refused batch is unchanged");
         drop(held);
-        behind.wait(WaitFor::Room).expect("it works");
-        assert!(behind.offer(&mut refused));
-        behind.wait(WaitFor::Visible).expect("it works");
+        write_behind.wait(WaitFor::Room).expect("it works");
+        assert!(write_behind.offer(&mut refused));
+        write_behind.wait(WaitFor::Visible).expect("it works");
         let written = store.written.lock().expect("it works").clone();
         assert!(written.starts_with(&[10, 9_000]), "{written:?}");
         assert_eq!(store.mark().log_index, LogIndex(5));
     }
 
     #[test]
-    fn who_waits_for_room_has_it_then() {
+    fn waiting_for_room_ends_with_room() {
         let store = Arc::new(WriterGuard::default());
-        let mut behind =
+        let mut write_behind =
             WriteBehind::start_silent(Arc::clone(&store) as _, 10_000).expect("it works");
         for log_index in 1..=20 {
-            let mut offered = portion(log_index, 6_000);
-            if !behind.offer(&mut offered) {
-                behind.wait(WaitFor::Room).expect("it works");
-                assert!(behind.offer(&mut offered), "{log_index}");
+            let mut offered = write_batch(log_index, 6_000);
+            if !write_behind.offer(&mut offered) {
+                write_behind.wait(WaitFor::Room).expect("it works");
+                assert!(write_behind.offer(&mut offered), "{log_index}");
             }
         }
     }

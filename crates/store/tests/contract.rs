@@ -1,4 +1,4 @@
-//! One contract, two stores.
+//! The contract of both stores.
 
 use record::frame::LogIdentity;
 use store::contract::{Subject, check};

@@ -1,5 +1,5 @@
-//! A store on disk that cannot be used is emptied, with the reason; and one written behind
-//! somebody's back hides nothing.
+//! A store on disk that cannot be used is emptied, with the reason. The write-behind queue hides no
+//! error.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ledger::{Decision, FinalTransfer, LogIndex, NoticeId, TransferId};
 use ports::{ColdReader, ColdStore, PartyRow, StoreError, StoreMark, WaitFor, WriteBatch};
 use record::frame::LogIdentity;
-use store::contract::{portion, sample_id, sample_row};
+use store::contract::{sample_id, sample_row, write_batch};
 use store::{Disk, Memory, Options, WriteBehind};
 use tempfile::TempDir;
 
@@ -21,17 +21,17 @@ fn written() -> (TempDir, PathBuf) {
     let above = TempDir::new().expect("a temporary directory");
     let path = above.path().join("data").join("store");
     let (store, reason) = open(&path, IDENTITY);
-    assert_eq!(reason, None, "where nothing is there is nothing to complain about");
+    assert_eq!(reason, None, "a new store has no reason");
     let rows = (0..1_000).map(|number| sample_row(number, 10)).collect();
-    store.write(&portion(rows, 10)).expect("it writes");
+    store.write(&write_batch(rows, 10)).expect("it writes");
     (above, path)
 }
 
 fn open(path: &Path, identity: LogIdentity) -> (Disk, Option<String>) {
-    Disk::open(path, identity, Options::default()).expect("it opens or begins anew")
+    Disk::open(path, identity, Options::default()).expect("it opens or creates a new store")
 }
 
-/// After `harm` the store is empty, and the reason holds `word`.
+/// After `harm` the store is empty, and the reason contains `word`.
 #[track_caller]
 fn check_harm(harm: impl FnOnce(&Path), identity: LogIdentity, word: &str) {
     let (_above, path) = written();
@@ -41,7 +41,7 @@ fn check_harm(harm: impl FnOnce(&Path), identity: LogIdentity, word: &str) {
     assert!(reason.contains(word), "{reason}");
     assert_eq!(store.mark(), StoreMark::default());
     assert_eq!(store.read(&sample_id(1), LogIndex(u64::MAX)), Ok(None));
-    store.write(&portion(vec![sample_row(1, 10)], 10)).expect("it works again");
+    store.write(&write_batch(vec![sample_row(1, 10)], 10)).expect("it works again");
     drop(store);
     assert_eq!(open(&path, identity).1, None, "and stays sound");
 }
@@ -57,15 +57,15 @@ fn a_sound_store_is_private_and_kept() {
     assert!(0 < store.bytes());
 }
 
-/// Whoever wrote leaves tables and no journal, so that the next to open it has nothing to replay;
-/// who only asks leaves what is there.
+/// A store that was written to is closed with tables and empty journals. A query leaves it
+/// unchanged.
 #[test]
-fn what_was_written_is_in_tables_when_the_store_is_closed() {
+fn closing_flushes_to_tables_and_empties_the_journals() {
     let (_above, path) = written();
     assert_eq!(journals(&path), [0]);
     let (store, _) = open(&path, IDENTITY);
     let rows = (1_000..2_000).map(|number| sample_row(number, 20)).collect();
-    store.write(&portion(rows, 20)).expect("it writes");
+    store.write(&write_batch(rows, 20)).expect("it writes");
     assert!(0 < journals(&path)[0]);
     drop(store);
     for _ in 0..2 {
@@ -80,13 +80,13 @@ fn what_was_written_is_in_tables_when_the_store_is_closed() {
     }
 }
 
-/// One whose writer was ended from outside still has its journal, and loses nothing by it.
+/// A store whose process was killed still has its journal and loses nothing.
 #[test]
 fn a_store_that_was_never_closed_is_whole() {
     let (_above, path) = written();
     let copy = path.with_file_name("copy");
     let (store, _) = open(&path, IDENTITY);
-    store.write(&portion(vec![sample_row(1_000, 20)], 20)).expect("it writes");
+    store.write(&write_batch(vec![sample_row(1_000, 20)], 20)).expect("it writes");
     copy_tree(&path, &copy);
     drop(store);
     assert!(0 < journals(&copy)[0]);
@@ -114,12 +114,12 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// Whoever only asks neither begins a store nor empties one.
+/// Opening for queries neither creates nor empties a store.
 #[test]
-fn questions_leave_a_store_as_it_is() {
+fn opening_for_queries_leaves_a_store_unchanged() {
     let (above, path) = written();
     let none = Disk::open_for_questions(&above.path().join("none"), IDENTITY);
-    assert_eq!(none.err().as_deref(), Some("there is none"));
+    assert_eq!(none.err().as_deref(), Some("it does not exist"));
     assert!(!above.path().join("none").exists());
     let other = Disk::open_for_questions(&path, LogIdentity([4; 16]));
     assert!(other.expect_err("it is refused").contains("another log"));
@@ -150,16 +150,15 @@ fn a_store_that_does_not_open_is_emptied() {
     check_harm(harm, IDENTITY, "cannot be opened");
 }
 
-/// The directory of a keyspace: transfers, parties, about, decisions, deliveries, traces, from 1
-/// on.
+/// The directory of a keyspace. From 1: transfers, parties, about, decisions, deliveries, traces.
 fn keyspace(path: &Path, number: usize) -> PathBuf {
     path.join("rows/keyspaces").join(number.to_string())
 }
 
-/// What the library would begin anew without a word is missed.
+/// The library silently recreates such a keyspace.
 #[test]
 fn a_store_that_lost_a_keyspace_is_emptied() {
-    let word = |number| if number == 3 { "to which log" } else { "lost" };
+    let word = |number| if number == 3 { "no log identity" } else { "lost" };
     for number in 1..=6 {
         let current =
             |path: &Path| fs::remove_file(keyspace(path, number).join("current")).expect("removed");
@@ -172,7 +171,7 @@ fn a_store_that_lost_a_keyspace_is_emptied() {
 #[test]
 fn a_store_with_a_keyspace_in_the_place_of_another_is_emptied() {
     for (from, to) in [(2, 1), (1, 2), (4, 5), (6, 1), (1, 6), (1, 3)] {
-        let word = if to == 3 { "to which log" } else { "something else" };
+        let word = if to == 3 { "no log identity" } else { "is another one" };
         let doubled = |path: &Path| {
             fs::remove_dir_all(keyspace(path, to)).expect("it is removed");
             copy_tree(&keyspace(path, from), &keyspace(path, to));
@@ -198,7 +197,7 @@ fn tables(path: &Path, number: usize) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("it is listed").path()).collect()
 }
 
-/// Each piece of a table has its checksum, which says nothing of its place.
+/// Each block of a table has a checksum, which does not cover its place.
 #[test]
 fn a_store_with_a_changed_table_is_emptied() {
     for number in 1..=3 {
@@ -220,12 +219,12 @@ fn a_store_with_a_changed_table_is_emptied() {
         let [of_transfers, of_parties] = [1, 2].map(|number| tables(path, number).remove(0));
         fs::copy(of_parties, of_transfers).expect("it is copied");
     };
-    check_harm(misdirected, IDENTITY, "in the place of its transfers");
+    check_harm(misdirected, IDENTITY, "its keyspace transfers");
 }
 
-/// The library says only that it cannot go on; the reason names the file.
+/// The library's error names no file; the reason does.
 #[test]
-fn a_store_with_a_table_that_is_gone_or_cut_is_emptied() {
+fn a_store_with_a_missing_or_truncated_table_is_emptied() {
     for number in 1..=3 {
         let word = format!("keyspaces/{number}/tables/");
         let gone = |path: &Path| fs::remove_file(&tables(path, number)[0]).expect("it is removed");
@@ -248,25 +247,25 @@ fn a_store_with_a_table_that_is_gone_or_cut_is_emptied() {
     }
 }
 
-/// A keyspace goes by the list of tables whose number it notes, and lists of before may still be
-/// there: no changed bit of what is noted hides a row.
+/// `current` names the table list of a keyspace, and older lists may still exist. No flipped bit in
+/// it hides a row.
 #[test]
-fn a_store_that_goes_by_another_list_of_tables_is_emptied() {
+fn a_store_that_points_to_another_table_list_is_emptied() {
     let (_above, path) = written();
     for round in 1..4 {
         let store = open(&path, IDENTITY).0;
         let (first, log_index) = (1_000 * round, 10 + u64::from(round));
         let rows = (first..first + 1_000).map(|number| sample_row(number, log_index)).collect();
-        store.write(&portion(rows, log_index)).expect("it writes");
+        store.write(&write_batch(rows, log_index)).expect("it writes");
     }
-    let noted = fs::read(keyspace(&path, 1).join("current")).expect("it is read");
+    let pointer = fs::read(keyspace(&path, 1).join("current")).expect("it is read");
     let mut emptied = 0;
-    // Lists of before have numbers near its own; of what else there is, a bit of each byte.
-    for bit in (0..8).chain((8..8 * noted.len()).step_by(8)) {
+    // All bits of the list's number, which may then name an older list; then one bit of each byte.
+    for bit in (0..8).chain((8..8 * pointer.len()).step_by(8)) {
         let copy = TempDir::new().expect("a directory");
         let copied = copy.path().join("store");
         copy_tree(&path, &copied);
-        let mut changed = noted.clone();
+        let mut changed = pointer.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         fs::write(keyspace(&copied, 1).join("current"), changed).expect("it is written");
         let (store, reason) = open(&copied, IDENTITY);
@@ -279,13 +278,13 @@ fn a_store_that_goes_by_another_list_of_tables_is_emptied() {
         store.drop_absent(&mut ids).expect("it looks");
         assert_eq!(ids.len(), 4_000, "bit {bit}");
     }
-    // The kind of the checksum is not looked at.
+    // The last byte, the kind of the checksum, is ignored.
     assert_eq!(emptied, 8 + 23);
 }
 
-/// Two blocks of one length in each other's place: the library notices nothing.
+/// Two blocks of the same length are exchanged, which the library does not notice.
 #[test]
-fn a_store_with_two_blocks_exchanged_is_emptied() {
+fn a_store_with_two_exchanged_blocks_is_emptied() {
     let (_above, path) = written();
     let [table] = &tables(&path, 1)[..] else { panic!("one table") };
     let sound = fs::read(table).expect("it is read");
@@ -301,7 +300,7 @@ fn a_store_with_two_blocks_exchanged_is_emptied() {
     assert!(exchanged != sound);
     fs::write(table, exchanged).expect("it is written");
     let reason = open(&path, IDENTITY).1.expect("there is a reason");
-    assert!(reason.contains("is not what was written"), "{reason}");
+    assert!(reason.contains("is corrupt"), "{reason}");
 }
 
 #[test]
@@ -334,12 +333,12 @@ fn a_store_without_settlements_gets_their_keyspace() {
     }
 }
 
-/// A loss of power can leave a journal with nothing in it: what it held is given again.
+/// A power failure can leave an empty journal. Its rows are written again from the log.
 #[test]
-fn a_journal_that_was_cut_to_nothing_takes_the_newest_rows_and_no_others() {
+fn an_emptied_journal_loses_only_the_newest_rows() {
     let (above, path) = written();
     let (store, _) = open(&path, IDENTITY);
-    store.write(&portion(vec![sample_row(7_000, 20)], 20)).expect("it writes");
+    store.write(&write_batch(vec![sample_row(7_000, 20)], 20)).expect("it writes");
     let copy = above.path().join("copy");
     copy_all(&path, &copy);
     drop(store);
@@ -370,37 +369,37 @@ fn copy_all(from: &Path, to: &Path) {
 }
 
 #[test]
-fn what_was_offered_becomes_visible_in_order() {
+fn offered_rows_become_visible_in_order() {
     let store = Arc::new(Memory::default());
-    let mut behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread starts");
+    let mut write_behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread starts");
     for number in 1..=300u32 {
         let changed = u64::from(number);
-        let mut one = portion(vec![sample_row(number, changed)], changed);
-        while !behind.offer(&mut one) {
-            behind.wait(WaitFor::Room).expect("it writes");
+        let mut one = write_batch(vec![sample_row(number, changed)], changed);
+        while !write_behind.offer(&mut one) {
+            write_behind.wait(WaitFor::Room).expect("it writes");
         }
-        assert!(one.rows.is_empty(), "what was taken is gone");
-        let visible = behind.visible();
+        assert!(one.rows.is_empty(), "accepted rows are moved out");
+        let visible = write_behind.visible();
         assert!(visible <= LogIndex(changed));
         for known in 1..=u32::try_from(visible.0).expect("a small number") {
-            let found = behind.read(&sample_id(known), visible).expect("it reads");
+            let found = write_behind.read(&sample_id(known), visible).expect("it reads");
             assert_eq!(found, Some(sample_row(known, u64::from(known))));
         }
     }
-    behind.wait(WaitFor::Visible).expect("it writes");
-    assert_eq!((behind.visible(), store.mark().log_index), (LogIndex(300), LogIndex(300)));
+    write_behind.wait(WaitFor::Visible).expect("it writes");
+    assert_eq!((write_behind.visible(), store.mark().log_index), (LogIndex(300), LogIndex(300)));
 }
 
 #[test]
-fn what_was_offered_is_written_before_the_end() {
+fn offered_rows_are_written_before_the_queue_is_closed() {
     let store = Arc::new(Memory::default());
-    let mut behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread starts");
-    assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
-    drop(behind);
+    let mut write_behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread starts");
+    assert!(write_behind.offer(&mut write_batch(vec![sample_row(1, 5)], 7)));
+    drop(write_behind);
     assert_eq!(store.mark().log_index, LogIndex(7));
 }
 
-/// A store that refuses from the second portion on, with this error, until it is mended.
+/// A store that refuses with this error from the second batch on until it is mended.
 #[derive(Debug)]
 struct Failing(Memory, StoreError, AtomicBool);
 
@@ -440,10 +439,10 @@ impl ColdStore for Failing {
         Ok(Vec::new())
     }
 
-    fn write(&self, portion: &WriteBatch) -> Result<(), StoreError> {
+    fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         match self.mark().log_index {
-            LogIndex(0) => self.0.write(portion),
-            _ if self.2.load(Ordering::Relaxed) => self.0.write(portion),
+            LogIndex(0) => self.0.write(batch),
+            _ if self.2.load(Ordering::Relaxed) => self.0.write(batch),
             _ => Err(self.1.clone()),
         }
     }
@@ -465,46 +464,49 @@ impl ColdStore for Failing {
 }
 
 #[test]
-fn after_damage_nothing_is_taken_and_whoever_waits_hears_it() {
+fn after_damage_nothing_is_accepted_and_waiting_callers_get_the_error() {
     let error = StoreError::Damaged("rot".into());
     let store = Failing::with(error.clone());
-    let mut behind = WriteBehind::start(Arc::new(store)).expect("a thread starts");
-    assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
-    behind.wait(WaitFor::Visible).expect("the first is written");
-    assert!(behind.offer(&mut portion(vec![sample_row(2, 8)], 8)));
-    let heard = Err(error);
-    assert_eq!(behind.wait(WaitFor::Visible), heard);
-    let mut third = portion(vec![sample_row(3, 9)], 9);
-    assert!(!behind.offer(&mut third));
-    assert_eq!((third.rows.len(), behind.wait(WaitFor::Room)), (1, heard));
-    assert_eq!(behind.visible(), LogIndex(7));
-    assert_eq!(behind.read(&sample_id(1), LogIndex(9)), Ok(Some(sample_row(1, 5))));
+    let mut write_behind = WriteBehind::start(Arc::new(store)).expect("a thread starts");
+    assert!(write_behind.offer(&mut write_batch(vec![sample_row(1, 5)], 7)));
+    write_behind.wait(WaitFor::Visible).expect("the first is written");
+    assert!(write_behind.offer(&mut write_batch(vec![sample_row(2, 8)], 8)));
+    let expected = Err(error);
+    assert_eq!(write_behind.wait(WaitFor::Visible), expected);
+    let mut third = write_batch(vec![sample_row(3, 9)], 9);
+    assert!(!write_behind.offer(&mut third));
+    assert_eq!((third.rows.len(), write_behind.wait(WaitFor::Room)), (1, expected));
+    assert_eq!(write_behind.visible(), LogIndex(7));
+    assert_eq!(write_behind.read(&sample_id(1), LogIndex(9)), Ok(Some(sample_row(1, 5))));
 }
 
 #[test]
-fn what_could_not_be_written_is_written_once_it_can() {
+fn failed_writes_are_retried_until_they_succeed() {
     let error = StoreError::Failed("no room".into());
     let store = Arc::new(Failing::with(error.clone()));
-    let mut behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread starts");
-    assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
-    behind.wait(WaitFor::Visible).expect("the first is written");
-    assert!(behind.offer(&mut portion(vec![sample_row(2, 8)], 8)));
-    assert_eq!(behind.wait(WaitFor::Visible), Err(error));
-    assert!(behind.offer(&mut portion(vec![sample_row(3, 9)], 9)), "there is room in the queue");
-    assert_eq!(behind.visible(), LogIndex(7));
+    let mut write_behind = WriteBehind::start(Arc::clone(&store) as _).expect("a thread starts");
+    assert!(write_behind.offer(&mut write_batch(vec![sample_row(1, 5)], 7)));
+    write_behind.wait(WaitFor::Visible).expect("the first is written");
+    assert!(write_behind.offer(&mut write_batch(vec![sample_row(2, 8)], 8)));
+    assert_eq!(write_behind.wait(WaitFor::Visible), Err(error));
+    assert!(
+        write_behind.offer(&mut write_batch(vec![sample_row(3, 9)], 9)),
+        "there is room in the queue"
+    );
+    assert_eq!(write_behind.visible(), LogIndex(7));
 
     store.2.store(true, Ordering::Relaxed);
-    behind.wait(WaitFor::Mended).expect("it is tried again");
-    behind.wait(WaitFor::Visible).expect("it writes");
-    assert_eq!((behind.visible(), store.mark().log_index), (LogIndex(9), LogIndex(9)));
+    write_behind.wait(WaitFor::Mended).expect("it is retried");
+    write_behind.wait(WaitFor::Visible).expect("it writes");
+    assert_eq!((write_behind.visible(), store.mark().log_index), (LogIndex(9), LogIndex(9)));
     for (number, changed) in [(2, 8), (3, 9)] {
         let row = sample_row(number, changed);
-        assert_eq!(behind.read(&sample_id(number), LogIndex(9)), Ok(Some(row)));
+        assert_eq!(write_behind.read(&sample_id(number), LogIndex(9)), Ok(Some(row)));
     }
 }
 
 #[test]
-fn what_lies_below_a_directory_is_counted() {
+fn bytes_below_a_directory_are_counted() {
     let place = tempfile::tempdir().expect("it works");
     std::fs::create_dir_all(place.path().join("a/b")).expect("it works");
     std::fs::write(place.path().join("a/b/c"), [1; 100_000]).expect("it works");

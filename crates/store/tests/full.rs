@@ -1,9 +1,10 @@
-//! A store on a disk that fills up: while it appends to its own journal, while it flushes, while it
-//! compacts. It says so and does not hang; what it shows under its mark is right; and with room
-//! again it goes on from the mark, where it is and after another start.
+//! A store on a disk that fills up while it writes its journal, flushes or compacts.
 //!
-//! The disk is a small one in memory, mounted for this test alone in a namespace of its own. Where
-//! the system lets nobody mount one, the test says that and shows nothing.
+//! It reports the error and does not hang. Its visible rows are correct. With free space again it
+//! continues from its mark, in the same process and after a restart.
+//!
+//! The disk is a small tmpfs, mounted for this test in its own namespace. If the system does not
+//! permit that, the test prints a message and passes.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,28 +14,28 @@ use std::process::Command;
 use ledger::LogIndex;
 use ports::{ColdStore, StoreError};
 use record::frame::LogIdentity;
-use store::contract::{portion, sample_id, sample_row};
+use store::contract::{sample_id, sample_row, write_batch};
 use store::{Disk, Options};
 
-const NAME: &str = "a_disk_that_fills_up_costs_time_and_nothing_else";
-/// Where the small disk is, for the part of the test that runs on it.
+const NAME: &str = "store_survives_a_full_disk";
+/// Environment variable with the path of the small disk, for the process that runs on it.
 const PLACE: &str = "UPESI_SMALL_DISK";
 const IDENTITY: LogIdentity = LogIdentity([3; 16]);
 const ROWS: u32 = 1_700;
-/// More portions than the disk has room for.
+/// More batches than the disk has room for.
 const TOO_MANY: u32 = 400;
-/// Room for the store, in MiB: its journal alone; some write buffers flushed; some compactions.
+/// Free MiB for the store: its journal only; some flushed write buffers; some compactions.
 const ROOMS: [u64; 3] = [4, 20, 40];
 const DISK: u64 = 44;
 
 #[test]
-fn a_disk_that_fills_up_costs_time_and_nothing_else() {
+fn store_survives_a_full_disk() {
     if let Some(place) = std::env::var_os(PLACE) {
         ROOMS.iter().for_each(|room| fill(&PathBuf::from(&place), *room));
         return;
     }
     if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|it| it.success()) {
-        eprintln!("this system mounts no disk for a test: nothing is shown");
+        eprintln!("skipped: this system does not permit to mount a tmpfs");
         return;
     }
     let place = tempfile::tempdir().expect("a directory");
@@ -43,12 +44,12 @@ fn a_disk_that_fills_up_costs_time_and_nothing_else() {
     inside.args(["-rm", "sh", "-c", mount, "sh", &format!("{DISK}m")]).arg(place.path());
     inside.arg(std::env::current_exe().expect("this test has a file")).args(["--exact", NAME]);
     let output = inside.env(PLACE, place.path()).output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}{errors}");
 }
 
-/// Writes until there is no room, makes room, and goes on.
+/// Writes until the disk is full, frees space, and continues.
 fn fill(place: &Path, room: u64) {
     let (path, ballast) = (place.join("store"), place.join("ballast"));
     let mut weight = File::create(&ballast).expect("the disk is empty");
@@ -60,20 +61,20 @@ fn fill(place: &Path, room: u64) {
     let full = (1..TOO_MANY).find_map(|number| write(&store, number).err());
     assert!(matches!(full, Some(StoreError::Failed(_))), "{room} MiB: {full:?}");
     let mark = store.mark().log_index;
-    assert!(LogIndex(0) < mark, "{room} MiB hold a portion");
+    assert!(LogIndex(0) < mark, "{room} MiB hold a batch");
     check(&store, mark);
     let mended = store.mend();
     assert!(matches!(mended, Err(StoreError::Failed(_))), "{room} MiB: {mended:?}");
     check(&store, mark);
     assert!(store.is_failing() && !store.is_damaged(), "{room} MiB: it is only full");
     fs::remove_file(&ballast).expect("it is there");
-    go_on(&store, (mark, room));
+    resume(&store, (mark, room));
     let mark = store.mark().log_index;
     drop(store);
 
     let (store, reason) = Disk::open(&path, IDENTITY, Options::default()).expect("there is room");
     let kept = store.mark().log_index;
-    // With a reason it is empty; without one nothing that it showed is missing.
+    // With a reason the store is empty; without one no visible row is missing.
     assert_eq!(kept < mark, reason.is_some(), "{room} MiB: {kept:?} of {mark:?}, {reason:?}");
     check(&store, kept);
     let next = kept.0 as u32 + 1;
@@ -83,8 +84,8 @@ fn fill(place: &Path, room: u64) {
     fs::remove_dir_all(&path).expect("it is there");
 }
 
-/// There is room again: the same store takes what it refused, if there is enough of it.
-fn go_on(store: &Disk, (mark, room): (LogIndex, u64)) {
+/// After space was freed, the same store accepts the refused batch, if there is enough space.
+fn resume(store: &Disk, (mark, room): (LogIndex, u64)) {
     let mended = store.mend();
     if DISK - 16 < room {
         assert!(matches!(mended, Err(StoreError::Failed(_))), "{room} MiB: {mended:?}");
@@ -99,21 +100,20 @@ fn go_on(store: &Disk, (mark, room): (LogIndex, u64)) {
 
 fn write(store: &Disk, number: u32) -> Result<(), StoreError> {
     let rows = (0..ROWS).map(|row| sample_row(scattered(number * ROWS + row), number.into()));
-    store.write(&portion(rows.collect(), number.into()))
+    store.write(&write_batch(rows.collect(), number.into()))
 }
 
-/// As the ids of real transfers: later ones stand among earlier ones, so that there is something
-/// to compact.
+/// Random order, as with ids of real transfers, so that there is something to compact.
 fn scattered(number: u32) -> u32 {
     number.wrapping_mul(2_654_435_761)
 }
 
-/// One row of each portion up to the mark, and none of a later one.
+/// Checks one row of each batch up to the mark, and that a later one is absent.
 fn check(store: &Disk, mark: LogIndex) {
     for number in 1..=mark.0 as u32 + 1 {
         let row = scattered(number * ROWS + number % ROWS);
         let expected = (u64::from(number) <= mark.0).then(|| sample_row(row, number.into()));
         let found = store.read(&sample_id(row), LogIndex(u64::MAX)).expect("it reads");
-        assert_eq!(found, expected, "portion {number} of {}", mark.0);
+        assert_eq!(found, expected, "batch {number} of {}", mark.0);
     }
 }

@@ -14,7 +14,7 @@
 //! **Costs.** A participant without failures costs one relaxed load per forward and per answer. The
 //! lock is taken only for participants with failures.
 //!
-//! **Bounds.** One word per participant of the register, and one entry per participant with
+//! **Bounds.** One word per participant of the registry, and one entry per participant with
 //! failures. There are no timers: each forward checks the time of the next probe.
 
 use std::collections::BTreeMap;
@@ -125,7 +125,7 @@ pub(crate) enum BreakerChange {
 /// The breakers of all participants.
 #[derive(Debug)]
 pub(crate) struct Breakers {
-    /// By index in the register. The lowest bit: the participant has an entry in `troubled`. The
+    /// By index in the registry. The lowest bit: the participant has an entry in `troubled`. The
     /// others: the number of changes of its addresses.
     marks: Box<[AtomicU32]>,
     troubled: Mutex<BTreeMap<ParticipantIndex, Breaker>>,
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_between_failures_begins_the_count_anew() {
+    fn response_between_failures_restarts_the_count() {
         let breakers = Breakers::default();
         for _ in 0..10 {
             for _ in 1..FAILURES_MAX {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn any_answer_closes_it() {
+    fn any_response_closes_it() {
         let breakers = opened();
         assert_eq!(breakers.answered(OTHER), BreakerChange::None);
         assert_eq!(breakers.answered(SILENT), BreakerChange::Closed);

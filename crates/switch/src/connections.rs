@@ -47,7 +47,7 @@ impl Default for ConnectionLimits {
 pub(crate) struct Connections {
     limits: ConnectionLimits,
     tracer: Tracer,
-    places: RefCell<Admission<Rc<ClientConnection>>>,
+    admission: RefCell<Admission<Rc<ClientConnection>>>,
     /// Number of sweeps so far, which serves as the clock for timeouts.
     sweeps: Rc<Cell<u64>>,
 }
@@ -56,26 +56,26 @@ pub(crate) struct Connections {
 pub(crate) struct ClientConnection {
     /// The table and its index in it; both are set while it has a permit.
     connections: Weak<Connections>,
-    place: Cell<Option<admission::ConnectionId>>,
+    id: Cell<Option<admission::ConnectionId>>,
     sweeps: Rc<Cell<u64>>,
     tracer: Tracer,
     /// Time of the last read, by the clock of [`node::stages`]; 0 without tracing.
-    pub(crate) heard_ns: Cell<u64>,
+    pub(crate) read_ns: Cell<u64>,
     /// Requests being served; over HTTP/1.1 at most one.
     serving: Cell<usize>,
     since: Cell<u64>,
     /// A part of the next request has arrived.
-    begun: Cell<bool>,
+    request_begun: Cell<bool>,
     /// Requests are concurrent: HTTP/2.
-    shared: Cell<bool>,
+    multiplexed: Cell<bool>,
     /// With concurrent requests: it should accept no more of them.
-    pub(crate) leaving: Cell<bool>,
+    pub(crate) draining: Cell<bool>,
     /// It has timed out.
-    pub(crate) overdue: Cell<bool>,
+    pub(crate) timed_out: Cell<bool>,
     /// It was evicted for another connection.
     pub(crate) evicted: Cell<bool>,
     /// The client closed it within a request.
-    pub(crate) broken_off: Cell<bool>,
+    pub(crate) aborted: Cell<bool>,
     /// A head was refused for a bare line feed.
     pub(crate) has_bare_line_feed: Cell<bool>,
     /// The client is not a gateway: `X-Client-Id` of its requests is ignored.
@@ -85,48 +85,49 @@ pub(crate) struct ClientConnection {
 
 /// A connection's permit, until it is dropped.
 pub(crate) struct ConnectionPermit {
-    pub(crate) line: Rc<ClientConnection>,
+    pub(crate) client: Rc<ClientConnection>,
     /// Whether another connection was evicted for it.
     pub(crate) has_evicted: bool,
 }
 
 /// A request being served, until it is dropped.
 pub(crate) struct RequestGuard {
-    pub(crate) line: Rc<ClientConnection>,
-    whole: Cell<bool>,
+    pub(crate) client: Rc<ClientConnection>,
+    complete: Cell<bool>,
 }
 
 impl Connections {
     pub(crate) fn new(limits: ConnectionLimits, tracer: Tracer) -> Rc<Self> {
         let bounds = AdmissionLimits { total: limits.total, per_address: limits.per_address };
-        let places = RefCell::new(Admission::new(bounds));
-        Rc::new(Self { limits, tracer, places, sweeps: Rc::default() })
+        let admission = RefCell::new(Admission::new(bounds));
+        Rc::new(Self { limits, tracer, admission, sweeps: Rc::default() })
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.places.borrow().len()
+        self.admission.borrow().len()
     }
 
     /// A permit for one more connection from an address; `None` if every connection that could be
     /// evicted has a request in progress.
     pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let sweeps = Rc::clone(&self.sweeps);
-        let line = Rc::new(ClientConnection::new(Rc::downgrade(self), sweeps, self.tracer.clone()));
-        let admitted = self.places.borrow_mut().admit(address, Rc::clone(&line));
-        let Admitted { place, evicted } = admitted.ok()?;
-        line.place.set(Some(place));
+        let client =
+            Rc::new(ClientConnection::new(Rc::downgrade(self), sweeps, self.tracer.clone()));
+        let admitted = self.admission.borrow_mut().admit(address, Rc::clone(&client));
+        let Admitted { place: id, evicted } = admitted.ok()?;
+        client.id.set(Some(id));
         if let Some(evicted) = &evicted {
             evicted.evict();
         }
-        Some(ConnectionPermit { line, has_evicted: evicted.is_some() })
+        Some(ConnectionPermit { client, has_evicted: evicted.is_some() })
     }
 
     /// Closes the connections that have timed out.
     pub(crate) fn sweep(&self) {
         self.sweeps.set(self.sweeps.get() + 1);
-        for line in self.places.borrow().holders() {
-            line.sweep(&self.limits);
+        for client in self.admission.borrow().holders() {
+            client.sweep(&self.limits);
         }
     }
 }
@@ -135,52 +136,52 @@ impl ClientConnection {
     fn new(connections: Weak<Connections>, sweeps: Rc<Cell<u64>>, tracer: Tracer) -> Self {
         Self {
             connections,
-            place: Cell::new(None),
+            id: Cell::new(None),
             serving: Cell::new(0),
             since: Cell::new(sweeps.get()),
-            begun: Cell::new(false),
-            shared: Cell::new(false),
-            leaving: Cell::new(false),
-            overdue: Cell::new(false),
+            request_begun: Cell::new(false),
+            multiplexed: Cell::new(false),
+            draining: Cell::new(false),
+            timed_out: Cell::new(false),
             evicted: Cell::new(false),
-            broken_off: Cell::new(false),
+            aborted: Cell::new(false),
             has_bare_line_feed: Cell::new(false),
             ignores_client_id: Cell::new(false),
             waker: RefCell::new(None),
             sweeps,
             tracer,
-            heard_ns: Cell::new(0),
+            read_ns: Cell::new(0),
         }
     }
 
     /// Records a read.
-    pub(crate) fn hear(&self) {
-        self.heard_ns.set(self.tracer.now_ns());
-        if self.serving.get() == 0 && !self.begun.get() && !self.shared.get() {
-            self.begun.set(true);
+    pub(crate) fn record_read(&self) {
+        self.read_ns.set(self.tracer.now_ns());
+        if self.serving.get() == 0 && !self.request_begun.get() && !self.multiplexed.get() {
+            self.request_begun.set(true);
             self.since.set(self.sweeps.get());
         }
     }
 
     /// Marks the connection as one with concurrent requests.
-    pub(crate) fn share(&self) {
-        self.shared.set(true);
-        self.begun.set(false);
+    pub(crate) fn mark_multiplexed(&self) {
+        self.multiplexed.set(true);
+        self.request_begun.set(false);
         self.since.set(self.sweeps.get());
     }
 
-    pub(crate) fn serve(self: &Rc<Self>) -> RequestGuard {
+    pub(crate) fn begin_request(self: &Rc<Self>) -> RequestGuard {
         self.serving.set(self.serving.get() + 1);
-        RequestGuard { line: Rc::clone(self), whole: Cell::new(false) }
+        RequestGuard { client: Rc::clone(self), complete: Cell::new(false) }
     }
 
     /// Whether the client has sent a part of a request, but not all of it.
-    pub(crate) fn is_begun(&self) -> bool {
-        self.begun.get() && self.serving.get() == 0
+    pub(crate) fn has_partial_request(&self) -> bool {
+        self.request_begun.get() && self.serving.get() == 0
     }
 
     /// Sets the task to wake on a timeout.
-    pub(crate) fn wait(&self, context: &Context<'_>) {
+    pub(crate) fn set_waker(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
@@ -188,32 +189,35 @@ impl ClientConnection {
     }
 
     /// Changes its entry in the table; no effect without a permit.
-    fn with_place(&self, change: impl FnOnce(&mut Admission<Rc<Self>>, admission::ConnectionId)) {
-        if let (Some(connections), Some(place)) = (self.connections.upgrade(), self.place.get()) {
-            change(&mut connections.places.borrow_mut(), place);
+    fn with_admission(
+        &self,
+        change: impl FnOnce(&mut Admission<Rc<Self>>, admission::ConnectionId),
+    ) {
+        if let (Some(connections), Some(id)) = (self.connections.upgrade(), self.id.get()) {
+            change(&mut connections.admission.borrow_mut(), id);
         }
     }
 
     /// Ends it at once.
     fn evict(&self) {
         self.evicted.set(true);
-        self.overdue.set(true);
+        self.timed_out.set(true);
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
 
     fn sweep(&self, limits: &ConnectionLimits) {
-        let short = self.begun.get() || self.leaving.get();
+        let short = self.request_begun.get() || self.draining.get();
         let limit = if short { limits.head } else { limits.idle };
         let age_max = (limit.as_millis() / SWEEP.as_millis()) as u64 + 1;
         if 0 < self.serving.get() || self.sweeps.get() - self.since.get() <= age_max {
             return;
         }
-        if self.shared.get() && !self.leaving.replace(true) {
+        if self.multiplexed.get() && !self.draining.replace(true) {
             self.since.set(self.sweeps.get());
         } else {
-            self.overdue.set(true);
+            self.timed_out.set(true);
         }
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -224,7 +228,7 @@ impl ClientConnection {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut removed = None;
-        self.line.with_place(|places, place| removed = places.remove(place));
+        self.client.with_admission(|admission, id| removed = admission.remove(id));
         // Dropped only here: the table is no longer borrowed.
         drop(removed);
     }
@@ -232,21 +236,21 @@ impl Drop for ConnectionPermit {
 
 impl RequestGuard {
     /// Marks the request as complete: from here on the client waits for the hub.
-    pub(crate) fn mark_whole(&self) {
-        if !self.whole.replace(true) {
-            self.line.with_place(Admission::begin);
+    pub(crate) fn mark_complete(&self) {
+        if !self.complete.replace(true) {
+            self.client.with_admission(Admission::begin);
         }
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        let line = &self.line;
-        line.serving.set(line.serving.get() - 1);
-        line.begun.set(false);
-        line.since.set(line.sweeps.get());
-        let whole = if self.whole.get() { RequestComplete::Yes } else { RequestComplete::No };
-        line.with_place(|places, place| places.end(place, whole));
+        let client = &self.client;
+        client.serving.set(client.serving.get() - 1);
+        client.request_begun.set(false);
+        client.since.set(client.sweeps.get());
+        let whole = if self.complete.get() { RequestComplete::Yes } else { RequestComplete::No };
+        client.with_admission(|admission, id| admission.end(id, whole));
     }
 }
 
@@ -263,63 +267,63 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_longest_makes_room_and_who_is_served_does_not() {
+    fn longest_silent_connection_is_evicted_first() {
         let connections = Connections::new(limits(), unwatched());
         let at = |text: &str| connections.admit(text.parse().expect("an address"));
         let first = at("10.0.0.1").expect("the first");
         let second = at("::ffff:10.0.0.1").expect("the same address, in another form");
-        let serving = second.line.serve();
-        serving.mark_whole();
+        let serving = second.client.begin_request();
+        serving.mark_complete();
         let third = at("10.0.0.1").expect("the first makes room");
-        assert!(third.has_evicted && first.line.evicted.get() && first.line.overdue.get());
-        assert!(!second.line.evicted.get());
-        let also_serving = third.line.serve();
-        also_serving.mark_whole();
+        assert!(third.has_evicted && first.client.evicted.get() && first.client.timed_out.get());
+        assert!(!second.client.evicted.get());
+        let also_serving = third.client.begin_request();
+        also_serving.mark_complete();
         assert!(at("10.0.0.1").is_none(), "both from there are being served");
         let other = at("fd00::1").expect("from elsewhere");
         assert!(!other.has_evicted);
         drop(serving);
         let last = at("10.0.0.3").expect("three in all: one that never spoke makes room first");
-        assert!(other.line.evicted.get() && !second.line.evicted.get());
+        assert!(other.client.evicted.get() && !second.client.evicted.get());
         drop((also_serving, first, second, third, other, last));
         assert_eq!(connections.len(), 0);
     }
 
     #[test]
-    fn time_runs_only_while_nothing_is_served() {
+    fn timeout_runs_only_while_no_request_is_served() {
         let second = Duration::from_secs(1);
         let limits = ConnectionLimits { head: second, idle: second * 3, ..limits() };
         let connections = Connections::new(limits, unwatched());
-        let place = connections.admit(IpAddr::from([10, 0, 0, 1])).expect("a place");
-        let line = &place.line;
+        let permit = connections.admit(IpAddr::from([10, 0, 0, 1])).expect("a permit");
+        let client = &permit.client;
         let pass = |sweeps: usize| (0..sweeps).for_each(|_| connections.sweep());
         pass(12);
-        let serving = line.serve();
+        let serving = client.begin_request();
         pass(100);
         drop(serving);
         pass(12);
-        assert!(!line.overdue.get() && !line.is_begun());
-        line.hear();
+        assert!(!client.timed_out.get() && !client.has_partial_request());
+        client.record_read();
         pass(4);
-        line.hear();
-        assert!(!line.overdue.get() && line.is_begun());
+        client.record_read();
+        assert!(!client.timed_out.get() && client.has_partial_request());
         pass(2);
-        assert!(line.overdue.get());
+        assert!(client.timed_out.get());
     }
 
     #[test]
-    fn a_shared_line_is_asked_to_leave_first() {
+    fn multiplexed_connection_drains_before_it_times_out() {
         let second = Duration::from_secs(1);
         let connections = Connections::new(
             ConnectionLimits { head: second, idle: second, ..limits() },
             unwatched(),
         );
-        let place = connections.admit(IpAddr::from([10, 0, 0, 1])).expect("a place");
-        let line = &place.line;
-        line.share();
+        let permit = connections.admit(IpAddr::from([10, 0, 0, 1])).expect("a permit");
+        let client = &permit.client;
+        client.mark_multiplexed();
         (0..6).for_each(|_| connections.sweep());
-        assert!(line.leaving.get() && !line.overdue.get());
+        assert!(client.draining.get() && !client.timed_out.get());
         (0..6).for_each(|_| connections.sweep());
-        assert!(line.overdue.get());
+        assert!(client.timed_out.get());
     }
 }

@@ -25,9 +25,9 @@ pub struct DeliveryStatus {
     /// Result of the last attempt.
     pub last: Option<AttemptResult>,
     /// Finished attempts, oldest first; only the newest ones are kept.
-    pub tried: Vec<DeliveryAttempt>,
+    pub finished_attempts: Vec<DeliveryAttempt>,
     /// The reason why it waits.
-    pub waits: WaitReason,
+    pub wait_reason: WaitReason,
     /// Earliest start of the next attempt, if it waits for that, in milliseconds since the epoch.
     pub next_attempt_ms: Option<u64>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct DeliveryQueries(Mutex<Vec<DeliveryQuery>>);
 #[derive(Debug)]
 pub(crate) enum DeliveryQuery {
     /// The status of these notices.
-    Underway { notices: Arc<[NoticeId]>, answer: SyncSender<Vec<DeliveryStatus>> },
+    Status { notices: Arc<[NoticeId]>, answer: SyncSender<Vec<DeliveryStatus>> },
     /// The notices that wait for an endpoint, at most this number.
     Parked { most: usize, answer: SyncSender<Vec<NoticeId>> },
 }
@@ -52,20 +52,20 @@ impl DeliveryQueries {
 
 impl DeliveryQueries {
     /// Sends a query to the thread, which answers once.
-    pub(crate) fn ask(&self, inquiry: DeliveryQuery) {
-        self.lock().push(inquiry);
+    pub(crate) fn ask(&self, query: DeliveryQuery) {
+        self.lock().push(query);
     }
 
     /// Answers the queries to this thread.
     pub(crate) fn answer(&self, outbox: &Outbox, now: ClockReading) {
-        let asked = std::mem::take(&mut *self.lock());
-        for inquiry in asked {
+        let queries = std::mem::take(&mut *self.lock());
+        for query in queries {
             let outbox = outbox.state.borrow();
             let delivery = outbox.delivery();
             // The caller may have timed out.
-            match inquiry {
-                DeliveryQuery::Underway { notices, answer } => {
-                    let found = notices.iter().filter_map(|one| look(delivery, *one, now));
+            match query {
+                DeliveryQuery::Status { notices, answer } => {
+                    let found = notices.iter().filter_map(|one| status_of(delivery, *one, now));
                     drop(answer.send(found.collect()));
                 }
                 DeliveryQuery::Parked { most, answer } => {
@@ -76,24 +76,24 @@ impl DeliveryQueries {
     }
 }
 
-fn look<P: Clone>(
+fn status_of<P: Clone>(
     delivery: &Delivery<P>,
     notice: NoticeId,
     now: ClockReading,
 ) -> Option<DeliveryStatus> {
-    let course = delivery.course(notice, MonotonicTime(now.monotonic_us))?;
+    let progress = delivery.progress(notice, MonotonicTime(now.monotonic_us))?;
     let at_ms = |moment| outbox::wall_ms(moment, now);
-    let next_attempt_ms = match course.waits {
+    let next_attempt_ms = match progress.waits {
         WaitReason::Until(moment) => Some(at_ms(moment)),
         _ => None,
     };
     Some(DeliveryStatus {
         notice,
-        attempts: course.attempts,
-        first_attempt_ms: course.first_attempt.map(at_ms),
-        last: course.last,
-        tried: outbox::recorded_attempts(delivery.tried(notice), now),
-        waits: course.waits,
+        attempts: progress.attempts,
+        first_attempt_ms: progress.first_attempt.map(at_ms),
+        last: progress.last,
+        finished_attempts: outbox::recorded_attempts(delivery.ended_attempts(notice), now),
+        wait_reason: progress.waits,
         next_attempt_ms,
     })
 }

@@ -16,7 +16,7 @@ use crate::counters::Counters;
 use crate::endpoint_cache::EndpointCache;
 use crate::message::Message;
 
-/// A view of the register that includes every change that this node's admin API has confirmed.
+/// A view of the registry that includes every change that this node's admin API has confirmed.
 pub(crate) struct Directory {
     handle: Handle<Message>,
     counters: Arc<Counters>,

@@ -100,7 +100,7 @@ impl OutboxHost<Message, Rc<OutgoingNotice>> for Host<'_> {
         self.0.submitter.waiters.answer(waiter, reply);
     }
 
-    fn parcel(
+    fn wrap_notice(
         &mut self,
         notice: Notice,
         message: Option<Arc<Message>>,
@@ -127,13 +127,13 @@ impl OutboxHost<Message, Rc<OutgoingNotice>> for Host<'_> {
         self.0.outbox.retry.notify_one();
     }
 
-    fn register_changed(&mut self) {
+    fn registry_changed(&mut self) {
         // Reading it is enough: see `Directory::view`.
         drop(self.0.notices.egress.directory.view());
     }
 
     fn must_record(&mut self, end: &FinishedDelivery, _: &Delivery<Rc<OutgoingNotice>>) -> bool {
-        !passthrough::made(end.notice)
+        !passthrough::is_passthrough_notice(end.notice)
     }
 }
 
@@ -153,7 +153,7 @@ async fn read_mail(driver: Rc<Driver>) {
     loop {
         driver.mail.notified().await;
         driver.outbox.state.borrow_mut().read_mail(&mut Host(&driver));
-        driver.shown.inquiries.answer(&driver.outbox, driver.thread().now());
+        driver.shown.queries.answer(&driver.outbox, driver.thread().now());
         start_due_attempts(&driver);
     }
 }

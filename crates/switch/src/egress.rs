@@ -124,12 +124,12 @@ impl Egress {
         let accepted = inbound.accepted();
         let Inbound { mut headers, body, envelope, .. } = inbound;
         self.rewrite_headers(&mut headers, (&to.method, &to.path), envelope.trace, named);
-        let place = ForwardPermit::take(self, to.participant, Some(&on_failure))?;
-        let (call, on_failure) = (self.call(to, headers, body), Box::new(on_failure));
+        let permit = ForwardPermit::take(self, to.participant, Some(&on_failure))?;
+        let (call, on_failure) = (self.address_message(to, headers, body), Box::new(on_failure));
         spawn_local(async move {
-            let result = place.egress.once(call).await;
+            let result = permit.egress.send_once(call).await;
             if is_failure(&result) {
-                Box::pin(complain(place, result, on_failure)).await;
+                Box::pin(send_failure_callback(permit, result, on_failure)).await;
             }
         });
         Ok(accepted.into())
@@ -154,10 +154,10 @@ impl Egress {
     /// # Errors
     /// 503 if too many messages are in flight.
     pub(crate) fn start_callback(self: &Rc<Self>, own: OwnMessage) -> Result<(), Refusal> {
-        let place = ForwardPermit::take(self, own.to.participant, None)?;
+        let permit = ForwardPermit::take(self, own.to.participant, None)?;
         spawn_local(async move {
-            if place.egress.tell(own).await.is_none() {
-                place.egress.thread.counters.forwards_failed.add(1);
+            if permit.egress.deliver_own(own).await.is_none() {
+                permit.egress.thread.counters.forwards_failed.add(1);
             }
         });
         Ok(())
@@ -173,12 +173,12 @@ impl Egress {
         own: OwnMessage,
         on_failure: FailureCallback,
     ) -> Result<(), Refusal> {
-        let place = ForwardPermit::take(self, own.to.participant, Some(&on_failure))?;
+        let permit = ForwardPermit::take(self, own.to.participant, Some(&on_failure))?;
         spawn_local(async move {
-            if let Some(result) = place.egress.speak(own).await
+            if let Some(result) = permit.egress.send_own(own).await
                 && is_failure(&result)
             {
-                complain(place, result, Box::new(on_failure)).await;
+                send_failure_callback(permit, result, Box::new(on_failure)).await;
             }
         });
         Ok(())
@@ -260,7 +260,7 @@ impl Egress {
     }
 
     /// Addresses a message.
-    pub(crate) fn call(
+    pub(crate) fn address_message(
         &self,
         to: &Destination,
         headers: HeaderMap,
@@ -277,51 +277,52 @@ impl Egress {
         *request.method_mut() = to.method.clone();
         *request.uri_mut() = Uri::try_from(path).map_err(|_| SendError::Unusable)?;
         *request.headers_mut() = headers;
-        Ok(AddressedMessage { to: to.participant, target, letter: OutboundRequest::new(request) })
+        Ok(AddressedMessage { to: to.participant, target, request: OutboundRequest::new(request) })
     }
 
     /// One attempt. Any HTTP response shows that the participant responds.
-    pub(crate) async fn make(
+    pub(crate) async fn send(
         &self,
         call: &mut AddressedMessage,
         usage: RequestClass,
     ) -> Result<PeerResponse, Failure> {
         let to = (call.to, &*call.target.authority);
-        let answer = self.pools.send(to, usage, &mut call.letter).await?;
+        let answer = self.pools.send(to, usage, &mut call.request).await?;
         self.report(call.to, self.breakers.answered(call.to));
         Ok(answer)
     }
 
     /// The only attempt, so it must not fail because the peer is just closing a connection. No
     /// attempt is made while the recipient's breaker is open.
-    async fn once(
+    async fn send_once(
         &self,
         call: Result<AddressedMessage, SendError>,
     ) -> Result<PeerResponse, SendError> {
         let mut call = call?;
-        let passage = self.breakers.admit(call.to, self.thread.moment());
-        let passage = passage.ok_or(SendError::Failed(Failure::NotAnswering))?;
-        call.letter.keep_spare();
-        let usage = if passage.is_probe() { RequestClass::Probe } else { RequestClass::Forward };
-        let result = self.make(&mut call, usage).await;
+        let breaker_permit = self.breakers.admit(call.to, self.thread.moment());
+        let breaker_permit = breaker_permit.ok_or(SendError::Failed(Failure::NotAnswering))?;
+        call.request.keep_spare();
+        let usage =
+            if breaker_permit.is_probe() { RequestClass::Probe } else { RequestClass::Forward };
+        let result = self.send(&mut call, usage).await;
         if result.as_ref().is_err_and(|failure| failure.is_silence()) {
-            self.report(call.to, passage.failed(self.thread.moment()));
+            self.report(call.to, breaker_permit.failed(self.thread.moment()));
         }
         result.map_err(SendError::Failed)
     }
 
     /// One attempt to deliver a message of the hub; `None` if it failed.
-    async fn tell(&self, own: OwnMessage) -> Option<()> {
-        let answer = self.speak(own).await?.ok()?;
+    async fn deliver_own(&self, own: OwnMessage) -> Option<()> {
+        let answer = self.send_own(own).await?.ok()?;
         answer.status.is_success().then_some(())
     }
 
     /// One attempt to deliver a message of the hub, signed if the configuration requires it; `None`
     /// if it could not be signed.
-    async fn speak(&self, own: OwnMessage) -> Option<Result<PeerResponse, SendError>> {
+    async fn send_own(&self, own: OwnMessage) -> Option<Result<PeerResponse, SendError>> {
         let OwnMessage { to, resource, trace, body } = own;
         let (headers, body) = self.signed(&to, resource, &trace, body).await?;
-        Some(self.once(self.call(&to, headers, body)).await)
+        Some(self.send_once(self.address_message(&to, headers, body)).await)
     }
 
     /// Informs the operator that a circuit breaker has opened or closed.
@@ -347,7 +348,7 @@ fn address(target: &CallTarget, to: &Destination) -> String {
 pub(crate) struct AddressedMessage {
     to: ParticipantIndex,
     target: Rc<CallTarget>,
-    letter: OutboundRequest,
+    request: OutboundRequest,
 }
 
 fn is_failure(result: &Result<PeerResponse, SendError>) -> bool {
@@ -356,16 +357,16 @@ fn is_failure(result: &Result<PeerResponse, SendError>) -> bool {
 
 /// Counts an undelivered message, and sends its sender the error callback, which takes over the
 /// message's slot.
-async fn complain(
-    mut place: ForwardPermit,
+async fn send_failure_callback(
+    mut permit: ForwardPermit,
     result: Result<PeerResponse, SendError>,
-    complaint: Box<FailureCallback>,
+    failure_callback: Box<FailureCallback>,
 ) {
-    place.egress.thread.counters.forwards_failed.add(1);
-    let (code, description) = explain(&result, &complaint);
-    place.pass_to(complaint.to.participant);
+    permit.egress.thread.counters.forwards_failed.add(1);
+    let (code, description) = error_of(&result, &failure_callback);
+    permit.move_to(failure_callback.to.participant);
     // The sender cannot be reached either; it will retry.
-    let _told = place.egress.tell(complaint.with(code, &description)).await;
+    let _delivered = permit.egress.deliver_own(failure_callback.with(code, &description)).await;
 }
 
 /// A slot for a message in flight, until it is dropped.
@@ -382,7 +383,7 @@ impl ForwardPermit {
         to: ParticipantIndex,
         on_failure: Option<&FailureCallback>,
     ) -> Result<Self, Refusal> {
-        let sender = on_failure.map(|complaint| complaint.to.participant);
+        let sender = on_failure.map(|failure_callback| failure_callback.to.participant);
         if !egress.forwards.borrow_mut().begin(egress.shares, to, sender) {
             return Err(Refusal::unavailable());
         }
@@ -391,8 +392,8 @@ impl ForwardPermit {
     }
 
     /// Moves the slot to another participant.
-    fn pass_to(&mut self, to: ParticipantIndex) {
-        self.egress.forwards.borrow_mut().pass(self.to, to);
+    fn move_to(&mut self, to: ParticipantIndex) {
+        self.egress.forwards.borrow_mut().move_slot(self.to, to);
         self.to = to;
     }
 }
@@ -407,7 +408,7 @@ impl Drop for ForwardPermit {
 #[derive(Debug, Default)]
 pub(crate) struct Forwards {
     all: usize,
-    /// By index in the register, which is small.
+    /// By index in the registry, which is small.
     each: Vec<usize>,
 }
 
@@ -434,7 +435,7 @@ impl Forwards {
         takes
     }
 
-    fn pass(&mut self, from: ParticipantIndex, to: ParticipantIndex) {
+    fn move_slot(&mut self, from: ParticipantIndex, to: ParticipantIndex) {
         *self.count(from) -= 1;
         *self.count(to) += 1;
     }
@@ -454,24 +455,24 @@ impl Forwards {
 
 /// The error in the sender's callback: that of the peer's response, or one for the kind of failure
 /// (hub-semantics 2.1).
-fn explain(
+fn error_of(
     result: &Result<PeerResponse, SendError>,
-    complaint: &FailureCallback,
+    failure_callback: &FailureCallback,
 ) -> (ErrorCode, String) {
     let is_not_found = result.as_ref().is_ok_and(|it| it.status == StatusCode::NOT_FOUND);
-    if is_not_found && complaint.resource == Resource::Quotes {
+    if is_not_found && failure_callback.resource == Resource::Quotes {
         // As in the reference, regardless of the body (Rulings of 2026-11-25).
         let code = ErrorCode::GENERIC_CLIENT;
         return (code, code.describe(""));
     }
-    let said = result.as_ref().ok().and_then(|answer| ErrorInformation::parse(&answer.body).ok());
-    if let Some(error) = said {
+    let error = result.as_ref().ok().and_then(|answer| ErrorInformation::parse(&answer.body).ok());
+    if let Some(error) = error {
         let (code, description) = error.effective();
         return (code, description.into_owned());
     }
     let (code, detail) = match result {
         Err(SendError::NoEndpoint) => {
-            (complaint.no_endpoint, "no endpoint is registered for this message")
+            (failure_callback.no_endpoint, "no endpoint is registered for this message")
         }
         Ok(_) if is_not_found => (ErrorCode::ID_NOT_FOUND, ""),
         Ok(PeerResponse { status, .. }) if status.is_client_error() => {
@@ -504,8 +505,8 @@ mod tests {
     #[test]
     fn silent_recipients_leave_places_for_others() {
         let mut forwards = Forwards::default();
-        for place in 10..18 {
-            assert!(0 < taken(&mut forwards, ParticipantIndex(place), SENDER), "{place}");
+        for permit in 10..18 {
+            assert!(0 < taken(&mut forwards, ParticipantIndex(permit), SENDER), "{permit}");
         }
         assert!(forwards.all < SHARES.all, "the rule leaves some free");
         assert!(0 < taken(&mut forwards, OTHER, SENDER), "another recipient finds room");
@@ -516,7 +517,7 @@ mod tests {
         let mut forwards = Forwards::default();
         let of_silent = taken(&mut forwards, SILENT, SENDER);
         assert_eq!(taken(&mut forwards, SILENT, OTHER), 0, "its share");
-        (0..of_silent).for_each(|_| forwards.pass(SILENT, SENDER));
+        (0..of_silent).for_each(|_| forwards.move_slot(SILENT, SENDER));
         assert!(!forwards.begin(SHARES, SILENT, Some(SENDER)), "the sender has its share");
         assert!(!forwards.begin(SHARES, SENDER, None), "as a recipient too");
         assert!(forwards.begin(SHARES, SILENT, Some(OTHER)), "others still reach the recipient");

@@ -1,5 +1,5 @@
 //! Endpoints of participants: the registered values, parsed once per change of
-//! the register.
+//! the registry.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

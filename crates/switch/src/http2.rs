@@ -43,12 +43,12 @@ impl<F: Future + 'static> Executor<F> for LocalTasks {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve<S>(socket: Socket<impl Stream>, line: &ClientConnection, service: S)
+pub(crate) async fn serve<S>(socket: Socket<impl Stream>, client: &ClientConnection, service: S)
 where
     S: HttpService<Incoming, ResBody = Full<Bytes>, Error = Infallible> + 'static,
     S::Future: 'static,
 {
-    line.share();
+    client.mark_multiplexed();
     let connection = http2::Builder::new(LocalTasks)
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
@@ -63,10 +63,10 @@ where
         .keep_alive_timeout(PROBE_PATIENCE)
         .serve_connection(socket, service);
     let mut connection = std::pin::pin!(connection);
-    let mut told = false;
+    let mut is_draining = false;
     // Errors of a connection concern only its client.
     let _ended = std::future::poll_fn(|context| {
-        if line.leaving.get() && !std::mem::replace(&mut told, true) {
+        if client.draining.get() && !std::mem::replace(&mut is_draining, true) {
             connection.as_mut().graceful_shutdown();
         }
         connection.as_mut().poll(context)

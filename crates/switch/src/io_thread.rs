@@ -67,11 +67,12 @@ impl IoThread {
         let signatures = ThreadSignatures::new(options.signatures, &thread, &directory);
         let breakers = params.breakers;
         let pool = options.pool;
-        let pools = Pools::new(pool, options.reach, Rc::clone(&thread), Arc::clone(&breakers));
+        let pools =
+            Pools::new(pool, options.egress_policy, Rc::clone(&thread), Arc::clone(&breakers));
         let egress =
             Egress::new(&directory, &signatures, pools, breakers, (&thread, options.forwards_max));
-        let passthrough =
-            (options.decisions == TransferMode::Null).then(|| Passthrough::new(params.mailbox));
+        let passthrough = (options.transfer_mode == TransferMode::Passthrough)
+            .then(|| Passthrough::new(params.mailbox));
         let submitter = Rc::new(Submitter::new(&thread, &directory, &outbox, passthrough));
         let connections = Connections::new(options.connections, thread.tracer.clone());
         let records = Records::new(handle.clone());
@@ -108,9 +109,9 @@ impl IoThread {
             connections,
             limits: options.connections,
             gateways: options.gateways,
-            turned_away: Cell::new(0),
+            refused_connections: Cell::new(0),
             room: Rc::default(),
-            gathered: Cell::new(0),
+            buffered_bytes: Cell::new(0),
         };
         let patience = (options.patience, pool.connect + pool.answer);
         Self { server: Rc::new(server), driver: Rc::new(driver), patience }

@@ -55,61 +55,64 @@ impl Notices {
         &self,
         attempt: Attempt<Rc<OutgoingNotice>>,
     ) -> Result<NoticeResponse, SendError> {
-        let parcel = match attempt.message {
-            Some(parcel) => parcel,
+        let outgoing = match attempt.message {
+            Some(outgoing) => outgoing,
             None => {
                 let notice = self.records.load_notice(attempt.notice).await;
                 OutgoingNotice::new(notice.map_err(SendError::Failed)?, None)
             }
         };
         let thread = &self.egress.thread;
-        thread.tracer.notice(&parcel.notice, TracePoint::Attempted);
-        let mut call = if let Some(call) = self.held(&parcel) {
+        thread.tracer.notice(&outgoing.notice, TracePoint::Attempted);
+        let mut call = if let Some(call) = self.from_memory(&outgoing) {
             call?
         } else {
-            Box::pin(self.rendered(&parcel)).await?
+            Box::pin(self.from_log(&outgoing)).await?
         };
         // Reading the log may have taken time.
         if !self.outbox.may_send() {
             return Err(SendError::Failed(Failure::Unsent));
         }
-        let answer = self.egress.make(&mut call, RequestClass::Notice).await;
-        let answer = answer.map_err(SendError::Failed)?;
-        thread.tracer.answered(&parcel.notice, answer.times);
-        let pause_micros = pause_micros(&answer, || thread.wall_ms());
-        Ok(NoticeResponse { status: answer.status, pause_micros })
+        let response = self.egress.send(&mut call, RequestClass::Notice).await;
+        let response = response.map_err(SendError::Failed)?;
+        thread.tracer.answered(&outgoing.notice, response.times);
+        let pause_micros = pause_micros(&response, || thread.wall_ms());
+        Ok(NoticeResponse { status: response.status, pause_micros })
     }
 
     /// A participant's message that is forwarded and still in memory, which is the usual case.
-    fn held(&self, parcel: &OutgoingNotice) -> Option<Result<AddressedMessage, SendError>> {
-        let notice = &parcel.notice;
+    fn from_memory(
+        &self,
+        outgoing: &OutgoingNotice,
+    ) -> Option<Result<AddressedMessage, SendError>> {
+        let notice = &outgoing.notice;
         if !matches!(notice.kind, NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort) {
             return None;
         }
         // Another notice may have the same source.
-        let message = Arc::unwrap_or_clone(parcel.message.take()?);
+        let message = Arc::unwrap_or_clone(outgoing.message.take()?);
         let (to, headers, body) = self.forwarded(notice, message)?;
-        Some(self.egress.call(&to, headers, body))
+        Some(self.egress.address_message(&to, headers, body))
     }
 
-    async fn rendered(&self, parcel: &OutgoingNotice) -> Result<AddressedMessage, SendError> {
-        match self.render(parcel).await {
-            Some((to, headers, body)) => self.egress.call(&to, headers, body),
-            None => Err(SendError::Failed(self.unmade(parcel.notice.source).await)),
+    async fn from_log(&self, outgoing: &OutgoingNotice) -> Result<AddressedMessage, SendError> {
+        match self.render(outgoing).await {
+            Some((to, headers, body)) => self.egress.address_message(&to, headers, body),
+            None => Err(SendError::Failed(self.log_render_failure(outgoing.notice.source).await)),
         }
     }
 
     /// The reason why there is no message: the log is unreadable at the moment, which is not the
     /// recipient's fault, or its content cannot be converted to a message.
-    async fn unmade(&self, source: LogIndex) -> Failure {
+    async fn log_render_failure(&self, source: LogIndex) -> Failure {
         match self.records.load(source).await {
             None => Failure::Unsent,
             Some(_) => Failure::Broken,
         }
     }
 
-    async fn render(&self, parcel: &OutgoingNotice) -> Option<RenderedNotice> {
-        let notice = &parcel.notice;
+    async fn render(&self, outgoing: &OutgoingNotice) -> Option<RenderedNotice> {
+        let notice = &outgoing.notice;
         match notice.kind {
             NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort => {
                 let message = self.records.load_message(notice.source).await?;
@@ -124,8 +127,8 @@ impl Notices {
             | NoticeKind::Error
             | NoticeKind::PatchCommitted
             | NoticeKind::PatchAborted => {
-                let body = own_body(&self.records, parcel).await?;
-                let state = tracestate(parcel.message.borrow().as_deref());
+                let body = own_body(&self.records, outgoing).await?;
+                let state = tracestate(outgoing.message.borrow().as_deref());
                 self.own(notice, (destination(notice)?, Resource::Transfers), state, body).await
             }
         }
@@ -153,8 +156,10 @@ impl Notices {
         let Ok(Command::ChangeParties(change)) = command else { return None };
         let message = stored_message(record)?;
         let (to, body) = match change.form {
-            PartyChangeForm::Batch => batch_answer(notice, &change, &message)?,
-            PartyChangeForm::Single | PartyChangeForm::Delete => single_answer(notice, &change)?,
+            PartyChangeForm::Batch => batch_registration_callback(notice, &change, &message)?,
+            PartyChangeForm::Single | PartyChangeForm::Delete => {
+                single_registration_callback(notice, &change)?
+            }
         };
         self.own(notice, (to, Resource::Participants), tracestate(Some(&message)), body).await
     }
@@ -175,11 +180,11 @@ impl Notices {
 
 type RenderedNotice = (Destination, HeaderMap, Bytes);
 
-fn pause_micros(answer: &pool::PeerResponse, wall_ms: impl FnOnce() -> u64) -> Option<u64> {
-    let value = answer.retry_after.as_ref()?;
+fn pause_micros(response: &pool::PeerResponse, wall_ms: impl FnOnce() -> u64) -> Option<u64> {
+    let value = response.retry_after.as_ref()?;
     let may_ask = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
     let ms = retry_after_ms(value.as_bytes(), wall_ms())?;
-    may_ask.contains(&answer.status).then(|| ms.saturating_mul(1_000))
+    may_ask.contains(&response.status).then(|| ms.saturating_mul(1_000))
 }
 
 fn tracestate(message: Option<&Message>) -> Option<HeaderValue> {
@@ -201,10 +206,10 @@ pub(crate) async fn state_body(records: &Records, view: &TransferView) -> Option
             TransferNotice { state, completed_ms, fulfilment: None, extensions: &[extension] };
         return Some(hub_messages::transfer(&notice));
     }
-    match view.answer {
+    match view.response {
         None => Some(state_only(state, completed_ms)),
-        Some(answer) => {
-            let message = records.load_message(answer).await?;
+        Some(response) => {
+            let message = records.load_message(response).await?;
             committed_body(&message.body, completed_ms, FulfilmentShown::Shown)
         }
     }
@@ -234,19 +239,19 @@ fn destination(notice: &Notice) -> Option<Destination> {
     Some(Destination { participant: notice.recipient, endpoint, method, path, variables })
 }
 
-async fn own_body(records: &Records, parcel: &OutgoingNotice) -> Option<Bytes> {
-    let notice = &parcel.notice;
+async fn own_body(records: &Records, outgoing: &OutgoingNotice) -> Option<Bytes> {
+    let notice = &outgoing.notice;
     let completed_ms = Some(notice.at.millis());
     match notice.kind {
         NoticeKind::FulfilCopy | NoticeKind::AbortCopy => {
-            Some(message_of(records, parcel).await?.body.clone())
+            Some(message_of(records, outgoing).await?.body.clone())
         }
         NoticeKind::Committed => {
-            let message = message_of(records, parcel).await?;
+            let message = message_of(records, outgoing).await?;
             committed_body(&message.body, completed_ms, FulfilmentShown::Shown)
         }
         NoticeKind::PatchCommitted => {
-            let message = message_of(records, parcel).await?;
+            let message = message_of(records, outgoing).await?;
             committed_body(&message.body, completed_ms, FulfilmentShown::Hidden)
         }
         NoticeKind::Reserved => Some(state_only("RESERVED", None)),
@@ -254,12 +259,12 @@ async fn own_body(records: &Records, parcel: &OutgoingNotice) -> Option<Bytes> {
             let extension = cause_extension(records, notice.outcome, notice.source).await?;
             let extensions = &[extension];
             let state = "ABORTED";
-            let told = TransferNotice { state, completed_ms, fulfilment: None, extensions };
-            Some(hub_messages::transfer(&told))
+            let transfer = TransferNotice { state, completed_ms, fulfilment: None, extensions };
+            Some(hub_messages::transfer(&transfer))
         }
         NoticeKind::Error => {
             let outcome = ErrorOutcome::of(notice.outcome)?;
-            let named = named(records, parcel, outcome).await?;
+            let named = prepare_fields(records, outgoing, outcome).await?;
             let (code, description) = outcome_errors::error(outcome, &named);
             Some(hub_messages::error(code, &description, &[]))
         }
@@ -321,7 +326,7 @@ async fn cause_extension(
     let named = match outcome_errors::names_prepare(outcome) {
         true => {
             let prepare = records.load_message(record).await.map(|message| message.body);
-            named_or_erased(records, prepare, record).await?
+            prepare_fields_or_erased(records, prepare, record).await?
         }
         false => PrepareFields::default(),
     };
@@ -330,32 +335,32 @@ async fn cause_extension(
 }
 
 /// `None` if the prepare is unreadable at the moment.
-async fn named(
+async fn prepare_fields(
     records: &Records,
-    parcel: &OutgoingNotice,
+    outgoing: &OutgoingNotice,
     outcome: ErrorOutcome,
 ) -> Option<PrepareFields> {
     if !outcome_errors::names_prepare(outcome) {
         return Some(PrepareFields::default());
     }
-    let prepare = message_of(records, parcel).await.map(|message| message.body.clone());
-    named_or_erased(records, prepare, parcel.notice.source).await
+    let prepare = message_of(records, outgoing).await.map(|message| message.body.clone());
+    prepare_fields_or_erased(records, prepare, outgoing.notice.source).await
 }
 
 /// The fields of a prepare, the body of record `source`. An erased prepare has no fields; for an
 /// unreadable one the notice waits.
-async fn named_or_erased(
+async fn prepare_fields_or_erased(
     records: &Records,
     prepare: Option<Bytes>,
     source: LogIndex,
 ) -> Option<PrepareFields> {
     match prepare {
-        Some(body) => Some(named_in(&body)),
+        Some(body) => Some(prepare_fields_in(&body)),
         None => records.load(source).await.map(|_| PrepareFields::default()),
     }
 }
 
-fn named_in(body: &Bytes) -> PrepareFields {
+fn prepare_fields_in(body: &Bytes) -> PrepareFields {
     let Ok(prepare) = Prepare::parse(body) else { return PrepareFields::default() };
     PrepareFields {
         payer: prepare.payer.to_string(),
@@ -378,7 +383,10 @@ pub(crate) fn iso_text(millis: u64) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn single_answer(notice: &Notice, change: &ChangeParties) -> Option<(Destination, Bytes)> {
+fn single_registration_callback(
+    notice: &Notice,
+    change: &ChangeParties,
+) -> Option<(Destination, Bytes)> {
     let party = change.parties.first()?;
     let kind = PartyIdType::parse(&party.id_type)?;
     let names = PartyNames {
@@ -398,10 +406,10 @@ fn single_answer(notice: &Notice, change: &ChangeParties) -> Option<(Destination
             hub_messages::participant_registered(&name, party.currency)
         }
     };
-    Some((names.to(notice.recipient, RegistrationCallback::Put), body))
+    Some((names.registration_callback(notice.recipient, RegistrationCallback::Put), body))
 }
 
-fn batch_answer(
+fn batch_registration_callback(
     notice: &Notice,
     change: &ChangeParties,
     message: &Message,
@@ -433,10 +441,10 @@ fn batch_answer(
     Some((to, hub_messages::batch_registered(&outcomes, batch.currency)))
 }
 
-async fn message_of(records: &Records, parcel: &OutgoingNotice) -> Option<Arc<Message>> {
-    let held = parcel.message.borrow().clone();
-    match held {
+async fn message_of(records: &Records, outgoing: &OutgoingNotice) -> Option<Arc<Message>> {
+    let in_memory = outgoing.message.borrow().clone();
+    match in_memory {
         Some(message) => Some(message),
-        None => records.load_message(parcel.notice.source).await.map(Arc::new),
+        None => records.load_message(outgoing.notice.source).await.map(Arc::new),
     }
 }

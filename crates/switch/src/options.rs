@@ -19,7 +19,7 @@ pub struct Options {
     /// Bounds of the connections to participants.
     pub pool: PoolLimits,
     /// Which addresses of participants may be called.
-    pub reach: Arc<EgressPolicy>,
+    pub egress_policy: Arc<EgressPolicy>,
     /// Bounds of the connections from clients.
     pub connections: ConnectionLimits,
     /// Networks of gateways: `X-Client-Id` is ignored from any other address. If empty, it is
@@ -30,7 +30,7 @@ pub struct Options {
     /// Maximum time until a transfer expires; `None` for no limit.
     pub expiration_max: Option<Duration>,
     /// Whether transfers are recorded and decided.
-    pub decisions: TransferMode,
+    pub transfer_mode: TransferMode,
     /// Required and created signatures.
     pub signatures: Signatures,
     /// Time without progress after which a lane with work is stuck.
@@ -44,12 +44,12 @@ impl Default for Options {
         Self {
             policy: delivery::Policy::default(),
             pool: PoolLimits::default(),
-            reach: Arc::default(),
+            egress_policy: Arc::default(),
             connections: ConnectionLimits::default(),
             gateways: Arc::default(),
             forwards_max: 8_192,
             expiration_max: None,
-            decisions: TransferMode::Real,
+            transfer_mode: TransferMode::Decided,
             signatures: Signatures::default(),
             patience: Duration::from_secs(10),
             injected_stall: None,

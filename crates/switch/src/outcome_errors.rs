@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prepare_is_read_for_the_words_that_need_it_and_no_others() {
+    fn prepare_is_read_only_for_texts_that_name_its_fields() {
         for outcome in ErrorOutcome::ALL.iter().copied() {
             let is_same = error(outcome, &PrepareFields::default()).1 == error(outcome, &named()).1;
             assert_eq!(names_prepare(outcome), !is_same, "{outcome:?}");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_that_partners_compare() {
+    fn texts_that_partners_compare() {
         for (outcome, expected) in [
             (
                 ErrorOutcome::FulfilmentInvalid,

@@ -11,7 +11,7 @@ use ledger::{Command, ParticipantIndex};
 use crate::commands;
 use crate::egress::{Egress, FailureCallback, OwnMessage};
 use crate::inbound::{Inbound, Trace};
-use crate::party_names::{PartyNames, RegistrationCallback, braces, said};
+use crate::party_names::{PartyNames, RegistrationCallback, braces_error, error_without_details};
 use crate::submitter::{AcceptStatus, Submitter};
 
 /// `POST`, `PUT` and `DELETE /participants/{Type}/{ID}[/{SubId}]`.
@@ -31,16 +31,16 @@ pub(crate) fn change(
         }
         Err(refusal) => return Err(refusal),
     };
-    let sender = complaint(&PartyNames::of(path), registrar, &inbound);
+    let sender = failure_callback(&PartyNames::of(path), registrar, &inbound);
     let Some(command) = command else {
-        return egress.refuse(&inbound, sender, braces());
+        return egress.refuse(&inbound, sender, braces_error());
     };
     if inbound.method != Method::DELETE && !is_served(egress, &command) {
         // A party without an FSP is not registered, and does not replace an entry.
         let code = ErrorCode::ADD_PARTY;
         return egress.refuse(&inbound, sender, (code, code.describe("fspId is no participant")));
     }
-    Ok(AcceptStatus::Decided(submitter.submit(command, inbound)?, accepted))
+    Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, accepted))
 }
 
 /// Whether every party of the command has a registered FSP.
@@ -60,7 +60,7 @@ pub(crate) fn post_batch(
     known_source(egress, &inbound)?;
     match command {
         Some(command) => {
-            Ok(AcceptStatus::Decided(submitter.submit(command, inbound)?, StatusCode::OK))
+            Ok(AcceptStatus::AfterDecision(submitter.submit(command, inbound)?, StatusCode::OK))
         }
         None => Ok(StatusCode::OK.into()),
     }
@@ -73,17 +73,17 @@ pub(crate) fn get(
     path: &PartyPath<'_>,
     inbound: &Inbound,
 ) -> Result<AcceptStatus, Refusal> {
-    let asker = known_source(egress, inbound)?;
+    let requester = known_source(egress, inbound)?;
     let names = PartyNames::of(path);
-    let sender = complaint(&names, asker, inbound);
+    let sender = failure_callback(&names, requester, inbound);
     if path.has_braces {
-        return egress.refuse(inbound, sender, braces());
+        return egress.refuse(inbound, sender, braces_error());
     }
     let Some(binding) = egress.directory.find_party(path)? else {
-        return egress.refuse(inbound, sender, said(ErrorCode::PARTY_NOT_FOUND));
+        return egress.refuse(inbound, sender, error_without_details(ErrorCode::PARTY_NOT_FOUND));
     };
     let (to, body) = (
-        names.to(asker, RegistrationCallback::Put),
+        names.registration_callback(requester, RegistrationCallback::Put),
         fspiop::hub_messages::participant(&binding.fsp),
     );
     let FailureCallback { resource, trace, .. } = sender;
@@ -104,20 +104,29 @@ pub(crate) fn put_error(
         egress.directory.ignore();
         return Ok(StatusCode::OK.into());
     };
-    let sender = complaint(&names, sender, &inbound);
+    let sender = failure_callback(&names, sender, &inbound);
     if path.has_braces {
-        return egress.refuse(&inbound, sender, braces());
+        return egress.refuse(&inbound, sender, braces_error());
     }
     let recipient = inbound.envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = recipient.map(|member| member.index) else {
-        return egress.refuse(&inbound, sender, said(ErrorCode::DESTINATION_FSP));
+        return egress.refuse(&inbound, sender, error_without_details(ErrorCode::DESTINATION_FSP));
     };
-    egress.forward(inbound, &names.to(recipient, RegistrationCallback::Error), None, sender)
+    egress.forward(
+        inbound,
+        &names.registration_callback(recipient, RegistrationCallback::Error),
+        None,
+        sender,
+    )
 }
 
-fn complaint(names: &PartyNames, sender: ParticipantIndex, inbound: &Inbound) -> FailureCallback {
+fn failure_callback(
+    names: &PartyNames,
+    sender: ParticipantIndex,
+    inbound: &Inbound,
+) -> FailureCallback {
     FailureCallback {
-        to: names.to(sender, RegistrationCallback::Error),
+        to: names.registration_callback(sender, RegistrationCallback::Error),
         resource: Resource::Participants,
         trace: Trace::of(inbound),
         no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,

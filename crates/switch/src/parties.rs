@@ -9,7 +9,7 @@ use ledger::ParticipantIndex;
 
 use crate::egress::{Destination, Egress, FailureCallback};
 use crate::inbound::{Inbound, Trace};
-use crate::party_names::{PartyNames, braces, said};
+use crate::party_names::{PartyNames, braces_error, error_without_details};
 use crate::submitter::AcceptStatus;
 
 /// `GET /parties/{Type}/{ID}[/{SubId}]`: forwarded to the destination. Without a destination it
@@ -27,18 +27,18 @@ pub(crate) fn get(
         return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "invalid fspiop-source header"));
     };
     let names = PartyNames::of(path);
-    let sender = complaint(&names, source, &inbound);
+    let sender = failure_callback(&names, source, &inbound);
     if path.has_braces {
-        return egress.refuse(&inbound, sender, braces());
+        return egress.refuse(&inbound, sender, braces_error());
     }
     let named = match envelope.destination {
         Some(name) => Some(name),
         None => egress.directory.find_party(path)?.map(|binding| binding.fsp),
     };
     let Some(recipient) = named.and_then(|name| view.find(&name)) else {
-        return egress.refuse(&inbound, sender, said(ErrorCode::PARTY_NOT_FOUND));
+        return egress.refuse(&inbound, sender, error_without_details(ErrorCode::PARTY_NOT_FOUND));
     };
-    let mut to = to(&names, recipient.index, Call::Get);
+    let mut to = destination(&names, recipient.index, PartiesMessage::Get);
     if let Some(query) = inbound.uri.query() {
         to.path.extend(["?", query]);
     }
@@ -52,7 +52,7 @@ pub(crate) fn put(
     inbound: Inbound,
 ) -> Result<AcceptStatus, Refusal> {
     body::check_party(&inbound.body)?;
-    pass_on(egress, path, inbound, Call::Put)
+    forward(egress, path, inbound, PartiesMessage::Put)
 }
 
 /// `PUT /parties/{Type}/{ID}[/{SubId}]/error`.
@@ -62,14 +62,14 @@ pub(crate) fn put_error(
     inbound: Inbound,
 ) -> Result<AcceptStatus, Refusal> {
     body::ErrorInformation::parse(&inbound.body)?;
-    pass_on(egress, path, inbound, Call::Error)
+    forward(egress, path, inbound, PartiesMessage::Error)
 }
 
-fn pass_on(
+fn forward(
     egress: &Rc<Egress>,
     path: &PartyPath<'_>,
     inbound: Inbound,
-    call: Call,
+    message: PartiesMessage,
 ) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();
     let envelope = inbound.envelope;
@@ -77,40 +77,50 @@ fn pass_on(
         return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
     };
     let names = PartyNames::of(path);
-    let sender = complaint(&names, source, &inbound);
+    let sender = failure_callback(&names, source, &inbound);
     if path.has_braces {
-        return egress.refuse(&inbound, sender, braces());
+        return egress.refuse(&inbound, sender, braces_error());
     }
     let recipient = envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = recipient.map(|member| member.index) else {
-        return egress.refuse(&inbound, sender, said(ErrorCode::DESTINATION_FSP));
+        return egress.refuse(&inbound, sender, error_without_details(ErrorCode::DESTINATION_FSP));
     };
-    egress.forward(inbound, &to(&names, recipient, call), None, sender)
+    egress.forward(inbound, &destination(&names, recipient, message), None, sender)
 }
 
 #[derive(Clone, Copy)]
-enum Call {
+enum PartiesMessage {
     Get,
     Put,
     Error,
 }
 
 /// A call about the party to a participant.
-fn to(names: &PartyNames, participant: ParticipantIndex, call: Call) -> Destination {
-    let (method, endpoint, suffix) = match (call, names.sub_id.is_some()) {
-        (Call::Get, false) => (Method::GET, EndpointType::PartiesGet, ""),
-        (Call::Get, true) => (Method::GET, EndpointType::PartiesSubIdGet, ""),
-        (Call::Put, false) => (Method::PUT, EndpointType::PartiesPut, ""),
-        (Call::Put, true) => (Method::PUT, EndpointType::PartiesSubIdPut, ""),
-        (Call::Error, false) => (Method::PUT, EndpointType::PartiesPutError, "/error"),
-        (Call::Error, true) => (Method::PUT, EndpointType::PartiesSubIdPutError, "/error"),
+fn destination(
+    names: &PartyNames,
+    participant: ParticipantIndex,
+    message: PartiesMessage,
+) -> Destination {
+    let (method, endpoint, suffix) = match (message, names.sub_id.is_some()) {
+        (PartiesMessage::Get, false) => (Method::GET, EndpointType::PartiesGet, ""),
+        (PartiesMessage::Get, true) => (Method::GET, EndpointType::PartiesSubIdGet, ""),
+        (PartiesMessage::Put, false) => (Method::PUT, EndpointType::PartiesPut, ""),
+        (PartiesMessage::Put, true) => (Method::PUT, EndpointType::PartiesSubIdPut, ""),
+        (PartiesMessage::Error, false) => (Method::PUT, EndpointType::PartiesPutError, "/error"),
+        (PartiesMessage::Error, true) => {
+            (Method::PUT, EndpointType::PartiesSubIdPutError, "/error")
+        }
     };
-    names.call(participant, (method, endpoint), ("/parties", suffix))
+    names.destination(participant, (method, endpoint), ("/parties", suffix))
 }
 
-fn complaint(names: &PartyNames, sender: ParticipantIndex, inbound: &Inbound) -> FailureCallback {
+fn failure_callback(
+    names: &PartyNames,
+    sender: ParticipantIndex,
+    inbound: &Inbound,
+) -> FailureCallback {
     FailureCallback {
-        to: to(names, sender, Call::Error),
+        to: destination(names, sender, PartiesMessage::Error),
         resource: Resource::Parties,
         trace: Trace::of(inbound),
         no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,

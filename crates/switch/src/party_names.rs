@@ -8,13 +8,13 @@ use ledger::ParticipantIndex;
 use crate::egress::{Destination, Variables};
 
 /// Error text for identifiers with braces.
-pub(crate) fn braces() -> (ErrorCode, String) {
+pub(crate) fn braces_error() -> (ErrorCode, String) {
     let code = ErrorCode::MALFORMED_SYNTAX;
     (code, code.describe("an identifier in the path contains braces"))
 }
 
 /// An error without details.
-pub(crate) fn said(code: ErrorCode) -> (ErrorCode, String) {
+pub(crate) fn error_without_details(code: ErrorCode) -> (ErrorCode, String) {
     (code, code.describe(""))
 }
 
@@ -42,23 +42,23 @@ impl PartyNames {
     }
 
     /// A callback about the registration of the party.
-    pub(crate) fn to(
+    pub(crate) fn registration_callback(
         &self,
         participant: ParticipantIndex,
-        answer: RegistrationCallback,
+        kind: RegistrationCallback,
     ) -> Destination {
-        let endpoint = match (answer, self.sub_id.is_some()) {
+        let endpoint = match (kind, self.sub_id.is_some()) {
             (RegistrationCallback::Put, false) => EndpointType::ParticipantPut,
             (RegistrationCallback::Put, true) => EndpointType::ParticipantSubIdPut,
             (RegistrationCallback::Error, false) => EndpointType::ParticipantPutError,
             (RegistrationCallback::Error, true) => EndpointType::ParticipantSubIdPutError,
         };
-        let suffix = if answer == RegistrationCallback::Error { "/error" } else { "" };
-        self.call(participant, (Method::PUT, endpoint), ("/participants", suffix))
+        let suffix = if kind == RegistrationCallback::Error { "/error" } else { "" };
+        self.destination(participant, (Method::PUT, endpoint), ("/participants", suffix))
     }
 
     /// A call about the party, under this collection.
-    pub(crate) fn call(
+    pub(crate) fn destination(
         &self,
         participant: ParticipantIndex,
         (method, endpoint): (Method, EndpointType),

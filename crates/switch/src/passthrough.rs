@@ -22,9 +22,9 @@ use crate::message::Message;
 pub enum TransferMode {
     /// By the node: recorded, then decided.
     #[default]
-    Real,
+    Decided,
     /// Forwarded without a decision; for benchmarks only.
-    Null,
+    Passthrough,
 }
 
 /// Notice numbers start far above those of the node, which still creates some notices.
@@ -59,7 +59,7 @@ impl PassthroughMessage {
 
 /// Whether a notice was created here. The node does not know it and must not get its delivery
 /// report; the node still creates the notices of registrations.
-pub(crate) fn made(notice: NoticeId) -> bool {
+pub(crate) fn is_passthrough_notice(notice: NoticeId) -> bool {
     FIRST_NOTICE <= notice.0
 }
 
@@ -69,26 +69,28 @@ impl Passthrough {
     }
 
     /// Forwards a message; the caller answers at once.
-    pub(crate) fn owe(
+    pub(crate) fn forward(
         &self,
         view: &ParticipantsView,
         now: ClockReading,
-        passing: &PassthroughMessage,
+        message_fields: &PassthroughMessage,
         message: Message,
     ) {
         let number = self.next.replace(self.next.get() + 1);
         // An unknown recipient is not called, as in the real switch.
-        let Some(recipient) = passing.recipient.and_then(|name| view.find(&name)) else { return };
+        let Some(recipient) = message_fields.recipient.and_then(|name| view.find(&name)) else {
+            return;
+        };
         let notice = Notice {
             id: NoticeId(number),
             recipient: recipient.index,
-            transfer: Some(passing.transfer),
-            kind: passing.kind,
+            transfer: Some(message_fields.transfer),
+            kind: message_fields.kind,
             source: LogIndex(0),
             outcome: Outcome::Accepted,
             at: now.wall,
             owed_at: now.wall,
-            trace: passing.trace,
+            trace: message_fields.trace,
         };
         let event = MailboxEvent::Notice { notice, message: Some(Arc::new(message)) };
         self.mailbox.post(&mut vec![event]);

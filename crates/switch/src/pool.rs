@@ -15,7 +15,7 @@
 //! Waiting requests are bounded, too: notices by the window of their lane, forwards by
 //! [`crate::Options::forwards_max`].
 //!
-//! **Costs.** A request finds its pool by the participant's index in the register, without a hash
+//! **Costs.** A request finds its pool by the participant's index in the registry, without a hash
 //! and without an allocation.
 
 use std::cell::{Cell, RefCell};
@@ -135,11 +135,11 @@ pub(crate) struct PeerResponse {
 /// The pools of one thread.
 pub(crate) struct Pools {
     limits: PoolLimits,
-    reach: Arc<EgressPolicy>,
+    egress_policy: Arc<EgressPolicy>,
     thread: Rc<Thread>,
     breakers: Arc<Breakers>,
     names: Names,
-    /// By the participant's index in the register.
+    /// By the participant's index in the registry.
     participants: RefCell<Vec<Vec<Rc<Peer>>>>,
     totals: Rc<Totals>,
     /// Number of sweeps so far, which serves as the clock for timeouts.
@@ -201,7 +201,7 @@ struct Connection {
 impl Pools {
     pub(crate) fn new(
         limits: PoolLimits,
-        reach: Arc<EgressPolicy>,
+        egress_policy: Arc<EgressPolicy>,
         thread: Rc<Thread>,
         breakers: Arc<Breakers>,
     ) -> Self {
@@ -209,7 +209,7 @@ impl Pools {
         let zero = || Cell::new(0);
         let totals = Rc::new(Totals { shares, in_use: zero(), idle: zero(), next: zero() });
         let (participants, names, sweeps) = (RefCell::default(), Names::default(), Cell::new(0));
-        Self { limits, reach, thread, breakers, names, participants, totals, sweeps }
+        Self { limits, egress_policy, thread, breakers, names, participants, totals, sweeps }
     }
 
     /// Counts a denied call, and logs the first one of this address.
@@ -387,7 +387,8 @@ impl Pools {
 
     async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
         self.make_room(&peer.account);
-        let connecting = tokio::time::timeout(self.limits.connect, peer.connect(&self.reach));
+        let connecting =
+            tokio::time::timeout(self.limits.connect, peer.connect(&self.egress_policy));
         let stream = match connecting.await {
             Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.name)),
             connected => connected.map_err(|_| Failure::Connect)??,
@@ -579,9 +580,9 @@ impl Peer {
 
     /// Connects to the first address that responds. The check is on addresses and not on the name,
     /// so that exactly the called address is checked.
-    async fn connect(&self, reach: &EgressPolicy) -> Result<TcpStream, Failure> {
+    async fn connect(&self, egress_policy: &EgressPolicy) -> Result<TcpStream, Failure> {
         let found = self.name.resolve().await?;
-        let mut allowed = found.iter().filter(|to| reach.allows_socket(**to)).peekable();
+        let mut allowed = found.iter().filter(|to| egress_policy.allows_socket(**to)).peekable();
         if allowed.peek().is_none() && !found.is_empty() {
             self.name.forget();
             return Err(Failure::Denied);
@@ -589,7 +590,7 @@ impl Peer {
         for address in allowed {
             match TcpStream::connect(address).await {
                 Ok(stream) => {
-                    if stream.local_addr().is_ok_and(|here| reach.is_loop(here, *address)) {
+                    if stream.local_addr().is_ok_and(|here| egress_policy.is_loop(here, *address)) {
                         return Err(Failure::Denied);
                     }
                     stream.set_nodelay(true).map_err(|_| Failure::Connect)?;

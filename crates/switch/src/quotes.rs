@@ -21,9 +21,9 @@ pub(crate) fn post(egress: &Rc<Egress>, inbound: Inbound) -> Result<AcceptStatus
         return Err(Refusal::new(ErrorCode::MISSING_ELEMENT, missing));
     }
     let quote = Quote::parse(&inbound.body)?;
-    let fault = check_quote(&egress.directory.view(), &inbound.envelope, &quote);
+    let refusal = check_quote(&egress.directory.view(), &inbound.envelope, &quote);
     let id = quote.quote.to_string();
-    send(egress, inbound, &id, "/quotes".into(), fault)
+    send(egress, inbound, &id, "/quotes".into(), refusal)
 }
 
 /// `PUT /quotes/{ID}`.
@@ -34,9 +34,9 @@ pub(crate) fn put(
 ) -> Result<AcceptStatus, Refusal> {
     let response = QuoteResponse::parse(&inbound.body)?;
     let currency = response.payee_currency();
-    let fault = check_response(&egress.directory.view(), &inbound, currency);
+    let refusal = check_response(&egress.directory.view(), &inbound, currency);
     let path = format!("/quotes/{}", id.raw);
-    send(egress, inbound, id.raw, path, fault)
+    send(egress, inbound, id.raw, path, refusal)
 }
 
 /// `PUT /quotes/{ID}/error`.
@@ -45,9 +45,9 @@ pub(crate) fn put_error(
     id: &Identifier<'_>,
     inbound: Inbound,
 ) -> Result<AcceptStatus, Refusal> {
-    let said = ErrorInformation::parse_of_quote(&inbound.body)?;
-    if !said.code.is_accepted() {
-        let (code, description) = said.effective();
+    let error = ErrorInformation::parse_of_quote(&inbound.body)?;
+    if !error.code.is_accepted() {
+        let (code, description) = error.effective();
         let body = fspiop::hub_messages::error(code, &description, &[]);
         return replace_error(egress, id, inbound, body);
     }
@@ -70,7 +70,7 @@ fn replace_error(
         let path = format!("/quotes/{}/error", id.raw);
         return send(egress, inbound, id.raw, path, None);
     };
-    let on_failure = complaint(sender, id.raw, &inbound);
+    let on_failure = failure_callback(sender, id.raw, &inbound);
     let (to, trace) = (error_to(recipient.index, id.raw), Trace::of(&inbound));
     let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
     egress.start_replacement(own, on_failure)?;
@@ -88,12 +88,16 @@ pub(crate) fn get(
 }
 
 /// The error of a message that is refused by callback.
-type Fault = (ErrorCode, String);
+type QuoteRefusal = (ErrorCode, String);
 
 /// Checks that the FSPs of both sides are usable: the source in every currency that the payer
 /// offers, and an active destination; otherwise the destination in the currency of the amount; then
 /// the FSPs that the parties name.
-fn check_quote(view: &ParticipantsView, envelope: &Envelope, quote: &Quote) -> Option<Fault> {
+fn check_quote(
+    view: &ParticipantsView,
+    envelope: &Envelope,
+    quote: &Quote,
+) -> Option<QuoteRefusal> {
     let destination = envelope.destination?;
     let usable = |name: &FspName, currency: Currency| {
         view.find(name).is_some_and(|member| member.is_usable(currency))
@@ -101,31 +105,35 @@ fn check_quote(view: &ParticipantsView, envelope: &Envelope, quote: &Quote) -> O
     if !quote.payer_currencies.is_empty() {
         let all = quote.payer_currencies.iter().all(|one| usable(&envelope.source, *one));
         if !all {
-            return Some(fault(ErrorCode::PAYER_FSP_NOT_FOUND, &envelope.source));
+            return Some(refusal(ErrorCode::PAYER_FSP_NOT_FOUND, &envelope.source));
         }
         if view.find(&destination).is_none_or(|member| !member.active) {
-            return Some(fault(ErrorCode::DESTINATION_FSP, &destination));
+            return Some(refusal(ErrorCode::DESTINATION_FSP, &destination));
         }
     } else if !usable(&destination, quote.amount.currency) {
-        return Some(fault(ErrorCode::DESTINATION_FSP, &destination));
+        return Some(refusal(ErrorCode::DESTINATION_FSP, &destination));
     }
     let differs = |name: &&FspName, header: Option<FspName>| Some(**name) != header;
     let payer = quote.payer.as_ref().filter(|name| differs(name, Some(envelope.source)));
     if let Some(name) = payer.filter(|name| !usable(name, quote.amount.currency)) {
-        return Some(fault(ErrorCode::PAYER_FSP_NOT_FOUND, name));
+        return Some(refusal(ErrorCode::PAYER_FSP_NOT_FOUND, name));
     }
     let payee = quote.payee.as_ref().filter(|name| differs(name, envelope.destination));
     let payee = payee.filter(|name| !usable(name, quote.amount.currency))?;
-    Some(fault(ErrorCode::DESTINATION_FSP, payee))
+    Some(refusal(ErrorCode::DESTINATION_FSP, payee))
 }
 
-fn check_response(view: &ParticipantsView, inbound: &Inbound, currency: Currency) -> Option<Fault> {
+fn check_response(
+    view: &ParticipantsView,
+    inbound: &Inbound,
+    currency: Currency,
+) -> Option<QuoteRefusal> {
     let source = &inbound.envelope.source;
     let usable = view.find(source).is_some_and(|member| member.is_usable(currency));
-    (!usable).then(|| fault(ErrorCode::DESTINATION_FSP, source))
+    (!usable).then(|| refusal(ErrorCode::DESTINATION_FSP, source))
 }
 
-fn fault(code: ErrorCode, name: &FspName) -> Fault {
+fn refusal(code: ErrorCode, name: &FspName) -> QuoteRefusal {
     // The text of the reference, which the published test kit compares.
     (code, code.describe(&format!("Unsupported participant '{name}'")))
 }
@@ -137,7 +145,7 @@ fn send(
     inbound: Inbound,
     id: &str,
     path: String,
-    fault: Option<Fault>,
+    refusal: Option<QuoteRefusal>,
 ) -> Result<AcceptStatus, Refusal> {
     let view = egress.directory.view();
     let envelope = inbound.envelope;
@@ -145,11 +153,11 @@ fn send(
         egress.directory.ignore();
         return Ok(inbound.accepted().into());
     };
-    let sender = complaint(sender, id, &inbound);
+    let sender = failure_callback(sender, id, &inbound);
     let recipient = envelope.destination.and_then(|name| view.find(&name));
-    let Some(recipient) = recipient.filter(|_| fault.is_none()) else {
-        let fault = fault.unwrap_or_else(|| no_destination(&envelope));
-        return egress.refuse(&inbound, sender, fault);
+    let Some(recipient) = recipient.filter(|_| refusal.is_none()) else {
+        let refusal = refusal.unwrap_or_else(|| no_destination(&envelope));
+        return egress.refuse(&inbound, sender, refusal);
     };
     let to = Destination {
         participant: recipient.index,
@@ -161,10 +169,10 @@ fn send(
     egress.forward(inbound, &to, None, sender)
 }
 
-fn no_destination(envelope: &Envelope) -> Fault {
+fn no_destination(envelope: &Envelope) -> QuoteRefusal {
     let code = ErrorCode::DESTINATION_FSP;
     match &envelope.destination {
-        Some(name) => fault(code, name),
+        Some(name) => refusal(code, name),
         None => (code, code.describe("FSPIOP-Destination is missing")),
     }
 }
@@ -179,7 +187,7 @@ fn error_to(participant: ParticipantIndex, id: &str) -> Destination {
     }
 }
 
-fn complaint(sender: ParticipantIndex, id: &str, inbound: &Inbound) -> FailureCallback {
+fn failure_callback(sender: ParticipantIndex, id: &str, inbound: &Inbound) -> FailureCallback {
     FailureCallback {
         to: error_to(sender, id),
         resource: Resource::Quotes,

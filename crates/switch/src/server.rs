@@ -47,9 +47,9 @@ use crate::{http2, notice_messages, participants, parties, quotes};
 /// Maximum time for a client to acknowledge sent data.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of clients that are answered 503 concurrently; others are closed at once.
-const TURNED_AWAY_MAX: usize = 64;
+const REFUSED_CONNECTIONS_MAX: usize = 64;
 /// Bytes of all incomplete bodies together.
-const GATHERED_BYTES_MAX: usize = 256 << 20;
+const BUFFERED_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a refused request's body that are read and discarded, and for how long, so that the
 /// client can read the error: it could not if its connection broke while it is still writing.
 const DISCARD_BYTES_MAX: usize = 16 << 20;
@@ -71,11 +71,11 @@ pub(crate) struct Server {
     pub(crate) limits: ConnectionLimits,
     /// Networks of gateways; if empty, `X-Client-Id` is accepted from all.
     pub(crate) gateways: Arc<[Network]>,
-    pub(crate) turned_away: Cell<usize>,
+    pub(crate) refused_connections: Cell<usize>,
     /// The buffer into which clients' sockets are read.
     pub(crate) room: Rc<ReadBuffer>,
     /// Bytes of incomplete bodies.
-    pub(crate) gathered: Cell<usize>,
+    pub(crate) buffered_bytes: Cell<usize>,
 }
 
 /// Accepts connections until the thread ends.
@@ -90,31 +90,31 @@ pub(crate) async fn accept(server: Rc<Server>, listener: TcpListener) {
 }
 
 fn admit(server: &Rc<Server>, stream: TcpStream, from: IpAddr) {
-    let Some(place) = server.connections.admit(from) else {
+    let Some(permit) = server.connections.admit(from) else {
         server.thread.counters.connections_refused.add(1);
-        turn_away(server, stream);
+        refuse_connection(server, stream);
         return;
     };
     server.thread.counters.connections.add(1);
     let gateways = &server.gateways;
     if !gateways.is_empty() && !gateways.iter().any(|network| network.contains_canonical(from)) {
-        place.line.ignores_client_id.set(true);
+        permit.client.ignores_client_id.set(true);
     }
-    server.thread.counters.connections_evicted.add(u64::from(place.has_evicted));
+    server.thread.counters.connections_evicted.add(u64::from(permit.has_evicted));
     let socket = SockRef::from(&stream);
     if stream.set_nodelay(true).is_ok() && socket.set_tcp_user_timeout(Some(WRITE_PATIENCE)).is_ok()
     {
-        spawn_local(serve_connection(Rc::clone(server), stream, place));
+        spawn_local(serve_connection(Rc::clone(server), stream, permit));
     }
 }
 
-fn turn_away(server: &Rc<Server>, stream: TcpStream) {
-    if server.turned_away.get() < TURNED_AWAY_MAX {
-        server.turned_away.set(server.turned_away.get() + 1);
+fn refuse_connection(server: &Rc<Server>, stream: TcpStream) {
+    if server.refused_connections.get() < REFUSED_CONNECTIONS_MAX {
+        server.refused_connections.set(server.refused_connections.get() + 1);
         let server = Rc::clone(server);
         spawn_local(async move {
-            socket::turn_away(stream).await;
-            server.turned_away.set(server.turned_away.get() - 1);
+            socket::refuse_connection(stream).await;
+            server.refused_connections.set(server.refused_connections.get() - 1);
         });
     }
 }
@@ -122,31 +122,35 @@ fn turn_away(server: &Rc<Server>, stream: TcpStream) {
 pub(crate) async fn serve_connection(
     server: Rc<Server>,
     stream: impl Stream,
-    place: ConnectionPermit,
+    permit: ConnectionPermit,
 ) {
-    let line = Rc::clone(&place.line);
+    let client = Rc::clone(&permit.client);
     let limits = server.limits;
     let shared = (Rc::clone(&server.room), Arc::clone(&server.thread.counters));
-    let opened = Socket::open(stream, Rc::clone(&line), shared, limits.head);
+    let opened = Socket::open(stream, Rc::clone(&client), shared, limits.head);
     let Some((socket, protocol)) = opened.await else { return };
-    let ending = socket.ending();
+    let closing_socket = socket.closing_socket();
     match protocol {
-        Protocol::Http1 => serve_http1(server, socket, line).await,
+        Protocol::Http1 => serve_http1(server, socket, client).await,
         Protocol::Http2 => {
-            let serving = Rc::clone(&line);
+            let serving = Rc::clone(&client);
             let service = service_fn(move |request| {
-                serve(Rc::clone(&server), serving.heard_ns.get(), serving.serve(), request)
+                serve(Rc::clone(&server), serving.read_ns.get(), serving.begin_request(), request)
             });
-            http2::serve(socket, &line, service).await;
+            http2::serve(socket, &client, service).await;
         }
     }
-    ending.close().await;
+    closing_socket.close().await;
 }
 
-async fn serve_http1(server: Rc<Server>, socket: Socket<impl Stream>, line: Rc<ClientConnection>) {
-    let serving = Rc::clone(&line);
+async fn serve_http1(
+    server: Rc<Server>,
+    socket: Socket<impl Stream>,
+    client: Rc<ClientConnection>,
+) {
+    let serving = Rc::clone(&client);
     let service = service_fn(move |request| {
-        serve(Rc::clone(&server), serving.heard_ns.get(), serving.serve(), request)
+        serve(Rc::clone(&server), serving.read_ns.get(), serving.begin_request(), request)
     });
     let ended = http1::Builder::new()
         // The sweep enforces the timeout of heads.
@@ -155,15 +159,15 @@ async fn serve_http1(server: Rc<Server>, socket: Socket<impl Stream>, line: Rc<C
         .half_close(true)
         .serve_connection(socket, service)
         .await;
-    line.broken_off.set(ended.is_err_and(|error| error.is_incomplete_message()));
+    client.aborted.set(ended.is_err_and(|error| error.is_incomplete_message()));
 }
 
 /// Answers a request. The future is kept small, because it is moved as a whole: it holds the
 /// request once, and buffers are dropped before the next wait.
 pub(crate) fn serve(
     server: Rc<Server>,
-    heard_ns: u64,
-    serving: RequestGuard,
+    read_ns: u64,
+    guard: RequestGuard,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> {
     let (mut parts, mut body) = request.into_parts();
@@ -171,15 +175,15 @@ pub(crate) fn serve(
         if let Err(refusal) = fspiop::request_head::check(&parts) {
             server.thread.counters.malformed.add(1);
             server.thread.counters.refused.add(1);
-            return Ok(closing(refuse(&refusal)));
+            return Ok(with_close(refuse(&refusal)));
         }
-        if serving.line.ignores_client_id.get() {
+        if guard.client.ignores_client_id.get() {
             parts.headers.remove(&X_CLIENT_ID);
         }
         // A client that sends `Expect: 100-continue` gets an error before it sends the body.
-        let asks = parts.headers.contains_key(EXPECT);
-        let answer = answer(&server, heard_ns, (&mut parts, &mut body), &serving).await;
-        let refusal = match answer {
+        let expects_continue = parts.headers.contains_key(EXPECT);
+        let result = respond(&server, read_ns, (&mut parts, &mut body), &guard).await;
+        let refusal = match result {
             Ok(response) => {
                 server.thread.counters.requests.add(1);
                 return Ok(response);
@@ -187,7 +191,7 @@ pub(crate) fn serve(
             Err(refusal) => refusal,
         };
         let was_slow = refusal.status == StatusCode::REQUEST_TIMEOUT;
-        if !was_slow && !asks && !body.is_end_stream() {
+        if !was_slow && !expects_continue && !body.is_end_stream() {
             Box::pin(discard(&mut body)).await;
         }
         server.thread.counters.refused.add(1);
@@ -195,13 +199,13 @@ pub(crate) fn serve(
     }
 }
 
-async fn answer(
+async fn respond(
     server: &Rc<Server>,
-    heard_ns: u64,
+    read_ns: u64,
     (parts, body): (&mut Parts, &mut Incoming),
-    serving: &RequestGuard,
+    guard: &RequestGuard,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
-    let mut stages = server.thread.tracer.request(heard_ns);
+    let mut stages = server.thread.tracer.request(read_ns);
     let uri = parts.uri.clone();
     let api = match fspiop::find(&parts.method, uri.path())? {
         MatchedRoute::Health => return Ok(health(server)),
@@ -214,17 +218,17 @@ async fn answer(
     let route = api.route(uri.query())?;
     let max = resource.body_bytes_max();
     let body = read(server, body, &parts.headers, max).await?;
-    serving.mark_whole();
+    guard.mark_complete();
     stages.mark(TracePoint::Read);
     if server.directory.may_lag_for(&envelope.source) {
         Box::pin(server.directory.catch_up()).await?;
     }
     let head = (mem::take(&mut parts.method), uri.clone(), mem::take(&mut parts.headers));
-    match take(server, (resource, route), head, (envelope, body, stages))? {
-        AcceptStatus::Now(status) => Ok(empty(status)),
-        AcceptStatus::Asked(asking) => Ok(empty(asking.await?)),
-        AcceptStatus::Decided(decision, status) => {
-            let mut stages = decision.made(&server.directory).await?;
+    match process(server, (resource, route), head, (envelope, body, stages))? {
+        AcceptStatus::Immediate(status) => Ok(empty(status)),
+        AcceptStatus::AfterQuery(query) => Ok(empty(query.await?)),
+        AcceptStatus::AfterDecision(decision, status) => {
+            let mut stages = decision.wait(&server.directory).await?;
             let response = empty(status);
             stages.mark(TracePoint::Answered);
             Ok(response)
@@ -233,7 +237,7 @@ async fn answer(
 }
 
 /// Processes a complete message.
-fn take(
+fn process(
     server: &Rc<Server>,
     (resource, route): (Resource, Route<'_>),
     (method, uri, headers): (Method, Uri, HeaderMap),
@@ -307,7 +311,7 @@ async fn read(
         return Err(Refusal::too_large());
     }
     let reading = async {
-        let mut gathered = BufferedBytes { server, bytes: 0 };
+        let mut buffered = BufferedBytes { server, bytes: 0 };
         let mut first: Option<Bytes> = None;
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -321,7 +325,7 @@ async fn read(
             match &first {
                 None => first = Some(data),
                 Some(_) => {
-                    gathered.add(length - gathered.bytes)?;
+                    buffered.add(length - buffered.bytes)?;
                     rest.extend_from_slice(&data);
                 }
             }
@@ -354,11 +358,11 @@ struct BufferedBytes<'a> {
 
 impl BufferedBytes<'_> {
     fn add(&mut self, more: usize) -> Result<(), Refusal> {
-        let all = self.server.gathered.get() + more;
-        if GATHERED_BYTES_MAX < all {
+        let all = self.server.buffered_bytes.get() + more;
+        if BUFFERED_BYTES_MAX < all {
             return Err(Refusal::unavailable());
         }
-        self.server.gathered.set(all);
+        self.server.buffered_bytes.set(all);
         self.bytes += more;
         Ok(())
     }
@@ -366,7 +370,7 @@ impl BufferedBytes<'_> {
 
 impl Drop for BufferedBytes<'_> {
     fn drop(&mut self) {
-        self.server.gathered.set(self.server.gathered.get() - self.bytes);
+        self.server.buffered_bytes.set(self.server.buffered_bytes.get() - self.bytes);
     }
 }
 
@@ -414,7 +418,7 @@ fn refuse(refusal: &Refusal) -> Response<Full<Bytes>> {
 }
 
 /// A response, after which the connection is closed.
-fn closing(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+fn with_close(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
@@ -429,7 +433,7 @@ fn json(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
 
 /// `GET /health` on the FSPIOP port (hub-semantics 8.4).
 fn health(server: &Server) -> Response<Full<Bytes>> {
-    let condition = server.handle.condition();
+    let condition = server.handle.health();
     let (status, word) = match condition.is_well() {
         true => (StatusCode::OK, "OK"),
         false => (StatusCode::BAD_GATEWAY, "DOWN"),

@@ -32,7 +32,7 @@ use crate::thread::Thread;
 pub struct Signatures {
     /// The resources to verify and sign.
     pub policy: Policy,
-    /// Public keys of participants, in addition to those of the register.
+    /// Public keys of participants, in addition to those of the registry.
     pub directory: Option<Arc<KeyDirectory>>,
     /// The hub's signer; required if the policy signs a resource.
     pub signer: Option<Signer>,
@@ -48,7 +48,7 @@ pub(crate) struct ThreadSignatures {
 }
 
 struct Entry {
-    /// Generations of the register and of the key directory from which the keys were parsed.
+    /// Generations of the registry and of the key directory from which the keys were parsed.
     seen: (u64, u64),
     keys: Rc<[VerificationKey]>,
 }

@@ -39,8 +39,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FIRST_BYTES: usize = 4_096;
 /// Bytes that are read and discarded before a connection is closed, and for how long, so that the
 /// client can read the last response: it could not if its connection broke while it is writing.
-const PARTING_BYTES_MAX: u64 = 16 << 20;
-const PARTING_PATIENCE: Duration = Duration::from_secs(2);
+const CLOSING_BYTES_MAX: u64 = 16 << 20;
+const CLOSING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The bytes of a connection: a socket, or memory in tests.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {}
@@ -50,7 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {}
 /// A socket after hyper has finished with it.
 pub(crate) struct ClosingSocket<S> {
     inner: Rc<RefCell<TokioIo<S>>>,
-    line: Rc<ClientConnection>,
+    client: Rc<ClientConnection>,
     counters: Arc<Counters>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Socket<S> {
     room: Rc<ReadBuffer>,
     /// `None` over HTTP/2.
     line_ends: Option<LineEndCheck>,
-    line: Rc<ClientConnection>,
+    client: Rc<ClientConnection>,
     counters: Arc<Counters>,
     /// The unwritten rest of the response that replaces one of hyper.
     replacing: Option<Bytes>,
@@ -90,16 +90,16 @@ impl<S: Stream> Socket<S> {
     /// nothing.
     pub(crate) async fn open(
         mut stream: S,
-        line: Rc<ClientConnection>,
+        client: Rc<ClientConnection>,
         (room, counters): (Rc<ReadBuffer>, Arc<Counters>),
         head: Duration,
     ) -> Option<(Self, Protocol)> {
         let mut first = BytesMut::with_capacity(FIRST_BYTES);
-        read_within(head, &line, &mut stream, &mut first).await?;
+        read_within(head, &client, &mut stream, &mut first).await?;
         counters.socket_reads.add(1);
-        line.hear();
+        client.record_read();
         while PREFACE.starts_with(&first) && first.len() < PREFACE.len() {
-            if read_within(head, &line, &mut stream, &mut first).await.is_none() {
+            if read_within(head, &client, &mut stream, &mut first).await.is_none() {
                 break;
             }
         }
@@ -107,13 +107,13 @@ impl<S: Stream> Socket<S> {
         let inner = Rc::new(RefCell::new(TokioIo::new(stream)));
         let first = first.freeze();
         let line_ends = (protocol == Protocol::Http1).then(LineEndCheck::default);
-        Some((Self { inner, first, room, line_ends, line, counters, replacing: None }, protocol))
+        Some((Self { inner, first, room, line_ends, client, counters, replacing: None }, protocol))
     }
 
     /// The socket after hyper has finished.
-    pub(crate) fn ending(&self) -> ClosingSocket<S> {
-        let (inner, line) = (Rc::clone(&self.inner), Rc::clone(&self.line));
-        ClosingSocket { inner, line, counters: Arc::clone(&self.counters) }
+    pub(crate) fn closing_socket(&self) -> ClosingSocket<S> {
+        let (inner, client) = (Rc::clone(&self.inner), Rc::clone(&self.client));
+        ClosingSocket { inner, client, counters: Arc::clone(&self.counters) }
     }
 }
 
@@ -121,74 +121,74 @@ impl<S: Stream> ClosingSocket<S> {
     /// Sends the final response, if there is one, and closes so that the client can read it.
     pub(crate) async fn close(self) {
         let Some(inner) = Rc::into_inner(self.inner) else { return };
-        if self.line.evicted.get() {
+        if self.client.evicted.get() {
             return;
         }
         let mut stream = inner.into_inner().into_inner();
-        if let Some(refusal) = farewell(&self.line) {
+        if let Some(refusal) = final_refusal(&self.client) {
             self.counters.malformed.add(1);
             // A client that does not read it goes without.
             let last = bare::render(&refusal, &[]);
-            let _said = poll_fn(|context| {
+            let _written = poll_fn(|context| {
                 Poll::Ready(Pin::new(&mut stream).poll_write(context, &last).is_ready())
             })
             .await;
-        } else if self.line.overdue.get() {
+        } else if self.client.timed_out.get() {
             return;
         }
-        let _parted = unless_evicted(&self.line, part(&mut stream)).await;
+        let _closed = unless_evicted(&self.client, close_gracefully(&mut stream)).await;
     }
 }
 
 /// Reads once; `None` if nothing arrives in time, or the connection is evicted meanwhile.
 async fn read_within(
     time: Duration,
-    line: &ClientConnection,
+    client: &ClientConnection,
     stream: &mut impl Stream,
     buffer: &mut BytesMut,
 ) -> Option<()> {
     let reading = tokio::time::timeout(time, stream.read_buf(buffer));
-    matches!(unless_evicted(line, reading).await, Some(Ok(Ok(1..)))).then_some(())
+    matches!(unless_evicted(client, reading).await, Some(Ok(Ok(1..)))).then_some(())
 }
 
 /// The result of `work`; `None` if the connection is evicted before.
-async fn unless_evicted<T>(line: &ClientConnection, work: impl Future<Output = T>) -> Option<T> {
+async fn unless_evicted<T>(client: &ClientConnection, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let polled = poll_fn(|context| {
-        if line.evicted.get() {
+        if client.evicted.get() {
             return Poll::Ready(None);
         }
-        line.wait(context);
+        client.set_waker(context);
         work.as_mut().poll(context).map(Some)
     });
     polled.await
 }
 
 /// Refuses a client before it has sent anything.
-pub(crate) async fn turn_away(mut stream: TcpStream) {
+pub(crate) async fn refuse_connection(mut stream: TcpStream) {
     if stream.writable().await.is_ok()
         && stream.try_write(&bare::render(&Refusal::unavailable(), &[])).is_ok()
     {
-        part(&mut stream).await;
+        close_gracefully(&mut stream).await;
     }
 }
 
 /// The response to an incomplete request after hyper saw the end of the stream; `None` if there was
 /// no request, or it was already answered.
-fn farewell(line: &ClientConnection) -> Option<Refusal> {
-    if line.has_bare_line_feed.get() {
+fn final_refusal(client: &ClientConnection) -> Option<Refusal> {
+    if client.has_bare_line_feed.get() {
         let detail = "a line of the head does not end with CR LF";
         return Some(Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail));
     }
-    if !line.is_begun() {
+    if !client.has_partial_request() {
         return None;
     }
-    if line.overdue.get() {
+    if client.timed_out.get() {
         let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, "the request did not arrive in time");
         return Some(Refusal { status: StatusCode::REQUEST_TIMEOUT, ..refusal });
     }
     let detail = "the connection ended within a request";
-    line.broken_off.get().then(|| Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail))
+    client.aborted.get().then(|| Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail))
 }
 
 impl<S: Stream> Read for Socket<S> {
@@ -198,18 +198,18 @@ impl<S: Stream> Read for Socket<S> {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.line.has_bare_line_feed.get() {
+        if this.client.has_bare_line_feed.get() {
             // End of input: earlier requests are still served.
             return Poll::Ready(Ok(()));
         }
         if !this.first.is_empty() {
             let length = this.first.len().min(buffer.remaining());
             let first = this.first.split_to(length);
-            let good = good_length(&mut this.line_ends, &first, &this.line);
-            buffer.put_slice(&first[..good]);
+            let accepted = accepted_length(&mut this.line_ends, &first, &this.client);
+            buffer.put_slice(&first[..accepted]);
             return Poll::Ready(Ok(()));
         }
-        if this.line.overdue.get() {
+        if this.client.timed_out.get() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let mut room = this.room.0.borrow_mut();
@@ -219,22 +219,26 @@ impl<S: Stream> Read for Socket<S> {
         match read {
             Poll::Ready(_) => {
                 this.counters.socket_reads.add(1);
-                this.line.hear();
-                let good = good_length(&mut this.line_ends, room.filled(), &this.line);
-                buffer.put_slice(&room.filled()[..good]);
+                this.client.record_read();
+                let accepted = accepted_length(&mut this.line_ends, room.filled(), &this.client);
+                buffer.put_slice(&room.filled()[..accepted]);
             }
-            Poll::Pending => this.line.wait(context),
+            Poll::Pending => this.client.set_waker(context),
         }
         read
     }
 }
 
 /// The number of received bytes that hyper may see: all, unless a head has a bare line feed.
-fn good_length(check: &mut Option<LineEndCheck>, bytes: &[u8], line: &ClientConnection) -> usize {
+fn accepted_length(
+    check: &mut Option<LineEndCheck>,
+    bytes: &[u8],
+    client: &ClientConnection,
+) -> usize {
     match check.as_mut().map(|check| check.check(bytes)) {
         None | Some(Ok(())) => bytes.len(),
         Some(Err(fault)) => {
-            line.has_bare_line_feed.set(true);
+            client.has_bare_line_feed.set(true);
             fault.before
         }
     }
@@ -247,7 +251,7 @@ impl<S: Stream> Write for Socket<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.line.overdue.get() {
+        if this.client.timed_out.get() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         match bare::find(bytes) {
@@ -274,7 +278,7 @@ impl<S: Stream> Socket<S> {
     fn poll_pass(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut *self.inner.borrow_mut()).poll_write(context, bytes);
         if polled.is_pending() {
-            self.line.wait(context);
+            self.client.set_waker(context);
         }
         self.counters.socket_writes.add(u64::from(polled.is_ready()));
         polled
@@ -300,12 +304,12 @@ impl<S: Stream> Socket<S> {
 }
 
 /// Closes the writing half, then reads and discards the other, within bounds.
-async fn part(stream: &mut impl Stream) {
-    let parting = async {
+async fn close_gracefully(stream: &mut impl Stream) {
+    let closing = async {
         stream.shutdown().await?;
-        let mut rest = stream.take(PARTING_BYTES_MAX);
+        let mut rest = stream.take(CLOSING_BYTES_MAX);
         tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
     };
     // A client that is still connected by then is dropped.
-    let _in_time = tokio::time::timeout(PARTING_PATIENCE, parting).await;
+    let _in_time = tokio::time::timeout(CLOSING_PATIENCE, closing).await;
 }

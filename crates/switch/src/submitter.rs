@@ -24,19 +24,19 @@ use crate::trace::RequestTrace;
 /// When an accepted message is answered.
 pub(crate) enum AcceptStatus {
     /// At once.
-    Now(StatusCode),
+    Immediate(StatusCode),
     /// When its record is durable and decided.
-    Decided(PendingDecision, StatusCode),
+    AfterDecision(PendingDecision, StatusCode),
     /// After a query of the state, which few messages need.
-    Asked(PriorRead),
+    AfterQuery(PendingStateQuery),
 }
 
 /// Queries the state about a message first.
-pub(crate) type PriorRead = Pin<Box<dyn Future<Output = Result<StatusCode, Refusal>>>>;
+pub(crate) type PendingStateQuery = Pin<Box<dyn Future<Output = Result<StatusCode, Refusal>>>>;
 
 impl From<StatusCode> for AcceptStatus {
     fn from(status: StatusCode) -> Self {
-        Self::Now(status)
+        Self::Immediate(status)
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Submitter {
     thread: Rc<Thread>,
     outbox: Rc<Outbox>,
     /// Replaces the sequencer for transfers in pass-through mode.
-    null: Option<Passthrough>,
+    passthrough: Option<Passthrough>,
 }
 
 impl Submitter {
@@ -55,10 +55,10 @@ impl Submitter {
         thread: &Rc<Thread>,
         directory: &Rc<Directory>,
         outbox: &Rc<Outbox>,
-        null: Option<Passthrough>,
+        passthrough: Option<Passthrough>,
     ) -> Self {
         let (thread, directory) = (Rc::clone(thread), Rc::clone(directory));
-        Self { waiters: Rc::default(), directory, thread, outbox: Rc::clone(outbox), null }
+        Self { waiters: Rc::default(), directory, thread, outbox: Rc::clone(outbox), passthrough }
     }
 
     /// Submits a command; the decision is made when it is durable and applied.
@@ -75,10 +75,15 @@ impl Submitter {
         let RecordedMessage { message, payload, mut stages } = stored;
         stages.is_about(&command);
         stages.mark(TracePoint::Submitted);
-        if let Some(null) = &self.null
-            && let Some(passing) = PassthroughMessage::of(&command)
+        if let Some(passthrough) = &self.passthrough
+            && let Some(message_fields) = PassthroughMessage::of(&command)
         {
-            null.owe(&self.directory.view(), self.thread.now(), &passing, message);
+            passthrough.forward(
+                &self.directory.view(),
+                self.thread.now(),
+                &message_fields,
+                message,
+            );
             return Ok(PendingDecision { wait: None, stages: RequestTrace::default() });
         }
         let wait = self.waiters.wait();
@@ -103,7 +108,7 @@ impl PendingDecision {
     ///
     /// # Errors
     /// 503 if the node accepted no more commands.
-    pub(crate) async fn made(mut self, directory: &Directory) -> Result<RequestTrace, Refusal> {
+    pub(crate) async fn wait(mut self, directory: &Directory) -> Result<RequestTrace, Refusal> {
         let Some(wait) = self.wait else { return Ok(self.stages) };
         let reply = wait.await;
         self.stages.mark(TracePoint::Resumed);

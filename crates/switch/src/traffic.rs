@@ -21,7 +21,7 @@ pub(crate) struct ThreadStatus {
     /// Stuck lanes and stalled lanes, as of the last check.
     lanes: Mutex<(Vec<Stall>, StalledLanes)>,
     /// Operators' queries about its notices.
-    pub(crate) inquiries: DeliveryQueries,
+    pub(crate) queries: DeliveryQueries,
 }
 
 impl ThreadStatus {
@@ -82,14 +82,14 @@ impl Traffic {
     /// Status of these notices. Finished notices, those that another node delivers, and those of a
     /// thread that does not answer within `patience` are left out. Blocks.
     #[must_use]
-    pub fn underway(&self, notices: &[NoticeId], patience: Duration) -> Vec<DeliveryStatus> {
+    pub fn delivery_status(&self, notices: &[NoticeId], patience: Duration) -> Vec<DeliveryStatus> {
         let deadline = Instant::now() + patience;
         let notices: Arc<[NoticeId]> = notices.into();
-        let mut found = self.ask_all(deadline, |answer| DeliveryQuery::Underway {
+        let mut found = self.ask_all(deadline, |answer| DeliveryQuery::Status {
             notices: Arc::clone(&notices),
             answer,
         });
-        found.sort_by_key(|underway| underway.notice);
+        found.sort_by_key(|status| status.notice);
         found
     }
 
@@ -108,11 +108,11 @@ impl Traffic {
     fn ask_all<T>(
         &self,
         deadline: Instant,
-        inquiry: impl Fn(SyncSender<Vec<T>>) -> DeliveryQuery,
+        query: impl Fn(SyncSender<Vec<T>>) -> DeliveryQuery,
     ) -> Vec<T> {
         let (answer, answers) = sync_channel(self.threads.len());
         for (shown, mail) in self.threads.iter().zip(&self.mail) {
-            shown.inquiries.ask(inquiry(answer.clone()));
+            shown.queries.ask(query(answer.clone()));
             mail.notify_one();
         }
         drop(answer);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, Refusal, Resource, Route, TransferPath};
 use http::{Method, StatusCode};
-use ledger::{Command, LookUp, ParticipantIndex, State};
+use ledger::{Command, LookupResult, ParticipantIndex, State};
 use node::Handle;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
@@ -57,29 +57,29 @@ pub(crate) fn get(
 ) -> Result<AcceptStatus, Refusal> {
     let source = inbound.envelope.source;
     let directory = transfers.directory();
-    let Some(asker) = directory.sender(&source) else {
+    let Some(requester) = directory.sender(&source) else {
         // As in the reference: accepted and dropped.
         directory.ignore();
         return Ok(StatusCode::ACCEPTED.into());
     };
     let id = path.id;
-    let (answer, answered) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let look_up = move |state: &State| {
-        let found = id.map_or(LookUp::NotFound, |id| state.look_up(&source, &id));
+        let found = id.map_or(LookupResult::NotFound, |id| state.look_up(&source, &id));
         // The request may have ended.
-        let _sent = answer.send(found);
+        let _sent = sender.send(found);
     };
-    let asked = match id {
+    let queued = match id {
         None => transfers.handle.ask(look_up),
         Some(id) => transfers.handle.ask_about(id, look_up),
     };
-    asked.map_err(|_| Refusal::unavailable())?;
-    let question =
-        TransferQuery { asker, name: path.name.raw.to_owned(), trace: Trace::of(inbound) };
+    queued.map_err(|_| Refusal::unavailable())?;
+    let query =
+        TransferQuery { requester, name: path.name.raw.to_owned(), trace: Trace::of(inbound) };
     let transfers = Rc::clone(transfers);
     spawn_local(async move {
-        if let Ok(found) = answered.await {
-            answer_question(&transfers, question, found).await;
+        if let Ok(found) = receiver.await {
+            answer_query(&transfers, query, found).await;
         }
     });
     Ok(StatusCode::ACCEPTED.into())
@@ -93,33 +93,39 @@ impl Transfers {
 
 /// A `GET /transfers/{ID}` that waits for its answer.
 struct TransferQuery {
-    asker: ParticipantIndex,
+    requester: ParticipantIndex,
     /// The id as in the path.
     name: String,
     trace: Trace,
 }
 
-async fn answer_question(transfers: &Transfers, question: TransferQuery, found: LookUp) {
-    let TransferQuery { asker, name, trace } = question;
+async fn answer_query(transfers: &Transfers, query: TransferQuery, found: LookupResult) {
+    let TransferQuery { requester, name, trace } = query;
     let (is_error, body) = match found {
-        LookUp::AskerUnknown => return,
-        LookUp::NotFound => {
+        LookupResult::RequesterUnknown => return,
+        LookupResult::NotFound => {
             let text = "Provided Transfer ID was not found on the server.";
             (true, error_body(ErrorCode::TRANSFER_NOT_FOUND, text))
         }
-        LookUp::Stranger => (true, error_body(ErrorCode::GENERIC_CLIENT, "")),
-        LookUp::Found(view) => match notice_messages::state_body(&transfers.records, &view).await {
-            Some(body) => (false, body),
-            None => (true, error_body(ErrorCode::INTERNAL_SERVER, "")),
-        },
+        LookupResult::NotAParty => (true, error_body(ErrorCode::GENERIC_CLIENT, "")),
+        LookupResult::Found(view) => {
+            match notice_messages::state_body(&transfers.records, &view).await {
+                Some(body) => (false, body),
+                None => (true, error_body(ErrorCode::INTERNAL_SERVER, "")),
+            }
+        }
     };
-    let to = answer_to(asker, name, is_error);
+    let to = callback_destination(requester, name, is_error);
     let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
     // Too many answers are in flight: the requester will retry.
     let _sent = transfers.egress.start_callback(own);
 }
 
-fn answer_to(participant: ParticipantIndex, name: String, is_error: bool) -> Destination {
+fn callback_destination(
+    participant: ParticipantIndex,
+    name: String,
+    is_error: bool,
+) -> Destination {
     let (suffix, endpoint) = match is_error {
         true => ("/error", EndpointType::TransferError),
         false => ("", EndpointType::TransferPut),
@@ -141,7 +147,7 @@ fn submit_known(
         transfers.directory().ignore();
         return Ok(accepted.into());
     }
-    Ok(AcceptStatus::Decided(transfers.submitter.submit(command, inbound)?, accepted))
+    Ok(AcceptStatus::AfterDecision(transfers.submitter.submit(command, inbound)?, accepted))
 }
 
 /// The error of a prepare that expires later than the scheme allows.
@@ -166,30 +172,30 @@ fn refuse_unless_known(
     (inbound, command): (Inbound, Command),
 ) -> Result<AcceptStatus, Refusal> {
     let Some(id) = command.rows().next().copied() else { return Err(refusal) };
-    let (answer, answered) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let look_up = move |state: &State| {
         // The request may have ended.
-        let _sent = answer.send(state.view(&id).is_some());
+        let _sent = sender.send(state.view(&id).is_some());
     };
     transfers.handle.ask_about(id, look_up).map_err(|_| Refusal::unavailable())?;
     let transfers = Rc::clone(transfers);
-    Ok(AcceptStatus::Asked(Box::pin(async move {
-        match answered.await {
-            Ok(true) => decided(&transfers, inbound, command).await,
+    Ok(AcceptStatus::AfterQuery(Box::pin(async move {
+        match receiver.await {
+            Ok(true) => submit_and_wait(&transfers, inbound, command).await,
             Ok(false) => Err(refusal),
             Err(_) => Err(Refusal::unavailable()),
         }
     })))
 }
 
-async fn decided(
+async fn submit_and_wait(
     transfers: &Transfers,
     inbound: Inbound,
     command: Command,
 ) -> Result<StatusCode, Refusal> {
     let accepted = inbound.accepted();
-    if let AcceptStatus::Decided(decision, _) = submit_known(transfers, inbound, command)? {
-        let _stages = decision.made(transfers.directory()).await?;
+    if let AcceptStatus::AfterDecision(decision, _) = submit_known(transfers, inbound, command)? {
+        let _stages = decision.wait(transfers.directory()).await?;
     }
     Ok(accepted)
 }
@@ -207,7 +213,7 @@ fn not_found_to_sender(
     if let Some(participant) = sender
         && let Route::TransfersPut(path) | Route::TransfersError(path) = route
     {
-        let to = answer_to(participant, path.name.raw.to_owned(), true);
+        let to = callback_destination(participant, path.name.raw.to_owned(), true);
         let body = error_body(ErrorCode::INTERNAL_SERVER, "transfer not found");
         let trace = Trace::of(inbound);
         let own = OwnMessage { to, resource: Resource::Transfers, trace, body };

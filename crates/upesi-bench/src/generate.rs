@@ -209,9 +209,9 @@ fn onboard(options: &FspOptions, arguments: &PreloadArguments) -> Result<(), Cli
 fn are_onboarded(state: &State, fsps: &[SimulatorOptions]) -> bool {
     fsps.iter().all(|fsp| {
         let name = FspName::new(&fsp.name);
-        let found = name.and_then(|name| state.register().find(&name).map(|(_, found)| found));
-        let holding = found.and_then(|participant| participant.holding(fsp.currency));
-        holding.is_some_and(|holding| holding.limit.is_some())
+        let found = name.and_then(|name| state.registry().find(&name).map(|(_, found)| found));
+        let holding = found.and_then(|participant| participant.accounts_in(fsp.currency));
+        holding.is_some_and(|holding| holding.net_debit_cap.is_some())
     })
 }
 

@@ -1,5 +1,5 @@
-//! The command line: commands and their help, and what several commands share: errors, output,
-//! shell completions, requests to a running switch.
+//! The command line: commands and their help, errors, output, tables, shell completions, and
+//! requests to a running switch.
 
 pub(crate) mod admin_get;
 pub(crate) mod commands;
@@ -7,4 +7,5 @@ pub(crate) mod failure;
 pub(crate) mod help;
 pub(crate) mod shell_files;
 pub(crate) mod stdout;
+pub(crate) mod table;
 pub(crate) mod units;

@@ -1,4 +1,4 @@
-//! The configuration file: every setting has a default, every unknown word is an error.
+//! The configuration file. Every setting has a default, and unknown names are errors.
 
 pub(crate) mod check;
 mod kafka;
@@ -17,20 +17,32 @@ use ledger::{FspName, Settings};
 use switch::ConnectionLimits;
 
 pub(crate) use self::settings::{Admin, Archive, Config, Delivery, Fspiop, Health, Jws, settings};
-pub(crate) use self::table::{Change, Setting};
-pub(crate) use self::values::{Auth, Probes, Watchdog};
-use self::values::{Listed, Resource};
+pub(crate) use self::table::{Setting, TakesEffect};
+pub(crate) use self::values::{Auth, ProbeListener, Watchdog};
+use self::values::{NetworkEntry, Resource};
 use crate::CliError;
 
-/// A limit below it would refuse nearly every transfer: 1 s.
+/// Minimum of `transfers.expiration_max`. A lower limit would refuse nearly every transfer.
 const EXPIRATION_MAX_LEAST: Duration = Duration::from_secs(1);
 
 /// Address of health probes next to an admin API at its default address.
 const PROBES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3002);
 
+/// Optional features that settings need.
+#[derive(Clone, Copy)]
+struct Features {
+    compression: bool,
+    signatures: bool,
+}
+
+/// The features of this build.
+const FEATURES: Features =
+    Features { compression: journal::CAN_COMPRESS, signatures: jws::IS_AVAILABLE };
+
 impl Jws {
-    /// Whether entries of the directory can be released without a signature that others need.
-    pub(crate) fn lets_deletes_pass(&self) -> bool {
+    /// Whether directory entries can be deleted without a signature although other messages need
+    /// one.
+    pub(crate) fn allows_unsigned_delete(&self) -> bool {
         self.unsigned_delete && self.validate.contains(&Resource::Participants)
     }
 
@@ -59,7 +71,7 @@ impl Config {
                 let text = fs::read_to_string(path)
                     .map_err(|error| CliError::new(format!("cannot read {name}: {error}")))?;
                 toml::from_str(&text).map_err(|error| {
-                    let (line, setting) = place(&text, error.span().map_or(0, |span| span.start));
+                    let (line, setting) = locate(&text, error.span().map_or(0, |span| span.start));
                     CliError::new(format!("{name}, line {line}: {setting}{}", error.message()))
                 })?
             }
@@ -84,7 +96,7 @@ impl Config {
         }
     }
 
-    /// When snapshots are taken.
+    /// The schedule of snapshots.
     pub(crate) fn snapshots_due(&self) -> snapshots::SnapshotSchedule {
         snapshots::SnapshotSchedule {
             every_records: self.snapshot.every_records,
@@ -93,18 +105,18 @@ impl Config {
         }
     }
 
-    /// I/O threads: half of the cores, for the other half has the sequencer and the kernel's
-    /// network stack to carry.
+    /// Number of I/O threads: by default half of the cores. The others are for the sequencer and
+    /// the network stack of the operating system.
     pub(crate) fn threads(&self) -> usize {
         or_half_of_the_cores(self.fspiop.threads)
     }
 
-    /// Threads that sign what the hub says.
+    /// Number of threads that sign messages of the hub.
     pub(crate) fn signing_threads(&self) -> usize {
         or_half_of_the_cores(self.jws.signing_threads)
     }
 
-    /// Bounds of the connections from participants.
+    /// Limits of the connections from participants.
     pub(crate) fn connections(&self) -> ConnectionLimits {
         let Fspiop { connections_max: total, connections_per_address_max, .. } = self.fspiop;
         let per_address = match connections_per_address_max {
@@ -120,25 +132,26 @@ impl Config {
         }
     }
 
-    /// Where gateways connect from.
+    /// Networks of the gateways.
     pub(crate) fn gateways(&self) -> Arc<[Network]> {
-        self.fspiop.gateways.iter().map(|Listed(network)| *network).collect()
+        self.fspiop.gateways.iter().map(|NetworkEntry(network)| *network).collect()
     }
 
-    /// Where supervisors' probes are answered, if anywhere: next to an admin API at its default
-    /// address, or where the file says.
+    /// Address of health probes: the configured one, or 127.0.0.1:3002 if the admin API has its
+    /// default address.
     pub(crate) fn probes(&self) -> Option<SocketAddr> {
         match self.health.listen {
-            Some(Probes::At(address)) => Some(address),
-            Some(Probes::Nowhere) => None,
+            Some(ProbeListener::At(address)) => Some(address),
+            Some(ProbeListener::Disabled) => None,
             None => (self.admin.listen == Admin::default().listen).then_some(PROBES),
         }
     }
 
-    /// Where participants may be called, and not the hub's own listeners. Loopback addresses are
-    /// for participants of a hub that is itself reached on loopback alone.
+    /// The policy for calls to participants, without the hub's own listeners. Loopback addresses
+    /// are only allowed if the hub itself listens on loopback.
     pub(crate) fn reach(&self, own: Vec<SocketAddr>) -> EgressPolicy {
-        let networks = |listed: &[Listed]| listed.iter().map(|Listed(network)| *network).collect();
+        let networks =
+            |listed: &[NetworkEntry]| listed.iter().map(|NetworkEntry(network)| *network).collect();
         EgressPolicy {
             networks: networks(&self.endpoints.networks),
             denied: networks(&self.endpoints.denied_networks),
@@ -154,12 +167,13 @@ impl Config {
     pub(crate) fn check(&self) -> Result<(), CliError> {
         self.hub_name()?;
         let fault = self.out_of_bounds().or_else(|| self.contradiction().map(str::to_owned));
-        let fault = fault.or_else(|| self.missing_feature()).or_else(|| self.fault_of_places());
+        let fault =
+            fault.or_else(|| self.missing_feature(FEATURES)).or_else(|| self.fault_of_places());
         let policy = || self.policy().fault().map(|fault| format!("delivery: {fault}"));
         fault.or_else(policy).map_or(Ok(()), |fault| Err(CliError::new(fault)))
     }
 
-    /// Settings that cannot be meant together.
+    /// The first contradiction between settings.
     fn contradiction(&self) -> Option<&'static str> {
         let Delivery { backoff_base_ms, backoff_max_ms, .. } = self.delivery;
         let faults = [
@@ -180,19 +194,20 @@ impl Config {
         fault.or_else(|| self.kafka.fault())
     }
 
-    /// The first setting that needs a feature that this program was built without.
-    fn missing_feature(&self) -> Option<String> {
+    /// The error about the first setting that needs a missing feature of this build.
+    fn missing_feature(&self, features: Features) -> Option<String> {
         let (archive, keys) = (&self.archive, &self.jws);
+        let Features { compression, signatures } = features;
         let needs = [
-            (archive.to.is_some(), "archive.to", "compression", journal::CAN_COMPRESS),
-            (archive.compress, "archive.compress", "compression", journal::CAN_COMPRESS),
-            (self.backup.to.is_some(), "backup.to", "compression", journal::CAN_COMPRESS),
-            (keys.keys.is_some(), "jws.keys", "signatures", jws::IS_AVAILABLE),
-            (keys.signing_key.is_some(), "jws.signing_key", "signatures", jws::IS_AVAILABLE),
+            (archive.to.is_some(), "archive.to", "compression", compression),
+            (archive.compress, "archive.compress", "compression", compression),
+            (self.backup.to.is_some(), "backup.to", "compression", compression),
+            (keys.keys.is_some(), "jws.keys", "signatures", signatures),
+            (keys.signing_key.is_some(), "jws.signing_key", "signatures", signatures),
         ];
         let (_, setting, feature, _) = needs.into_iter().find(|(set, _, _, has)| *set && !has)?;
         Some(format!(
-            "{setting}: this program was built without {feature}; build it with `cargo build \
+            "{setting}: this binary was built without {feature}; build it with `cargo build \
              --profile dist --package upesi`"
         ))
     }
@@ -223,8 +238,8 @@ fn or_half_of_the_cores(threads: usize) -> usize {
     }
 }
 
-/// The line of a file, from 1, that holds a byte; and the setting there, if it is one.
-fn place(text: &str, byte: usize) -> (usize, String) {
+/// The line number of a byte in a file, and the name of the setting there.
+fn locate(text: &str, byte: usize) -> (usize, String) {
     let lines: Vec<_> = text.get(..byte).unwrap_or_default().split('\n').collect();
     let number = lines.len();
     let section =
@@ -244,12 +259,12 @@ fn place(text: &str, byte: usize) -> (usize, String) {
 mod tests {
     use expect_test::expect_file;
 
-    use super::values::Span;
+    use super::values::TimeSpan;
     use super::*;
 
     /// UPDATE_EXPECT=1 writes the table anew.
     #[test]
-    fn the_manual_has_each_setting() {
+    fn manual_lists_each_setting() {
         const RULE: &str = "|---|---|---|---|---|\n";
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
         let manual = std::fs::read_to_string(path).expect("the manual");
@@ -267,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_all_defaults() {
+    fn empty_file_has_all_defaults() {
         let config: Config = toml::from_str("").expect("an empty file is valid");
         assert_eq!(config.fspiop.listen.port(), 4000);
         assert_eq!(config.admin.listen.to_string(), "127.0.0.1:3001");
@@ -276,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_deliveries_have_bounds_that_are_named() {
+    fn delivery_limits_are_checked() {
         let check = |setting: &str, wanted: Option<&str>| {
             let text = format!("[delivery]\n{setting}");
             let config: Config = toml::from_str(&text).expect("it is a number");
-            let said = config.check().err().map(|error| error.to_string());
-            let named = said.as_deref().zip(wanted).map(|(said, wanted)| said.contains(wanted));
-            assert_eq!(said.is_some(), wanted.is_some(), "{setting}: {said:?}");
-            assert!(named.unwrap_or(true), "{setting}: {said:?}");
+            let error = config.check().err().map(|error| error.to_string());
+            let named = error.as_deref().zip(wanted).map(|(error, wanted)| error.contains(wanted));
+            assert_eq!(error.is_some(), wanted.is_some(), "{setting}: {error:?}");
+            assert!(named.unwrap_or(true), "{setting}: {error:?}");
         };
         let window = Some("delivery.window must be between 1 and 65536");
         let horizon = Some("delivery.horizon_seconds must be between 1 and 2592000");
@@ -306,8 +321,8 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_has_a_unit() {
-        let parsed = |text: &str| Span::parse(text).map(|span| span.0.as_millis());
+    fn duration_has_a_unit() {
+        let parsed = |text: &str| TimeSpan::parse(text).map(|span| span.0.as_millis());
         for (text, ms) in [
             ("1500ms", 1_500),
             ("90s", 90_000),
@@ -333,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_it_does_not_know_is_an_error_that_names_it() {
+    fn unknown_name_is_an_error() {
         for (text, word) in [
             ("[fspiop]\nport = 4000", "port"),
             ("[fspiop]\ngateways = [\"10.0.0.0/40\"]", "10.0.0.0/40"),
@@ -346,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_read_is_named_with_its_line() {
+    fn invalid_value_is_reported_with_its_line() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("upesi.toml");
         for (text, expected) in [
@@ -365,7 +380,26 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_sign_needs_a_key() {
+    fn setting_of_a_missing_feature_is_refused() {
+        let none = Features { compression: false, signatures: false };
+        for (text, feature) in [
+            ("[archive]\nto = \"file:///mnt/archive\"", "compression"),
+            ("[archive]\ncompress = true", "compression"),
+            ("[backup]\nto = \"file:///mnt/backup\"", "compression"),
+            ("[jws]\nkeys = \"keys\"", "signatures"),
+            ("[jws]\nsigning_key = \"hub.pem\"", "signatures"),
+        ] {
+            let config: Config = toml::from_str(text).expect("known words");
+            let error = config.missing_feature(none).expect(text);
+            assert!(error.contains(&format!("built without {feature}; build it with")), "{error}");
+            let all = Features { compression: true, signatures: true };
+            assert_eq!(config.missing_feature(all), None, "{text}");
+        }
+        assert_eq!(Config::default().missing_feature(none), None);
+    }
+
+    #[test]
+    fn signing_needs_a_key() {
         let config: Config = toml::from_str("[jws]\nsign = [\"transfers\"]").expect("known words");
         let error = config.check().expect_err("there is no key").to_string();
         assert!(error.contains("jws.signing_key"), "{error}");

@@ -1,5 +1,4 @@
-//! Commands for an operator of a switch: its health, its parties, its cluster, and records that
-//! are set aside.
+//! Commands for operators: health, parties, cluster and quarantine.
 
 pub(crate) mod cluster;
 pub(crate) mod health;

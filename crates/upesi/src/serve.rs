@@ -45,116 +45,121 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::CliError;
 use crate::cli::stdout;
-use crate::config::{self, Config, Probes};
+use crate::config::{self, Config, ProbeListener};
 use crate::data::layout::has_segments;
 use crate::operate::quarantine::{self, Entry, Notes};
 use crate::serve::admin_backend::{EXPLAINED_MAX, NodeBackend};
 use crate::serve::background::{BackgroundJobs, Segments};
 use crate::serve::descriptors::{connections_all, raise_limit};
 use crate::serve::durable_mark_thread::DurableMarkThread;
-use crate::serve::log_backend::{Log, NodeParts, OpenBackend, Place, RunningNode, Topic};
+use crate::serve::log_backend::{Log, LogLocation, NodeParts, OpenBackend, RunningNode, Topic};
+use crate::serve::open_store::StorePaths;
 use crate::serve::shutdown::Deadline;
-use crate::serve::signals::{EarlySignals, Signals, StopRequest, start_runtime, tell_ignored};
+use crate::serve::signals::{EarlySignals, SignalRequest, Signals, log_ignored, start_runtime};
 use crate::serve::signatures::Keys;
 use crate::serve::slow_disk::{DelayedLog, SyncDelay};
-use crate::serve::watchdog::{Injected, Watchdog};
+use crate::serve::watchdog::{StallTarget, Watchdog};
 
 pub(crate) use arguments::ServeArguments;
 
-/// What a replay gives: who goes on from there, and what the log says of records set aside.
+/// Result of a replay: the sequencer, and the notes of the log about quarantined records.
 type Replayed = (Sequencer<Log>, Notes);
 
-/// How often the main thread looks whether the log has stopped, or a stage is stuck.
-const WATCH: Duration = Duration::from_millis(200);
+/// Interval of the main thread's checks for a stopped log or a stuck stage.
+const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Records between two looks at the clock during a replay.
-const SHOWN_EVERY: u64 = 1_024;
+/// Records between two updates of the progress during a replay.
+const PROGRESS_RECORDS: u64 = 1_024;
 
-/// What a stop gives requests under way, before what still holds it up is stuck: participants'
-/// have 3 s of it, operators' all.
-const CONNECTIONS: Duration = Duration::from_secs(5);
-/// The same for what is being copied, archived or stored; a place may be far away.
-const COPIES: Duration = Duration::from_secs(60);
-/// The same for the sequencer: a node's last word has 5 s of it, the store's queue 10.
-const SEQUENCER: Duration = Duration::from_secs(15);
+/// Time that a stop gives to requests in progress: 3 s to those of participants, all to those of
+/// operators.
+const CONNECTIONS_STOP: Duration = Duration::from_secs(5);
+/// Time that a stop gives to background jobs, whose destination may be remote.
+const JOBS_STOP: Duration = Duration::from_secs(60);
+/// Time that a stop gives to the sequencer: 5 s to the leave message of a node, 10 s to the store's
+/// queue.
+const SEQUENCER_STOP: Duration = Duration::from_secs(15);
 
-/// How long the thread that takes snapshots waits for the sequencer's.
-const ASIDE_PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait of the snapshot thread for the sequencer's thread.
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) fn serve(arguments: &ServeArguments, decisions: TransferMode) -> Result<(), CliError> {
+pub(crate) fn serve(
+    arguments: &ServeArguments,
+    transfer_mode: TransferMode,
+) -> Result<(), CliError> {
     let config = configuration(arguments)?;
-    let place = Place::of(&arguments.log, &config)?;
+    let location = LogLocation::from_arguments(&arguments.log, &config)?;
     let clock = SystemClock::new();
-    // Ports first: a second switch that is started by mistake ends at once.
+    // Ports first: a second switch that is started by mistake exits at once.
     let Listeners { fspiop, admin, probes, addresses } = Listeners::bind(&config)?;
-    let unready = EarlySignals::begin()?;
-    begin_with_copy(arguments)?;
+    let early_signals = EarlySignals::begin()?;
+    prepare_directory(arguments)?;
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
-    let slowness = SyncDelay::from_arguments(&arguments.slowness);
+    let sync_delay = SyncDelay::from_arguments(&arguments.slowness);
     arm_exit(arguments);
-    let opening = Opening { slowness, place, tail_policy: arguments.tail_policy() };
-    let Opened { sequencer, directory, following, segments, sharing, quarantined } =
-        open(&config, &arguments.data, &opening, &clock)?;
-    // Before anybody is served or told that it is ready: whoever sees that may end it.
+    let options = LogOptions { sync_delay, location, tail_policy: arguments.tail_policy() };
+    let OpenedNode { sequencer, directory, snapshots, segments, shared, quarantined } =
+        open(&config, &arguments.data, &options, &clock)?;
+    // Before the switch reports that it is ready, because a client may send a signal then.
     let (runtime, mut signals) = start_runtime(keys.admin.directory.clone())?;
-    drop(unready);
-    let reach = Arc::new(config.reach(addresses.all().collect()));
-    let injected_stall = arguments.inject_stuck.and_then(Injected::injected_stall);
-    let options = switch_options(&config, keys.signatures, &reach);
-    let options = switch::Options { decisions, injected_stall, ..options };
-    let (ports, mailboxes) = switch::prepare(fspiop, options, clock, seed()?);
-    let starting = NodeParts { clock, directory, mailboxes };
-    let of_node = (&config, &*arguments.data, &opening.place);
-    let started = start_node(starting, sequencer, sharing, of_node)?;
+    drop(early_signals);
+    let egress_policy = Arc::new(config.reach(addresses.all().collect()));
+    let injected_stall = arguments.inject_stuck.and_then(StallTarget::injected_stall);
+    let io_options = switch_options(&config, keys.signatures, &egress_policy);
+    let io_options = switch::Options { transfer_mode, injected_stall, ..io_options };
+    let (ports, mailboxes) = switch::prepare(fspiop, io_options, clock, seed()?);
+    let parts = NodeParts { clock, directory, mailboxes };
+    let paths = (&config, &*arguments.data, &options.location);
+    let started = start_node(parts, sequencer, shared, paths)?;
     let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
-    // Until the end of this function: the last note is of the last sync.
-    let _marking = DurableMarkThread::start(following.disk.clone(), following.frames.clone())?;
-    let follower = following.start(&config, node.handle(), tell)?;
+    // Dropped at the end of this function, so that the last mark covers the last sync.
+    let _durable_mark = DurableMarkThread::start(snapshots.disk.clone(), snapshots.frames.clone())?;
+    let snapshotter = snapshots.start(&config, node.handle(), print_snapshot)?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();
     let running = ports
         .start(&node.handle(), stopping.clone())
         .map_err(|error| CliError::new(format!("cannot start an I/O thread: {error}")))?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
-    let keeper =
+    let jobs =
         BackgroundJobs::start(&config, (&arguments.data, arguments.config.as_deref()), segments)?;
-    let hub = Arc::new(NodeBackend {
+    let backend = Arc::new(NodeBackend {
         handle: node.handle(),
         traffic,
-        snapshots: follower.handle(),
+        snapshots: snapshotter.handle(),
         clock,
         began: clock.now(),
         explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
         quarantined: quarantined.into(),
-        storage: Arc::clone(&keeper.storage),
+        storage: Arc::clone(&jobs.storage),
     });
-    warn(decisions, slowness);
-    arguments.inject_stuck.iter().for_each(|injected| injected.break_node(&node.handle()));
-    say_ready(&addresses);
-    let options = admin_options(&config, auth, (keys.admin, reach));
-    let ended = || {
-        watchdog.look();
+    print_injected(transfer_mode, sync_delay);
+    arguments.inject_stuck.iter().for_each(|target| target.stall_node(&node.handle()));
+    print_ready(&addresses);
+    let options = admin_options(&config, auth, (keys.admin, egress_policy));
+    let has_ended = || {
+        watchdog.check();
         node.has_ended() || running.has_ended()
     };
-    let admin = AdminSide { listener: admin, probes, hub, options };
+    let admin = AdminServer { listener: admin, probes, backend, options };
     let stuck = Duration::from_secs(config.health.stuck_seconds);
-    let end = Stop { stop: &stop, stopping, patience: CONNECTIONS + stuck };
-    let (waited, deadline) = runtime.block_on(run_admin(admin, signals, end, ended))?;
-    let broken = running.has_ended() && !node.has_ended();
+    let stop = StopControl { stop: &stop, stopping, timeout: CONNECTIONS_STOP + stuck };
+    let (reason, deadline) = runtime.block_on(run_admin(admin, signals, stop, has_ended))?;
+    let is_broken = running.has_ended() && !node.has_ended();
     running.join();
     drop(deadline);
-    stop_copies(follower, keeper, stuck);
-    stop_node(node, SEQUENCER + stuck)?;
-    conclude(&waited, broken)
+    stop_jobs(snapshotter, jobs, stuck);
+    stop_node(node, SEQUENCER_STOP + stuck)?;
+    result_of(&reason, is_broken)
 }
 
-/// The configuration, with the addresses that the command line gives.
+/// The configuration, with the addresses of the command line.
 fn configuration(arguments: &ServeArguments) -> Result<Config, CliError> {
     let mut config = Config::read(arguments.config.as_deref())?;
     config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
     config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
-    config.health.listen = arguments.health.map(Probes::At).or(config.health.listen);
+    config.health.listen = arguments.health.map(ProbeListener::At).or(config.health.listen);
     Ok(config)
 }
 
@@ -162,7 +167,7 @@ fn configuration(arguments: &ServeArguments) -> Result<Config, CliError> {
 struct Listeners {
     fspiop: switch::Listeners,
     admin: TcpListener,
-    /// Of supervisors' probes, where they have one.
+    /// Listener for health probes, if configured.
     probes: Option<TcpListener>,
     addresses: Addresses,
 }
@@ -195,14 +200,14 @@ impl Addresses {
     }
 }
 
-fn stop_copies(follower: Snapshotter, keeper: BackgroundJobs, stuck: Duration) {
-    let _deadline = Deadline::begin("a copy, an archive or a snapshot", COPIES + stuck);
-    follower.stop();
-    keeper.stop();
+fn stop_jobs(snapshotter: Snapshotter, jobs: BackgroundJobs, stuck: Duration) {
+    let _deadline = Deadline::begin("a copy, an archive or a snapshot", JOBS_STOP + stuck);
+    snapshotter.stop();
+    jobs.stop();
 }
 
-fn stop_node(node: Node<Message>, patience: Duration) -> Result<(), CliError> {
-    let _deadline = Deadline::begin("the sequencer", patience);
+fn stop_node(node: Node<Message>, timeout: Duration) -> Result<(), CliError> {
+    let _deadline = Deadline::begin("the sequencer", timeout);
     node.stop().map_err(CliError::new)
 }
 
@@ -211,19 +216,19 @@ fn address_of(listener: &TcpListener) -> Result<SocketAddr, CliError> {
     listener.local_addr().map_err(failed)
 }
 
-/// How the program ends, once everything has stopped.
-fn conclude(waited: &Ending, broken: bool) -> Result<(), CliError> {
-    match (waited, broken) {
-        (Ending::Broken, true) => Err(CliError::new("an I/O thread ended; see above")),
+/// The result of the program, once everything has stopped.
+fn result_of(reason: &StopReason, is_broken: bool) -> Result<(), CliError> {
+    match (reason, is_broken) {
+        (StopReason::ThreadEnded, true) => Err(CliError::new("an I/O thread ended; see above")),
         _ => Ok(()),
     }
 }
 
-/// What a node that shares its log begins its life with.
-#[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "nobody shares a log there"))]
-pub(crate) struct Sharing {
+/// Start parameters of a node that shares its log.
+#[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "no node shares a log"))]
+pub(crate) struct SharedLogParams {
     pub(crate) topic: Topic,
-    /// Records set aside of which the log does not say so.
+    /// Quarantined records without a note in the log.
     missing: Vec<Entry>,
     pub(crate) quarantine: Quarantine,
 }
@@ -231,48 +236,48 @@ pub(crate) struct Sharing {
 /// Starts the sequencer's thread.
 #[cfg(feature = "kafka")]
 fn start_node(
-    starting: NodeParts,
+    parts: NodeParts,
     sequencer: Sequencer<Log>,
-    sharing: Option<Sharing>,
-    (config, data, place): (&Config, &Path, &Place),
+    shared: Option<SharedLogParams>,
+    (config, data, location): (&Config, &Path, &LogLocation),
 ) -> Result<RunningNode, CliError> {
-    let Some(Sharing { topic, missing, quarantine }) = sharing else {
-        return starting.alone(sequencer);
+    let Some(SharedLogParams { topic, missing, quarantine }) = shared else {
+        return parts.start_standalone(sequencer);
     };
     let (hub, settings) = (config.hub_name()?, config.settings());
     let begin = move |state: &State| {
         check_hub(state, hub).map_err(|failure| failure.to_string())?;
         Ok(first_commands(state, &settings, missing.iter()))
     };
-    starting.shared(sequencer, topic, (place, data, quarantine), Box::new(begin))
+    parts.start_shared(sequencer, topic, (location, data, quarantine), Box::new(begin))
 }
 
 /// Starts the sequencer's thread.
 #[cfg(not(feature = "kafka"))]
 fn start_node(
-    starting: NodeParts,
+    parts: NodeParts,
     sequencer: Sequencer<Log>,
-    _sharing: Option<Sharing>,
-    _place: (&Config, &Path, &Place),
+    _shared: Option<SharedLogParams>,
+    _paths: (&Config, &Path, &LogLocation),
 ) -> Result<RunningNode, CliError> {
-    starting.alone(sequencer)
+    parts.start_standalone(sequencer)
 }
 
-/// The node, once it is one of several where there are several; none when somebody ended it before.
+/// Waits until a node that shares its log is a member. Returns `None` if it was stopped before.
 fn when_joined(
     (node, joining): RunningNode,
     runtime: &Runtime,
     signals: &mut Signals,
 ) -> Result<Option<node::Node<switch::Message>>, CliError> {
     let Some(joining) = joining else { return Ok(Some(node)) };
-    if runtime.block_on(signals.unless(joined(&joining, &node))) == Some(true) {
+    if runtime.block_on(signals.unless_stopped(joined(&joining, &node))) == Some(true) {
         return Ok(Some(node));
     }
     node.stop().map_err(CliError::new)?;
     Ok(None)
 }
 
-/// Waits until a node is one of several. False when it will never be.
+/// Waits until a node is a member. Returns false if it has ended.
 async fn joined(joining: &Receiver<()>, node: &node::Node<switch::Message>) -> bool {
     let mut look = tokio::time::interval(Duration::from_millis(20));
     loop {
@@ -286,9 +291,9 @@ async fn joined(joining: &Receiver<()>, node: &node::Node<switch::Message>) -> b
     }
 }
 
-/// A node's directory that holds nothing is made from a copy, if one is named; a restore that was
-/// interrupted when it was whole is finished.
-fn begin_with_copy(arguments: &ServeArguments) -> Result<(), CliError> {
+/// Finishes a complete restore that was interrupted, and fills an empty directory from the copy
+/// that `--from` names.
+fn prepare_directory(arguments: &ServeArguments) -> Result<(), CliError> {
     let data = &arguments.data;
     if crate::data::layout::put_in_place(data)? || has_segments(data) {
         return Ok(());
@@ -300,18 +305,18 @@ fn begin_with_copy(arguments: &ServeArguments) -> Result<(), CliError> {
     crate::data::layout::refuse_unfinished(data)
 }
 
-/// For tests: has the process end in the midst of its work on the disk.
+/// Makes the process exit after a number of disk operations, for tests.
 fn arm_exit(arguments: &ServeArguments) {
     if let Some(operations) = arguments.inject_exit_after_disk_operations {
         stdout::print_message(format_args!(
-            "INJECTED: an end after {operations} changes of the disk; only to test"
+            "INJECTED: exit after {operations} changes of the disk; only to test"
         ));
         journal::exit_after_disk_operations(operations);
     }
 }
 
-/// Prints the addresses; programs that start a switch wait for the line that begins with `ready`.
-fn say_ready(Addresses { fspiop, admin, probes }: &Addresses) {
+/// Prints the addresses. Programs that start a switch wait for the line that begins with `ready`.
+fn print_ready(Addresses { fspiop, admin, probes }: &Addresses) {
     if let Some(probes) = probes {
         stdout::print_message(format_args!("health probes on http://{probes}"));
     }
@@ -320,15 +325,15 @@ fn say_ready(Addresses { fspiop, admin, probes }: &Addresses) {
     ));
 }
 
-/// Says what makes this a switch for measurements only.
-fn warn(decisions: TransferMode, slowness: Option<SyncDelay>) {
-    if decisions == TransferMode::Null {
+/// Prints the options that make this a switch for tests or measurements only.
+fn print_injected(transfer_mode: TransferMode, sync_delay: Option<SyncDelay>) {
+    if transfer_mode == TransferMode::Passthrough {
         stdout::print_message(
             "NULL SWITCH: transfers are neither recorded nor decided; only to measure",
         );
     }
-    if let Some(slowness) = slowness {
-        stdout::print_message(format_args!("INJECTED: {slowness}; only to measure"));
+    if let Some(delay) = sync_delay {
+        stdout::print_message(format_args!("INJECTED: {delay}; only to measure"));
     }
     let rules = ledger::rules_known();
     if ledger::RULES_VERSION < rules {
@@ -336,52 +341,52 @@ fn warn(decisions: TransferMode, slowness: Option<SyncDelay>) {
     }
 }
 
-/// What the admin API is served from.
-struct AdminSide {
+/// Parts of the admin server.
+struct AdminServer {
     listener: TcpListener,
-    /// Of supervisors' probes, where they have one.
+    /// Listener for health probes, if configured.
     probes: Option<TcpListener>,
-    hub: Arc<NodeBackend>,
+    backend: Arc<NodeBackend>,
     options: AdminOptions,
 }
 
-/// How everybody is told to stop, and how long that may take.
-struct Stop<'a> {
+/// Signals all threads to stop, with a timeout.
+struct StopControl<'a> {
     stop: &'a watch::Sender<bool>,
     stopping: watch::Receiver<bool>,
-    patience: Duration,
+    timeout: Duration,
 }
 
-/// Serves the admin API on this thread until a signal comes or the log stops. With the deadline
-/// for all connections to end.
+/// Serves the admin API on this thread until a signal arrives or the log stops. Returns the reason
+/// and the deadline for all connections to end.
 async fn run_admin(
-    admin: AdminSide,
+    admin: AdminServer,
     signals: Signals,
-    Stop { stop, stopping, patience }: Stop<'_>,
-    mut ended: impl FnMut() -> bool,
-) -> Result<(Ending, Deadline), CliError> {
-    let AdminSide { listener, probes, hub, options } = admin;
-    let probed = serve_probes(probes, Arc::clone(&hub), until_stopped(stopping.clone()))?;
-    let admin = operations::serve(for_tokio(listener)?, hub, options, until_stopped(stopping));
+    StopControl { stop, stopping, timeout }: StopControl<'_>,
+    mut has_ended: impl FnMut() -> bool,
+) -> Result<(StopReason, Deadline), CliError> {
+    let AdminServer { listener, probes, backend, options } = admin;
+    let probes = serve_probes(probes, Arc::clone(&backend), until_stopped(stopping.clone()))?;
+    let admin = operations::serve(for_tokio(listener)?, backend, options, until_stopped(stopping));
     let end = async {
-        let ending = wait_for_end(signals, &mut ended).await;
+        let reason = wait_for_stop(signals, &mut has_ended).await;
         stop.send_replace(true);
-        (ending, Deadline::begin("a connection or its thread", patience))
+        (reason, Deadline::begin("a connection or its thread", timeout))
     };
-    let (_served, _probed, ended) = tokio::join!(admin, probed, end);
+    let (_admin, _probes, ended) = tokio::join!(admin, probes, end);
     Ok(ended)
 }
 
-/// Serves supervisors' probes, where they have a listener.
+/// Serves health probes, if they have a listener.
 fn serve_probes(
     listener: Option<TcpListener>,
-    hub: Arc<NodeBackend>,
+    backend: Arc<NodeBackend>,
     stopped: impl Future<Output = ()>,
 ) -> Result<impl Future<Output = ()>, CliError> {
     let listener = listener.map(for_tokio).transpose()?;
     Ok(async move {
         if let Some(listener) = listener {
-            operations::serve_probes(listener, hub, stopped).await;
+            operations::serve_probes(listener, backend, stopped).await;
         }
     })
 }
@@ -391,111 +396,112 @@ fn for_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, CliError>
         .map_err(|error| CliError::new(format!("cannot serve the admin API: {error}")))
 }
 
-/// Waits for the order to stop; a sender that was dropped is one.
+/// Waits for the stop request. A dropped sender counts as one.
 async fn until_stopped(mut stopping: watch::Receiver<bool>) {
     let _stopped = stopping.wait_for(|stop| *stop).await;
 }
 
-/// Why serving ends.
-enum Ending {
-    /// Somebody said so.
+/// Why the switch stops.
+enum StopReason {
     Signal,
     /// A thread ended by itself.
-    Broken,
+    ThreadEnded,
 }
 
-async fn wait_for_end(mut signals: Signals, mut ended: impl FnMut() -> bool) -> Ending {
-    let mut watch = tokio::time::interval(WATCH);
+async fn wait_for_stop(mut signals: Signals, mut has_ended: impl FnMut() -> bool) -> StopReason {
+    let mut watch = tokio::time::interval(WATCH_INTERVAL);
     loop {
         tokio::select! {
-            asked = signals.next() => match asked {
-                StopRequest::End => return Ending::Signal,
-                StopRequest::Reload(keys) => signatures::reload(keys).await,
-                StopRequest::Nothing(name, why) => tell_ignored(name, why),
+            request = signals.next() => match request {
+                SignalRequest::Stop => return StopReason::Signal,
+                SignalRequest::Reload(keys) => signatures::reload(keys).await,
+                SignalRequest::Ignored(name, why) => log_ignored(name, why),
             },
-            _ = watch.tick() => if ended() { return Ending::Broken },
+            _ = watch.tick() => if has_ended() { return StopReason::ThreadEnded },
         }
     }
 }
 
-/// Which log is opened, and how slow it is made.
+/// The log to open, and how.
 #[derive(Debug, Default)]
-pub(crate) struct Opening {
-    pub(crate) slowness: Option<SyncDelay>,
-    pub(crate) place: Place,
+pub(crate) struct LogOptions {
+    pub(crate) sync_delay: Option<SyncDelay>,
+    pub(crate) location: LogLocation,
     pub(crate) tail_policy: TailPolicy,
 }
 
-/// Opens the log of a directory, or begins one, and brings the state up to its end.
+/// Opens or creates the log of a directory, and replays it to its end.
 pub(crate) fn open(
     config: &Config,
     data: &Path,
-    opening: &Opening,
+    options: &LogOptions,
     clock: &SystemClock,
-) -> Result<Opened, CliError> {
+) -> Result<OpenedNode, CliError> {
     let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
-    let place_of_log = &opening.place;
-    let OpenedLog { disk, served, quarantined } = open_log(config, data, opening)?;
-    let OpenBackend { log, recovery, topic } = served;
-    report(&recovery, opening.tail_policy);
-    report_places(&disk)?;
-    let own = topic.is_none().then_some(opening.tail_policy);
-    if let Some(tail_policy) = own {
+    let location = &options.location;
+    let OpenedLog { disk, backend, quarantined } = open_log(config, data, options)?;
+    let OpenBackend { log, recovery, topic } = backend;
+    print_recovery(&recovery, options.tail_policy);
+    print_tiers(&disk)?;
+    let tail_policy = topic.is_none().then_some(options.tail_policy);
+    if let Some(tail_policy) = tail_policy {
         truncation::check_snapshots(&disk, &log.tail(), tail_policy).map_err(failed)?;
     }
     let segments = Segments { log: disk.clone(), closer: log.closer() };
     let started = Instant::now();
     let frames = log.frames();
-    let log = DelayedLog::new(log, opening.slowness);
-    let mut log = TracedLog::new(log, Arc::new(stages(config, place_of_log)));
-    let place = open_store::Place::new(config, data, log.tail().identity);
-    let mut store = place.open(&mut log, own)?;
+    let log = DelayedLog::new(log, options.sync_delay);
+    let mut log = TracedLog::new(log, Arc::new(latency_trace(config, location)));
+    let paths = StorePaths::new(config, data, log.tail().identity);
+    let mut store = paths.open(&mut log, tail_policy)?;
     let stored = Some(store.mark().log_index);
-    let found = snapshots::newest(&disk, &frames, stored, &mut snapshots::unpaced)
+    let newest = snapshots::newest(&disk, &frames, stored, &mut snapshots::unpaced)
         .map_err(|error| failed(error.to_string()))?;
-    for why in &found.passed_over {
-        stdout::print_message(format_args!("passed over a snapshot: {why}"));
+    for why in &newest.passed_over {
+        stdout::print_message(format_args!("ignored an unusable snapshot: {why}"));
     }
-    let mut from = found.start.as_ref().map_or(LogIndex(0), |start| start.tail.end);
-    let mut before = found.start.as_ref().map(|start| start.file.clone());
-    let state = found.start.map_or_else(State::new, |start| start.state);
+    let mut from = newest.start.as_ref().map_or(LogIndex(0), |start| start.tail.end);
+    let mut before = newest.start.as_ref().map(|start| start.file.clone());
+    let state = newest.start.map_or_else(State::new, |start| start.state);
     let recall = |from| {
         let mut notes = Notes::default();
         notes.recall(&frames, &quarantined, from);
-        notes.unread.iter().for_each(|(log_index, error)| say_unread(*log_index, error));
+        notes.unread.iter().for_each(|(log_index, error)| print_unread(*log_index, error));
         notes
     };
-    let start = |state, cold| ReplayStart { state, quarantine: quarantine::of(&quarantined), cold };
-    let (begun, notes) = (start(state, Some(place.side(&store)?)), recall(from));
-    let node = place_of_log.node();
-    let mut replayed = replay(log, begun, notes, (node, clock));
+    let quarantine = || quarantine::for_replay(&quarantined);
+    let start = |state, cold_tier| ReplayStart { state, quarantine: quarantine(), cold_tier };
+    let (first_start, notes) = (start(state, Some(paths.cold_tier(&store)?)), recall(from));
+    let node = location.node();
+    let mut replayed = replay(log, first_start, notes, (node, clock));
     if let Err(failed) = replayed {
         let (log, error) = *failed;
         replayed = match error {
-            // One that only cannot be written, as on a full disk, is not thrown away for that.
+            // A store that only cannot be written, as on a full disk, is kept.
             ReplayError::Store(error @ StoreError::Damaged(_)) => {
-                open_store::say(&error.to_string());
+                open_store::print_rebuild(&error.to_string());
                 drop(store);
-                store = place.begin()?;
+                store = paths.create()?;
                 (from, before) = (LogIndex(0), None);
-                let begun = start(State::new(), Some(place.side(&store)?));
-                replay(log, begun, recall(from), (node, clock))
+                let second_start = start(State::new(), Some(paths.cold_tier(&store)?));
+                replay(log, second_start, recall(from), (node, clock))
             }
             error => Err(Box::new((log, error))),
         };
     }
-    let (mut sequencer, notes) = replayed.map_err(|error| failed(told(&error.1)))?;
+    let (mut sequencer, notes) =
+        replayed.map_err(|error| failed(describe_replay_error(&error.1)))?;
     if !recovery.created {
-        say_replayed(from, sequencer.state().log_index().0 - from.0, started.elapsed());
+        print_replayed(from, sequencer.state().log_index().0 - from.0, started.elapsed());
     }
-    let sharing = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
+    let shared = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
     sequencer.limit_batches(config.log.batch_records_max);
-    let following = Following { disk, frames, before };
-    let directory = Directory::of(store);
-    Ok(Opened { sequencer, directory, following, segments, sharing, quarantined })
+    let snapshots = SnapshotterParams { disk, frames, before };
+    let directory = Directory::new(store);
+    Ok(OpenedNode { sequencer, directory, snapshots, segments, shared, quarantined })
 }
 
-fn say_unread(log_index: LogIndex, error: &LogError) {
+fn print_unread(log_index: LogIndex, error: &LogError) {
     stdout::print_message(format_args!(
         "record {} is quarantined; its note in the log was not compared with quarantine.json: \
          {error}",
@@ -503,8 +509,8 @@ fn say_unread(log_index: LogIndex, error: &LogError) {
     ));
 }
 
-/// Why a log is not decided again, and what to do about it.
-fn told(error: &ReplayError) -> String {
+/// The error of a replay, with advice.
+fn describe_replay_error(error: &ReplayError) -> String {
     match error {
         ReplayError::Log(LogError::Damaged { place, .. }) => {
             format!("{error}{}", advice_on(place))
@@ -513,7 +519,7 @@ fn told(error: &ReplayError) -> String {
     }
 }
 
-fn say_replayed(from: LogIndex, records: u64, took: Duration) {
+fn print_replayed(from: LogIndex, records: u64, took: Duration) {
     let replayed = format!("replayed {records} records in {:.1} s", took.as_secs_f64());
     match from {
         LogIndex(0) => stdout::print_message(format_args!("{replayed}")),
@@ -525,31 +531,32 @@ fn say_replayed(from: LogIndex, records: u64, took: Duration) {
     }
 }
 
-/// Where waterfalls are noted; one of several nodes has its own part of a transfer.
-fn stages(config: &Config, place: &Place) -> LatencyTrace {
-    let stages = LatencyTrace::new(config.threads());
-    if 0 < place.node() { stages.with_peers() } else { stages }
+/// The recorder of waterfalls. A node that shares its log sees only its own part of a transfer.
+fn latency_trace(config: &Config, location: &LogLocation) -> LatencyTrace {
+    let trace = LatencyTrace::new(config.threads());
+    if 0 < location.node() { trace.with_peers() } else { trace }
 }
 
-/// Begins at once where the log is this node's alone. Where it is not, what it begins with waits
-/// until it is one of the nodes.
+/// Writes the first commands of a log in files at once. Those of a shared log wait until this node
+/// is a member.
 fn begin_or_share(
     sequencer: &mut Sequencer<Log>,
     (config, clock): (&Config, &SystemClock),
     (notes, quarantined): (&Notes, &[Entry]),
     topic: Option<Topic>,
-) -> Result<Option<Sharing>, CliError> {
+) -> Result<Option<SharedLogParams>, CliError> {
     let missing = notes.missing(quarantined);
     let Some(topic) = topic else {
-        notes.check_words(quarantined).map_err(CliError::new)?;
+        notes.check_texts(quarantined).map_err(CliError::new)?;
         begin(sequencer, config, clock, missing)?;
         return Ok(None);
     };
     let missing = missing.into_iter().cloned().collect();
-    Ok(Some(Sharing { topic, missing, quarantine: quarantine::of(quarantined) }))
+    let quarantine = quarantine::for_replay(quarantined);
+    Ok(Some(SharedLogParams { topic, missing, quarantine }))
 }
 
-/// Decides the log again from a start on. With an error the log comes back.
+/// Replays the log from a start. An error returns the log.
 fn replay(
     log: Log,
     start: ReplayStart,
@@ -561,8 +568,8 @@ fn replay(
     let mut progress = Progress::new("records", Some(end.saturating_sub(before)));
     let sequencer = Sequencer::open_from(log, start, (node, now), &mut |applied| {
         let log_index = applied.record.log_index;
-        notes.see(log_index, applied.command);
-        if log_index.0.is_multiple_of(SHOWN_EVERY) {
+        notes.read(log_index, applied.command);
+        if log_index.0.is_multiple_of(PROGRESS_RECORDS) {
             progress.show(log_index.0 - before);
         }
     });
@@ -570,85 +577,84 @@ fn replay(
     Ok((sequencer?, notes))
 }
 
-/// A log that was gone through, and who can follow it.
-pub(crate) struct Opened {
+/// A replayed log and its parts.
+pub(crate) struct OpenedNode {
     pub(crate) sequencer: Sequencer<Log>,
     pub(crate) directory: Directory,
-    pub(crate) following: Following,
+    pub(crate) snapshots: SnapshotterParams,
     segments: Segments,
-    pub(crate) sharing: Option<Sharing>,
+    pub(crate) shared: Option<SharedLogParams>,
     quarantined: Vec<Entry>,
 }
 
-/// What the thread that takes snapshots works with.
-pub(crate) struct Following {
+/// Parameters of the thread that takes snapshots.
+pub(crate) struct SnapshotterParams {
     pub(crate) disk: TieredDisk<RealDisk>,
     pub(crate) frames: DurableFrames<TieredDisk<RealDisk>>,
-    /// The snapshot that the start went on from.
+    /// The snapshot that the start used.
     before: Option<SnapshotFile>,
 }
 
-impl Following {
-    /// Takes snapshots when they are due, and tells of them.
+impl SnapshotterParams {
+    /// Starts the thread, which reports each snapshot.
     pub(crate) fn start<M: Send + Sync + 'static>(
         self,
         config: &Config,
         node: Handle<M>,
-        tell: fn(&SnapshotEvent),
+        report: fn(&SnapshotEvent),
     ) -> Result<Snapshotter, CliError> {
         let Self { disk, frames, before } = self;
         let store = node.store();
-        let set_aside = Box::new(move || set_aside(&node));
-        let followed = SnapshotSource { frames, store, before, set_aside };
-        snapshots::follow(disk, followed, config.snapshots_due(), tell)
+        let set_aside = Box::new(move || freeze_state(&node));
+        let source = SnapshotSource { frames, store, before, set_aside };
+        snapshots::follow(disk, source, config.snapshots_due(), report)
             .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))
     }
 }
 
-/// Has the sequencer's thread set its state aside.
-fn set_aside<M: Send + Sync + 'static>(node: &Handle<M>) -> Option<FrozenState> {
+/// Has the sequencer's thread freeze its state.
+fn freeze_state<M: Send + Sync + 'static>(node: &Handle<M>) -> Option<FrozenState> {
     let (sender, receiver) = sync_channel(1);
     let asked = node.ask_durable(move |tail, state| {
-        // Whoever asked may have given up.
-        let _sent = sender.send(FrozenState { tail: *tail, state: state.freeze() });
+        // The snapshot thread may have stopped waiting.
+        let _sent = sender.send(FrozenState { tail: *tail, state: state.snapshot() });
     });
     asked.ok()?;
-    receiver.recv_timeout(ASIDE_PATIENCE).ok()
+    receiver.recv_timeout(FREEZE_TIMEOUT).ok()
 }
 
-fn tell(news: &SnapshotEvent) {
-    match news {
+fn print_snapshot(event: &SnapshotEvent) {
+    match event {
         SnapshotEvent::Taken(taken, took) => {
             for why in &taken.passed_over {
-                say(&format!("removed a snapshot that is not good: {why}"));
+                print_line(&format!("removed an unusable snapshot: {why}"));
             }
-            say(&format!(
+            print_line(&format!(
                 "took the snapshot of record {}: {} MiB in {:.1} s",
                 taken.file.log_index.0,
                 taken.bytes.div_ceil(1 << 20),
                 took.as_secs_f64()
             ));
         }
-        SnapshotEvent::Failed(error) => say(&format!(
-            "no snapshot was taken: {error}. The log is not touched by that; the next attempt \
-             comes in a minute"
+        SnapshotEvent::Failed(error) => print_line(&format!(
+            "snapshot failed: {error}. The log is not affected; the next attempt is in 1 min"
         )),
     }
 }
 
-/// A line for whoever still listens: the switch goes on when nobody does.
-fn say(line: &str) {
-    let _heard = writeln!(std::io::stdout(), "upesi: {line}");
+/// Prints a line. The switch continues if standard output is closed.
+fn print_line(line: &str) {
+    let _written = writeln!(std::io::stdout(), "upesi: {line}");
 }
 
-/// A log that was recovered.
+/// A recovered log.
 struct OpenedLog {
     disk: TieredDisk<RealDisk>,
-    served: OpenBackend,
+    backend: OpenBackend,
     quarantined: Vec<Entry>,
 }
 
-fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog, CliError> {
+fn open_log(config: &Config, data: &Path, log: &LogOptions) -> Result<OpenedLog, CliError> {
     let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
     fs::DirBuilder::new()
         .recursive(true)
@@ -659,21 +665,21 @@ fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog
     let disk = disk.map_err(|error| failed(OpenError::from(error).to_string()))?;
     let options = Options {
         segment_bytes: config.log.segment_mib << 20,
-        // The replay that follows reads and checks the rest, as far as no snapshot stands for it.
+        // The replay reads and checks the other segments that no snapshot replaces.
         verify: Verify::LastSegment,
-        tail_policy: opening.tail_policy,
+        tail_policy: log.tail_policy,
         ..Options::default()
     };
     let quarantined = quarantine::load(&disk).map_err(failed)?;
-    if opening.place.node() == 0 {
-        // One that was being begun counts: opening it tells what became of it.
+    if log.location.node() == 0 {
+        // A log whose creation was interrupted counts; opening it reports its condition.
         truncation::check_begins(&disk, data, has_segments(data)).map_err(failed)?;
     }
-    let served = opening.place.open(data, disk.clone(), config.hub_name()?, options)?;
-    Ok(OpenedLog { disk, served, quarantined })
+    let backend = log.location.open(data, disk.clone(), config.hub_name()?, options)?;
+    Ok(OpenedLog { disk, backend, quarantined })
 }
 
-fn report(recovery: &Recovery, tail_policy: TailPolicy) {
+fn print_recovery(recovery: &Recovery, tail_policy: TailPolicy) {
     let end = recovery.end.0;
     let (what, of_it) = match tail_policy {
         TailPolicy::Refuse => ("of an unfinished write ", "none of them was acknowledged"),
@@ -691,28 +697,28 @@ fn report(recovery: &Recovery, tail_policy: TailPolicy) {
     }
 }
 
-/// Says what a start reads, if not all of it is here as it was written.
-fn report_places(disk: &TieredDisk<RealDisk>) -> Result<(), CliError> {
+/// Prints where segments are read from, unless all are uncompressed in the data directory.
+fn print_tiers(disk: &TieredDisk<RealDisk>) -> Result<(), CliError> {
     let segments = disk.segments().map_err(|error| CliError::new(error.to_string()))?;
-    let (mut plain, mut packed, mut archived) = (0, 0, BTreeMap::<_, usize>::new());
+    let (mut plain, mut compressed, mut archived) = (0, 0, BTreeMap::<_, usize>::new());
     for segment in &segments {
         match &segment.tier {
             Tier::Plain => plain += 1,
-            Tier::Packed => packed += 1,
+            Tier::Compressed => compressed += 1,
             Tier::Archived(place) => *archived.entry(place).or_default() += 1,
         }
     }
     if plain < segments.len() {
-        let away = archived.iter().map(|(place, count)| format!(", {count} from {place}"));
-        let away: String = away.collect();
+        let from_archives = archived.iter().map(|(place, count)| format!(", {count} from {place}"));
+        let from_archives: String = from_archives.collect();
         stdout::print_message(format_args!(
-            "reads {plain} segments here, {packed} compressed here{away}"
+            "reads {plain} segments here, {compressed} compressed here{from_archives}"
         ));
     }
     Ok(())
 }
 
-/// What every log starts with, and what the configuration says now.
+/// Writes the first record of a new log, notes about quarantined records, and changed settings.
 fn begin(
     sequencer: &mut Sequencer<Log>,
     config: &Config,
@@ -748,12 +754,12 @@ fn check_hub(state: &State, name: FspName) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::new(format!(
-        "hub.name is {name}, but this log belongs to {}; a hub keeps its name for life",
+        "hub.name is {name}, but this log belongs to {}; the name of a hub cannot be changed",
         state.hub()
     )))
 }
 
-/// What quarantine and configuration say and the log does not.
+/// Notes about quarantined records and settings that the log does not have yet.
 fn first_commands<'a>(
     state: &State,
     settings: &Settings,
@@ -777,7 +783,7 @@ fn configure(settings: Settings) -> Command {
 fn switch_options(
     config: &Config,
     signatures: Signatures,
-    reach: &Arc<EgressPolicy>,
+    egress_policy: &Arc<EgressPolicy>,
 ) -> switch::Options {
     switch::Options {
         policy: config.policy(),
@@ -789,7 +795,7 @@ fn switch_options(
         },
         connections: config.connections(),
         gateways: config.gateways(),
-        reach: Arc::clone(reach),
+        egress_policy: Arc::clone(egress_policy),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
@@ -815,7 +821,7 @@ fn admin_auth(config: &Config, data: &Path) -> Result<Auth, CliError> {
         .map_err(|error| CliError::new(format!("{}: {error}", path.display())))
 }
 
-/// The token that somebody else keeps, if that is how it is.
+/// The token in `admin.token_file`, if configured.
 pub(crate) fn given_token(config: &Config) -> Result<Option<Auth>, CliError> {
     let Some(path) = &config.admin.token_file else { return Ok(None) };
     let failed = |error| CliError::new(format!("admin.token_file: {}: {error}", path.display()));
@@ -825,13 +831,13 @@ pub(crate) fn given_token(config: &Config) -> Result<Option<Auth>, CliError> {
 fn admin_options(
     config: &Config,
     auth: Auth,
-    (keys, reach): (AdminKeys, Arc<EgressPolicy>),
+    (keys, egress): (AdminKeys, Arc<EgressPolicy>),
 ) -> AdminOptions {
     AdminOptions {
         keys,
         hosts: config.admin.hosts.clone(),
         origins: config.admin.origins.clone(),
-        reach,
+        egress,
         ..AdminOptions::new(auth)
     }
 }

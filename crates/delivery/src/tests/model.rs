@@ -52,7 +52,7 @@ enum Step {
     },
 }
 
-/// The first pause, and the longest one of a recipient that answers.
+/// The first pause; also the longest pause of a probing recipient that answers.
 const PAUSE_BASE: u64 = 100_000;
 /// The longest pause.
 const PAUSE_MAX: u64 = 500_000;
@@ -115,7 +115,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     )
 }
 
-/// Another node sends the dropped notices, and has delivered those that ended elsewhere.
+/// Another node sends dropped notices, and has delivered those that ended elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting { not_before: MonotonicTime },
@@ -133,34 +133,34 @@ struct Item {
     attempts: u32,
     recorded: bool,
     held: bool,
-    /// Its transfer has ended.
+    /// Its transfer is final.
     unwanted: bool,
-    /// A later one of its transfer that was under way when it lined up (again): that goes first.
-    behind: Option<NoticeId>,
+    /// A later notice of its transfer that was in flight when it was queued, and so precedes it.
+    preceded_by: Option<NoticeId>,
     /// It ended with an attempt.
     has_slot: bool,
     last: Option<AttemptResult>,
-    /// When its last attempt began.
+    /// Time of its last attempt.
     began: MonotonicTime,
-    /// Its last attempt was the one of a lane that probes.
+    /// Whether its last attempt was a probe.
     probe: bool,
     /// It had a pause.
     paused: bool,
     /// Every attempt that has ended.
-    tried: Vec<EndedAttempt>,
+    ended_attempts: Vec<EndedAttempt>,
 }
 
-/// When a lane that probes takes an entry.
+/// Times at which a probing lane sends an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gate {
     /// At the next probe's time.
     Strict,
-    /// Or before it, where that may be.
+    /// Also before it, if allowed.
     Early,
 }
 
 impl Health {
-    fn settled(&mut self) {
+    fn succeeded(&mut self) {
         *self = Self { paused_until: self.paused_until, left: self.left, ..Self::default() };
     }
 
@@ -188,12 +188,12 @@ impl Item {
         matches!(self.state, State::Ended(_))
     }
 
-    /// This node does not know it any more.
+    /// Whether this node has forgotten it.
     fn gone(&self) -> bool {
         self.recorded || matches!(self.state, State::Dropped | State::Elsewhere)
     }
 
-    /// It waits for its turn, a moment or an address.
+    /// Whether it waits for its turn, a time or an address.
     fn idle(&self) -> bool {
         self.waits() || self.state == State::Parked
     }
@@ -210,7 +210,7 @@ impl Item {
         }
     }
 
-    /// What becomes of it if it is not delivered.
+    /// Its result if it is not delivered.
     fn loss(&self) -> DeliveryResult {
         match self.entry.transfer {
             Some(_) if !self.unwanted => DeliveryResult::Dead,
@@ -218,7 +218,7 @@ impl Item {
         }
     }
 
-    /// The same if no attempt is under way.
+    /// The same without an attempt in flight.
     fn quiet_loss(&self) -> DeliveryResult {
         match self.unwanted && self.attempts == 0 {
             true => DeliveryResult::Withdrawn,
@@ -238,12 +238,12 @@ struct Pair {
 /// The model of one recipient's health.
 #[derive(Clone, Debug, Default)]
 struct Health {
-    /// Notices that failed since one was settled.
+    /// Notices that failed since the last success.
     failing: Vec<u64>,
     probing: bool,
     new_failed: bool,
     paused_until: MonotonicTime,
-    /// Another node sends to it.
+    /// Whether another node serves it.
     left: bool,
 }
 
@@ -324,7 +324,7 @@ impl Pair {
                 && item.entry.transfer == entry.transfer
                 && entry.notice < item.entry.notice
         };
-        let behind = self.lane(entry.recipient.at()).find(later).map(|item| item.entry.notice);
+        let preceded_by = self.lane(entry.recipient.at()).find(later).map(|item| item.entry.notice);
         let item = Item {
             entry,
             state,
@@ -332,12 +332,12 @@ impl Pair {
             recorded: false,
             held,
             unwanted: false,
-            behind,
+            preceded_by,
             has_slot: false,
             last: None,
             began,
             probe: false,
-            tried: Vec::new(),
+            ended_attempts: Vec::new(),
             paused: false,
         };
         let at = item.entry.notice.0 as usize;
@@ -397,7 +397,7 @@ impl Pair {
         if item.is_patient() { self.policy.window.div_ceil(2) } else { self.policy.window }
     }
 
-    /// When the next patient entry may go, if not now.
+    /// Time at which the next patient entry may be sent, if not now.
     fn patience_ends(&self) -> Option<MonotonicTime> {
         let until = |item: &Item| item.began.after_micros(self.policy.patient_micros);
         let under_way = |item: &&Item| item.is_patient() && item.state == State::InFlight;
@@ -409,13 +409,13 @@ impl Pair {
         ends.first().copied()
     }
 
-    /// Whether it waits, and for no other of its transfer within its lane: for none under way, and
-    /// no earlier one that has an address.
+    /// Whether it waits for no other notice of its transfer within its lane: none in flight, and no
+    /// earlier one with an address.
     fn is_first(&self, item: &Item) -> bool {
         let blocked = self.lane(item.entry.recipient.at()).any(|other| {
             let (this, that) = (item.entry.notice, other.entry.notice);
-            let before = that < this && other.behind != Some(this);
-            let goes_first = other.waits() && (before || item.behind == Some(that));
+            let before = that < this && other.preceded_by != Some(this);
+            let goes_first = other.waits() && (before || item.preceded_by == Some(that));
             item.entry.transfer.is_some()
                 && other.entry.transfer == item.entry.transfer
                 && (goes_first || other.state == State::InFlight)
@@ -432,7 +432,7 @@ impl Pair {
         let (lane, attempts) = (item.entry.recipient.at(), item.attempts);
         match result {
             Unsent | NoAddress => {}
-            Status(200 | 400) => self.lanes[lane].settled(),
+            Status(200 | 400) => self.lanes[lane].succeeded(),
             _ => self.lanes[lane].failed((at as u64, attempts), self.policy.probe_after),
         }
         let verdict = self.real.finished(NoticeId(at as u64), result, self.now);
@@ -456,7 +456,7 @@ impl Pair {
                 item.end(report, DeliveryResult::Delivered, true);
             }
             (Status(400), Verdict::Ended(report)) => item.end(report, item.loss(), true),
-            (_, Verdict::Left) => {
+            (_, Verdict::LaneLost) => {
                 assert!(left, "{item:?}");
                 item.state = State::Dropped;
             }
@@ -480,7 +480,7 @@ impl Pair {
                 assert!(!is_sent || not_before < item.entry.until, "{item:?}");
                 let pause = not_before.0 - now.0;
                 assert!((PAUSE_BASE / 2..=PAUSE_MAX).contains(&pause), "a pause of {pause}");
-                // Only the lane holds back a probe that was not answered.
+                // Only the lane holds back an unanswered probe.
                 let by_lane = item.probe && is_sent && result.status().is_none();
                 if by_lane {
                     assert_eq!(mode, Some(LaneMode::Probing { next: not_before }), "{item:?}");
@@ -492,7 +492,7 @@ impl Pair {
         }
     }
 
-    /// What ended because its time was over.
+    /// Takes the deliveries that ended because their time was over.
     fn take_lapsed(&mut self) {
         while let Some(report) = self.real.next_lapsed() {
             let item = &mut self.items[report.notice.0 as usize];
@@ -506,20 +506,20 @@ impl Pair {
     fn check_tried(&mut self, at: usize, result: AttemptResult, verdict: Verdict) {
         let item = &mut self.items[at];
         if !matches!(result, AttemptResult::Unsent | AttemptResult::NoAddress) {
-            item.tried.push(EndedAttempt { began: item.began, ended: self.now, result });
+            item.ended_attempts.push(EndedAttempt { began: item.began, ended: self.now, result });
         }
-        let told = match &*item.tried {
-            _ if verdict == Verdict::Left => &[],
+        let expected = match &*item.ended_attempts {
+            _ if verdict == Verdict::LaneLost => &[],
             [EndedAttempt { result: AttemptResult::Status(200), .. }] => &[],
-            all => &all[all.len().saturating_sub(TRIED_MAX)..],
+            all => &all[all.len().saturating_sub(ENDED_ATTEMPTS_MAX)..],
         };
-        assert_eq!(self.real.tried(NoticeId(at as u64)), told);
+        assert_eq!(self.real.ended_attempts(NoticeId(at as u64)), expected);
     }
 
     fn record(&mut self, which: Vec<usize>) {
         let notices: Vec<_> = which.iter().map(|at| NoticeId(*at as u64)).collect();
         self.real.recorded(&notices);
-        assert!(notices.iter().all(|notice| self.real.tried(*notice).is_empty()));
+        assert!(notices.iter().all(|notice| self.real.ended_attempts(*notice).is_empty()));
         which.into_iter().for_each(|at| self.items[at].recorded = true);
     }
 
@@ -538,7 +538,7 @@ impl Pair {
         }
     }
 
-    /// The recipient is reached elsewhere: its pauses are over and its failures forgotten.
+    /// The recipient has a new address: its pauses end and its failures are forgotten.
     fn move_away(&mut self, lane: u32) {
         self.real.address_changed(ParticipantIndex(lane), self.now);
         let known = &mut self.lanes[lane as usize];
@@ -551,7 +551,8 @@ impl Pair {
             .collect();
         for item in self.items.iter_mut().filter(|item| item.entry.recipient.0 == lane) {
             let same = under_way.iter().find(|(transfer, _)| *transfer == item.entry.transfer);
-            item.behind = same.map(|(_, notice)| *notice).filter(|one| item.entry.notice < *one);
+            item.preceded_by =
+                same.map(|(_, notice)| *notice).filter(|one| item.entry.notice < *one);
             item.probe = false;
             match &mut item.state {
                 State::Waiting { not_before } => *not_before = now.min(*not_before),
@@ -562,7 +563,7 @@ impl Pair {
     }
 
     fn leave(&mut self, lane: u32) {
-        self.real.leave(&[ParticipantIndex(lane)]);
+        self.real.lose_lanes(&[ParticipantIndex(lane)]);
         self.lanes[lane as usize].left = self.state(lane as usize).is_some();
         for item in self.items.iter_mut().filter(|item| item.entry.recipient.0 == lane) {
             if item.idle() {
@@ -571,9 +572,9 @@ impl Pair {
         }
     }
 
-    /// Notices that are owed are queued again, in the order of their numbers.
+    /// Owed notices are queued again, ordered by id.
     fn take(&mut self, lane: u32) {
-        self.real.take(&[ParticipantIndex(lane)]);
+        self.real.gain_lanes(&[ParticipantIndex(lane)]);
         self.lanes[lane as usize].left = false;
         let dropped = |item: &Item| item.entry.recipient.0 == lane && item.state == State::Dropped;
         for at in self.select(dropped) {
@@ -631,11 +632,13 @@ impl Pair {
             assert_eq!(state.paused_until, known.paused_until);
             starved |= in_flight == 0 && self.is_full(lane, taken);
         }
-        assert!(self.real.starved() || !starved, "a lane stands still unnoticed");
+        assert!(
+            self.real.starved() || !starved,
+            "a lane without progress is not reported as starved"
+        );
     }
 
-    /// Whether what could go next has no place in the window. Patient entries count when nothing
-    /// else is there.
+    /// Whether the next entry has no window slot. Patient entries count if there are no others.
     fn is_full(&self, lane: usize, taken: u32) -> bool {
         let first = || self.lane(lane).filter(|item| self.is_first(item));
         let patient = first().all(Item::is_patient);
@@ -644,8 +647,8 @@ impl Pair {
         counted.any(|item| self.window(item) <= taken)
     }
 
-    /// Answers everything until nothing is left; records only when a lane asks for it or at
-    /// rest, and jumps from deadline to deadline, so that a forgotten wake-up shows.
+    /// Answers every attempt until nothing is left. Records only when a lane is starved or nothing
+    /// else happens, and jumps from deadline to deadline, so that a lost wake-up is noticed.
     fn run_out(&mut self, answer: AttemptResult) {
         (0..LANES).for_each(|lane| self.take(lane));
         for _ in 0..100_000 {
@@ -672,7 +675,7 @@ impl Pair {
             }
         }
         self.invariants();
-        assert!(self.real.is_empty(), "something is left");
+        assert!(self.real.is_empty(), "an entry is left");
         assert!(self.items.iter().all(Item::gone), "an entry did not end");
     }
 }

@@ -7,13 +7,15 @@ use record::frame::{LogIdentity, Tail};
 
 use super::is_companion;
 use super::manifest::{CopiedFile, MANIFEST, Manifest, OpenSegment, incomplete};
-use crate::archive::{self, ArchiveError, ArchivedObject, Original, ProgressObserver, went_on};
+use crate::archive::{
+    self, ArchiveError, ArchivedObject, Original, ProgressObserver, report_progress,
+};
 use crate::compressed_segment::CompressedSegment;
 use crate::file_log::same_end;
 use crate::recovery::LogWalk;
 use crate::scan::{self, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
-use crate::tiered::PackedBytes;
+use crate::tiered::CompressedBytes;
 
 /// A backup that was fetched, before its log was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,12 +56,12 @@ pub fn fetch<D: Disk>(
 ) -> Result<FetchedBackup, ArchiveError> {
     let copy = Copy::open(store)?;
     copy.visit(&mut |open, tail| match open {
-        Some(open) => copy.bring_open(disk, open, (tail, &mut *watch)),
-        None => copy.bring_packed(disk, tail, watch),
+        Some(open) => copy.fetch_open(disk, open, (tail, &mut *watch)),
+        None => copy.fetch_compressed(disk, tail, watch),
     })?;
     let Copy { manifest, .. } = &copy;
     for file in &manifest.files {
-        copy.bring_file(disk, file)?;
+        copy.fetch_file(disk, file)?;
     }
     disk.sync_directory()?;
     Ok(FetchedBackup {
@@ -80,19 +82,19 @@ pub fn fetch<D: Disk>(
 /// blob store.
 pub fn survey(store: &dyn BlobStore) -> Result<Tail, ArchiveError> {
     let copy = Copy::open(store)?;
-    let mut packed = Tail::genesis(copy.identity);
+    let mut compressed = Tail::genesis(copy.identity);
     copy.visit(&mut |open, tail| match open {
         Some(_) if 1 < copy.manifest.open.len() => {
             Err(incomplete(store, "the last backup was interrupted; run it again".to_owned()))
         }
         Some(_) => Ok(tail),
         None => {
-            packed = copy.packed_after(tail)?.1.contents.after;
-            Ok(packed)
+            compressed = copy.compressed_after(tail)?.1.contents.after;
+            Ok(compressed)
         }
     })?;
     copy.manifest.parts().try_for_each(|part| part.check_length(store))?;
-    Ok(packed)
+    Ok(compressed)
 }
 
 /// A backup being read.
@@ -144,7 +146,7 @@ impl<'a> Copy<'a> {
     }
 
     /// The compressed segment after `tail` and the name of its object.
-    fn packed_after(&self, tail: Tail) -> Result<(String, CompressedSegment), ArchiveError> {
+    fn compressed_after(&self, tail: Tail) -> Result<(String, CompressedSegment), ArchiveError> {
         let name = segment::object_name_of(tail.next());
         let length = self.store.length(&name)?.ok_or_else(|| {
             self.incomplete(format!(
@@ -152,39 +154,39 @@ impl<'a> Copy<'a> {
                 tail.next().0
             ))
         })?;
-        let packed =
+        let compressed =
             CompressedSegment::open(&ArchivedObject { store: self.store, name: &name }, length)?;
-        match same_end(&packed.contents.base, &tail) {
-            true => Ok((name, packed)),
+        match same_end(&compressed.contents.base, &tail) {
+            true => Ok((name, compressed)),
             false => Err(self.incomplete(format!("{name} does not continue the previous segment"))),
         }
     }
 
     /// Fetches the compressed segment after `tail`.
-    fn bring_packed<D: Disk>(
+    fn fetch_compressed<D: Disk>(
         &self,
         disk: &D,
         tail: Tail,
         watch: &mut ProgressObserver<'_>,
     ) -> Result<Tail, ArchiveError> {
-        let (object, packed) = self.packed_after(tail)?;
+        let (object, compressed) = self.compressed_after(tail)?;
         let source = ArchivedObject { store: self.store, name: &object };
-        let original = Original::Packed { packed: &packed, source: &source };
-        if !is_there(disk, tail.next(), &original, watch)? {
+        let original = Original::Compressed { compressed: &compressed, source: &source };
+        if !has_segment(disk, tail.next(), &original, watch)? {
             match archive::keep(disk, tail.next(), &original, watch) {
                 Err(ArchiveError::Disk(DiskError::Damaged { .. })) => {
-                    packed.check::<ArchiveError>(&source, &mut |_| Ok(()))?;
+                    compressed.check::<ArchiveError>(&source, &mut |_| Ok(()))?;
                     let what = format!("{object} did not arrive intact; try again");
                     return Err(self.incomplete(what));
                 }
                 kept => kept?,
             };
         }
-        Ok(packed.contents.after)
+        Ok(compressed.contents.after)
     }
 
     /// Assembles the segment after `tail` from its chunks.
-    fn bring_open<D: Disk>(
+    fn fetch_open<D: Disk>(
         &self,
         disk: &D,
         open: &OpenSegment,
@@ -203,7 +205,7 @@ impl<'a> Copy<'a> {
             }
             file.write_at(at, &bytes)?;
             at = chunk.to;
-            went_on(watch, bytes.len())?;
+            report_progress(watch, bytes.len())?;
         }
         file.sync()?;
         // The caller checks the chain of the whole log; this scan only finds the end.
@@ -211,7 +213,7 @@ impl<'a> Copy<'a> {
         Ok(scan::scan(part, (SEGMENT_HEADER_BYTES, tail), &mut |_, _| Ok(()))?.tail)
     }
 
-    fn bring_file<D: Disk>(&self, disk: &D, file: &CopiedFile) -> Result<(), ArchiveError> {
+    fn fetch_file<D: Disk>(&self, disk: &D, file: &CopiedFile) -> Result<(), ArchiveError> {
         let name = &file.name;
         if !is_companion(name) || name.contains('/') {
             let what = format!("{MANIFEST} names the file {name:?}, which is never copied");
@@ -227,21 +229,21 @@ impl<'a> Copy<'a> {
 }
 
 /// Whether an earlier attempt has fetched the complete segment.
-fn is_there<D: Disk>(
+fn has_segment<D: Disk>(
     disk: &D,
     first: LogIndex,
     original: &Original<'_, D::File>,
     watch: &mut ProgressObserver<'_>,
 ) -> Result<bool, ArchiveError> {
-    let name = segment::packed_name_of(first);
+    let name = segment::compressed_name_of(first);
     let file = match disk.open(&name) {
         Err(DiskError::NotFound(_)) => return Ok(false),
         opened => opened?,
     };
     let length = file.length()?;
-    let source = PackedBytes::Local { file, name };
+    let source = CompressedBytes::Local { file, name };
     let opened = CompressedSegment::open(&source, length).map_err(ArchiveError::from);
-    match opened.and_then(|packed| original.compare((&packed, &source), watch)) {
+    match opened.and_then(|compressed| original.compare((&compressed, &source), watch)) {
         Ok(()) => Ok(true),
         Err(ArchiveError::Disk(DiskError::Damaged { .. }) | ArchiveError::Differs { .. }) => {
             Ok(false)

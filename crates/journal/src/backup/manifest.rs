@@ -124,8 +124,8 @@ impl Manifest {
             return Err(failed("unknown version: use a newer program".into()));
         }
         let is_digest = |text: &str| parse_hexadecimal::<32>(text).is_some();
-        let is_sound = |part: Part| is_digest(&part.blake3) && part.bytes <= FILE_BYTES_MAX;
-        match is_digest(&manifest.chain) && manifest.parts().all(is_sound) {
+        let is_valid = |part: Part| is_digest(&part.blake3) && part.bytes <= FILE_BYTES_MAX;
+        match is_digest(&manifest.chain) && manifest.parts().all(is_valid) {
             true => Ok(Some(manifest)),
             false => Err(failed("the backup manifest contains an invalid digest or length".into())),
         }

@@ -1,5 +1,5 @@
-//! Packed and archived segments are read like plain ones; what is wrong with them is said, and
-//! nothing is lost on the way.
+//! Compressed and archived segments are read like plain ones. Damage is reported, and nothing is
+//! lost while segments are moved.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::common::{STRICT, go};
 const ALL: Retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
 const OPTIONS: Options = Options { segment_bytes: 700_000, room_bytes: 700, ..STRICT };
 
-/// A directory with a log of four segments, the closed ones of three blocks each, and a place.
+/// A directory with a log of four segments, the closed ones of three blocks each, and a blob store.
 struct Scene {
     directory: TempDir,
 }
@@ -58,7 +58,7 @@ impl Scene {
         names.into_iter().filter(|name| name.contains(".segment")).collect()
     }
 
-    /// Of a log that is open.
+    /// The segments of an open log.
     fn segments_of(&self, log: &TieredDisk<RealDisk>) -> Vec<String> {
         let mut names = log.list().expect("lists");
         names.retain(|name| name.ends_with(".segment"));
@@ -83,7 +83,7 @@ fn write_log<D: Disk>(disk: D, identity: LogIdentity) {
     log.sync().expect("syncs");
 }
 
-fn hand_over_all<D: Disk>(
+fn archive_all<D: Disk>(
     log: &TieredDisk<D>,
     destination: Destination<'_>,
 ) -> Result<Vec<ArchivedSegment>, ArchiveError> {
@@ -99,18 +99,18 @@ fn walk<D: Disk>(disk: &D) -> Result<LogWalk, OpenError> {
 }
 
 #[test]
-fn a_log_reads_the_same_plain_packed_and_archived() {
+fn a_log_reads_the_same_plain_compressed_and_archived() {
     let scene = Scene::new();
     let plain = walk(&scene.disk()).expect("sound");
     assert_eq!((plain.segments, plain.frames), (4, 60));
     let reference = records(scene.log());
 
     let log = scene.log();
-    let handed = hand_over_all(&log, Destination::InPlace).expect("packs");
+    let handed = archive_all(&log, Destination::InPlace).expect("compresses");
     assert_eq!(handed.len(), 3);
-    let (plain_bytes, packed_bytes) =
-        handed.iter().fold((0, 0), |(a, b), h| (a + h.plain_bytes, b + h.packed_bytes));
-    assert!(packed_bytes < plain_bytes, "{packed_bytes} of {plain_bytes}");
+    let (plain_bytes, compressed_bytes) =
+        handed.iter().fold((0, 0), |(a, b), h| (a + h.plain_bytes, b + h.compressed_bytes));
+    assert!(compressed_bytes < plain_bytes, "{compressed_bytes} of {plain_bytes}");
     assert_eq!(walk(&log), Ok(plain.clone()));
     drop(log);
     assert_eq!(scene.segments().len(), 1);
@@ -118,20 +118,20 @@ fn a_log_reads_the_same_plain_packed_and_archived() {
     assert_eq!(records(scene.log()), reference);
 
     let (log, place) = (scene.log(), scene.place());
-    assert_eq!(hand_over_all(&log, Destination::BlobStore(&*place)).expect("moves").len(), 3);
+    assert_eq!(archive_all(&log, Destination::BlobStore(&*place)).expect("moves").len(), 3);
     let tiers: Vec<_> =
         log.segments().expect("lists").into_iter().map(|segment| segment.tier).collect();
     let archived = Tier::Archived(place.url().into());
     assert_eq!(tiers, [archived.clone(), archived.clone(), archived, Tier::Plain]);
-    assert_eq!(hand_over_all(&log, Destination::BlobStore(&*place)), Ok(vec![]), "nothing is left");
+    assert_eq!(archive_all(&log, Destination::BlobStore(&*place)), Ok(vec![]), "nothing is left");
     drop(log);
     assert_eq!(walk(&scene.log()), Ok(plain));
     assert_eq!(records(scene.log()), reference);
 }
 
-/// By which single records are found without a search.
+/// The index by which single records are found without a search.
 #[test]
-fn a_packed_segment_tells_where_frames_begin() {
+fn a_compressed_segment_has_an_index_of_frames() {
     let scene = Scene::new();
     let mut frames = Vec::new();
     let all = journal::walk(&scene.disk(), &mut |placed| {
@@ -140,7 +140,7 @@ fn a_packed_segment_tells_where_frames_begin() {
     });
     all.expect("sound");
     let log = scene.log();
-    hand_over_all(&log, Destination::InPlace).expect("packs");
+    archive_all(&log, Destination::InPlace).expect("compresses");
     for name in scene.segments_of(&log).iter().take(3) {
         let starts = log.open(name).and_then(|file| file.frame_starts()).expect("reads");
         assert!(1 < starts.len() && starts.iter().all(|start| frames.contains(start)), "{name}");
@@ -148,12 +148,12 @@ fn a_packed_segment_tells_where_frames_begin() {
 }
 
 #[test]
-fn any_part_of_a_packed_segment_is_that_of_the_plain_one() {
+fn any_part_of_a_compressed_segment_equals_the_plain_one() {
     let scene = Scene::new();
     let name = "00000000000000000001.segment";
     let plain = fs::read(scene.path("data").join(name)).expect("reads");
     let log = scene.log();
-    hand_over_all(&log, Destination::InPlace).expect("packs");
+    archive_all(&log, Destination::InPlace).expect("compresses");
     let file = log.open(name).expect("opens");
     let (block, end) = (256 << 10, plain.len());
     for (from, length) in [
@@ -176,7 +176,7 @@ fn any_part_of_a_packed_segment_is_that_of_the_plain_one() {
 }
 
 #[test]
-fn what_is_beside_the_segments_is_on_the_disk_below() {
+fn other_files_are_on_the_disk_below() {
     let scene = Scene::new();
     let log = scene.log();
     log.create("one").expect("creates");
@@ -184,14 +184,14 @@ fn what_is_beside_the_segments_is_on_the_disk_below() {
     assert!(log.below().open("one").is_err() && log.below().open("two").is_ok());
     log.remove("two").expect("removes");
     assert!(log.below().open("two").is_err());
-    // A segment that was being started is none yet.
+    // A segment whose creation is incomplete is not listed.
     fs::write(scene.path("data").join("00000000000000000121.segment"), [0; 512]).expect("writes");
     assert_eq!(log.segments().expect("lists").len(), 4);
 }
 
-/// A segment of many more blocks than those of the other tests have.
+/// A segment with many more blocks than in the other tests.
 #[test]
-fn a_long_segment_is_packed() {
+fn a_long_segment_is_compressed() {
     let directory = tempfile::tempdir().expect("a directory");
     let options = Options { segment_bytes: 36 << 20, ..OPTIONS };
     let disk = RealDisk::open(directory.path()).expect("opens");
@@ -203,12 +203,12 @@ fn a_long_segment_is_packed() {
     drop(log);
     let log = TieredDisk::open(RealDisk::open(directory.path()).expect("opens")).expect("opens");
     let plain = walk(&log).expect("sound");
-    let handed = hand_over_all(&log, Destination::InPlace).expect("packs");
+    let handed = archive_all(&log, Destination::InPlace).expect("compresses");
     assert_eq!((plain.segments, handed.len()), (2, 1));
     assert_eq!(walk(&log), Ok(plain));
 }
 
-/// Opens for writing, replays, and reads single records from the end to the beginning.
+/// Opens the log for writing, replays it, and reads single records from the end to the beginning.
 fn records(disk: TieredDisk<RealDisk>) -> Vec<ports::OwnedRecord> {
     let options = Options { verify: Verify::LastSegment, ..OPTIONS };
     let (mut log, recovery) = FileLog::open(disk, options).expect("opens");
@@ -226,13 +226,13 @@ fn records(disk: TieredDisk<RealDisk>) -> Vec<ports::OwnedRecord> {
 }
 
 #[test]
-fn a_log_at_work_goes_on_while_its_segments_are_moved() {
+fn a_running_log_continues_while_its_segments_are_moved() {
     let scene = Scene::new();
     let (disk, place) = (scene.log(), scene.place());
     let (mut log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
     let (reader, closer) = (log.reader(), log.closer());
     let before = reader.read(LogIndex(1)).expect("reads");
-    for handed in hand_over_all(&disk, Destination::BlobStore(&*place)).expect("moves") {
+    for handed in archive_all(&disk, Destination::BlobStore(&*place)).expect("moves") {
         closer(handed.first);
     }
     assert_eq!(reader.read(LogIndex(1)).expect("reads"), before);
@@ -240,12 +240,12 @@ fn a_log_at_work_goes_on_while_its_segments_are_moved() {
         log.append(&noisy_frame_after(&log.tail(), &[40_000])).expect("appends");
     }
     log.sync().expect("syncs");
-    assert_eq!(hand_over_all(&disk, Destination::BlobStore(&*place)).expect("moves").len(), 1);
+    assert_eq!(archive_all(&disk, Destination::BlobStore(&*place)).expect("moves").len(), 1);
     assert_eq!(walk(&disk).expect("sound").tail.end, LogIndex(140));
 }
 
 #[test]
-fn what_is_kept_and_what_is_young_stays() {
+fn kept_and_recent_segments_stay() {
     let scene = Scene::new();
     let log = scene.log();
     let count =
@@ -264,12 +264,12 @@ fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(path, bytes).expect("writes");
 }
 
-/// The archive is not as it was written: reading says what and where, and nothing is changed.
+/// The archive is damaged: a read reports the location, and nothing is changed.
 #[test]
-fn a_damaged_archive_is_named() {
+fn a_damaged_archive_is_reported_with_its_location() {
     let scene = Scene::new();
     let place = scene.place();
-    hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
+    archive_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
     let good = fs::read(scene.object(1)).expect("reads");
     let check = |spoil: &dyn Fn(&Path), named: &str, at: Option<u64>| {
         let path = scene.archive().join("segments/00000000000000000035.packed");
@@ -279,7 +279,7 @@ fn a_damaged_archive_is_named() {
             panic!("{error}")
         };
         assert!(file.ends_with("00000000000000000035.packed"), "{file}");
-        assert!(reason.contains(named), "{reason} does not say {named}");
+        assert!(reason.contains(named), "{reason} does not name {named}");
         assert_eq!(*offset, at, "{error}");
         let (log, _) =
             FileLog::open(scene.log(), Options { verify: Verify::LastSegment, ..OPTIONS })
@@ -290,7 +290,7 @@ fn a_damaged_archive_is_named() {
         fs::write(&path, &good).expect("writes");
     };
     let middle = good.len() / 2;
-    // Where the header ends.
+    // The end of the header.
     let (start, first_block, end) = (Some(0), Some(512), Some(good.len() as u64 - 128));
     check(&|path| change(path, |bytes| bytes[600] ^= 1), "checksum of the block", first_block);
     check(&|path| change(path, |bytes| bytes[20] ^= 1), "the header has a wrong checksum", start);
@@ -308,12 +308,12 @@ fn a_damaged_archive_is_named() {
     walk(&scene.log()).expect("all of it was put back");
 }
 
-/// What follows what the catalogue knows of is never read, and found by whoever reads everything.
+/// Bytes after the length in the archive index are never read. Reading the whole object finds them.
 #[test]
-fn bytes_behind_an_archived_segment_are_named() {
+fn bytes_after_an_archived_segment_are_reported() {
     let scene = Scene::new();
     let place = scene.place();
-    hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
+    archive_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
     let length = fs::metadata(scene.object(1)).expect("is there").len();
     walk(&scene.log()).expect("as it was written");
     change(&scene.object(1), |bytes| bytes.push(0));
@@ -324,24 +324,24 @@ fn bytes_behind_an_archived_segment_are_named() {
     assert!(file.ends_with("00000000000000000035.packed"), "{file}");
     assert_eq!(
         (*offset, &**reason),
-        (Some(length), "the object is longer than archive.catalogue says")
+        (Some(length), "the object is longer than recorded in archive.catalogue")
     );
 }
 
-/// Whoever reads beside a switch finds what that has moved since.
+/// A reader finds segments that a running switch has archived since the reader opened the log.
 #[test]
-fn what_is_archived_under_a_readers_eyes_is_read_where_it_is() {
+fn a_reader_follows_segments_archived_meanwhile() {
     let scene = Scene::new();
-    let beside = || {
-        let disk = RealDisk::open_beside(&scene.path("data")).expect("opens");
-        TieredDisk::open_beside(disk).expect("opens")
+    let open = || {
+        let disk = RealDisk::open_live(&scene.path("data")).expect("opens");
+        TieredDisk::open_live(disk).expect("opens")
     };
-    let (early, later) = (beside(), beside());
-    let plain = journal::walk_beside(&early, &mut |_| Ok(())).expect("sound");
+    let (early, later) = (open(), open());
+    let plain = journal::walk_live(&early, &mut |_| Ok(())).expect("sound");
     let place = scene.place();
-    hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
+    archive_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
     let mut firsts = Vec::new();
-    let moved = journal::walk_beside(&later, &mut |placed| {
+    let moved = journal::walk_live(&later, &mut |placed| {
         firsts.push(placed.frame.header().first);
         Ok(())
     });
@@ -349,11 +349,11 @@ fn what_is_archived_under_a_readers_eyes_is_read_where_it_is() {
     assert_eq!(firsts.len(), 60);
 }
 
-/// Every flipped byte of a packed file is found by reading all of it.
+/// Reading all of a compressed file finds every flipped byte.
 #[test]
-fn every_flipped_byte_of_a_packed_file_is_found() {
+fn every_flipped_byte_of_a_compressed_file_is_found() {
     let scene = Scene::new();
-    hand_over_all(&scene.log(), Destination::InPlace).expect("packs");
+    archive_all(&scene.log(), Destination::InPlace).expect("compresses");
     let path = scene.path("data").join("00000000000000000001.packed");
     let length = fs::read(&path).expect("reads").len();
     let mut checked = 0;
@@ -370,21 +370,21 @@ fn every_flipped_byte_of_a_packed_file_is_found() {
 }
 
 #[test]
-fn a_place_of_another_log_and_a_place_that_is_gone_are_refused() {
+fn a_store_of_another_log_and_a_missing_store_are_refused() {
     let scene = Scene::new();
     let place = scene.place();
     let other = TieredDisk::open(MemoryDisk::new(1)).expect("opens");
     write_log(other.clone(), LogIdentity(*b"another log    1"));
-    let moved = |log: &TieredDisk<MemoryDisk>| hand_over_all(log, Destination::BlobStore(&*place));
+    let moved = |log: &TieredDisk<MemoryDisk>| archive_all(log, Destination::BlobStore(&*place));
     moved(&other).expect("an empty place is taken");
     let error =
-        hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect_err("it is taken");
+        archive_all(&scene.log(), Destination::BlobStore(&*place)).expect_err("it is taken");
     assert!(matches!(error, ArchiveError::BlobStore(BlobError::OtherLog { .. })), "{error}");
 
     let elsewhere = scene.path("elsewhere");
     let url = format!("file://{}", elsewhere.display());
     let place = journal::open_blob_store(&url).expect("a place");
-    let attempt = || hand_over_all(&scene.log(), Destination::BlobStore(&*place));
+    let attempt = || archive_all(&scene.log(), Destination::BlobStore(&*place));
     let error = attempt().expect_err("there is none").to_string();
     assert!(error.contains("open the directory"), "{error}");
     fs::create_dir(&elsewhere).expect("makes it");
@@ -393,7 +393,7 @@ fn a_place_of_another_log_and_a_place_that_is_gone_are_refused() {
     assert!(error.contains("holds other objects"), "{error}");
     fs::remove_file(elsewhere.join("holiday.jpg")).expect("removes");
     assert_eq!(attempt().expect("moves").len(), 3);
-    // A share that is not mounted any more shows the empty directory under it.
+    // An unmounted share leaves the empty directory below it.
     fs::rename(&elsewhere, scene.path("unmounted")).expect("renames");
     fs::create_dir(&elsewhere).expect("makes it");
     let error = attempt().expect_err("it is empty").to_string();
@@ -401,21 +401,21 @@ fn a_place_of_another_log_and_a_place_that_is_gone_are_refused() {
 }
 
 #[test]
-fn damage_is_not_archived_and_the_rest_stays() {
+fn damaged_segments_are_not_archived() {
     let scene = Scene::new();
     change(&scene.path("data").join(&scene.segments()[1]), |bytes| bytes[90_000] ^= 1);
     let place = scene.place();
     for destination in [Destination::InPlace, Destination::BlobStore(&*place)] {
-        let error = hand_over_all(&scene.log(), destination).expect_err("it is seen");
+        let error = archive_all(&scene.log(), destination).expect_err("it is seen");
         assert!(error.to_string().contains("the segment was not archived"), "{error}");
         assert!(scene.segments().contains(&"00000000000000000035.segment".to_owned()));
     }
 }
 
-/// Stopped at any point, it goes on at the next attempt; and what the place holds under the name
-/// is never torn.
+/// An archive run that is stopped at any point continues at the next attempt. An object in the blob
+/// store is never torn.
 #[test]
-fn an_interrupted_archive_goes_on() {
+fn an_interrupted_archive_continues() {
     let scene = Scene::new();
     let plain = walk(&scene.disk()).expect("sound");
     let place = scene.place();
@@ -443,70 +443,67 @@ fn an_interrupted_archive_goes_on() {
     assert_eq!(scene.segments().len(), 1);
 }
 
-/// What an earlier attempt left there: the same is taken, the damaged is written anew, another is
-/// left alone.
+/// The object of an earlier attempt is kept if it is identical, written again if it is damaged, and
+/// left alone if it differs.
 #[test]
-fn what_is_there_already_is_compared() {
+fn an_existing_object_is_compared() {
     let scene = Scene::new();
     let place = scene.place();
     let names = scene.segments();
     let data = scene.path("data");
     let keep: Vec<_> = names.iter().map(|name| fs::read(data.join(name)).expect("reads")).collect();
-    hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
-    // As before the catalogue was written.
+    archive_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
+    // The state before the index was written.
     for (name, bytes) in names.iter().zip(&keep) {
         fs::write(data.join(name), bytes).expect("writes");
     }
-    fs::remove_file(data.join(journal::CATALOGUE)).expect("removes");
+    fs::remove_file(data.join(journal::ARCHIVE_INDEX)).expect("removes");
     let good = fs::read(scene.object(1)).expect("reads");
     change(&scene.object(1), |bytes| bytes[9_000] ^= 1);
     fs::copy(scene.object(1), scene.object(2)).expect("copies");
     fs::write(scene.object(2), &good).expect("writes");
-    let error = hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect_err("another");
+    let error = archive_all(&scene.log(), Destination::BlobStore(&*place)).expect_err("another");
     assert!(matches!(error, ArchiveError::Differs { .. }), "{error}");
-    assert_eq!(fs::read(scene.object(1)).expect("reads"), good, "it was written anew");
+    assert_eq!(fs::read(scene.object(1)).expect("reads"), good, "it was written again");
     assert_eq!(scene.segments().len(), 2, "the last two are still here");
     walk(&scene.log()).expect("sound");
 }
 
-/// The catalogue of a crash: its last line is cut short.
+/// A crash truncates the last line of the index.
 #[test]
-fn a_torn_catalogue_loses_nothing_and_a_damaged_one_is_refused() {
+fn a_torn_index_loses_nothing_and_a_damaged_one_is_refused() {
     let scene = Scene::new();
     let plain = walk(&scene.disk()).expect("sound");
     let place = scene.place();
     let last = scene.segments()[2].clone();
     let bytes = fs::read(scene.path("data").join(&last)).expect("reads");
-    hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
-    let catalogue = scene.path("data").join(journal::CATALOGUE);
-    let whole = fs::read(&catalogue).expect("reads");
+    archive_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
+    let index = scene.path("data").join(journal::ARCHIVE_INDEX);
+    let whole = fs::read(&index).expect("reads");
     for cut in [1, 30, 300] {
-        fs::write(&catalogue, &whole[..whole.len() - cut]).expect("writes");
+        fs::write(&index, &whole[..whole.len() - cut]).expect("writes");
         fs::write(scene.path("data").join(&last), &bytes).expect("writes");
         assert_eq!(walk(&scene.log()), Ok(plain.clone()), "{cut} bytes cut off");
-        let moved = hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
+        let moved = archive_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves");
         assert_eq!(moved.len(), 1);
-        assert_eq!(fs::read(&catalogue).expect("reads"), whole);
+        assert_eq!(fs::read(&index).expect("reads"), whole);
     }
-    change(&catalogue, |bytes| bytes[40] ^= 1);
+    change(&index, |bytes| bytes[40] ^= 1);
     let error = TieredDisk::open(scene.disk()).err().expect("refused").to_string();
     assert!(error.contains("at byte 0: invalid line: wrong checksum"), "{error}");
-    // As the advice says: nothing is lost with it.
+    // The advice in the error loses nothing.
     for object in (0..3).map(|at| scene.object(at)) {
         let name = object.file_name().expect("it has one");
         fs::copy(&object, scene.path("data").join(name)).expect("copies");
     }
-    fs::remove_file(&catalogue).expect("removes");
+    fs::remove_file(&index).expect("removes");
     assert_eq!(walk(&scene.log()), Ok(plain));
-    assert_eq!(
-        hand_over_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves").len(),
-        3
-    );
-    assert_eq!(fs::read(&catalogue).expect("reads"), whole);
+    assert_eq!(archive_all(&scene.log(), Destination::BlobStore(&*place)).expect("moves").len(), 3);
+    assert_eq!(fs::read(&index).expect("reads"), whole);
 }
 
-/// A full disk, at any moment of packing in place: the plain file stays until the packed one is
-/// whole, and nothing unfinished is left.
+/// The disk is full at any moment of compressing in place: the plain file stays until the
+/// compressed one is complete, and no unfinished file remains.
 #[test]
 fn a_full_disk_loses_nothing() {
     let disk = MemoryDisk::new(3);
@@ -522,7 +519,7 @@ fn a_full_disk_loses_nothing() {
     for room in [0, 600, 70_000, 200_000, 500_000, 700_000, 2_000_000] {
         disk.set_capacity(used + room);
         let log = TieredDisk::open(disk.clone()).expect("opens");
-        match hand_over_all(&log, Destination::InPlace) {
+        match archive_all(&log, Destination::InPlace) {
             Err(ArchiveError::Disk(DiskError::Full)) => full += 1,
             done => assert_eq!(done.map(|handed| handed.len()), Ok(3)),
         }

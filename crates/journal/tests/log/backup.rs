@@ -1,4 +1,4 @@
-//! A copy is whole at any moment, and a log made of it is the log.
+//! A backup is complete at any moment, and restores the same log.
 
 use std::fs;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl Scene {
     }
 
     fn disk(&self) -> TieredDisk<RealDisk> {
-        let disk = RealDisk::open_beside(&self.path("data")).expect("opens");
+        let disk = RealDisk::open_live(&self.path("data")).expect("opens");
         TieredDisk::open(disk).expect("opens")
     }
 
@@ -56,7 +56,7 @@ impl Scene {
         Backup::open(&self.disk(), self.place())?.run(&self.disk(), &[], &mut go)
     }
 
-    /// The log of the copy, read.
+    /// Restores the log of the backup and reads it.
     fn restore(&self, name: &str) -> Result<LogWalk, ArchiveError> {
         let disk = RealDisk::open(&self.path(name)).expect("opens");
         restore(&*self.place(), &disk, &mut go).map(|(_, walked)| walked)
@@ -82,9 +82,9 @@ fn grow<D: Disk>(log: &mut FileLog<D>, frames: usize) {
     log.sync().expect("syncs");
 }
 
-/// One copy follows a growing log over several segments; after each run it gives the log.
+/// A backup follows a growing log over several segments. After each run it restores the log.
 #[test]
-fn a_copy_follows_a_log_at_work() {
+fn a_backup_follows_a_running_log() {
     let scene = Scene::new();
     let mut log = scene.create();
     fs::write(scene.path("data").join("quarantine.json"), "{}").expect("writes");
@@ -116,7 +116,7 @@ fn a_copy_follows_a_log_at_work() {
     assert_eq!((again.bytes, again.segments, again.files), (0, 0, 0), "nothing is new");
     let open = fs::read_dir(scene.path("copy/open")).expect("lists").count();
     assert!(open <= 1, "{open} chunks: what no manifest names is gone");
-    // What was archived meanwhile is the same.
+    // Segments archived in between are the same.
     let place = scene.place();
     let retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
     drop(log);
@@ -129,16 +129,16 @@ fn a_copy_follows_a_log_at_work() {
     scene.restore("at last").expect("whole");
 }
 
-/// Frames that are written and not yet whole are left out.
+/// Incomplete frames are not copied.
 #[test]
-fn a_half_written_frame_is_left_out() {
+fn an_incomplete_frame_is_not_copied() {
     let scene = Scene::new();
     let mut log = scene.create();
     grow(&mut log, 3);
     let frame = frame_after(&log.tail(), &[5_000]);
     let name = scene.disk().list().expect("lists").remove(0);
     let file = scene.own_file(log, &name);
-    let length = file.length().expect("says");
+    let length = file.length().expect("has a length");
     file.write_at(length, &frame[..3_000]).expect("writes");
     assert_eq!(scene.run().expect("copies").end, LogIndex(3));
     assert_eq!(scene.restore("restored").expect("whole").tail.end, LogIndex(3));
@@ -147,16 +147,15 @@ fn a_half_written_frame_is_left_out() {
 }
 
 impl Scene {
-    /// The file of a log that is not used any more.
+    /// A file of a log that is no longer used.
     fn own_file(&self, log: FileLog<TieredDisk<RealDisk>>, name: &str) -> impl DiskFile + use<> {
         drop(log);
         self.own().open(name).expect("opens")
     }
 }
 
-/// Stopped after any number of steps, the copy is as of an earlier run, whole; the next run and
-/// the next attempt to restore go on.
-/// A segment that somebody cuts while it is copied ends the copy, which is whole as it was.
+/// A segment that is truncated while it is copied ends the run. The backup remains complete as
+/// before.
 #[test]
 fn a_segment_that_becomes_shorter_is_not_copied() {
     let scene = Scene::new();
@@ -176,13 +175,15 @@ fn a_segment_that_becomes_shorter_is_not_copied() {
     };
     let copied = Backup::open(&scene.disk(), scene.place())
         .and_then(|mut backup| backup.run(&scene.disk(), &[], &mut cut));
-    let said = copied.expect_err("it ends").to_string();
-    assert!(said.contains("00000000000000000001.segment") && said.contains("shorter"), "{said}");
+    let error = copied.expect_err("it ends").to_string();
+    assert!(error.contains("00000000000000000001.segment") && error.contains("shorter"), "{error}");
     assert_eq!(scene.restore("restored").expect("whole").tail.end, before.end);
 }
 
+/// A run stopped after any number of steps leaves the backup of an earlier run, complete. The next
+/// run and the next attempt to restore continue.
 #[test]
-fn an_interrupted_copy_and_an_interrupted_restore_go_on() {
+fn interrupted_backups_and_restores_continue() {
     let scene = Scene::new();
     let mut log = scene.create();
     grow(&mut log, 4);
@@ -224,17 +225,17 @@ fn stop_after(most: usize) -> impl FnMut(u64) -> Result<(), StopReading> {
     }
 }
 
-/// A copy that misses anything, or in which anything is wrong, makes no log, and says why.
+/// A backup with a missing or damaged object is not restored, and the error names the reason.
 #[test]
-fn a_damaged_copy_is_refused_with_its_place() {
-    let (scene, _log, [chunk, first, second, file]) = a_copy();
+fn a_damaged_backup_is_refused_with_the_object() {
+    let (scene, _log, [chunk, first, second, file]) = a_backup();
     let mut round = 0;
     let mut check = |path: &PathBuf, change: &dyn Fn(&mut Vec<u8>), named: &str| {
         let (good, bytes) = damage(path, change);
         round += 1;
         let error = scene.restore(&format!("restored {round}")).expect_err("refused").to_string();
-        assert!(error.contains(named), "{error} does not say {named}");
-        // Whoever only looks whether all of it is there does not see what is in it.
+        assert!(error.contains(named), "{error} does not name {named}");
+        // The survey does not read the content of objects.
         let is_inside = bytes.len() == good.len() && !named.contains("continue");
         let surveyed = journal::survey(&*scene.place());
         assert_eq!(surveyed.is_ok(), is_inside, "{named}: {surveyed:?}");
@@ -253,13 +254,18 @@ fn a_damaged_copy_is_refused_with_its_place() {
     check(&scene.path("copy/backup.json"), &Vec::clear, "no backup was completed");
     check(&scene.path("copy/backup.json"), &|bytes| bytes.truncate(40), "read backup.json");
     check(&scene.path("copy/identity.json"), &Vec::clear, "holds other objects");
-    scene.restore("restored").expect("all of it was put back");
+    scene.restore("restored").expect("everything was put back");
     let surveyed = journal::survey(&*scene.place()).expect("all of it is there");
     let last = scene.disk().segments().expect("lists").pop().expect("a last one").base;
-    assert_eq!((surveyed.end, surveyed.chain), (last.end, last.chain), "where packed ones end");
+    assert_eq!(
+        (surveyed.end, surveyed.chain),
+        (last.end, last.chain),
+        "the end of the compressed segments"
+    );
 }
 
-/// Changes what is in a file, or removes it when nothing is left; gives what was and what is.
+/// Changes the content of a file, or removes the file if nothing is left. Returns the content
+/// before and after.
 fn damage(path: &PathBuf, change: &dyn Fn(&mut Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
     let good = fs::read(path).expect("reads");
     let mut bytes = good.clone();
@@ -271,8 +277,8 @@ fn damage(path: &PathBuf, change: &dyn Fn(&mut Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
     (good, bytes)
 }
 
-/// A copy of several segments, a chunk and another file, and the paths of these.
-fn a_copy() -> (Scene, FileLog<TieredDisk<RealDisk>>, [PathBuf; 4]) {
+/// A backup of several segments, a chunk and another file, and their paths.
+fn a_backup() -> (Scene, FileLog<TieredDisk<RealDisk>>, [PathBuf; 4]) {
     let scene = Scene::new();
     let mut log = scene.create();
     grow(&mut log, 40);
@@ -294,11 +300,11 @@ fn a_copy() -> (Scene, FileLog<TieredDisk<RealDisk>>, [PathBuf; 4]) {
     (scene, log, paths)
 }
 
-/// Whatever happens to a copy, the next run finds it and writes it again; what is within a packed
-/// segment is found by whoever reads all of it.
+/// The next run finds a missing or damaged object and writes it again. Damage within a compressed
+/// segment is found only by reading all of it.
 #[test]
-fn what_is_damaged_in_a_copy_is_written_again() {
-    let (scene, log, [chunk, first, second, file]) = a_copy();
+fn damaged_objects_are_written_again() {
+    let (scene, log, [chunk, first, second, file]) = a_backup();
     let mut round = 0;
     let mut mend = |path: &PathBuf, reads_all: bool, change: &dyn Fn(&mut Vec<u8>)| {
         let (good, _) = damage(path, change);
@@ -329,8 +335,8 @@ fn what_is_damaged_in_a_copy_is_written_again() {
     assert_eq!(mend(&second, false, &|bytes| bytes.truncate(1_000)), named(&second));
     assert_eq!(mend(&second, false, &|bytes| bytes[3] ^= 1), named(&second));
     assert_eq!(mend(&second, true, &|bytes| bytes[600] ^= 1), named(&second));
-    // Another segment of the log in its place is seen too, but no damage: nothing is written over
-    // it.
+    // Another segment of the log in its place is detected, but it is not damaged, so it is not
+    // overwritten.
     fs::copy(&first, &second).expect("copies");
     let mut backup = Backup::open(&scene.disk(), scene.place()).expect("opens");
     assert_eq!(backup.damaged(), named(&second));
@@ -338,10 +344,10 @@ fn what_is_damaged_in_a_copy_is_written_again() {
     assert!(error.contains("it holds a different segment"), "{error}");
 }
 
-/// What an attempt brought of a damaged object is brought again once the object is good.
+/// A damaged object that was fetched is fetched again once it is repaired.
 #[test]
-fn a_restore_goes_on_once_the_copy_is_mended() {
-    let (scene, log, [_, _, second, _]) = a_copy();
+fn a_restore_continues_after_the_backup_was_repaired() {
+    let (scene, log, [_, _, second, _]) = a_backup();
     let good = fs::read(&second).expect("reads");
     let mut bad = good.clone();
     bad[600] ^= 1;
@@ -354,7 +360,7 @@ fn a_restore_goes_on_once_the_copy_is_mended() {
     fs::write(&second, good).expect("writes");
     let restored = scene.restore("restored").expect("whole");
     assert_eq!(restored.tail.chain, log.chain());
-    // Nor is what was damaged here believed, after it was brought.
+    // A fetched segment that was damaged locally is not trusted either.
     let name = second.file_name().expect("a name");
     let here = scene.path("restored").join(name);
     let mut bytes = fs::read(&here).expect("reads");
@@ -363,7 +369,7 @@ fn a_restore_goes_on_once_the_copy_is_mended() {
     assert_eq!(scene.restore("restored").expect("whole").tail.chain, log.chain());
 }
 
-/// Who writes to the copy: one log, and one history of it.
+/// A backup accepts one log, and one history of it.
 #[test]
 fn another_log_and_another_history_are_refused() {
     let scene = Scene::new();
@@ -376,27 +382,27 @@ fn another_log_and_another_history_are_refused() {
         FileLog::open(TieredDisk::open(disk).expect("opens"), OPTIONS).expect("opens").0
     };
     let mut twin = open("twin");
-    // The old one goes on and is copied; the restored one has another history from there.
+    // The original continues and is copied. The restored log has another history from there on.
     grow(&mut log, 1);
     scene.run().expect("copies");
     twin.append(&frame_after(&twin.tail(), &[77])).expect("appends");
     twin.sync().expect("syncs");
-    let beside = |name: &str| {
-        TieredDisk::open(RealDisk::open_beside(&scene.path(name)).expect("opens")).expect("opens")
+    let disk_of = |name: &str| {
+        TieredDisk::open(RealDisk::open_live(&scene.path(name)).expect("opens")).expect("opens")
     };
-    let error = Backup::open(&beside("twin"), scene.place()).err().expect("refused");
+    let error = Backup::open(&disk_of("twin"), scene.place()).err().expect("refused");
     assert!(matches!(error, ArchiveError::Forked { .. }), "{error}");
 
     let disk = RealDisk::open(&scene.path("other")).expect("opens");
     let other = LogIdentity(*b"another log    2");
     FileLog::create(TieredDisk::open(disk).expect("opens"), other, OPTIONS).expect("creates");
-    let error = Backup::open(&beside("other"), scene.place()).err().expect("refused");
+    let error = Backup::open(&disk_of("other"), scene.place()).err().expect("refused");
     assert!(matches!(error, ArchiveError::BlobStore(BlobError::OtherLog { .. })), "{error}");
 }
 
-/// One that is kept open is opened anew when somebody else has copied to the same place.
+/// A kept backup is reopened when another process has written to the same store.
 #[test]
-fn a_copy_that_somebody_else_has_continued_is_noticed() {
+fn a_backup_continued_by_another_process_is_noticed() {
     let scene = Scene::new();
     let mut log = scene.create();
     grow(&mut log, 3);
@@ -415,9 +421,9 @@ fn a_copy_that_somebody_else_has_continued_is_noticed() {
     assert_eq!(scene.restore("restored").expect("it is whole").frames, 4);
 }
 
-/// What a run says that it brought is what lies there after the first.
+/// The counts of the first run match the stored objects.
 #[test]
-fn what_a_run_brings_is_counted() {
+fn a_run_counts_the_objects_it_writes() {
     let scene = Scene::new();
     let mut log = scene.create();
     grow(&mut log, 50);
@@ -436,9 +442,9 @@ fn what_a_run_brings_is_counted() {
     assert_eq!(scene.restore("restored").expect("whole").segments, segments + 1);
 }
 
-/// A log that loses power after it was copied has all that was copied, synced before or not.
+/// A log that loses power after a backup has everything in the backup, even records without a sync.
 #[test]
-fn a_copy_is_never_ahead_of_its_log() {
+fn a_backup_is_never_ahead_of_its_log() {
     for seed in 0..20 {
         let disk = MemoryDisk::new(seed);
         let own = TieredDisk::open(disk.clone()).expect("opens");
@@ -456,7 +462,7 @@ fn a_copy_is_never_ahead_of_its_log() {
     }
 }
 
-/// A chunk that is full stays; only the short one at the end is written again, with what is new.
+/// A full chunk stays. Only the short last one is written again, with the new bytes.
 #[test]
 fn full_chunks_are_copied_once() {
     const CHUNK: u64 = 4 << 20;
@@ -469,10 +475,10 @@ fn full_chunks_are_copied_once() {
     let mut backup = Backup::open(&scene.disk(), scene.place()).expect("opens");
     let mut run = || backup.run(&scene.disk(), &[], &mut go).expect("copies");
     let frame = |log: &FileLog<_>, bytes: u64| {
-        let beside = frame_after(&log.tail(), &[1_000]).len() - 1_000;
-        frame_after(&log.tail(), &[bytes as usize - beside])
+        let overhead = frame_after(&log.tail(), &[1_000]).len() - 1_000;
+        frame_after(&log.tail(), &[bytes as usize - overhead])
     };
-    // To the byte, twice: nothing short is left to be written again.
+    // To the byte, twice: no short chunk is left that would be written again.
     for whole in [1, 2] {
         while length() + 400_000 < whole * CHUNK {
             log.append(&frame(&log, 200_000)).expect("appends");
@@ -488,9 +494,9 @@ fn full_chunks_are_copied_once() {
     assert_eq!(scene.restore("restored").expect("whole").tail.chain, log.chain());
 }
 
-/// A packed segment that is read in several pieces comes as it is.
+/// A compressed segment that is read in several pieces arrives unchanged.
 #[test]
-fn a_long_packed_segment_is_restored() {
+fn a_long_compressed_segment_is_restored() {
     let scene = Scene::new();
     let long = Options { segment_bytes: 6 << 20, ..OPTIONS };
     let mut log = FileLog::create(scene.own(), IDENTITY, long).expect("creates");
@@ -502,9 +508,9 @@ fn a_long_packed_segment_is_restored() {
     assert_eq!(scene.restore("restored").expect("whole").tail.chain, log.chain());
 }
 
-/// A stored state never changes under its name, and others may be as long as it.
+/// A snapshot never changes under its name. Other files may have its length.
 #[test]
-fn stored_states_are_copied_once_each() {
+fn snapshots_are_copied_once_each() {
     let scene = Scene::new();
     let mut log = scene.create();
     grow(&mut log, 1);
@@ -527,7 +533,8 @@ fn stored_states_are_copied_once_each() {
     }
 }
 
-/// A state that is too long can be made again; whatever else is too long is said.
+/// A snapshot that is too long is skipped, because it can be made again. Any other such file is an
+/// error.
 #[test]
 fn files_that_are_too_long_are_not_read() {
     let scene = Scene::new();
@@ -544,9 +551,9 @@ fn files_that_are_too_long_are_not_read() {
     assert!(error.contains("large.json") && error.contains("longer than 1073741824"), "{error}");
 }
 
-/// A manifest that names what no copy has is none, whoever wrote it.
+/// A manifest that names a file that is never copied is rejected.
 #[test]
-fn a_manifest_names_what_a_copy_may_have() {
+fn a_manifest_may_name_only_files_that_are_copied() {
     let scene = Scene::new();
     let mut log = scene.create();
     grow(&mut log, 1);
@@ -572,10 +579,9 @@ fn a_manifest_names_what_a_copy_may_have() {
     }
 }
 
-/// A run that was interrupted between two segments may leave both of them in chunks: whoever looks
-/// whether a copy is whole says so.
+/// A run that was interrupted between two segments may leave both in chunks. The survey reports it.
 #[test]
-fn a_copy_with_two_segments_in_chunks_is_not_whole() {
+fn a_backup_with_two_segments_in_chunks_is_incomplete() {
     let scene = Scene::new();
     grow(&mut scene.create(), 1);
     scene.run().expect("copies");
@@ -590,16 +596,16 @@ fn a_copy_with_two_segments_in_chunks_is_not_whole() {
     assert!(error.contains("the last backup was interrupted"), "{error}");
 }
 
-/// Two that copy at once would remove each other's chunks.
+/// Two concurrent runs would remove each other's chunks.
 #[test]
-fn one_copies_at_a_time() {
+fn only_one_process_copies_at_a_time() {
     let scene = Scene::new();
     drop(scene.create());
-    let disk = RealDisk::open_beside(&scene.path("data")).expect("opens");
-    let held = disk.copy_alone().expect("nobody copies");
-    let other = RealDisk::open_beside(&scene.path("data")).expect("opens");
+    let disk = RealDisk::open_live(&scene.path("data")).expect("opens");
+    let held = disk.copy_alone().expect("no other process copies");
+    let other = RealDisk::open_live(&scene.path("data")).expect("opens");
     assert!(matches!(other.copy_alone(), Err(DiskError::InUse(_))));
     drop(held);
-    other.copy_alone().expect("nobody copies");
+    other.copy_alone().expect("no other process copies");
     drop(RealDisk::open(&scene.path("data")).expect("a copy keeps no owner away"));
 }

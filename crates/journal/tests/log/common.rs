@@ -4,7 +4,7 @@ use journal::{Options, TailPolicy, Verify};
 use ports::StopReading;
 use record::frame::Frame;
 
-/// Refuses whatever is not sound; without room ahead.
+/// Options without preallocated space that refuse any damage.
 pub(crate) const STRICT: Options = Options {
     segment_bytes: 0,
     verify: Verify::Everything,
@@ -12,12 +12,12 @@ pub(crate) const STRICT: Options = Options {
     room_bytes: 0,
 };
 
-/// Watches and never stops.
+/// A progress observer that never stops.
 pub(crate) fn go(_: u64) -> Result<(), StopReading> {
     Ok(())
 }
 
-/// Where the frames of a sound segment start, and where the last one ends.
+/// Offsets of the frames of a valid segment, and the end of the last one.
 pub(crate) fn frame_offsets(bytes: &[u8]) -> Vec<usize> {
     let mut offsets = vec![512];
     let mut at = 512;

@@ -1,4 +1,4 @@
-//! One contract, three logs.
+//! The contract of the three logs.
 
 use journal::contract::{IDENTITY, Subject, check, frame_after};
 use journal::{FileLog, MemoryDisk, MemoryLog, Options, RealDisk};
@@ -81,9 +81,9 @@ fn the_log_on_the_real_disk() {
     check(&mut OnRealDisk(TempDir::new().expect("a temporary directory")));
 }
 
-/// What is durable elsewhere counts as durable here, across segments too.
+/// Records that are durable elsewhere count as durable here, also across segments.
 #[test]
-fn a_copy_needs_no_sync() {
+fn a_replica_log_needs_no_sync() {
     let copy = FileLog::create(MemoryDisk::new(1), IDENTITY, OPTIONS).expect("creates");
     let mut copy = copy.into_copy();
     let reader = copy.reader();

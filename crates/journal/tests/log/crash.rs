@@ -1,8 +1,8 @@
 //! A scripted run, crashed at each of its disk operations in turn, torn in different ways.
 //!
-//! What is checked after each crash: the log opens; every frame whose sync returned `Ok` is there
-//! byte for byte; what follows is a prefix of what was appended; the log goes on, and survives the
-//! next crash as well.
+//! After each crash, the log opens, and every frame whose sync returned `Ok` exists byte for byte.
+//! Later frames are a prefix of the appended ones. The log continues and survives the next crash
+//! too.
 
 use journal::contract::{IDENTITY, frame_after, frames_of};
 use journal::{FileLog, MemoryDisk, OpenError, Options};
@@ -13,7 +13,7 @@ use crate::common::STRICT;
 
 const OPTIONS: Options = Options { segment_bytes: 12_000, room_bytes: 700, ..STRICT };
 
-/// What a run knows of its log.
+/// Expected content of the log of a run.
 #[derive(Debug, Default)]
 struct Run {
     created: bool,
@@ -44,7 +44,7 @@ impl Run {
             _ => &[60, 60, 60, 60],
         };
         let frame = frame_after(&log.tail(), sizes);
-        // A frame that an append fails on may be there or not.
+        // A frame whose append failed may exist or not.
         self.appended.push(frame.clone());
         log.append(&frame)?;
         if batch % 5 != 1 && batch % 7 != 2 {
@@ -57,9 +57,9 @@ impl Run {
     fn check(&self, log: &mut FileLog<MemoryDisk>) -> usize {
         let kept = frames_of(log, LogIndex(1));
         assert!(self.synced <= kept.len(), "{} of {} synced frames", kept.len(), self.synced);
-        assert!(kept.len() <= self.appended.len(), "no frame comes from nowhere");
-        assert_eq!(kept[..], self.appended[..kept.len()], "what is left is a prefix");
-        assert_eq!(log.durable_end(), log.end(), "what is there after opening is durable");
+        assert!(kept.len() <= self.appended.len(), "no unknown frame appears");
+        assert_eq!(kept[..], self.appended[..kept.len()], "the remaining frames are a prefix");
+        assert_eq!(log.durable_end(), log.end(), "all frames are durable after opening");
         kept.len()
     }
 }
@@ -72,13 +72,13 @@ fn reopen(disk: &MemoryDisk, run: &Run) -> Option<FileLog<MemoryDisk>> {
     }
 }
 
-/// Goes on with a recovered log, crashes it once more, and checks again.
-fn go_on(disk: &MemoryDisk, mut log: FileLog<MemoryDisk>, mut run: Run) {
+/// Continues a recovered log, crashes it once more, and checks again.
+fn continue_log(disk: &MemoryDisk, mut log: FileLog<MemoryDisk>, mut run: Run) {
     let kept = run.check(&mut log);
     run.appended.truncate(kept);
     run.synced = kept;
     for batch in 0..4 {
-        run.step(&mut log, batch).expect("a recovered log goes on");
+        run.step(&mut log, batch).expect("a recovered log continues");
     }
     drop(log);
     let disk = disk.crash();
@@ -103,7 +103,7 @@ fn a_crash_at_any_operation_loses_nothing_synced() {
             assert!(disk.is_down());
             let disk = disk.crash();
             match reopen(&disk, &run) {
-                Some(log) => go_on(&disk, log, run),
+                Some(log) => continue_log(&disk, log, run),
                 None => assert!(FileLog::create(disk, IDENTITY, OPTIONS).is_ok()),
             }
         }
@@ -129,14 +129,14 @@ fn a_crash_during_recovery_loses_nothing_either() {
             disk = disk.crash();
         }
         let log = reopen(&disk, &run).expect("the log exists");
-        go_on(&disk, log, run);
+        continue_log(&disk, log, run);
     }
 }
 
-/// After a failed sync the system shows what it never stored. Recovery in a new process must not
-/// take that for durable.
+/// After a failed sync the system shows bytes that it never stored. Recovery in a new process must
+/// not treat them as durable.
 #[test]
-fn what_a_failed_sync_forgot_is_not_believed() {
+fn unsynced_frames_are_not_treated_as_durable() {
     let whole = MemoryDisk::new(0);
     Run::default().script(&whole).expect("runs to its end");
     for operation in 1..=whole.operations() {
@@ -145,7 +145,7 @@ fn what_a_failed_sync_forgot_is_not_believed() {
             disk.fail_sync_at(operation);
             let mut run = Run::default();
             if run.script(&disk).is_ok() {
-                continue; // No sync came after that operation.
+                continue; // No sync followed that operation.
             }
             let disk = disk.kill();
             let Some(mut log) = reopen(&disk, &run) else { continue };
@@ -154,16 +154,16 @@ fn what_a_failed_sync_forgot_is_not_believed() {
             drop(log);
             let disk = disk.crash();
             let mut log = reopen(&disk, &run).expect("the log exists");
-            assert_eq!(run.check(&mut log), kept, "what was shown after recovery is durable");
+            assert_eq!(run.check(&mut log), kept, "frames visible after recovery are durable");
         }
     }
 }
 
-/// A recovery cuts a torn frame off, its sync fails, and the process starts once more: the system
-/// shows the log without that frame, which is still stored. It must not stand behind the frames
-/// that come next after another crash.
+/// A recovery truncates a torn frame, its sync fails, and the process starts again. The system
+/// shows the log without that frame, which is still stored. After another crash it must not
+/// reappear after the next frames.
 #[test]
-fn a_cut_that_a_failed_sync_forgot_is_made_again() {
+fn an_unsynced_truncation_is_repeated() {
     for seed in 0..400 {
         let disk = MemoryDisk::new(seed);
         let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
@@ -188,7 +188,7 @@ fn a_cut_that_a_failed_sync_forgot_is_made_again() {
     }
 }
 
-/// A failing seed can be run again.
+/// A failing seed can be repeated.
 #[test]
 fn the_same_seed_loses_the_same() {
     let run = |seed| {
@@ -205,7 +205,7 @@ fn the_same_seed_loses_the_same() {
 }
 
 #[test]
-fn a_failed_sync_poisons_the_log() {
+fn a_failed_sync_stops_the_log() {
     let disk = MemoryDisk::new(1);
     let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
     log.append(&frame_after(&log.tail(), &[1])).expect("appends");
@@ -223,7 +223,7 @@ fn a_failed_sync_poisons_the_log() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_takes_smaller_frames_or_goes_on_later() {
+fn a_full_disk_refuses_frames_until_there_is_space() {
     for seed in 0..200 {
         let disk = MemoryDisk::new(seed);
         let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
@@ -251,11 +251,11 @@ fn a_full_disk_refuses_and_takes_smaller_frames_or_goes_on_later() {
         drop(log);
         let disk = disk.crash();
         let log = reopen(&disk, &run).expect("the log exists");
-        go_on(&disk, log, run);
+        continue_log(&disk, log, run);
     }
 }
 
-/// The next segment does not fit: nothing is left of it, and the log goes on once there is room.
+/// The next segment does not fit: no part of it remains, and the log continues once there is space.
 #[test]
 fn a_disk_too_full_for_the_next_segment_refuses() {
     let disk = MemoryDisk::new(3);

@@ -1,4 +1,5 @@
-//! Damage that no crash explains is refused, with the place; what a crash explains is repaired.
+//! Damage that a crash cannot explain is refused with its location; effects of a crash are
+//! repaired.
 
 use expect_test::expect_file;
 use journal::contract::{IDENTITY, frame_after, frames_of};
@@ -13,7 +14,7 @@ use crate::common::{STRICT, frame_offsets as frame_offsets_of};
 
 const OPTIONS: Options = Options { segment_bytes: 6_000, ..STRICT };
 
-/// Eleven synced frames of one record each and one that is not synced, three to a segment.
+/// Eleven synced frames of one record each and an unsynced one, three per segment.
 fn sample() -> MemoryDisk {
     sample_of(1_200)
 }
@@ -41,7 +42,7 @@ fn content(disk: &MemoryDisk) -> Vec<(String, Vec<u8>)> {
     names.into_iter().map(|name| (name.clone(), disk.content(&name).expect("exists"))).collect()
 }
 
-/// Where the frames of a segment start, and where the last one ends.
+/// Offsets of the frames of a segment, and the end of the last one.
 fn frame_offsets(disk: &MemoryDisk, name: &str) -> Vec<usize> {
     frame_offsets_of(&disk.content(name).expect("exists"))
 }
@@ -49,7 +50,11 @@ fn frame_offsets(disk: &MemoryDisk, name: &str) -> Vec<usize> {
 fn refused(disk: &MemoryDisk) -> OpenError {
     let before = content(disk);
     let error = FileLog::open(disk.clone(), OPTIONS).expect_err("damage is refused");
-    assert_eq!(journal::walk(disk, &mut |_| Ok(())).as_ref(), Err(&error), "a reader says so too");
+    assert_eq!(
+        journal::walk(disk, &mut |_| Ok(())).as_ref(),
+        Err(&error),
+        "a reader reports it too"
+    );
     assert_eq!(content(disk), before, "nothing is changed");
     error
 }
@@ -71,9 +76,9 @@ fn the_sample_itself_is_sound() {
     assert_eq!(report.rewritten_bytes, last, "what no frame calls durable");
 }
 
-/// Whatever byte of the durable part flips, opening names its segment and its frame.
+/// For a flipped byte in the durable part, opening names the segment and the frame.
 #[test]
-fn every_flipped_byte_is_refused_where_it_stands() {
+fn every_flipped_byte_is_refused_with_its_location() {
     let disk = sample();
     let names = disk.list().expect("lists");
     let mut checked = 0;
@@ -98,7 +103,7 @@ fn every_flipped_byte_is_refused_where_it_stands() {
 }
 
 #[test]
-fn damage_says_where_and_what_to_do() {
+fn damage_is_reported_with_location_and_advice() {
     let changes: [fn(&MemoryDisk); 9] = [
         |disk| disk.damage(&segment(disk, 0), 9, 1),
         |disk| disk.damage(&segment(disk, 1), 600, 1),
@@ -115,7 +120,7 @@ fn damage_says_where_and_what_to_do() {
         let disk = sample();
         change(&disk);
         let text = refused(&disk).to_string().replace(". ", ".\n").replace(": ", ":\n  ");
-        shown += &text.replace(", where", ",\n  where").replace(" If", "\nIf");
+        shown += &text.replace(", where", ",\n  where");
         shown += "\n\n";
     }
     expect_file!["damage.txt"].assert_eq(&shown);
@@ -135,7 +140,7 @@ fn first_segment_of_another_log(disk: &MemoryDisk) {
     disk.put(&name, &other.content(&name).expect("exists"));
 }
 
-/// The frame behind it says that it was durable.
+/// The next frame proves that it was durable.
 fn durable_frame_lost_as_in_a_crash(disk: &MemoryDisk) {
     let name = segment(disk, 3);
     let mut bytes = disk.content(&name).expect("exists");
@@ -150,9 +155,9 @@ fn last_byte_wrong(disk: &MemoryDisk) {
     disk.damage(&name, length - 1, 1);
 }
 
-/// A frame written twice, or one of an older copy of the log, is sound by itself.
+/// A frame that was written twice, or belongs to an older copy of the log, is valid in itself.
 #[test]
-fn sound_frames_out_of_place_are_refused() {
+fn valid_frames_out_of_place_are_refused() {
     let disk = sample();
     let name = segment(&disk, 3);
     let bytes = disk.content(&name).expect("exists");
@@ -174,18 +179,18 @@ fn sound_frames_out_of_place_are_refused() {
         let out_of_place = matches!(damage.reason, DamageReason::Stored(FrameFault::Order(_)));
         assert!(out_of_place, "{damage}");
         assert_eq!(damage.offset, offset as u64);
-        // At the end it is dropped by an operator's word.
+        // At the end an operator can have it truncated.
         let given_up = Options { tail_policy: TailPolicy::Truncate, ..OPTIONS };
         let (log, report) = FileLog::open(disk.clone(), given_up).expect("opens");
         assert_eq!(log.tail().end, LogIndex(damage.log_index.0 - 1));
-        let dropped = report.dropped.expect("it is said");
+        let dropped = report.dropped.expect("it is reported");
         assert_eq!(
             (dropped.offset, dropped.bytes),
             (offset as u64, (content.len() - offset) as u64)
         );
         assert!(matches!(dropped.reason, FrameFault::Order(_)), "{dropped:?}");
     }
-    // Further inside it, what stands behind was durable.
+    // Earlier in the log, the frames after it were durable.
     let (start, end) = (offsets[0], offsets[1]);
     let inside = [&bytes[..end], &bytes[start..end], &bytes[end..]].concat();
     disk.put(&name, &inside);
@@ -198,7 +203,7 @@ fn sound_frames_out_of_place_are_refused() {
     }
 }
 
-/// Whole segments of it are sound too, by their place and their length.
+/// Segments of another history are valid too, with the right place and length.
 #[test]
 fn a_segment_of_another_history_is_refused() {
     let (disk, other) = (sample(), sample_of(1_199));
@@ -214,7 +219,7 @@ fn a_segment_of_another_history_is_refused() {
 }
 
 #[test]
-fn a_torn_end_is_cut_off_and_reported() {
+fn a_torn_end_is_truncated_and_reported() {
     let disk = sample();
     let name = segment(&disk, 3);
     let bytes = disk.content(&name).expect("exists");
@@ -256,10 +261,10 @@ fn a_torn_end_is_cut_off_and_reported() {
     }
 }
 
-/// A payload that holds a whole frame, which says that everything was durable, deceives nobody: it
-/// cannot have the log's identity.
+/// A payload that contains a whole frame, which claims that everything was durable, is not mistaken
+/// for one: it cannot have the log's identity.
 #[test]
-fn a_frame_within_a_payload_is_not_believed() {
+fn a_frame_within_a_payload_is_ignored() {
     let forged_by = |identity| Tail {
         end: LogIndex(1_000),
         durable: LogIndex(1_000),
@@ -294,7 +299,7 @@ fn operator_can_truncate_a_damaged_tail_but_nothing_durable() {
     assert_eq!(report.end, LogIndex(11));
 }
 
-/// With only the last segment read on opening, damage before it is found by whoever reads there.
+/// If opening reads only the last segment, a reader of an earlier one finds its damage.
 #[test]
 fn damage_in_closed_segments_is_found_by_replay_and_readers() {
     let options = Options { verify: Verify::LastSegment, ..OPTIONS };
@@ -316,10 +321,10 @@ fn damage_in_closed_segments_is_found_by_replay_and_readers() {
     assert!(matches!(reader.read(LogIndex(6)), Ok(Some(_))));
 }
 
-/// Whoever reads from one segment into the next one notices that somebody has put another file
-/// there since the log was opened; so does who begins with that one.
+/// A reader that continues into the next segment, or begins there, notices that its file was
+/// exchanged after the log was opened.
 #[test]
-fn a_segment_that_was_exchanged_is_not_read() {
+fn an_exchanged_segment_is_not_read() {
     let options = Options { verify: Verify::LastSegment, ..OPTIONS };
     let (of_another_history, sound) = (sample_of(1_199), sample());
     for (at, (from, number)) in [(&of_another_history, 1), (&sound, 2)].into_iter().enumerate() {
@@ -338,7 +343,7 @@ fn a_segment_that_was_exchanged_is_not_read() {
                 seen_too.push(frame.header().first.0);
                 Ok(())
             });
-            // Who begins within the other history has nothing to hold it against at first.
+            // A reader that begins within the other history cannot detect it at first.
             let expected: &[u64] = match (from, at) {
                 (1, _) => &[1, 2, 3],
                 (_, 0) => &[4, 5, 6],
@@ -359,9 +364,9 @@ fn a_segment_that_was_exchanged_is_not_read() {
     }
 }
 
-/// Who has moved a segment lets readers go of the file that was there.
+/// After a segment was moved, readers close its old file.
 #[test]
-fn a_segment_that_was_closed_is_opened_anew() {
+fn a_closed_segment_file_is_reopened() {
     let options = Options { verify: Verify::LastSegment, ..OPTIONS };
     let disk = sample();
     let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
@@ -371,7 +376,7 @@ fn a_segment_that_was_closed_is_opened_anew() {
     assert!(matches!(reader.read(LogIndex(2)), Ok(Some(_))), "the one that is open");
     closer(LogIndex(1));
     assert!(reader.read(LogIndex(3)).is_err(), "the one that is there");
-    // The one that is written to stays.
+    // The segment that is being written stays open.
     let last = disk.list().expect("lists").len() - 1;
     disk.put(&segment(&disk, last), b"another file of this name");
     closer(LogIndex(10));
@@ -388,9 +393,10 @@ fn a_log_without_frames_has_none_to_visit() {
     }
 }
 
-/// What lies between segments is seen by it all the same, and told as by a reading of everything.
+/// Missing bytes between segments are detected from the headers, with the same error as in a full
+/// read.
 #[test]
-fn what_is_missing_between_segments_is_refused_by_any_start() {
+fn missing_segments_are_refused_by_any_start() {
     let end_of = |at: usize, cut: fn(Vec<u8>, &[usize]) -> Vec<u8>| {
         move |disk: &MemoryDisk| {
             let name = segment(disk, at);
@@ -428,7 +434,8 @@ fn what_is_missing_between_segments_is_refused_by_any_start() {
     }
 }
 
-/// A last frame that is longer than what is looked through first, and one that holds another frame.
+/// A last frame that is longer than the first window of the search, and one that contains another
+/// frame.
 #[test]
 fn the_end_of_a_segment_is_found_however_long_its_last_frame_is() {
     let options = Options { segment_bytes: 400_000, verify: Verify::LastSegment, ..OPTIONS };
@@ -454,7 +461,7 @@ fn the_end_of_a_segment_is_found_however_long_its_last_frame_is() {
 }
 
 #[test]
-fn logs_are_made_once_and_opened_only_if_made() {
+fn logs_are_created_once_and_opened_only_if_created() {
     let disk = MemoryDisk::new(1);
     assert_eq!(FileLog::open(disk.clone(), OPTIONS).err(), Some(OpenError::NoLog));
     let make = || FileLog::create(disk.clone(), IDENTITY, OPTIONS);
@@ -469,7 +476,7 @@ fn logs_are_made_once_and_opened_only_if_made() {
 }
 
 #[test]
-fn a_segment_cut_short_while_it_was_started_is_removed() {
+fn an_incomplete_new_segment_is_removed() {
     let next = "00000000000000000013.segment";
     for content in [&[][..], &[0; 512], &[0; 100], b"UpSegmnt"] {
         let disk = sample();
@@ -479,7 +486,7 @@ fn a_segment_cut_short_while_it_was_started_is_removed() {
         assert_eq!((log.end(), report.segments), (LogIndex(12), 4));
         assert_eq!(disk.content(next), None);
     }
-    // The end of the segment before was synced then: what is missing of it now is damage.
+    // The end of the previous segment had been synced by then, so missing bytes in it are damage.
     let disk = sample();
     let name = segment(&disk, 3);
     let bytes = disk.content(&name).expect("exists");
@@ -487,7 +494,7 @@ fn a_segment_cut_short_while_it_was_started_is_removed() {
     disk.put(&name, &bytes[..bytes.len() - 1]);
     let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
     assert!(matches!(damage.reason, DamageReason::Durable { durable: LogIndex(12), .. }));
-    // So were all records before it.
+    // All records before it were durable too.
     let disk = sample();
     disk.put("00000000000000000015.segment", &[]);
     let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
@@ -495,16 +502,16 @@ fn a_segment_cut_short_while_it_was_started_is_removed() {
     assert_eq!((&damage.segment, damage.log_index), (&name, LogIndex(13)));
 }
 
-/// A segment begins with its header, one sector, synced: no crash leaves frames behind one of
-/// zeros, or another one.
+/// A segment begins with its header, one sector, synced. No crash leaves frames after a header of
+/// zeros or a wrong one.
 #[test]
 fn a_header_that_no_crash_leaves_is_refused() {
     let frames =
         |disk: &MemoryDisk| disk.content(&segment(disk, 3)).expect("exists")[512..].to_vec();
     let last = "00000000000000000010.segment";
-    for (header, behind) in [([0; 512], true), ([b'U'; 512], true), ([b'U'; 512], false)] {
+    for (header, has_frames) in [([0; 512], true), ([b'U'; 512], true), ([b'U'; 512], false)] {
         let disk = sample();
-        let frames = if behind { frames(&disk) } else { Vec::new() };
+        let frames = if has_frames { frames(&disk) } else { Vec::new() };
         disk.put(last, &[&header[..], &frames].concat());
         let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
         assert!(matches!(damage.reason, DamageReason::SegmentHeader(_)), "{damage}");
@@ -512,8 +519,8 @@ fn a_header_that_no_crash_leaves_is_refused() {
     }
 }
 
-/// What a replay says where a frame of a segment is another one on another chain, with checksums
-/// that are right. It is put back.
+/// The error of a replay in which a frame of a segment was replaced by one of another chain, with
+/// valid checksums. The frame is restored afterwards.
 fn replay_with_forged(
     log: &mut FileLog<MemoryDisk>,
     disk: &MemoryDisk,
@@ -538,10 +545,10 @@ fn replay_with_forged(
     result.map_err(|error| error.to_string())
 }
 
-/// Opening has hashed what was there, and a replay goes by its checksums; what came later is
-/// hashed, and holds what was there before it.
+/// Opening has hashed the existing frames, so a replay checks only their checksums. Later frames
+/// are hashed, which also covers the earlier ones.
 #[test]
-fn a_replay_hashes_what_opening_has_not() {
+fn a_replay_hashes_frames_that_opening_has_not() {
     let disk = sample_of(100);
     let name = segment(&disk, 0);
     let (mut log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
@@ -558,9 +565,9 @@ fn a_replay_hashes_what_opening_has_not() {
     assert_eq!(log.replay(LogIndex(1), &mut |_| Ok(())), Ok(()), "all was put back");
 }
 
-/// That goes for the segment that opening has read, as long as it is the last one.
+/// This applies to the segment that opening has read, while it is the last one.
 #[test]
-fn a_replay_hashes_every_segment_begun_since() {
+fn a_replay_hashes_every_segment_begun_after_opening() {
     let disk = sample_of(100);
     let (mut log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
     while disk.list().expect("lists").len() < 2 {

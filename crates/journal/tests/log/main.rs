@@ -2,14 +2,14 @@
 
 mod archive;
 mod backup;
-mod beside;
 mod common;
 mod contract;
 mod crash;
 mod damage;
-mod mark;
-mod matrix;
-mod reading;
+mod damage_matrix;
+mod durable_mark;
+mod live_readers;
+mod preallocation;
 mod real_disk;
-mod room;
-mod zeros;
+mod record_search;
+mod torn_zeros;

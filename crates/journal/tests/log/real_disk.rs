@@ -1,4 +1,4 @@
-//! The real disk: what the contract of a log does not see.
+//! The real disk, beyond the contract of a log.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn the_directory_is_made_private_and_held_by_one() {
+fn the_directory_is_private_and_has_one_owner() {
     let above = tempfile::TempDir::new().expect("a temporary directory");
     let path = above.path().join("a/b");
     let disk = RealDisk::open(&path).expect("opens");
@@ -38,7 +38,7 @@ fn the_directory_is_made_private_and_held_by_one() {
 }
 
 #[test]
-fn whoever_only_reads_changes_nothing_and_keeps_owners_out() {
+fn a_reader_changes_nothing_and_keeps_owners_out() {
     let above = tempfile::TempDir::new().expect("a temporary directory");
     let path = above.path().join("log");
     RealDisk::open_to_read(&path).expect_err("it is not made");
@@ -71,7 +71,7 @@ fn whoever_only_reads_changes_nothing_and_keeps_owners_out() {
 }
 
 #[test]
-fn names_and_content_do_as_the_contract_says() {
+fn names_and_content_follow_the_contract() {
     let path = tempfile::TempDir::new().expect("a temporary directory");
     let disk = RealDisk::open(path.path()).expect("opens");
     let file = disk.create("one").expect("creates");
@@ -100,7 +100,7 @@ fn names_that_lead_elsewhere_are_refused() {
     let path = tempfile::TempDir::new().expect("a temporary directory");
     let disk = RealDisk::open(path.path()).expect("opens");
     std::os::unix::fs::symlink("/etc/hostname", path.path().join("link")).expect("links");
-    let reader = RealDisk::open_beside(path.path()).expect("opens");
+    let reader = RealDisk::open_live(path.path()).expect("opens");
     for name in ["", ".", "..", "a/b", "../x", "a\0b", LOCK_FILE, "link"] {
         for opened in [disk.open(name), reader.open(name)] {
             assert!(matches!(opened, Err(DiskError::Failed { .. })), "{name:?}");
@@ -108,7 +108,7 @@ fn names_that_lead_elsewhere_are_refused() {
     }
 }
 
-/// Whoever can write into the directory cannot have another file locked, or made.
+/// A writer to the directory cannot make another file be locked or created.
 #[test]
 fn a_lock_that_leads_elsewhere_is_refused() {
     let path = tempfile::TempDir::new().expect("a temporary directory");
@@ -123,9 +123,9 @@ fn a_lock_that_leads_elsewhere_is_refused() {
     }
 }
 
-/// What the system refuses is said, not believed: files and directories that cannot be synced.
+/// Refusals by the system are reported: files and directories that cannot be synced.
 #[test]
-fn what_cannot_be_synced_or_read_is_said() {
+fn failed_syncs_and_reads_are_reported() {
     let path = tempfile::TempDir::new().expect("a temporary directory");
     let disk = RealDisk::open(path.path()).expect("opens");
     rustix::fs::mknodat(CWD, path.path().join("pipe"), FileType::Fifo, Mode::RWXU, 0)
@@ -134,16 +134,16 @@ fn what_cannot_be_synced_or_read_is_said() {
     for refused in [pipe.sync(), pipe.truncate(0), pipe.read_at(1, &mut [0; 4]).map(|_| ())] {
         assert!(matches!(refused, Err(DiskError::Failed { .. })), "{refused:?}");
     }
-    let system = RealDisk::open_beside(Path::new("/proc/self")).expect("opens");
+    let system = RealDisk::open_live(Path::new("/proc/self")).expect("opens");
     assert!(matches!(system.sync_directory(), Err(DiskError::Failed { .. })));
     let file = path.path().join("file");
     std::fs::write(&file, "").expect("writes");
-    assert!(RealDisk::open_beside(&file).is_err(), "no directory");
+    assert!(RealDisk::open_live(&file).is_err(), "no directory");
 }
 
-/// A log may have more segments than a process may have files.
+/// A log may have more segments than a process may open files.
 #[test]
-fn however_many_segments_there_are_few_are_open() {
+fn few_of_many_segments_are_open() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let disk = RealDisk::open(directory.path()).expect("opens");
     let options = Options { segment_bytes: 1, ..Options::default() };

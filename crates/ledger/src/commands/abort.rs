@@ -5,7 +5,7 @@ use crate::command::Abort;
 use crate::context::{Context, Decide};
 use crate::notice::NoticeKind;
 use crate::outcome::{ResponseEnd, ResponseOutcome};
-use crate::transfers::AnswerKind;
+use crate::transfers::ResponseKind;
 
 impl Decide for Abort {
     type Outcome = ResponseOutcome;
@@ -15,7 +15,7 @@ impl Decide for Abort {
             id: self.id,
             source: &self.source,
             destination: self.destination.as_ref(),
-            kind: AnswerKind::Abort,
+            kind: ResponseKind::Abort,
             hash: self.hash,
             trace: self.trace,
             wants_patch: false,

@@ -70,8 +70,10 @@ fn give_back(context: &mut Context<'_>, id: SettlementId) {
 fn lower_cap(state: &mut State, account: AccountId, cap_raise: Amount) {
     let held = state.accounts.get(account).expect("it is in a settlement");
     let (owner, currency) = (held.owner, held.currency);
-    let holding = state.registry.get_mut(owner).holding_mut(currency);
-    if let Some(cap) = holding.and_then(|holding| holding.limit.as_mut()) {
+    let currency_accounts = state.registry.get_mut(owner).accounts_in_mut(currency);
+    if let Some(cap) =
+        currency_accounts.and_then(|currency_accounts| currency_accounts.net_debit_cap.as_mut())
+    {
         cap.value = cap.value.checked_sub(cap_raise).expect("a cap is in the range of the ledger");
     }
 }

@@ -12,7 +12,7 @@ use crate::ids::ParticipantIndex;
 use crate::money::Amount;
 use crate::outcome::{AdminOutcome, Outcome};
 use crate::state::State;
-use crate::transfers::{FinalTransfer, Found};
+use crate::transfers::{FinalTransfer, TransferLocation};
 
 impl Decide for AdjustBalance {
     type Outcome = AdminOutcome;
@@ -47,7 +47,7 @@ fn adjust(
         currency: command.currency,
         hash: command.hash,
         prepare: context.log_index,
-        answer: None,
+        response: None,
         outcome: Outcome::Accepted,
         completed,
         changed: context.log_index,
@@ -81,9 +81,9 @@ fn check_account(state: &State, command: &AdjustBalance) -> Result<ParticipantIn
 /// The outcome of an adjustment with a known id.
 fn known(state: &State, command: &AdjustBalance) -> Option<AdminOutcome> {
     let is_same = match state.transfers.find(&command.id) {
-        Found::Nothing => return None,
-        Found::Final(at) => state.transfers.ended(at).hash == command.hash,
-        Found::Outflow | Found::Reserved(_) => false,
+        TransferLocation::Absent => return None,
+        TransferLocation::Final(at) => state.transfers.final_transfer(at).hash == command.hash,
+        TransferLocation::Outflow | TransferLocation::Reserved(_) => false,
     };
     Some(if is_same { AdminOutcome::FundsRepeated } else { AdminOutcome::FundsModified })
 }

@@ -146,8 +146,11 @@ fn raise_cap(state: &mut State, id: SettlementId, (account, amount): (AccountId,
     let (owner, currency) = (held.owner, held.currency);
     let after = held.value.checked_add(amount).expect("a position is in the range of the ledger");
     let participant = state.registry.get_mut(owner);
-    let holding = participant.holding_mut(currency).filter(|it| it.position == account);
-    let Some(cap) = holding.and_then(|it| it.limit.as_mut()).filter(|cap| cap.value < after) else {
+    let currency_accounts =
+        participant.accounts_in_mut(currency).filter(|it| it.position == account);
+    let Some(cap) =
+        currency_accounts.and_then(|it| it.net_debit_cap.as_mut()).filter(|cap| cap.value < after)
+    else {
         return false;
     };
     cap.value = cap.value.checked_add(amount).expect("a cap is in the range of the ledger");

@@ -16,13 +16,13 @@ impl Decide for CheckLiquidity {
         let Some((index, participant)) = state.registry.find(&self.name) else {
             return AdminOutcome::ParticipantNotFound;
         };
-        let Some(holding) = participant.holding(self.currency) else {
+        let Some(currency_accounts) = participant.accounts_in(self.currency) else {
             return AdminOutcome::AccountNotFound;
         };
-        let Some(cap) = holding.limit else {
+        let Some(cap) = currency_accounts.net_debit_cap else {
             return AdminOutcome::LimitsMissing;
         };
-        let position = state.accounts.value(holding.position);
+        let position = state.accounts.value(currency_accounts.position);
         let key = (index, self.currency);
         let is_raised = state.alerts.alarm(key).is_some();
         let kind = match (is_raised, cap.alarms_at(position, is_raised)) {
@@ -59,14 +59,16 @@ pub(super) fn alert(
     (participant, currency): (ParticipantIndex, Currency),
 ) {
     let state = &mut *context.state;
-    let Some(holding) = state.registry.get(participant).holding(currency) else { return };
+    let Some(currency_accounts) = state.registry.get(participant).accounts_in(currency) else {
+        return;
+    };
     state.alerts.add(Alert {
         id: AlertId(0),
         kind,
         participant,
         currency,
-        position: state.accounts.value(holding.position),
-        net_debit_cap: holding.limit.map(|cap| cap.value),
+        position: state.accounts.value(currency_accounts.position),
+        net_debit_cap: currency_accounts.net_debit_cap.map(|cap| cap.value),
         at: state.stamp,
         record: context.log_index,
     });

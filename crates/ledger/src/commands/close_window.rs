@@ -22,14 +22,14 @@ impl Decide for CloseWindow {
                 return AdminOutcome::WindowNotOpen;
             }
             Some(_) if book.open_accounts().is_empty() => return AdminOutcome::WindowEmpty,
-            Some(_) if WINDOWS_MAX <= book.windows.len() => return AdminOutcome::RegisterFull,
+            Some(_) if WINDOWS_MAX <= book.windows.len() => return AdminOutcome::RegistryFull,
             Some(_) => {}
         }
         let (stamp, record) = (state.stamp, context.log_index);
         book.close_window(&state.accounts, (&self.reason, stamp, record));
         for sums in book.window(self.window).into_iter().flat_map(|entry| &*entry.accounts) {
             let [paid, received] = [sums.paid, sums.received].map(|sum| sum.units().to_le_bytes());
-            state.trail.note::<36>(&[&sums.account.0.to_le_bytes(), &paid, &received]);
+            state.batch_digest.note::<36>(&[&sums.account.0.to_le_bytes(), &paid, &received]);
         }
         book.open_window(self.reason.clone(), stamp, record);
         let opened = book.numbers().window;

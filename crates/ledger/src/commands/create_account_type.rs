@@ -12,15 +12,15 @@ impl Decide for CreateLedgerAccountType {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let added = &self.account_type;
-        let register = &mut context.state.registry;
+        let registry = &mut context.state.registry;
         let known = |known: &LedgerAccountType| known.name == added.name;
-        if AccountKind::parse(&added.name).is_some() || register.account_types().iter().any(known) {
+        if AccountKind::parse(&added.name).is_some() || registry.account_types().iter().any(known) {
             return AdminOutcome::LedgerAccountTypeExists;
         }
-        if register.account_types().len() == LEDGER_ACCOUNT_TYPES_MAX {
-            return AdminOutcome::RegisterFull;
+        if registry.account_types().len() == LEDGER_ACCOUNT_TYPES_MAX {
+            return AdminOutcome::RegistryFull;
         }
-        register.add_account_type(added.clone());
+        registry.add_account_type(added.clone());
         AdminOutcome::Accepted
     }
 }

@@ -17,7 +17,7 @@ impl Decide for CreateHubAccount {
             return AdminOutcome::AccountKindNotForHub;
         }
         if !state.accounts.has_room_for(4) {
-            return AdminOutcome::RegisterFull;
+            return AdminOutcome::RegistryFull;
         }
         let hub = state.registry.get(ParticipantIndex::HUB);
         let exists = hub

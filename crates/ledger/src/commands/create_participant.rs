@@ -22,7 +22,7 @@ impl Decide for CreateParticipant {
         let (name, currency) = (&self.name, self.currency);
         let state = &mut *context.state;
         let known = state.registry.find(name).map(|(index, participant)| {
-            (index, participant.holding(currency).is_some() || index == ParticipantIndex::HUB)
+            (index, participant.accounts_in(currency).is_some() || index == ParticipantIndex::HUB)
         });
         let differs_by_case = known.is_none() && state.registry.has_alike(name);
         if differs_by_case || matches!(known, Some((_, true))) {
@@ -35,9 +35,9 @@ impl Decide for CreateParticipant {
         if !models.iter().any(serves_transfers) {
             return AdminOutcome::SettlementModelMissing;
         }
-        let register_full = known.is_none() && state.registry.len() == PARTICIPANTS_MAX;
-        if register_full || !state.accounts.has_room_for(2 * models.len()) {
-            return AdminOutcome::RegisterFull;
+        let registry_full = known.is_none() && state.registry.len() == PARTICIPANTS_MAX;
+        if registry_full || !state.accounts.has_room_for(2 * models.len()) {
+            return AdminOutcome::RegistryFull;
         }
         let owner = match known {
             Some((index, _)) => index,
@@ -80,13 +80,13 @@ fn open_accounts(
         let account = opened.iter().find(|(known, _)| *known == kind);
         account.expect("a model that serves transfers has both kinds").1
     };
-    let holding = CurrencyAccounts {
+    let accounts = CurrencyAccounts {
         currency,
         position: of(AccountKind::Position),
         settlement: of(AccountKind::Settlement),
-        limit: None,
+        net_debit_cap: None,
     };
     let participant = state.registry.get_mut(owner);
-    participant.holdings.push(holding);
+    participant.by_currency.push(accounts);
     participant.accounts.extend(opened.iter().map(|(_, id)| *id));
 }

@@ -46,7 +46,7 @@ impl Decide for CreateSettlement {
             return AdminOutcome::WindowsInapplicable;
         }
         if SETTLEMENTS_MAX <= state.settlement.settlements.len() {
-            return AdminOutcome::RegisterFull;
+            return AdminOutcome::RegistryFull;
         }
         let id = create(context, self, contents);
         context.effects.results.push((context.log_index, ChangeResult::Created(id)));

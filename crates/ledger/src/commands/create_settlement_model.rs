@@ -12,17 +12,17 @@ impl Decide for CreateSettlementModel {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let model = &self.model;
-        let register = &mut context.state.registry;
-        if register.model_mut(&model.name).is_some() {
+        let registry = &mut context.state.registry;
+        if registry.model_mut(&model.name).is_some() {
             return AdminOutcome::SettlementModelExists;
         }
         if model.ledger_account.is_of_hub() || model.settlement_account.is_of_hub() {
             return AdminOutcome::AccountKindWrong;
         }
-        if register.models().len() == SETTLEMENT_MODELS_MAX {
-            return AdminOutcome::RegisterFull;
+        if registry.models().len() == SETTLEMENT_MODELS_MAX {
+            return AdminOutcome::RegistryFull;
         }
-        register.add_model(model.clone());
+        registry.add_model(model.clone());
         settle::choose_modes(context.state);
         AdminOutcome::Accepted
     }

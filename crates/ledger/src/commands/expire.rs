@@ -13,7 +13,7 @@ use crate::planted::{Bug, is_planted};
 pub(crate) fn next_due(context: &Context<'_>) -> Option<TransferId> {
     let transfers = &context.state.transfers;
     let slot = transfers.due(context.state.stamp.millis())?;
-    Some(transfers.active(slot).id)
+    Some(transfers.reserved(slot).id)
 }
 
 /// Expires the next transfer that is due. Returns whether there was one.
@@ -24,7 +24,7 @@ pub(crate) fn expire_next(context: &mut Context<'_>) -> bool {
 }
 
 fn expire(context: &mut Context<'_>, slot: u32) {
-    let transfer = context.state.transfers.take(slot);
+    let transfer = context.state.transfers.take_reserved(slot);
     let posting = context.state.accounts.commitment(transfer.payer_account, transfer.amount);
     if !is_planted(Bug::ExpiryKeepsPosition) {
         context.post(posting);

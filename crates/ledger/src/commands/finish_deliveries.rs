@@ -11,7 +11,7 @@ pub(super) fn finish(context: &mut Context<'_>, ends: &[FinishedDelivery]) -> Ou
     for end in ends {
         let Some(notice) = state.outbox.remove(end.notice) else { continue };
         // Counted from 0, as in all earlier digests.
-        state.trail.note::<9>(&[&end.notice.0.to_le_bytes(), &[end.result.number() - 1]]);
+        state.batch_digest.note::<9>(&[&end.notice.0.to_le_bytes(), &[end.result.number() - 1]]);
         match end.result {
             DeliveryResult::Delivered => state.counters.delivered += 1,
             DeliveryResult::Dead => state.outbox.dead_letter(DeadLetter { notice, end: *end }),

@@ -7,7 +7,7 @@ use crate::command::{Fulfil, FulfilState, Fulfilment};
 use crate::context::{Context, Decide};
 use crate::notice::NoticeKind;
 use crate::outcome::{ResponseEnd, ResponseOutcome};
-use crate::transfers::AnswerKind;
+use crate::transfers::ResponseKind;
 
 impl Decide for Fulfil {
     type Outcome = ResponseOutcome;
@@ -20,7 +20,7 @@ impl Decide for Fulfil {
             id: self.id,
             source: &self.source,
             destination: self.destination.as_ref(),
-            kind: AnswerKind::Fulfil,
+            kind: ResponseKind::Fulfil,
             hash: self.hash,
             trace: self.trace,
             wants_patch: self.state == FulfilState::Reserved,
@@ -42,7 +42,7 @@ impl Decide for Fulfil {
 fn matches(context: &Context<'_>, open: &OpenReservation, fulfilment: Fulfilment) -> bool {
     let Fulfilment::Present(preimage) = fulfilment else { return false };
     let condition: [u8; 32] = Sha256::digest(preimage).into();
-    condition == context.state.transfers.active(open.slot).condition
+    condition == context.state.transfers.reserved(open.slot).condition
 }
 
 fn commit(

@@ -11,7 +11,7 @@ use crate::ids::{AccountId, Digest, FspName, LogIndex, ParticipantIndex, Transfe
 use crate::money::{Amount, Currency};
 use crate::outcome::{AdminOutcome, Outcome};
 use crate::state::State;
-use crate::transfers::{Answer, AnswerKind, FinalTransfer, Found, Outflow};
+use crate::transfers::{FinalTransfer, Outflow, RecordedResponse, ResponseKind, TransferLocation};
 
 /// A finished movement of funds: participant, amount, and the record that created it.
 struct FundsMovement {
@@ -21,7 +21,7 @@ struct FundsMovement {
     currency: Currency,
     record: LogIndex,
     hash: Digest,
-    end: Option<Answer>,
+    end: Option<RecordedResponse>,
 }
 
 /// Funds in commit at once. Funds out are reserved, or recorded as aborted if funds are
@@ -46,10 +46,15 @@ impl Decide for EndFundsOut {
 fn start(context: &mut Context<'_>, funds: &MoveFunds) -> Result<AdminOutcome, AdminOutcome> {
     assert!(Amount::ZERO <= funds.amount, "the amount of a movement of funds is never negative");
     let (participant, settlement) = settlement_account(context.state, &funds.name, funds.account)?;
-    if context.state.accounts.get(settlement).is_none_or(|held| held.currency != funds.currency) {
+    if context
+        .state
+        .accounts
+        .get(settlement)
+        .is_none_or(|account| account.currency != funds.currency)
+    {
         return Err(AdminOutcome::CurrencyMismatch);
     }
-    if let Some(outcome) = known(context.state, funds) {
+    if let Some(outcome) = outcome_of_known(context.state, funds) {
         return Err(outcome);
     }
     let reconciliation = reconciliation_account(context.state, funds.currency)
@@ -94,19 +99,19 @@ fn end_outflow(
         currency,
         record: flow.record,
         hash: flow.hash,
-        end: Some(answer(command, context.log_index)),
+        end: Some(recorded_end(command, context.log_index)),
     };
     end(context, movement, ended);
     Ok(AdminOutcome::Accepted)
 }
 
 /// The outcome of a movement with a known id.
-fn known(state: &State, funds: &MoveFunds) -> Option<AdminOutcome> {
+fn outcome_of_known(state: &State, funds: &MoveFunds) -> Option<AdminOutcome> {
     let stored = match state.transfers.find(&funds.id) {
-        Found::Nothing => return None,
-        Found::Final(at) => Some(state.transfers.ended(at).hash),
-        Found::Outflow => state.transfers.outflow(&funds.id).map(|flow| flow.hash),
-        Found::Reserved(_) => None,
+        TransferLocation::Absent => return None,
+        TransferLocation::Final(at) => Some(state.transfers.final_transfer(at).hash),
+        TransferLocation::Outflow => state.transfers.outflow(&funds.id).map(|flow| flow.hash),
+        TransferLocation::Reserved(_) => None,
     };
     Some(match stored == Some(funds.hash) {
         true => AdminOutcome::FundsRepeated,
@@ -116,16 +121,16 @@ fn known(state: &State, funds: &MoveFunds) -> Option<AdminOutcome> {
 
 /// Whether this same request ended the outflow.
 fn is_resent_end(state: &State, command: &EndFundsOut) -> bool {
-    let Found::Final(at) = state.transfers.find(&command.id) else { return false };
-    let ended = state.transfers.ended(at);
+    let TransferLocation::Final(at) = state.transfers.find(&command.id) else { return false };
+    let ended = state.transfers.final_transfer(at);
     let is_funds = ended.payee == Some(ParticipantIndex::HUB);
-    let same = |taken: Answer| taken.hash == command.hash;
-    is_funds && ended.answer.is_some_and(same)
+    let same = |taken: RecordedResponse| taken.hash == command.hash;
+    is_funds && ended.response.is_some_and(same)
 }
 
-fn answer(command: &EndFundsOut, log_index: LogIndex) -> Answer {
-    let kind = if command.commit { AnswerKind::Fulfil } else { AnswerKind::Abort };
-    Answer { kind, hash: command.hash, log_index }
+fn recorded_end(command: &EndFundsOut, log_index: LogIndex) -> RecordedResponse {
+    let kind = if command.commit { ResponseKind::Fulfil } else { ResponseKind::Abort };
+    RecordedResponse { kind, hash: command.hash, log_index }
 }
 
 /// A movement that starts and ends at once.
@@ -144,7 +149,7 @@ fn reserve(
     participant: ParticipantIndex,
     settlement: AccountId,
 ) -> AdminOutcome {
-    if spare(context.state, participant, settlement) < funds.amount {
+    if available_funds(context.state, participant, settlement) < funds.amount {
         end(context, movement(context, funds, participant), Outcome::FundsInsufficient);
         return AdminOutcome::FundsInsufficient;
     }
@@ -164,15 +169,17 @@ fn reserve(
 }
 
 /// The funds that a participant can take out: its liquidity cover less its position.
-fn spare(state: &State, participant: ParticipantIndex, settlement: AccountId) -> Amount {
-    let cover = -state.accounts.value(settlement);
+fn available_funds(state: &State, participant: ParticipantIndex, settlement: AccountId) -> Amount {
+    let liquidity_cover = -state.accounts.value(settlement);
     if !state.settings.funds_out_covers_position {
-        return cover;
+        return liquidity_cover;
     }
-    let holdings = &state.registry.get(participant).holdings;
-    let holding = holdings.iter().find(|holding| holding.settlement == settlement);
-    let position = holding.map_or(Amount::ZERO, |holding| state.accounts.value(holding.position));
-    cover.checked_sub(position.max(Amount::ZERO)).expect("a balance difference is in range")
+    let mut by_currency = state.registry.get(participant).by_currency.iter();
+    let found = by_currency.find(|accounts| accounts.settlement == settlement);
+    let position = found.map_or(Amount::ZERO, |accounts| state.accounts.value(accounts.position));
+    liquidity_cover
+        .checked_sub(position.max(Amount::ZERO))
+        .expect("a balance difference is in range")
 }
 
 fn end(context: &mut Context<'_>, movement: FundsMovement, outcome: Outcome) {
@@ -185,7 +192,7 @@ fn end(context: &mut Context<'_>, movement: FundsMovement, outcome: Outcome) {
         currency: movement.currency,
         hash: movement.hash,
         prepare: movement.record,
-        answer: movement.end,
+        response: movement.end,
         outcome,
         completed,
         changed: context.log_index,
@@ -220,6 +227,8 @@ pub(crate) fn reconciliation_account(state: &State, currency: Currency) -> Optio
     let hub = state.registry.get(ParticipantIndex::HUB);
     let mut accounts = hub.accounts.iter().filter_map(|id| state.accounts.get(*id));
     accounts
-        .find(|held| held.kind == AccountKind::HubReconciliation && held.currency == currency)
+        .find(|account| {
+            account.kind == AccountKind::HubReconciliation && account.currency == currency
+        })
         .map(|account| account.id)
 }

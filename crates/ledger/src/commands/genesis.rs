@@ -20,6 +20,6 @@ pub(super) fn begin(context: &mut Context<'_>, genesis: &Genesis) -> Outcome {
     let hub = state.registry.add(genesis.hub, state.stamp);
     assert_eq!(hub, ParticipantIndex::HUB, "the hub is the first participant");
     settle::begin(state, context.log_index);
-    context.effects.register_changed = true;
+    context.effects.registry_changed = true;
     Outcome::Accepted
 }

@@ -63,7 +63,7 @@ fn administer_change(context: &mut Context<'_>, change: &Change) -> AdminOutcome
     let declared = change.declaration();
     assert!(declared.outcomes.contains(&outcome), "{outcome:?} is declared for {change:?}");
     let viewed = || declared.touches.iter().any(|part| part.is_viewed());
-    context.effects.register_changed |= outcome == AdminOutcome::Accepted && viewed();
+    context.effects.registry_changed |= outcome == AdminOutcome::Accepted && viewed();
     outcome
 }
 

@@ -13,14 +13,14 @@ impl Decide for CreateOracle {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let oracle = &self.oracle;
-        let register = &mut context.state.registry;
-        if is_taken(register, oracle, OracleId(0)) {
+        let registry = &mut context.state.registry;
+        if is_taken(registry, oracle, OracleId(0)) {
             return AdminOutcome::OracleExists;
         }
-        if register.oracles().len() == ORACLES_MAX {
-            return AdminOutcome::RegisterFull;
+        if registry.oracles().len() == ORACLES_MAX {
+            return AdminOutcome::RegistryFull;
         }
-        register.add_oracle(oracle.clone());
+        registry.add_oracle(oracle.clone());
         AdminOutcome::Accepted
     }
 }
@@ -30,8 +30,8 @@ impl Decide for UpdateOracle {
 
     fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
         let (id, update) = (self.id, &self.update);
-        let register = &mut context.state.registry;
-        let Some(known) = register.oracle_mut(id).cloned() else {
+        let registry = &mut context.state.registry;
+        let Some(known) = registry.oracle_mut(id).cloned() else {
             return AdminOutcome::OracleNotFound;
         };
         let changed = Oracle {
@@ -40,10 +40,10 @@ impl Decide for UpdateOracle {
             currency: update.currency.or(known.currency),
             default: update.default.unwrap_or(known.default),
         };
-        if is_taken(register, &changed, id) {
+        if is_taken(registry, &changed, id) {
             return AdminOutcome::OracleExists;
         }
-        *register.oracle_mut(id).expect("it was found just now") = changed;
+        *registry.oracle_mut(id).expect("it was found just now") = changed;
         AdminOutcome::Accepted
     }
 }
@@ -59,8 +59,8 @@ impl Decide for DeleteOracle {
 }
 
 /// Whether another oracle than `except` has this type and currency.
-fn is_taken(register: &Registry, oracle: &Oracle, except: OracleId) -> bool {
-    register.oracles().iter().any(|(id, known)| {
+fn is_taken(registry: &Registry, oracle: &Oracle, except: OracleId) -> bool {
+    registry.oracles().iter().any(|(id, known)| {
         *id != except && known.id_type == oracle.id_type && known.currency == oracle.currency
     })
 }

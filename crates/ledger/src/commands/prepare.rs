@@ -12,7 +12,7 @@ use crate::outcome::PrepareOutcome;
 use crate::planted::{Bug, is_planted};
 use crate::registry::{CurrencyAccounts, Participant};
 use crate::state::State;
-use crate::transfers::{FinalTransfer, Found, ReservedTransfer, TransferState};
+use crate::transfers::{FinalTransfer, ReservedTransfer, TransferLocation, TransferState};
 
 /// The accounts of an acceptable prepare.
 struct ResolvedPrepare {
@@ -30,11 +30,11 @@ impl Decide for Prepare {
         let Some(sender) = context.state.registry.sender(&self.source) else {
             return PrepareOutcome::SenderNotFound;
         };
-        if let Some(outcome) = answer_resend(context, self, sender) {
+        if let Some(outcome) = handle_resend(context, self, sender) {
             return outcome;
         }
         match check(context.state, self, sender) {
-            Ok(route) => reserve(context, self, &route),
+            Ok(resolved) => reserve(context, self, &resolved),
             Err(outcome) => refuse(context, self, (sender, outcome)),
         }
     }
@@ -42,28 +42,28 @@ impl Decide for Prepare {
 
 /// Answers a known id: the same content gets the stored state, different content is refused. The
 /// stored transfer does not change (3.4).
-fn answer_resend(
+fn handle_resend(
     context: &mut Context<'_>,
     command: &Prepare,
     sender: ParticipantIndex,
 ) -> Option<PrepareOutcome> {
     let state = &*context.state;
     let (outcome, kind, about) = match state.transfers.find(&command.id) {
-        Found::Nothing => return None,
-        Found::Reserved(slot) if state.transfers.active(slot).hash == command.hash => {
+        TransferLocation::Absent => return None,
+        TransferLocation::Reserved(slot) if state.transfers.reserved(slot).hash == command.hash => {
             let outcome = PrepareOutcome::PrepareResentReserved;
-            let about = subject(context, command, outcome);
-            let at = state.transfers.active(slot).reserved_at;
+            let about = notice_context(context, command, outcome);
+            let at = state.transfers.reserved(slot).reserved_at;
             (outcome, NoticeKind::Reserved, NoticeContext { at, ..about })
         }
-        Found::Final(at) if state.transfers.ended(at).hash == command.hash => {
-            let ended = state.transfers.ended(at);
+        TransferLocation::Final(at) if state.transfers.final_transfer(at).hash == command.hash => {
+            let ended = state.transfers.final_transfer(at);
             let (outcome, kind) = stored_end(ended);
-            (outcome, kind, subject(context, command, outcome).about_end(ended))
+            (outcome, kind, notice_context(context, command, outcome).about_end(ended))
         }
-        Found::Reserved(_) | Found::Final(_) | Found::Outflow => {
+        TransferLocation::Reserved(_) | TransferLocation::Final(_) | TransferLocation::Outflow => {
             let outcome = PrepareOutcome::PrepareModified;
-            (outcome, NoticeKind::Error, subject(context, command, outcome))
+            (outcome, NoticeKind::Error, notice_context(context, command, outcome))
         }
     };
     context.enqueue_notice(addressee(state, command, sender), kind, about);
@@ -97,56 +97,57 @@ fn check(
     refuse_if(command.expiration_ms < state.stamp.millis(), PrepareExpirationPast)?;
     let same = command.payer.matches(&command.payee);
     refuse_if(same && !state.settings.on_us_transfers, PreparePayerIsPayee)?;
-    let holding = payer_entry.holding(command.currency).ok_or(PreparePayerAccountNotFound)?;
-    refuse_if(!is_active(&state.accounts, holding.position), PreparePayerAccountInactive)?;
-    let payee_holding = payee_entry.holding(command.currency).ok_or(PreparePayeeAccountNotFound)?;
-    refuse_if(!is_active(&state.accounts, payee_holding.position), PreparePayeeAccountInactive)?;
+    let payer_accounts =
+        payer_entry.accounts_in(command.currency).ok_or(PreparePayerAccountNotFound)?;
+    refuse_if(!is_active(&state.accounts, payer_accounts.position), PreparePayerAccountInactive)?;
+    let payee_accounts =
+        payee_entry.accounts_in(command.currency).ok_or(PreparePayeeAccountNotFound)?;
+    refuse_if(!is_active(&state.accounts, payee_accounts.position), PreparePayeeAccountInactive)?;
     let lane_full = state.outbox.owed_to(payee) >= state.settings.lane_capacity;
     refuse_if(lane_full, PreparePayeeLaneFull)?;
-    check_liquidity(state, holding, command.amount)?;
+    check_liquidity(state, payer_accounts, command.amount)?;
     Ok(ResolvedPrepare {
         payer,
         payee,
-        payer_account: holding.position,
-        payee_account: payee_holding.position,
+        payer_account: payer_accounts.position,
+        payee_account: payee_accounts.position,
     })
 }
 
 /// Checks the liquidity cover first, then the net debit cap. Equality passes (3.5).
 fn check_liquidity(
     state: &State,
-    holding: &CurrencyAccounts,
+    accounts: &CurrencyAccounts,
     amount: Amount,
 ) -> Result<(), PrepareOutcome> {
-    let books = &state.accounts;
-    let position = books.value(holding.position);
-    let cover = -books.value(holding.settlement);
-    let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
+    let position = state.accounts.value(accounts.position);
+    let liquidity_cover = -state.accounts.value(accounts.settlement);
+    let net_debit_cap = accounts.net_debit_cap.map_or(Amount::ZERO, |cap| cap.value);
     let mut after =
         position.checked_add(amount).expect("a position is far from the ledger's range");
-    if is_planted(Bug::BatchAddsRoom) && has_moved(state, holding) {
+    if is_planted(Bug::BatchAddsRoom) && has_moved(state, accounts) {
         after = position.checked_sub(amount).expect("a position is far from the ledger's range");
     }
-    refuse_if(after > cover, PrepareOutcome::PrepareLiquidityInsufficient)?;
-    refuse_if(after > cap, PrepareOutcome::PrepareCapExceeded)
+    refuse_if(after > liquidity_cover, PrepareOutcome::PrepareLiquidityInsufficient)?;
+    refuse_if(after > net_debit_cap, PrepareOutcome::PrepareCapExceeded)
 }
 
 /// Whether this batch has changed the position.
-fn has_moved(state: &State, holding: &CurrencyAccounts) -> bool {
-    state.accounts.get(holding.position).is_some_and(|account| account.changed == state.stamp)
+fn has_moved(state: &State, accounts: &CurrencyAccounts) -> bool {
+    state.accounts.get(accounts.position).is_some_and(|account| account.changed == state.stamp)
 }
 
 fn reserve(
     context: &mut Context<'_>,
     command: &Prepare,
-    route: &ResolvedPrepare,
+    resolved: &ResolvedPrepare,
 ) -> PrepareOutcome {
-    let posting = context.state.accounts.reservation(route.payer_account, command.amount);
+    let posting = context.state.accounts.reservation(resolved.payer_account, command.amount);
     context.post(posting);
-    let about = subject(context, command, PrepareOutcome::PrepareReserved);
-    let notice = context.enqueue_notice(route.payee, NoticeKind::Prepare, about);
-    let transfer = active(context, command, route, notice);
-    context.state.transfers.insert(transfer);
+    let about = notice_context(context, command, PrepareOutcome::PrepareReserved);
+    let notice = context.enqueue_notice(resolved.payee, NoticeKind::Prepare, about);
+    let transfer = reserved_transfer(context, command, resolved, notice);
+    context.state.transfers.insert_reserved(transfer);
     context.state.counters.reserved += 1;
     // A deadline at this very stamp passes the check and has been reached. The transfer expires
     // here, so that no later command of the batch finds it open.
@@ -156,18 +157,18 @@ fn reserve(
     PrepareOutcome::PrepareReserved
 }
 
-fn active(
+fn reserved_transfer(
     context: &Context<'_>,
     command: &Prepare,
-    route: &ResolvedPrepare,
+    resolved: &ResolvedPrepare,
     prepare_notice: NoticeId,
 ) -> ReservedTransfer {
     ReservedTransfer {
         id: command.id,
-        payer: route.payer,
-        payee: route.payee,
-        payer_account: route.payer_account,
-        payee_account: route.payee_account,
+        payer: resolved.payer,
+        payee: resolved.payee,
+        payer_account: resolved.payer_account,
+        payee_account: resolved.payee_account,
         amount: command.amount,
         condition: command.condition,
         expiration_ms: command.expiration_ms,
@@ -185,7 +186,7 @@ fn refuse(
     command: &Prepare,
     (sender, outcome): (ParticipantIndex, PrepareOutcome),
 ) -> PrepareOutcome {
-    let about = subject(context, command, outcome);
+    let about = notice_context(context, command, outcome);
     context.enqueue_notice(addressee(context.state, command, sender), NoticeKind::Error, about);
     let state = &mut *context.state;
     let index = |name: &FspName| state.registry.find(name).map(|(index, _)| index);
@@ -197,7 +198,7 @@ fn refuse(
         currency: command.currency,
         hash: command.hash,
         prepare: context.log_index,
-        answer: None,
+        response: None,
         outcome: outcome.into(),
         completed: state.stamp,
         changed: context.log_index,
@@ -213,7 +214,11 @@ fn addressee(state: &State, command: &Prepare, sender: ParticipantIndex) -> Part
     state.registry.sender(&command.payer).unwrap_or(sender)
 }
 
-fn subject(context: &Context<'_>, command: &Prepare, outcome: PrepareOutcome) -> NoticeContext {
+fn notice_context(
+    context: &Context<'_>,
+    command: &Prepare,
+    outcome: PrepareOutcome,
+) -> NoticeContext {
     let transfer = Some(command.id);
     let (source, at) = (context.log_index, context.state.stamp);
     NoticeContext { transfer, source, outcome: outcome.into(), at, trace: command.trace }
@@ -229,8 +234,8 @@ fn find<'a>(
     Ok(found)
 }
 
-fn is_active(books: &Accounts, account: AccountId) -> bool {
-    books.get(account).is_some_and(|account| account.active)
+fn is_active(accounts: &Accounts, account: AccountId) -> bool {
+    accounts.get(account).is_some_and(|account| account.active)
 }
 
 fn refuse_if(refused: bool, outcome: PrepareOutcome) -> Result<(), PrepareOutcome> {

@@ -9,14 +9,17 @@ use crate::notice::NoticeKind;
 use crate::outcome::{Outcome, ResponseEnd, ResponseOutcome};
 use crate::planted::{Bug, is_planted};
 use crate::state::State;
-use crate::transfers::{Answer, AnswerKind, FinalTransfer, Found, ReservedTransfer, TransferState};
+use crate::transfers::{
+    FinalTransfer, RecordedResponse, ReservedTransfer, ResponseKind, TransferLocation,
+    TransferState,
+};
 
 /// The common part of a fulfil and an abort.
 pub(super) struct PayeeResponse<'a> {
     pub(super) id: TransferId,
     pub(super) source: &'a FspName,
     pub(super) destination: Option<&'a FspName>,
-    pub(super) kind: AnswerKind,
+    pub(super) kind: ResponseKind,
     pub(super) hash: Digest,
     pub(super) trace: TraceId,
     /// The payee waits for a PATCH (RESERVED style).
@@ -31,7 +34,7 @@ pub(super) struct OpenReservation {
 }
 
 impl PayeeResponse<'_> {
-    fn subject(&self, context: &Context<'_>, outcome: ResponseOutcome) -> NoticeContext {
+    fn notice_context(&self, context: &Context<'_>, outcome: ResponseOutcome) -> NoticeContext {
         let (source, at) = (context.log_index, context.state.stamp);
         let outcome = outcome.into();
         NoticeContext { transfer: Some(self.id), source, outcome, at, trace: self.trace }
@@ -44,9 +47,9 @@ pub(super) fn open(
     incoming: &PayeeResponse<'_>,
 ) -> Result<OpenReservation, ResponseOutcome> {
     match context.state.transfers.find(&incoming.id) {
-        Found::Reserved(slot) => open_active(context, incoming, slot),
-        Found::Final(at) => Err(answer_ended(context, incoming, at)),
-        Found::Nothing | Found::Outflow => {
+        TransferLocation::Reserved(slot) => open_reserved(context, incoming, slot),
+        TransferLocation::Final(at) => Err(handle_final(context, incoming, at)),
+        TransferLocation::Absent | TransferLocation::Outflow => {
             Err(refuse_sender(context, incoming, ResponseOutcome::ResponseTransferNotFound))
         }
     }
@@ -60,7 +63,7 @@ pub(super) fn close(
     incoming: &PayeeResponse<'_>,
     outcome: ResponseEnd,
 ) -> NoticeContext {
-    let transfer = context.state.transfers.take(open.slot);
+    let transfer = context.state.transfers.take_reserved(open.slot);
     let commits = outcome.commits();
     let to = if commits { transfer.payee_account } else { transfer.payer_account };
     let posting = context.state.accounts.commitment(to, transfer.amount);
@@ -75,9 +78,10 @@ pub(super) fn close(
     let counters = &mut context.state.counters;
     let counter = if commits { &mut counters.committed } else { &mut counters.aborted };
     *counter += 1;
-    let answer = Answer { kind: incoming.kind, hash: incoming.hash, log_index: context.log_index };
-    end(context, &transfer, Some(answer), outcome.into());
-    incoming.subject(context, outcome.into())
+    let response =
+        RecordedResponse { kind: incoming.kind, hash: incoming.hash, log_index: context.log_index };
+    end(context, &transfer, Some(response), outcome.into());
+    incoming.notice_context(context, outcome.into())
 }
 
 /// Whether the hub notifies the payee of the result. A payer that is its own payee is notified once
@@ -90,7 +94,7 @@ pub(super) fn confirms_to_payee(context: &Context<'_>, open: &OpenReservation) -
 pub(super) fn end(
     context: &mut Context<'_>,
     transfer: &ReservedTransfer,
-    answer: Option<Answer>,
+    response: Option<RecordedResponse>,
     outcome: Outcome,
 ) {
     let state = &*context.state;
@@ -105,19 +109,19 @@ pub(super) fn end(
         currency,
         hash: transfer.hash,
         prepare: transfer.prepare,
-        answer,
+        response,
         outcome,
         completed,
         changed: context.log_index,
     });
 }
 
-fn open_active(
+fn open_reserved(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,
     slot: u32,
 ) -> Result<OpenReservation, ResponseOutcome> {
-    let transfer = context.state.transfers.active(slot);
+    let transfer = context.state.transfers.reserved(slot);
     let open = OpenReservation { slot, payer: transfer.payer, payee: transfer.payee };
     if !is_named(context.state, open.payee, incoming.source) {
         return Err(refuse_sender(context, incoming, ResponseOutcome::ResponseNotFromPayee));
@@ -148,12 +152,12 @@ fn abort_misdirected(
 }
 
 /// Answers for a final transfer: the same response gets the stored end, a different one is refused.
-fn answer_ended(
+fn handle_final(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,
     at: u32,
 ) -> ResponseOutcome {
-    let ended = context.state.transfers.ended(at).clone();
+    let ended = context.state.transfers.final_transfer(at).clone();
     let is_sender = |payee: &ParticipantIndex| {
         *payee != ParticipantIndex::HUB && is_named(context.state, *payee, incoming.source)
     };
@@ -162,34 +166,34 @@ fn answer_ended(
         return refuse_sender(context, incoming, ResponseOutcome::ResponseNotFromPayee);
     };
     if ended.outcome == Outcome::Expired {
-        return answer_expired(context, incoming, at, payee);
+        return handle_expired(context, incoming, at, payee);
     }
-    match ended.answer.filter(|answer| answer.kind == incoming.kind) {
+    match ended.response.filter(|response| response.kind == incoming.kind) {
         None => refuse_state(context, incoming, &ended, payee),
-        Some(answer) if answer.hash != incoming.hash => {
+        Some(response) if response.hash != incoming.hash => {
             refuse_sender(context, incoming, ResponseOutcome::ResponseModified)
         }
-        Some(answer) => resend_end(context, incoming, &ended, answer, payee),
+        Some(response) => resend_end(context, incoming, &ended, response, payee),
     }
 }
 
 /// Reports the expiry to the first late response. Later ones find a final transfer.
-fn answer_expired(
+fn handle_expired(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,
     at: u32,
     payee: ParticipantIndex,
 ) -> ResponseOutcome {
     let log_index = context.log_index;
-    let ended = context.state.transfers.ended_mut(at);
-    if ended.answer.is_some() {
+    let ended = context.state.transfers.final_transfer_mut(at);
+    if ended.response.is_some() {
         let ended = ended.clone();
         return refuse_state(context, incoming, &ended, payee);
     }
-    ended.answer = Some(Answer { kind: incoming.kind, hash: incoming.hash, log_index });
+    ended.response = Some(RecordedResponse { kind: incoming.kind, hash: incoming.hash, log_index });
     ended.changed = log_index;
-    context.effects.ended.push(ended.clone());
-    let about = incoming.subject(context, ResponseOutcome::ResponseAfterExpiry);
+    context.effects.final_rows.push(ended.clone());
+    let about = incoming.notice_context(context, ResponseOutcome::ResponseAfterExpiry);
     context.enqueue_notice(payee, NoticeKind::Error, about);
     ResponseOutcome::ResponseAfterExpiry
 }
@@ -203,7 +207,7 @@ fn refuse_state(
     payee: ParticipantIndex,
 ) -> ResponseOutcome {
     let outcome = ResponseOutcome::ResponseStateNotReserved;
-    let about = incoming.subject(context, outcome);
+    let about = incoming.notice_context(context, outcome);
     context.enqueue_notice(payee, NoticeKind::Error, about);
     if incoming.wants_patch && ended.state() == TransferState::Aborted {
         let about = about.about_end(ended);
@@ -217,15 +221,15 @@ fn resend_end(
     context: &mut Context<'_>,
     incoming: &PayeeResponse<'_>,
     ended: &FinalTransfer,
-    answer: Answer,
+    response: RecordedResponse,
     payee: ParticipantIndex,
 ) -> ResponseOutcome {
     let outcome = ResponseOutcome::ResponseResent;
-    let about = incoming.subject(context, outcome).about_end(ended);
+    let about = incoming.notice_context(context, outcome).about_end(ended);
     use ResponseEnd::*;
     let (kind, source) = match ResponseEnd::of(ended.outcome) {
         Some(Committed) => (NoticeKind::Committed, about.source),
-        Some(Aborted | AbortedWithUnknownCode) => (NoticeKind::AbortCopy, answer.log_index),
+        Some(Aborted | AbortedWithUnknownCode) => (NoticeKind::AbortCopy, response.log_index),
         Some(ResponseNotToPayer | FulfilmentInvalid | AbortedByPut) | None => {
             (NoticeKind::AbortedState, about.source)
         }
@@ -245,7 +249,7 @@ fn refuse_sender(
     let Some(sender) = context.state.registry.sender(incoming.source) else {
         return ResponseOutcome::SenderNotFound;
     };
-    let about = incoming.subject(context, outcome);
+    let about = incoming.notice_context(context, outcome);
     context.enqueue_notice(sender, NoticeKind::Error, about);
     outcome
 }

@@ -13,7 +13,7 @@ impl Decide for SetEndpoint {
         };
         match participant.set_endpoint(&self.endpoint, &self.value) {
             true => AdminOutcome::Accepted,
-            false => AdminOutcome::RegisterFull,
+            false => AdminOutcome::RegistryFull,
         }
     }
 }

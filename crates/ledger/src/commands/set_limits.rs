@@ -20,14 +20,15 @@ impl Decide for SetInitialPositionAndLimits {
         let Some((_, participant)) = state.registry.find_mut(&self.name) else {
             return AdminOutcome::ParticipantNotFound;
         };
-        let Some(holding) = participant.holding_mut(self.currency) else {
+        let Some(currency_accounts) = participant.accounts_in_mut(self.currency) else {
             return AdminOutcome::AccountNotFound;
         };
-        if holding.limit.is_some() {
+        if currency_accounts.net_debit_cap.is_some() {
             return AdminOutcome::LimitsExist;
         }
-        holding.limit = Some(NetDebitCap { value: self.limit, alarm_percentage: ALARM_PERCENTAGE });
-        let holding = *holding;
+        currency_accounts.net_debit_cap =
+            Some(NetDebitCap { value: self.net_debit_cap, alarm_percentage: ALARM_PERCENTAGE });
+        let currency_accounts = *currency_accounts;
         let accounts = participant.accounts.clone();
         for id in accounts {
             if state.accounts.get(id).is_some_and(|account| account.currency == self.currency) {
@@ -35,7 +36,7 @@ impl Decide for SetInitialPositionAndLimits {
             }
         }
         if self.position != Amount::ZERO {
-            let posting = state.accounts.opening(holding.position, self.position);
+            let posting = state.accounts.opening(currency_accounts.position, self.position);
             context.post(posting);
         }
         AdminOutcome::Accepted
@@ -50,15 +51,15 @@ impl Decide for SetLimit {
         let Some((index, participant)) = context.state.registry.find_mut(&self.name) else {
             return AdminOutcome::ParticipantNotFound;
         };
-        let Some(holding) = participant.holding_mut(self.currency) else {
+        let Some(currency_accounts) = participant.accounts_in_mut(self.currency) else {
             return AdminOutcome::AccountNotFound;
         };
-        if holding.limit.is_none() {
+        if currency_accounts.net_debit_cap.is_none() {
             return AdminOutcome::LimitsMissing;
         }
-        let (value, alarm_percentage) = (self.limit, self.alarm_percentage);
-        holding.limit = Some(NetDebitCap { value, alarm_percentage });
-        let position = holding.position;
+        let (value, alarm_percentage) = (self.net_debit_cap, self.alarm_percentage);
+        currency_accounts.net_debit_cap = Some(NetDebitCap { value, alarm_percentage });
+        let position = currency_accounts.position;
         context.state.settlement.forget_cap_raises(position);
         alert(context, AlertKind::NetDebitCapChanged, (index, self.currency));
         AdminOutcome::Accepted

@@ -11,7 +11,7 @@ use crate::transfers::{FinalTransfer, Outflow, ReservedTransfer};
 
 impl TableRow for ReservedTransfer {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
-        let mut rows: Vec<_> = state.transfers.iter_active().collect();
+        let mut rows: Vec<_> = state.transfers.iter_reserved().collect();
         rows.sort_unstable_by_key(|row| row.prepare);
         rows
     }
@@ -31,7 +31,7 @@ impl TableRow for ReservedTransfer {
         builder.check_new(&self.id)?;
         add(&mut builder.reserved, self.payer_account, self.amount)?;
         builder.last_prepare = self.prepare;
-        builder.transfers.insert(self);
+        builder.transfers.insert_reserved(self);
         Ok(())
     }
 }
@@ -56,7 +56,7 @@ impl TableRow for (TransferId, Outflow) {
 
 impl TableRow for FinalTransfer {
     fn all(state: &State) -> impl IntoIterator<Item = impl Row> {
-        state.transfers.iter_ended()
+        state.transfers.iter_final()
     }
 
     fn restore(self, builder: &mut StateBuilder) -> Result<(), InvalidState> {
@@ -64,7 +64,7 @@ impl TableRow for FinalTransfer {
         builder.check_record(self.changed)?;
         builder.check_participants(self.payer.into_iter().chain(self.payee))?;
         builder.check_new(&self.id)?;
-        builder.transfers.end(self);
+        builder.transfers.insert_final(self);
         Ok(())
     }
 }

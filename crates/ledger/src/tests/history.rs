@@ -1,5 +1,5 @@
 //! Random histories, drawn from few ids, parties, amounts and times, so that commands refer to each
-//! other. Each act is plain data. `World` turns acts into commands for the kernel, and its
+//! other. Each action is plain data. `TestKernel` turns actions into commands for the kernel, and its
 //! `Watcher` applies and checks each batch. `tests/model.rs` includes this file with another
 //! watcher.
 
@@ -26,14 +26,14 @@ pub(super) const IDS: u8 = 8;
 pub(super) const CAP: i64 = 400_000;
 /// The deposit of every participant at the start, in ten-thousandths.
 pub(super) const DEPOSIT: i64 = 500_000;
-/// Time of the first act, in milliseconds since the epoch.
+/// Time of the first action, in milliseconds since the epoch.
 pub(super) const START_MS: u64 = 1_000_000;
 
-/// An act of a participant or an operator.
+/// An action of a participant or an operator.
 #[derive(Clone, Debug)]
-pub(super) enum Act {
-    Prepare(PrepareAct),
-    Answer(AnswerAct),
+pub(super) enum Action {
+    Prepare(PrepareAction),
+    Response(ResponseAction),
     Participant { party: usize, active: bool },
     Account { party: usize, active: bool },
     Cap { party: usize, units: i64 },
@@ -43,16 +43,16 @@ pub(super) enum Act {
     Settings { on_us: bool, put_aborted: bool, covers_position: bool },
     Deliver { which: Vec<u8>, result: u8 },
     Redeliver { which: u8 },
-    Settle(SettleAct),
+    Settle(SettleAction),
     Check { party: usize },
     FinishAlerts { which: u8 },
     Adjust { id: u8, party: usize, units: i64, position: bool },
     Tick,
 }
 
-/// An act of settlement. Each is about the newest window or settlement.
+/// An action of settlement. Each is about the newest window or settlement.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum SettleAct {
+pub(super) enum SettleAction {
     /// Adds a model: gross, bilateral, or without position reset. One of them can be added.
     Model {
         which: u8,
@@ -73,7 +73,7 @@ pub(super) enum SettleAct {
 
 /// `POST /transfers`.
 #[derive(Clone, Debug)]
-pub(super) struct PrepareAct {
+pub(super) struct PrepareAction {
     pub(super) id: u8,
     pub(super) source: usize,
     pub(super) payer: usize,
@@ -85,18 +85,18 @@ pub(super) struct PrepareAct {
 
 /// `PUT /transfers/{id}` and `PUT /transfers/{id}/error`.
 #[derive(Clone, Debug)]
-pub(super) struct AnswerAct {
+pub(super) struct ResponseAction {
     pub(super) id: u8,
     pub(super) sender: usize,
     pub(super) to: Option<usize>,
-    pub(super) says: Says,
+    pub(super) content: ResponseContent,
     /// Makes bodies differ that are otherwise the same.
     pub(super) body: u8,
 }
 
 /// The content of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum ResponseContent {
     Committed { right: bool },
     Reserved { right: bool },
     ReservedUnderVersion10,
@@ -108,82 +108,82 @@ pub(super) enum Says {
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) wait_ms: u64,
-    pub(super) acts: Vec<Act>,
+    pub(super) actions: Vec<Action>,
 }
 
 /// Any history.
 pub(super) fn history() -> impl Strategy<Value = Vec<Step>> {
     let wait = prop_oneof![3 => Just(0), 3 => Just(500), 1 => 0..3_000u64];
-    let step = (wait, prop::collection::vec(act(), 1..6));
-    prop::collection::vec(step.prop_map(|(wait_ms, acts)| Step { wait_ms, acts }), 1..30)
+    let step = (wait, prop::collection::vec(action(), 1..6));
+    prop::collection::vec(step.prop_map(|(wait_ms, actions)| Step { wait_ms, actions }), 1..30)
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn action() -> impl Strategy<Value = Action> {
     let id = 0..IDS;
     prop_oneof![
         30 => prepare(),
         30 => answer(),
         1 => (0..4usize, prop::bool::weighted(0.8))
-            .prop_map(|(party, active)| Act::Participant { party, active }),
+            .prop_map(|(party, active)| Action::Participant { party, active }),
         1 => (0..4usize, prop::bool::weighted(0.8))
-            .prop_map(|(party, active)| Act::Account { party, active }),
+            .prop_map(|(party, active)| Action::Account { party, active }),
         2 => (0..4usize, 0..3i64)
-            .prop_map(|(party, half)| Act::Cap { party, units: half * CAP / 2 }),
+            .prop_map(|(party, half)| Action::Cap { party, units: half * CAP / 2 }),
         3 => (id.clone(), 0..4usize, units())
-            .prop_map(|(id, party, units)| Act::FundsIn { id, party, units }),
+            .prop_map(|(id, party, units)| Action::FundsIn { id, party, units }),
         4 => (id.clone(), 0..4usize, units())
-            .prop_map(|(id, party, units)| Act::FundsOut { id, party, units }),
+            .prop_map(|(id, party, units)| Action::FundsOut { id, party, units }),
         4 => (id, 0..4usize, any::<bool>())
-            .prop_map(|(id, party, commit)| Act::EndFundsOut { id, party, commit }),
+            .prop_map(|(id, party, commit)| Action::EndFundsOut { id, party, commit }),
         1 => any::<[bool; 3]>().prop_map(|[on_us, put_aborted, covers_position]| {
-            Act::Settings { on_us, put_aborted, covers_position }
+            Action::Settings { on_us, put_aborted, covers_position }
         }),
         8 => (prop::collection::vec(any::<u8>(), 1..6), 0..6u8)
-            .prop_map(|(which, result)| Act::Deliver { which, result }),
-        2 => any::<u8>().prop_map(|which| Act::Redeliver { which }),
-        16 => settle().prop_map(Act::Settle),
-        3 => (0..4usize).prop_map(|party| Act::Check { party }),
-        1 => any::<u8>().prop_map(|which| Act::FinishAlerts { which }),
+            .prop_map(|(which, result)| Action::Deliver { which, result }),
+        2 => any::<u8>().prop_map(|which| Action::Redeliver { which }),
+        16 => settle().prop_map(Action::Settle),
+        3 => (0..4usize).prop_map(|party| Action::Check { party }),
+        1 => any::<u8>().prop_map(|which| Action::FinishAlerts { which }),
         2 => (0..IDS, 0..4usize, -DEPOSIT / 4..DEPOSIT / 4, any::<bool>())
-            .prop_map(|(id, party, units, position)| Act::Adjust { id, party, units, position }),
-        3 => Just(Act::Tick),
+            .prop_map(|(id, party, units, position)| Action::Adjust { id, party, units, position }),
+        3 => Just(Action::Tick),
     ]
 }
 
-fn settle() -> impl Strategy<Value = SettleAct> {
+fn settle() -> impl Strategy<Value = SettleAction> {
     prop_oneof![
-        1 => (0..3u8).prop_map(|which| SettleAct::Model { which }),
-        3 => Just(SettleAct::Close),
-        3 => (1..3u32).prop_map(|windows| SettleAct::Create { windows }),
+        1 => (0..3u8).prop_map(|which| SettleAction::Model { which }),
+        3 => Just(SettleAction::Close),
+        3 => (1..3u32).prop_map(|windows| SettleAction::Create { windows }),
         9 => (any::<u8>(), prop::bool::weighted(0.1))
-            .prop_map(|(accounts, skips)| SettleAct::Advance { accounts, skips }),
-        1 => Just(SettleAct::Abort),
+            .prop_map(|(accounts, skips)| SettleAction::Advance { accounts, skips }),
+        1 => Just(SettleAction::Abort),
     ]
 }
 
-fn prepare() -> impl Strategy<Value = Act> {
+fn prepare() -> impl Strategy<Value = Action> {
     let honest = prop::bool::weighted(0.95);
     let expires = prop_oneof![Just(1_000u64), Just(2_500), Just(6_000), Just(60_000)];
     (0..IDS, 0..4usize, party(), party(), units(), expires, honest).prop_map(
         |(id, other, payer, payee, units, expires_ms, honest)| {
             let source = if honest { payer } else { other };
-            Act::Prepare(PrepareAct { id, source, payer, payee, units, expires_ms })
+            Action::Prepare(PrepareAction { id, source, payer, payee, units, expires_ms })
         },
     )
 }
 
-fn answer() -> impl Strategy<Value = Act> {
+fn answer() -> impl Strategy<Value = Action> {
     let to = prop_oneof![6 => Just(None), 1 => party().prop_map(Some)];
-    let says = prop_oneof![
-        6 => prop::bool::weighted(0.8).prop_map(|right| Says::Committed { right }),
-        6 => prop::bool::weighted(0.8).prop_map(|right| Says::Reserved { right }),
-        1 => Just(Says::ReservedUnderVersion10),
-        1 => Just(Says::Aborted),
-        3 => prop::bool::weighted(0.8).prop_map(|known| Says::Error { known }),
+    let content = prop_oneof![
+        6 => prop::bool::weighted(0.8).prop_map(|right| ResponseContent::Committed { right }),
+        6 => prop::bool::weighted(0.8).prop_map(|right| ResponseContent::Reserved { right }),
+        1 => Just(ResponseContent::ReservedUnderVersion10),
+        1 => Just(ResponseContent::Aborted),
+        3 => prop::bool::weighted(0.8).prop_map(|known| ResponseContent::Error { known }),
     ];
     let body = prop_oneof![9 => Just(0u8), 1 => Just(1)];
-    (0..IDS, party(), to, says, body).prop_map(|(id, sender, to, says, body)| {
-        Act::Answer(AnswerAct { id, sender, to, says, body })
+    (0..IDS, party(), to, content, body).prop_map(|(id, sender, to, content, body)| {
+        Action::Response(ResponseAction { id, sender, to, content, body })
     })
 }
 
@@ -203,13 +203,16 @@ fn units() -> impl Strategy<Value = i64> {
 }
 
 /// The parts of a prepare's body that make it a resend.
-pub(super) fn prepare_body(act: &PrepareAct) -> String {
-    format!("{} {} {} {} {}", act.id, act.payer, act.payee, act.units, act.expires_ms)
+pub(super) fn prepare_body(action: &PrepareAction) -> String {
+    format!(
+        "{} {} {} {} {}",
+        action.id, action.payer, action.payee, action.units, action.expires_ms
+    )
 }
 
 /// The parts of a response's body that make it a resend.
-pub(super) fn answer_body(act: &AnswerAct) -> String {
-    format!("{} {:?} {}", act.id, act.says, act.body)
+pub(super) fn response_body(action: &ResponseAction) -> String {
+    format!("{} {:?} {}", action.id, action.content, action.body)
 }
 
 pub(super) fn id(number: u8) -> TransferId {
@@ -226,34 +229,35 @@ pub(super) fn usd() -> Currency {
 
 /// A log of the kernel: its state, its clock, and the numbers of its records.
 #[derive(Clone)]
-pub(super) struct World {
+pub(super) struct TestKernel {
     pub(super) state: State,
     pub(super) now_ms: u64,
     pub(super) sequence: u64,
     watcher: Watcher,
 }
 
-impl World {
+impl TestKernel {
     /// A scheme of three participants with net debit caps and deposits.
     pub(super) fn new() -> Self {
         let (state, watcher) = (State::new(), Watcher::new());
-        let mut world = Self { state, now_ms: START_MS, sequence: 1, watcher };
+        let mut kernel = Self { state, now_ms: START_MS, sequence: 1, watcher };
         let hub = FspName::new("Hub").expect("a name");
-        world.apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);
+        kernel.apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);
         for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
-            world.administer(CreateHubAccount { currency: usd(), kind }.into());
+            kernel.administer(CreateHubAccount { currency: usd(), kind }.into());
         }
         for party in 0..3 {
             let (name, currency) = (name(party), usd());
-            world.administer(CreateParticipant { name, currency }.into());
-            let (limit, position) = (amount(CAP), Amount::ZERO);
-            world
-                .administer(SetInitialPositionAndLimits { name, currency, limit, position }.into());
-            let act = Act::FundsIn { id: 100 + party as u8, party, units: DEPOSIT };
-            let command = world.command(&act);
-            assert_eq!(world.apply(&[command]).outcomes, [Outcome::Accepted]);
+            kernel.administer(CreateParticipant { name, currency }.into());
+            let (net_debit_cap, position) = (amount(CAP), Amount::ZERO);
+            kernel.administer(
+                SetInitialPositionAndLimits { name, currency, net_debit_cap, position }.into(),
+            );
+            let action = Action::FundsIn { id: 100 + party as u8, party, units: DEPOSIT };
+            let command = kernel.command(&action);
+            assert_eq!(kernel.apply(&[command]).outcomes, [Outcome::Accepted]);
         }
-        world
+        kernel
     }
 
     pub(super) fn wait(&mut self, ms: u64) {
@@ -281,68 +285,74 @@ impl World {
         assert_eq!(self.apply(&[administer(change)]).outcomes, [Outcome::Accepted]);
     }
 
-    fn prepare(&self, act: &PrepareAct) -> Prepare {
+    fn prepare(&self, action: &PrepareAction) -> Prepare {
         Prepare {
-            id: id(act.id),
-            source: name(act.source),
-            payer: name(act.payer),
-            payee: name(act.payee),
+            id: id(action.id),
+            source: name(action.source),
+            payer: name(action.payer),
+            payee: name(action.payee),
             currency: usd(),
-            amount: amount(act.units),
-            condition: Sha256::digest([act.id; 32]).into(),
-            expiration_ms: START_MS + act.expires_ms,
-            hash: digest(&prepare_body(act)),
-            trace: [act.id; 16],
+            amount: amount(action.units),
+            condition: Sha256::digest([action.id; 32]).into(),
+            expiration_ms: START_MS + action.expires_ms,
+            hash: digest(&prepare_body(action)),
+            trace: [action.id; 16],
         }
     }
 
-    pub(super) fn command(&self, act: &Act) -> Command {
-        administer(match *act {
-            Act::Prepare(ref act) => return Command::Prepare(Box::new(self.prepare(act))),
-            Act::Answer(ref act) => return answer_command(act),
-            Act::Deliver { ref which, result } => {
+    pub(super) fn command(&self, action: &Action) -> Command {
+        administer(match *action {
+            Action::Prepare(ref action) => return Command::Prepare(Box::new(self.prepare(action))),
+            Action::Response(ref action) => return response_command(action),
+            Action::Deliver { ref which, result } => {
                 return Command::FinishDeliveries(self.ends(which, result));
             }
-            Act::Tick => return Command::Tick,
-            Act::Participant { party, active } => {
+            Action::Tick => return Command::Tick,
+            Action::Participant { party, active } => {
                 SetParticipantActive { name: name(party), active }.into()
             }
-            Act::Account { party, active } => Change::SetAccountActive(SetAccountActive {
+            Action::Account { party, active } => Change::SetAccountActive(SetAccountActive {
                 name: name(party),
                 account: self.accounts(party).0,
                 active,
             }),
-            Act::Cap { party, units } => Change::SetLimit(SetLimit {
+            Action::Cap { party, units } => Change::SetLimit(SetLimit {
                 name: name(party),
                 currency: usd(),
-                limit: amount(units),
+                net_debit_cap: amount(units),
                 alarm_percentage: amount(100_000),
             }),
-            Act::FundsIn { id, party, units } => self.funds(id, party, units, FundsDirection::In),
-            Act::FundsOut { id, party, units } => self.funds(id, party, units, FundsDirection::Out),
-            Act::EndFundsOut { id: number, party, commit } => Change::EndFundsOut(EndFundsOut {
+            Action::FundsIn { id, party, units } => {
+                self.funds(id, party, units, FundsDirection::In)
+            }
+            Action::FundsOut { id, party, units } => {
+                self.funds(id, party, units, FundsDirection::Out)
+            }
+            Action::EndFundsOut { id: number, party, commit } => Change::EndFundsOut(EndFundsOut {
                 id: id(number),
                 name: name(party),
                 account: self.accounts(party).1,
                 commit,
-                hash: digest(&format!("{act:?}")),
+                hash: digest(&format!("{action:?}")),
             }),
-            Act::Settings { on_us, put_aborted, covers_position } => Change::Configure(Configure {
-                settings: Settings {
-                    on_us_transfers: on_us,
-                    put_aborted_aborts: put_aborted,
-                    funds_out_covers_position: covers_position,
-                    ..Settings::default()
-                },
-            }),
-            Act::Redeliver { which } => Redeliver { notice: NoticeId(u64::from(which)) }.into(),
-            Act::Settle(act) => self.settle(act),
-            Act::Check { party } => CheckLiquidity { name: name(party), currency: usd() }.into(),
-            Act::FinishAlerts { which } => {
+            Action::Settings { on_us, put_aborted, covers_position } => {
+                Change::Configure(Configure {
+                    settings: Settings {
+                        on_us_transfers: on_us,
+                        put_aborted_aborts: put_aborted,
+                        funds_out_covers_position: covers_position,
+                        ..Settings::default()
+                    },
+                })
+            }
+            Action::Redeliver { which } => Redeliver { notice: NoticeId(u64::from(which)) }.into(),
+            Action::Settle(action) => self.settle(action),
+            Action::Check { party } => CheckLiquidity { name: name(party), currency: usd() }.into(),
+            Action::FinishAlerts { which } => {
                 let alerts = (0..=u64::from(which)).map(AlertId).collect();
                 FinishAlerts { alerts }.into()
             }
-            Act::Adjust { id: number, party, units, position } => AdjustBalance {
+            Action::Adjust { id: number, party, units, position } => AdjustBalance {
                 id: id(number),
                 name: name(party),
                 account: match (self.accounts(party), position) {
@@ -350,7 +360,7 @@ impl World {
                 },
                 currency: usd(),
                 amount: amount(units),
-                hash: digest(&format!("{act:?}")),
+                hash: digest(&format!("{action:?}")),
             }
             .into(),
         })
@@ -368,13 +378,13 @@ impl World {
         })
     }
 
-    fn settle(&self, act: SettleAct) -> Change {
+    fn settle(&self, action: SettleAction) -> Change {
         let book = self.state.settlement();
         let numbers = book.numbers();
         let reason = "test".to_owned();
         let settlement = numbers.settlement;
-        match act {
-            SettleAct::Model { which } => {
+        match action {
+            SettleAction::Model { which } => {
                 let model = SettlementModel {
                     name: "OWN".to_owned(),
                     net: which != 0,
@@ -389,18 +399,18 @@ impl World {
                 };
                 CreateSettlementModel { model }.into()
             }
-            SettleAct::Close => CloseWindow { window: numbers.window, reason }.into(),
-            SettleAct::Create { windows } => {
+            SettleAction::Close => CloseWindow { window: numbers.window, reason }.into(),
+            SettleAction::Create { windows } => {
                 let open = numbers.window.0;
                 let windows = open.saturating_sub(windows)..open;
-                let own = self.state.register().models().len() == 2;
+                let own = self.state.registry().models().len() == 2;
                 let model = if own { "OWN" } else { "DEFAULTDEFERREDNET" }.to_owned();
                 CreateSettlement { model, reason, windows: windows.map(WindowId).collect() }.into()
             }
-            SettleAct::Advance { accounts, skips } => {
+            SettleAction::Advance { accounts, skips } => {
                 AdvanceSettlement { settlement, steps: self.steps(accounts, skips) }.into()
             }
-            SettleAct::Abort => AbortSettlement { settlement, reason }.into(),
+            SettleAction::Abort => AbortSettlement { settlement, reason }.into(),
         }
     }
 
@@ -414,7 +424,7 @@ impl World {
         let chosen = chosen.filter(|(at, _)| accounts >> (at % 8) & 1 == 1 || 128 <= accounts);
         chosen
             .map(|(_, row)| AccountStep {
-                participant: self.state.books().get(row.account).map_or(0, |it| it.owner.0 + 1),
+                participant: self.state.accounts().get(row.account).map_or(0, |it| it.owner.0 + 1),
                 account: row.account,
                 state: after.unwrap_or(SettlementState::Settled),
                 reason: "test".to_owned(),
@@ -442,32 +452,33 @@ impl World {
 
     /// POSITION and SETTLEMENT of a party; unused numbers for one outside the scheme.
     pub(super) fn accounts(&self, party: usize) -> (AccountId, AccountId) {
-        let found = self.state.register().find(&name(party));
-        let holding = found.and_then(|(_, participant)| participant.holding(usd()));
-        holding.map_or((AccountId(9_999), AccountId(9_999)), |holding| {
-            (holding.position, holding.settlement)
+        let found = self.state.registry().find(&name(party));
+        let accounts = found.and_then(|(_, participant)| participant.accounts_in(usd()));
+        accounts.map_or((AccountId(9_999), AccountId(9_999)), |accounts| {
+            (accounts.position, accounts.settlement)
         })
     }
 }
 
-fn answer_command(act: &AnswerAct) -> Command {
-    let (source, destination) = (name(act.sender), act.to.map(name));
-    let (id_of_act, hash, trace) = (id(act.id), digest(&answer_body(act)), [act.id; 16]);
-    let right = |right| if right { [act.id; 32] } else { [255; 32] };
-    let (state, fulfilment) = match act.says {
-        Says::Committed { right: is_right } => {
+fn response_command(action: &ResponseAction) -> Command {
+    let (source, destination) = (name(action.sender), action.to.map(name));
+    let (transfer_id, hash, trace) =
+        (id(action.id), digest(&response_body(action)), [action.id; 16]);
+    let right = |right| if right { [action.id; 32] } else { [255; 32] };
+    let (state, fulfilment) = match action.content {
+        ResponseContent::Committed { right: is_right } => {
             (FulfilState::Committed, Fulfilment::Present(right(is_right)))
         }
-        Says::Reserved { right: is_right } => {
+        ResponseContent::Reserved { right: is_right } => {
             (FulfilState::Reserved, Fulfilment::Present(right(is_right)))
         }
-        Says::ReservedUnderVersion10 => {
+        ResponseContent::ReservedUnderVersion10 => {
             (FulfilState::ReservedUnderVersion10, Fulfilment::Present(right(true)))
         }
-        Says::Aborted => (FulfilState::Aborted, Fulfilment::Absent),
-        Says::Error { known } => {
+        ResponseContent::Aborted => (FulfilState::Aborted, Fulfilment::Absent),
+        ResponseContent::Error { known } => {
             return Command::Abort(Box::new(Abort {
-                id: id_of_act,
+                id: transfer_id,
                 source,
                 destination,
                 code_is_known: known,
@@ -476,7 +487,7 @@ fn answer_command(act: &AnswerAct) -> Command {
             }));
         }
     };
-    let id = id_of_act;
+    let id = transfer_id;
     Command::Fulfil(Box::new(Fulfil { id, source, destination, state, fulfilment, hash, trace }))
 }
 

@@ -11,12 +11,12 @@ use crate::*;
 struct Violation {
     outcome: Outcome,
     before: &'static str,
-    words: &'static [(Word, &'static str)],
+    words: &'static [(PrepareField, &'static str)],
 }
 
 /// A part of the prepare. Two violations that need the same part cannot be combined.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum PrepareField {
     Source,
     Payer,
     Payee,
@@ -25,7 +25,7 @@ enum Word {
     Expiration,
 }
 
-use Word::*;
+use PrepareField::*;
 
 /// In the order of the checks.
 const VIOLATIONS: [Violation; 17] = [
@@ -105,21 +105,21 @@ fn violations_have_the_declared_order_of_the_outcomes() {
 
 /// Outcomes that a few commands cannot produce: a table is full, or the hub lost an account.
 const UNREACHED: [(u8, AdminOutcome); 10] = [
-    (CreateHubAccount::DECLARATION.number, AdminOutcome::RegisterFull),
-    (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegisterFull),
-    (CreateParticipant::DECLARATION.number, AdminOutcome::RegisterFull),
-    (SetEndpoint::DECLARATION.number, AdminOutcome::RegisterFull),
+    (CreateHubAccount::DECLARATION.number, AdminOutcome::RegistryFull),
+    (CreateSettlementModel::DECLARATION.number, AdminOutcome::RegistryFull),
+    (CreateParticipant::DECLARATION.number, AdminOutcome::RegistryFull),
+    (SetEndpoint::DECLARATION.number, AdminOutcome::RegistryFull),
     (MoveFunds::DECLARATION.number, AdminOutcome::HubAccountsMissing),
-    (CreateOracle::DECLARATION.number, AdminOutcome::RegisterFull),
-    (CreateLedgerAccountType::DECLARATION.number, AdminOutcome::RegisterFull),
+    (CreateOracle::DECLARATION.number, AdminOutcome::RegistryFull),
+    (CreateLedgerAccountType::DECLARATION.number, AdminOutcome::RegistryFull),
     (AdjustBalance::DECLARATION.number, AdminOutcome::HubAccountsMissing),
-    (CloseWindow::DECLARATION.number, AdminOutcome::RegisterFull),
-    (CreateSettlement::DECLARATION.number, AdminOutcome::RegisterFull),
+    (CloseWindow::DECLARATION.number, AdminOutcome::RegistryFull),
+    (CreateSettlement::DECLARATION.number, AdminOutcome::RegistryFull),
 ];
 
 /// For each change, earlier commands, then commands that each give the next declared outcome. A
 /// command breaks the rule of its outcome and, where possible, those of the later ones.
-const STAIRS: &[(Declaration, &str, &[&str])] = &[
+const STAIRS: &[(ChangeDeclaration, &str, &[&str])] = &[
     (Configure::DECLARATION, "", &["settings on-us=on"]),
     (Activate::DECLARATION, "", &["activate 99", "activate 2"]),
     (
@@ -341,13 +341,14 @@ fn changes_have_the_declared_order_of_their_outcomes() {
 const fn violation(
     outcome: Outcome,
     before: &'static str,
-    words: &'static [(Word, &'static str)],
+    words: &'static [(PrepareField, &'static str)],
 ) -> Violation {
     Violation { outcome, before, words }
 }
 
 fn combinable(first: &Violation, second: &Violation) -> bool {
-    let shares = |(word, _): &(Word, &str)| second.words.iter().any(|(other, _)| other == word);
+    let shares =
+        |(word, _): &(PrepareField, &str)| second.words.iter().any(|(other, _)| other == word);
     !first.words.iter().any(shares) && !EXCLUSIVE.contains(&(first.outcome, second.outcome))
 }
 

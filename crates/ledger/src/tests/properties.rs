@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::history::{
-    Act, CASES, IDS, PrepareAct, Step, World, administer, history, id, name, usd,
+    Action, CASES, IDS, PrepareAction, Step, TestKernel, administer, history, id, name, usd,
 };
 use crate::*;
 
@@ -16,7 +16,7 @@ proptest! {
 
     #[test]
     fn same_batches_give_the_same_state(steps in history()) {
-        let (mut one, mut other) = (World::new(), World::new());
+        let (mut one, mut other) = (TestKernel::new(), TestKernel::new());
         for step in &steps {
             let effects = play(&mut one, step);
             let again = play(&mut other, step);
@@ -30,13 +30,13 @@ proptest! {
 
     #[test]
     fn batching_does_not_change_decisions(steps in history()) {
-        let (mut together, mut apart) = (World::new(), World::new());
+        let (mut together, mut apart) = (TestKernel::new(), TestKernel::new());
         for step in &steps {
             let effects = play(&mut together, step);
             apart.wait(step.wait_ms);
             let (mut outcomes, mut notices) = (Vec::new(), Vec::new());
-            for act in &step.acts {
-                let command = apart.command(act);
+            for action in &step.actions {
+                let command = apart.command(action);
                 let one = apart.apply(&[command]);
                 outcomes.extend(one.outcomes);
                 notices.extend(one.notices);
@@ -55,11 +55,11 @@ proptest! {
 
     #[test]
     fn repeated_batch_is_ignored(steps in history()) {
-        let (mut once, mut twice) = (World::new(), World::new());
+        let (mut once, mut twice) = (TestKernel::new(), TestKernel::new());
         for step in &steps {
             play(&mut once, step);
             twice.wait(step.wait_ms);
-            let commands: Vec<_> = step.acts.iter().map(|act| twice.command(act)).collect();
+            let commands: Vec<_> = step.actions.iter().map(|action| twice.command(action)).collect();
             let sequence = twice.sequence;
             twice.apply(&commands);
             let repeated = twice.apply_from(sequence, &commands);
@@ -69,8 +69,8 @@ proptest! {
         for party in 0..3 {
             prop_assert_eq!(balances(&once, party), balances(&twice, party));
         }
-        let owed = |world: &World| -> BTreeSet<_> {
-            world.state.notices_owed().map(|notice| notice.id).collect()
+        let owed = |kernel: &TestKernel| -> BTreeSet<_> {
+            kernel.state.notices_owed().map(|notice| notice.id).collect()
         };
         prop_assert_eq!(owed(&once), owed(&twice));
     }
@@ -78,12 +78,12 @@ proptest! {
 
 #[test]
 fn full_tables_refuse() {
-    let mut world = World::new();
+    let mut kernel = TestKernel::new();
     let mut fill = |room: usize, change: &dyn Fn(usize) -> Change| {
         let commands: Vec<_> = (0..=room).map(|number| administer(change(number))).collect();
-        let outcomes = world.apply(&commands).outcomes;
+        let outcomes = kernel.apply(&commands).outcomes;
         let (last, others) = outcomes.split_last().expect("there is one command at least");
-        assert_eq!(*last, Outcome::RegisterFull);
+        assert_eq!(*last, Outcome::RegistryFull);
         assert!(others.iter().all(|outcome| *outcome == Outcome::Accepted));
     };
     // The hub and three participants exist already.
@@ -119,38 +119,38 @@ fn full_tables_refuse() {
     // A registered participant can still add a currency.
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
         let currency = Currency::parse("EUR").expect("a currency");
-        world.administer(CreateHubAccount { currency, kind }.into());
+        kernel.administer(CreateHubAccount { currency, kind }.into());
     }
     let currency = Currency::parse("EUR").expect("a currency");
-    world.administer(CreateParticipant { name: name(0), currency }.into());
+    kernel.administer(CreateParticipant { name: name(0), currency }.into());
 }
 
 #[test]
 fn state_hash_depends_on_every_row() {
-    let base = World::new();
-    let changed = |act: Act| {
-        let mut world = base.clone();
-        let command = world.command(&act);
-        world.apply(&[command]);
-        world.state.hash()
+    let base = TestKernel::new();
+    let changed = |action: Action| {
+        let mut kernel = base.clone();
+        let command = kernel.command(&action);
+        kernel.apply(&[command]);
+        kernel.state.hash()
     };
-    let acts = [
-        Act::Tick,
-        Act::Cap { party: 0, units: 1 },
-        Act::Cap { party: 0, units: 2 },
-        Act::Participant { party: 0, active: false },
-        Act::Account { party: 0, active: false },
-        Act::FundsIn { id: 1, party: 0, units: 1 },
-        Act::FundsOut { id: 1, party: 0, units: 1 },
-        Act::Settings { on_us: true, put_aborted: false, covers_position: true },
+    let actions = [
+        Action::Tick,
+        Action::Cap { party: 0, units: 1 },
+        Action::Cap { party: 0, units: 2 },
+        Action::Participant { party: 0, active: false },
+        Action::Account { party: 0, active: false },
+        Action::FundsIn { id: 1, party: 0, units: 1 },
+        Action::FundsOut { id: 1, party: 0, units: 1 },
+        Action::Settings { on_us: true, put_aborted: false, covers_position: true },
     ];
     let keyed = |id: u8| {
-        let mut world = base.clone();
-        world.administer(AddKey { name: name(0), id: Digest([id; 32]), key: [1].into() }.into());
-        world.state.hash()
+        let mut kernel = base.clone();
+        kernel.administer(AddKey { name: name(0), id: Digest([id; 32]), key: [1].into() }.into());
+        kernel.state.hash()
     };
-    let count = acts.len() + 2;
-    let hashes = acts.into_iter().map(changed).chain([keyed(1), keyed(2)]);
+    let count = actions.len() + 2;
+    let hashes = actions.into_iter().map(changed).chain([keyed(1), keyed(2)]);
     let hashes: BTreeSet<_> = hashes.map(|hash| hash.0).collect();
     assert_eq!(hashes.len(), count);
 }
@@ -167,16 +167,17 @@ fn log_without_genesis_panics() {
 #[should_panic = "a log begins with its genesis"]
 fn second_genesis_panics() {
     let hub = FspName::new("Hub").expect("a name");
-    World::new().apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);
+    TestKernel::new().apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);
 }
 
 #[test]
 #[should_panic = "the amount of a prepare is never negative"]
 fn a_negative_amount_stops_the_kernel() {
-    let mut world = World::new();
-    let act = PrepareAct { id: 1, source: 0, payer: 0, payee: 1, units: -1, expires_ms: 1_000 };
-    let command = world.command(&Act::Prepare(act));
-    world.apply(&[command]);
+    let mut kernel = TestKernel::new();
+    let action =
+        PrepareAction { id: 1, source: 0, payer: 0, payee: 1, units: -1, expires_ms: 1_000 };
+    let command = kernel.command(&Action::Prepare(action));
+    kernel.apply(&[command]);
 }
 
 #[test]
@@ -188,22 +189,22 @@ fn transfers_take_the_memory_that_their_module_states() {
 /// The view of the edge is rebuilt after changes it can see, but not after movements of money.
 #[test]
 fn only_what_the_edge_sees_is_told_to_it() {
-    let mut world = World::new();
-    for (act, expected) in [
-        (Act::FundsIn { id: 1, party: 0, units: 1 }, false),
-        (Act::FundsOut { id: 2, party: 0, units: 1 }, false),
-        (Act::EndFundsOut { id: 2, party: 0, commit: true }, false),
-        (Act::Cap { party: 0, units: 1 }, false),
-        (Act::Participant { party: 0, active: false }, true),
-        (Act::Account { party: 0, active: false }, true),
-        (Act::Settings { on_us: true, put_aborted: false, covers_position: true }, true),
-        (Act::Participant { party: 3, active: false }, false),
+    let mut kernel = TestKernel::new();
+    for (action, expected) in [
+        (Action::FundsIn { id: 1, party: 0, units: 1 }, false),
+        (Action::FundsOut { id: 2, party: 0, units: 1 }, false),
+        (Action::EndFundsOut { id: 2, party: 0, commit: true }, false),
+        (Action::Cap { party: 0, units: 1 }, false),
+        (Action::Participant { party: 0, active: false }, true),
+        (Action::Account { party: 0, active: false }, true),
+        (Action::Settings { on_us: true, put_aborted: false, covers_position: true }, true),
+        (Action::Participant { party: 3, active: false }, false),
     ] {
-        let command = world.command(&act);
-        assert_eq!(world.apply(&[command]).register_changed, expected, "{act:?}");
+        let command = kernel.command(&action);
+        assert_eq!(kernel.apply(&[command]).registry_changed, expected, "{action:?}");
     }
     let (name, currency) = (name(0), Currency::parse("EUR").expect("a currency"));
-    let (limit, position) = (Amount::ZERO, Amount::ZERO);
+    let (net_debit_cap, position) = (Amount::ZERO, Amount::ZERO);
     let (id, endpoint, value) = (Digest([1; 32]), "TYPE".into(), "http://127.0.0.1".into());
     for change in [
         Change::from(SetEndpoint { name, endpoint, value }),
@@ -212,11 +213,11 @@ fn only_what_the_edge_sees_is_told_to_it() {
         CreateHubAccount { currency, kind: AccountKind::HubReconciliation }.into(),
         CreateHubAccount { currency, kind: AccountKind::HubMultilateralSettlement }.into(),
         CreateParticipant { name, currency }.into(),
-        SetInitialPositionAndLimits { name, currency, limit, position }.into(),
+        SetInitialPositionAndLimits { name, currency, net_debit_cap, position }.into(),
     ] {
-        let effects = world.apply(&[administer(change.clone())]);
+        let effects = kernel.apply(&[administer(change.clone())]);
         assert_eq!(effects.outcomes, [Outcome::Accepted], "{change:?}");
-        assert!(effects.register_changed, "{change:?}");
+        assert!(effects.registry_changed, "{change:?}");
     }
 }
 
@@ -231,20 +232,20 @@ fn a_gap_in_the_log_stops_the_kernel() {
 #[test]
 #[should_panic = "time never runs backwards in the log"]
 fn time_running_backwards_stops_the_kernel() {
-    let mut world = World::new();
-    world.now_ms -= 1;
-    world.apply(&[Command::Tick]);
+    let mut kernel = TestKernel::new();
+    kernel.now_ms -= 1;
+    kernel.apply(&[Command::Tick]);
 }
 
-fn play(world: &mut World, step: &Step) -> Effects {
-    world.wait(step.wait_ms);
-    let commands: Vec<_> = step.acts.iter().map(|act| world.command(act)).collect();
-    world.apply(&commands)
+fn play(kernel: &mut TestKernel, step: &Step) -> Effects {
+    kernel.wait(step.wait_ms);
+    let commands: Vec<_> = step.actions.iter().map(|action| kernel.command(action)).collect();
+    kernel.apply(&commands)
 }
 
 /// POSITION and SETTLEMENT of a party in ten-thousandths.
-fn balances(world: &World, party: usize) -> (i128, i128) {
-    let (position, settlement) = world.accounts(party);
-    let value = |id| world.state.books().get(id).expect("an account").value.units();
+fn balances(kernel: &TestKernel, party: usize) -> (i128, i128) {
+    let (position, settlement) = kernel.accounts(party);
+    let value = |id| kernel.state.accounts().get(id).expect("an account").value.units();
     (value(position), value(settlement))
 }

@@ -3,7 +3,7 @@
 //!
 //! `# title` begins a new log, with only its genesis. `scheme` creates three participants in USD
 //! with net debit cap and liquidity cover 1000 each, and `eurofsp` in EUR. Every command is a batch
-//! at the time last set by `at 2.5s`, unless `batch` and `end` enclose it. Words of the form
+//! at the time last set by `at 2.5s`, unless `batch` and `end` enclose it. LineWords of the form
 //! `key=value` are options. Lines of results (`->`, indented) are written but never read.
 
 use alloc::borrow::ToOwned;
@@ -15,14 +15,14 @@ use alloc::vec::Vec;
 
 use sha2::{Digest as _, Sha256};
 
-use super::touches::Digests;
+use super::touches::PartDigests;
 use crate::*;
 
 /// Start time of every scenario, in milliseconds since the epoch.
 const START_MS: u64 = 1_000_000_000;
 
 /// The result of a played text.
-pub(super) struct Played {
+pub(super) struct ScenarioResult {
     /// The lines with their results.
     pub(super) transcript: String,
     /// Every outcome of a command, and every outcome that a notice reported.
@@ -32,41 +32,41 @@ pub(super) struct Played {
 }
 
 /// Plays a text. Panics at a line that is not in the language.
-pub(super) fn play(text: &str) -> Played {
-    let mut player = Player::new();
+pub(super) fn play(text: &str) -> ScenarioResult {
+    let mut runner = ScenarioRunner::new();
     for line in text.lines() {
         let is_result = line.starts_with(' ');
         if !is_result {
-            player.line(line.split(" -> ").next().expect("a split has a first part").trim());
+            runner.line(line.split(" -> ").next().expect("a split has a first part").trim());
         }
     }
-    assert!(player.batch.is_none(), "a batch was not ended");
-    let Player { transcript, outcomes, touched, .. } = player;
-    Played { transcript, outcomes, touched }
+    assert!(runner.batch.is_none(), "a batch was not ended");
+    let ScenarioRunner { transcript, outcomes, touched, .. } = runner;
+    ScenarioResult { transcript, outcomes, touched }
 }
 
 /// Plays lines after `scheme`, and returns the last command's outcome.
 pub(super) fn last_outcome(lines: &str) -> Outcome {
-    let mut player = Player::new();
-    player.line("scheme");
-    lines.lines().map(str::trim).filter(|line| !line.is_empty()).for_each(|line| player.line(line));
-    player.last.expect("at least one line is a command")
+    let mut runner = ScenarioRunner::new();
+    runner.line("scheme");
+    lines.lines().map(str::trim).filter(|line| !line.is_empty()).for_each(|line| runner.line(line));
+    runner.last.expect("at least one line is a command")
 }
 
 /// A command of an open batch: its text, its line in the transcript, and itself.
-struct Pending {
+struct PendingCommand {
     text: String,
     command: Command,
 }
 
-struct Player {
+struct ScenarioRunner {
     transcript: String,
     outcomes: BTreeSet<Outcome>,
     touched: Vec<(u8, StatePart)>,
     state: State,
     now_ms: u64,
-    origin: Origin,
-    batch: Option<Vec<Pending>>,
+    origin: RecordOrigin,
+    batch: Option<Vec<PendingCommand>>,
     /// Label of each record: its verb, and its ordinal among records of that verb.
     labels: BTreeMap<u64, String>,
     seen: BTreeMap<String, u32>,
@@ -75,29 +75,29 @@ struct Player {
 }
 
 #[derive(Clone, Copy)]
-struct Origin {
+struct RecordOrigin {
     node: u32,
     epoch: u32,
     sequence: u64,
 }
 
-impl Player {
+impl ScenarioRunner {
     fn new() -> Self {
-        let mut player = Self {
+        let mut runner = Self {
             transcript: String::new(),
             outcomes: BTreeSet::new(),
             touched: Vec::new(),
             state: State::new(),
             now_ms: START_MS,
-            origin: Origin { node: 1, epoch: 1, sequence: 1 },
+            origin: RecordOrigin { node: 1, epoch: 1, sequence: 1 },
             batch: None,
             labels: BTreeMap::new(),
             seen: BTreeMap::new(),
             last: None,
             silent: false,
         };
-        player.begin();
-        player
+        runner.begin();
+        runner
     }
 
     /// Starts a new log.
@@ -110,15 +110,15 @@ impl Player {
         self.state = State::new();
         self.state.begin_under(rules_version);
         self.now_ms = START_MS;
-        self.origin = Origin { node: 1, epoch: 1, sequence: 1 };
+        self.origin = RecordOrigin { node: 1, epoch: 1, sequence: 1 };
         self.labels.clear();
         self.seen.clear();
         let hub = FspName::new("Hub").expect("a name");
-        self.quietly(Command::Genesis(Genesis { seed: [7; 16], hub }));
+        self.apply_silently(Command::Genesis(Genesis { seed: [7; 16], hub }));
     }
 
     fn line(&mut self, line: &str) {
-        let words = Words::new(line);
+        let words = LineWords::new(line);
         match words.verb() {
             "" | "//" => self.print(line),
             "#" => {
@@ -143,7 +143,7 @@ impl Player {
             }
             "origin" => {
                 self.print(line);
-                self.origin = Origin {
+                self.origin = RecordOrigin {
                     node: words.option("node", "1").parse().expect("a node"),
                     epoch: words.option("epoch", "1").parse().expect("an epoch"),
                     sequence: words.option("sequence", "1").parse().expect("a sequence"),
@@ -157,11 +157,12 @@ impl Player {
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
             | "limit-of" | "oracles" | "account-types" | "keys" | "window" | "settlement"
             | "alerts" => {
-                let answer = self.answer(&words);
-                self.print(&format!("{line} -> {answer}"));
+                let result = self.query(&words);
+                self.print(&format!("{line} -> {result}"));
             }
             _ => {
-                let pending = Pending { text: line.to_owned(), command: self.command(&words) };
+                let pending =
+                    PendingCommand { text: line.to_owned(), command: self.command(&words) };
                 match &mut self.batch {
                     Some(batch) => batch.push(pending),
                     None => self.apply(Vec::from([pending])),
@@ -232,27 +233,28 @@ impl Player {
         self.silent = false;
     }
 
-    fn quietly(&mut self, command: Command) {
+    fn apply_silently(&mut self, command: Command) {
         self.silent = true;
-        self.apply(Vec::from([Pending { text: "genesis".to_owned(), command }]));
+        self.apply(Vec::from([PendingCommand { text: "genesis".to_owned(), command }]));
         self.silent = false;
     }
 
-    fn apply(&mut self, batch: Vec<Pending>) {
+    fn apply(&mut self, batch: Vec<PendingCommand>) {
         let first = LogIndex(self.state.log_index().0 + 1);
         for (at, pending) in batch.iter().enumerate() {
             self.label(first.0 + at as u64, &pending.text);
         }
-        let Origin { node, epoch, sequence } = self.origin;
+        let RecordOrigin { node, epoch, sequence } = self.origin;
         let stamp = Stamp::from_millis(self.now_ms);
         let header = Batch { first, stamp, node, epoch, sequence };
         let mut effects = Effects::default();
         let is_due = self.state.next_deadline().is_some_and(|due| due <= stamp);
-        let before = Digests::of(&self.state);
+        let before = PartDigests::of(&self.state);
         self.state.apply(&header, batch.iter().map(|pending| &pending.command), &mut effects);
-        if let ([Pending { command: Command::Administer(only), .. }], false) = (&batch[..], is_due)
+        if let ([PendingCommand { command: Command::Administer(only), .. }], false) =
+            (&batch[..], is_due)
         {
-            let touched = before.touched(&Digests::of(&self.state), &only.change);
+            let touched = before.touched(&PartDigests::of(&self.state), &only.change);
             let number = only.change.declaration().number;
             self.touched.extend(touched.into_iter().map(|part| (number, part)));
         }
@@ -272,7 +274,7 @@ impl Player {
     fn print_effects(&mut self, effects: &Effects) {
         for notice in &effects.notices {
             assert_eq!(notice.owed_at, self.state.stamp(), "it is owed from now on");
-            let name = self.state.register().get(notice.recipient).name;
+            let name = self.state.registry().get(notice.recipient).name;
             let late = match notice.at.millis() {
                 at if at == self.now_ms => String::new(),
                 at => format!(" of {}", seconds(at)),
@@ -291,14 +293,14 @@ impl Player {
             self.print(&format!("  {}", result_text(result)));
         }
         for (recipient, notice) in &effects.withdrawn {
-            let name = self.state.register().get(*recipient).name;
+            let name = self.state.registry().get(*recipient).name;
             self.print(&format!("  {} to {name} withdrawn", notice.0));
         }
     }
 
     /// Labels a record by its verb and first word: `prepare`, and `prepare'` for the next one.
     fn label(&mut self, log_index: u64, text: &str) {
-        let words = Words::new(text);
+        let words = LineWords::new(text);
         let key = format!("{} {}", words.verb(), words.plain.get(1).unwrap_or(&""));
         let count = self.seen.entry(key).or_default();
         let label = format!("{}{}", words.verb(), "'".repeat(*count as usize));
@@ -306,12 +308,12 @@ impl Player {
         self.labels.insert(log_index, label);
     }
 
-    fn answer(&self, words: &Words<'_>) -> String {
+    fn query(&self, words: &LineWords<'_>) -> String {
         match words.verb() {
             "show" => self.balances(words.at(1)),
             "get" => self.look_up(words),
             "owed" => {
-                let (index, _) = self.state.register().find(&name(words.at(1))).expect("known");
+                let (index, _) = self.state.registry().find(&name(words.at(1))).expect("known");
                 let (to, all) =
                     (self.state.notices_owed_to(index), self.state.notices_owed_count());
                 format!("{to} of {all}")
@@ -326,11 +328,13 @@ impl Player {
             },
             "limit-of" => {
                 let (_, participant) =
-                    self.state.register().find(&name(words.at(1))).expect("known");
-                let holding = participant.holding(currency(words.at(2))).expect("a holding");
-                match holding.limit {
+                    self.state.registry().find(&name(words.at(1))).expect("known");
+                let accounts = participant
+                    .accounts_in(currency(words.at(2)))
+                    .expect("accounts in the currency");
+                match accounts.net_debit_cap {
                     None => "none".to_owned(),
-                    Some(limit) => format!("{} alarm {}", limit.value, limit.alarm_percentage),
+                    Some(cap) => format!("{} alarm {}", cap.value, cap.alarm_percentage),
                 }
             }
             "alerts" => self.alerts(),
@@ -338,24 +342,24 @@ impl Player {
             "settlement" => self.settlement(SettlementId(words.at(1).parse().expect("a number"))),
             "oracles" => {
                 let texts: Vec<_> =
-                    self.state.register().oracles().iter().map(oracle_text).collect();
+                    self.state.registry().oracles().iter().map(oracle_text).collect();
                 texts.join(", ")
             }
             "account-types" => {
-                let names = self.state.register().account_types().iter();
+                let names = self.state.registry().account_types().iter();
                 names.map(|known| known.name.as_str()).collect::<Vec<_>>().join(", ")
             }
             "keys" => {
                 let (_, participant) =
-                    self.state.register().find(&name(words.at(1))).expect("known");
+                    self.state.registry().find(&name(words.at(1))).expect("known");
                 let text = |key: &PublicKey| String::from_utf8(key.der.clone()).expect("a letter");
                 participant.keys.iter().map(text).collect::<Vec<_>>().join(", ")
             }
             "accounts" => {
                 let (_, participant) =
-                    self.state.register().find(&name(words.at(1))).expect("known");
-                let books = self.state.books();
-                let accounts = participant.accounts.iter().filter_map(|id| books.get(*id));
+                    self.state.registry().find(&name(words.at(1))).expect("known");
+                let accounts = self.state.accounts();
+                let accounts = participant.accounts.iter().filter_map(|id| accounts.get(*id));
                 let texts: Vec<_> = accounts
                     .map(|account| {
                         let kind = account.kind.name().expect("a visible account");
@@ -387,7 +391,7 @@ impl Player {
     /// Raised alarms, and alerts that are owed.
     fn alerts(&self) -> String {
         let alerts = self.state.alerts();
-        let name = |index| self.state.register().get(index).name;
+        let name = |index| self.state.registry().get(index).name;
         let alarms = alerts.alarms().map(|alarm| {
             let raised = seconds(alarm.raised.millis());
             format!(
@@ -470,8 +474,8 @@ impl Player {
 
     /// The owner of an account, with the kind of account unless it is a POSITION.
     fn owner(&self, id: AccountId) -> String {
-        let account = self.state.books().get(id).expect("an account");
-        let name = self.state.register().get(account.owner).name;
+        let account = self.state.accounts().get(id).expect("an account");
+        let name = self.state.registry().get(account.owner).name;
         match account.kind {
             AccountKind::Position => name.to_string(),
             kind => format!("{name}/{}", kind.name().expect("a visible account")),
@@ -480,10 +484,10 @@ impl Player {
 
     /// The visible balances of a participant; for the hub, the amount in flight.
     fn balances(&self, participant: &str) -> String {
-        let (_, participant) = self.state.register().find(&name(participant)).expect("known");
-        let books = self.state.books();
+        let (_, participant) = self.state.registry().find(&name(participant)).expect("known");
+        let accounts = self.state.accounts();
         let mut parts = Vec::new();
-        for account in participant.accounts.iter().filter_map(|id| books.get(*id)) {
+        for account in participant.accounts.iter().filter_map(|id| accounts.get(*id)) {
             let kind = account.kind.name().expect("a visible account");
             if account.kind.is_of_hub() && account.value == Amount::ZERO {
                 continue;
@@ -491,16 +495,16 @@ impl Player {
             parts.push(format!("{kind} {} {}", account.value, account.currency));
         }
         if participant.name == *self.state.hub() {
-            for (currency, _) in books.sums() {
-                parts.push(format!("in flight {} {currency}", books.in_flight(currency)));
+            for (currency, _) in accounts.sums() {
+                parts.push(format!("in flight {} {currency}", accounts.in_flight(currency)));
             }
         }
         parts.join(", ")
     }
 
-    fn look_up(&self, words: &Words<'_>) -> String {
+    fn look_up(&self, words: &LineWords<'_>) -> String {
         let view = match self.state.look_up(&name(words.at(2)), &id(words.at(1))) {
-            LookUp::Found(view) => view,
+            LookupResult::Found(view) => view,
             other => return format!("{other:?}"),
         };
         let cause = match view.cause {
@@ -509,16 +513,16 @@ impl Player {
                 format!(" for {:?} of {}", cause.outcome, self.labels[&cause.record.0])
             }
         };
-        let answer = match view.answer {
+        let response = match view.response {
             None => String::new(),
-            Some(answer) => format!(" by {}", self.labels[&answer.0]),
+            Some(response) => format!(" by {}", self.labels[&response.0]),
         };
         let made = &self.labels[&view.prepare.0];
         let changed = seconds(view.changed.millis());
-        format!("{:?} at {changed} made by {made}{answer}{cause}", view.state)
+        format!("{:?} at {changed} made by {made}{response}{cause}", view.state)
     }
 
-    fn command(&self, words: &Words<'_>) -> Command {
+    fn command(&self, words: &LineWords<'_>) -> Command {
         match words.verb() {
             "tick" => Command::Tick,
             "prepare" => Command::Prepare(Box::new(self.prepare(words))),
@@ -539,7 +543,7 @@ impl Player {
         }
     }
 
-    fn prepare(&self, words: &Words<'_>) -> Prepare {
+    fn prepare(&self, words: &LineWords<'_>) -> Prepare {
         let (payer, payee) = (words.at(2), words.at(3));
         let expiration = words.option("exp", "60s");
         let body = words.option("body", "");
@@ -558,7 +562,7 @@ impl Player {
         }
     }
 
-    fn change(&self, words: &Words<'_>) -> Change {
+    fn change(&self, words: &LineWords<'_>) -> Change {
         let active = || words.plain.last() == Some(&"on");
         match words.verb() {
             "settings" => Configure { settings: self.settings(words) }.into(),
@@ -588,13 +592,13 @@ impl Player {
             "initial" => Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
                 name: name(words.at(1)),
                 currency: currency(words.at(2)),
-                limit: amount(words.at(3)),
+                net_debit_cap: amount(words.at(3)),
                 position: amount(words.option("position", "0")),
             }),
             "limit" => Change::SetLimit(SetLimit {
                 name: name(words.at(1)),
                 currency: currency(words.at(2)),
-                limit: amount(words.at(3)),
+                net_debit_cap: amount(words.at(3)),
                 alarm_percentage: amount(words.option("alarm", "10")),
             }),
             "endpoint" => Change::SetEndpoint(SetEndpoint {
@@ -687,10 +691,10 @@ impl Player {
     }
 
     /// A step of the account `name/KIND.CUR`, with another participant than its owner if asked.
-    fn step(&self, words: &Words<'_>, account: &str) -> AccountStep {
+    fn step(&self, words: &LineWords<'_>, account: &str) -> AccountStep {
         let owner = account.split_once('/').expect("name/KIND.CUR").0;
         let participant = words.option("participant", owner);
-        let found = self.state.register().find(&name(participant));
+        let found = self.state.registry().find(&name(participant));
         AccountStep {
             participant: found.map_or(0, |(index, _)| index.0 + 1),
             account: self.account(owner, account),
@@ -700,7 +704,7 @@ impl Player {
         }
     }
 
-    fn settings(&self, words: &Words<'_>) -> Settings {
+    fn settings(&self, words: &LineWords<'_>) -> Settings {
         let mut settings = *self.state.settings();
         for (key, value) in &words.options {
             let on = *value == "on";
@@ -716,7 +720,7 @@ impl Player {
         settings
     }
 
-    fn funds(&self, words: &Words<'_>, direction: FundsDirection) -> Change {
+    fn funds(&self, words: &LineWords<'_>, direction: FundsDirection) -> Change {
         Change::MoveFunds(MoveFunds {
             id: id(words.at(1)),
             name: name(words.at(2)),
@@ -734,10 +738,10 @@ impl Player {
         let (owner, word) = word.split_once('/').unwrap_or((owner, word));
         let (kind, code) = word.split_once('.').expect("KIND.CUR");
         let kind = AccountKind::parse(kind).expect("a kind");
-        let books = self.state.books();
-        let register = self.state.register();
-        let owned = register.find(&name(owner)).map_or(&[][..], |(_, owner)| &owner.accounts);
-        let mut accounts = owned.iter().filter_map(|id| books.get(*id));
+        let accounts = self.state.accounts();
+        let registry = self.state.registry();
+        let owned = registry.find(&name(owner)).map_or(&[][..], |(_, owner)| &owner.accounts);
+        let mut accounts = owned.iter().filter_map(|id| accounts.get(*id));
         let found =
             accounts.find(|account| account.kind == kind && account.currency == currency(code));
         found.map_or(AccountId(u32::MAX), |account| account.id)
@@ -745,13 +749,13 @@ impl Player {
 }
 
 /// The words of a line: plain ones in order, and options.
-struct Words<'a> {
+struct LineWords<'a> {
     line: &'a str,
     plain: Vec<&'a str>,
     options: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> LineWords<'a> {
     fn new(line: &'a str) -> Self {
         let (options, plain) = line.split_whitespace().partition(|word| word.contains('='));
         let options: Vec<&str> = options;
@@ -791,11 +795,11 @@ fn result_text(result: &ChangeResult) -> String {
 }
 
 /// The digest of an operator's request: that of its line.
-fn request_hash(words: &Words<'_>) -> Digest {
+fn request_hash(words: &LineWords<'_>) -> Digest {
     digest(words.line)
 }
 
-fn oracle(words: &Words<'_>) -> Oracle {
+fn oracle(words: &LineWords<'_>) -> Oracle {
     Oracle {
         id_type: words.at(1).to_owned(),
         endpoint: words.at(2).to_owned(),
@@ -804,7 +808,7 @@ fn oracle(words: &Words<'_>) -> Oracle {
     }
 }
 
-fn oracle_id(words: &Words<'_>) -> OracleId {
+fn oracle_id(words: &LineWords<'_>) -> OracleId {
     OracleId(words.at(1).parse().expect("a number"))
 }
 
@@ -819,7 +823,7 @@ pub(super) fn check(text: &str, expected: &expect_test::ExpectFile) {
     expected.assert_eq(&play(text).transcript);
 }
 
-fn fulfil(words: &Words<'_>) -> Fulfil {
+fn fulfil(words: &LineWords<'_>) -> Fulfil {
     let state = words.option("state", "committed");
     let fulfilment = words.option("fulfilment", "right");
     let content = [words.at(1), state, fulfilment, words.option("body", "")].join(" ");
@@ -846,7 +850,7 @@ fn fulfil(words: &Words<'_>) -> Fulfil {
     }
 }
 
-fn abort(words: &Words<'_>) -> Abort {
+fn abort(words: &LineWords<'_>) -> Abort {
     let code = words.option("code", "known");
     Abort {
         id: id(words.at(1)),
@@ -858,7 +862,7 @@ fn abort(words: &Words<'_>) -> Abort {
     }
 }
 
-fn destination(words: &Words<'_>) -> Option<FspName> {
+fn destination(words: &LineWords<'_>) -> Option<FspName> {
     match words.option("to", "") {
         "" => None,
         text => Some(name(text)),
@@ -866,7 +870,7 @@ fn destination(words: &Words<'_>) -> Option<FspName> {
 }
 
 /// `deliver 3 4 dead`: results of the notices 3 and 4; delivered by default.
-fn deliveries(words: &Words<'_>) -> Vec<FinishedDelivery> {
+fn deliveries(words: &LineWords<'_>) -> Vec<FinishedDelivery> {
     let result = match words.plain.last().copied() {
         Some("dead") => DeliveryResult::Dead,
         Some("withdrawn") => DeliveryResult::Withdrawn,
@@ -885,7 +889,7 @@ fn deliveries(words: &Words<'_>) -> Vec<FinishedDelivery> {
         .collect()
 }
 
-fn model(words: &Words<'_>) -> SettlementModel {
+fn model(words: &LineWords<'_>) -> SettlementModel {
     let kind = |key, default| AccountKind::parse(words.option(key, default)).expect("a kind");
     let style = words.option("style", "multilateral");
     SettlementModel {

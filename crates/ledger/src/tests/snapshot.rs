@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::history::{CASES, Step, World, history};
+use super::history::{CASES, Step, TestKernel, history};
 use crate::field::{Reader, Row};
 use crate::snapshot::{
     ReservedTransfer, RowError, StateBuilder, StateTables, Table, TableRow, TableVisitor,
@@ -17,10 +17,10 @@ proptest! {
     #[test]
     fn restored_state_decides_like_the_original(steps in history(), at in any::<u16>()) {
         let at = usize::from(at) % (steps.len() + 1);
-        let mut one = World::new();
+        let mut one = TestKernel::new();
         steps[..at].iter().for_each(|step| drop(play(&mut one, step)));
         let mut other = one.clone();
-        other.state = again(&one.state);
+        other.state = restored(&one.state);
         prop_assert_eq!(one.state.hash(), other.state.hash());
         for step in &steps[at..] {
             let effects = play(&mut one, step);
@@ -28,12 +28,12 @@ proptest! {
             prop_assert_eq!(&effects.outcomes, &same.outcomes);
             prop_assert_eq!(&effects.notices, &same.notices);
             prop_assert_eq!(&effects.withdrawn, &same.withdrawn);
-            prop_assert_eq!(effects.register_changed, same.register_changed);
+            prop_assert_eq!(effects.registry_changed, same.registry_changed);
             prop_assert_eq!(&effects.results, &same.results);
             prop_assert_eq!(one.state.digest(), other.state.digest());
         }
         prop_assert_eq!(one.state.hash(), other.state.hash());
-        prop_assert_eq!(one.state.parts().head(), other.state.parts().head());
+        prop_assert_eq!(one.state.tables().header(), other.state.tables().header());
         prop_assert_eq!(rows::<FinalTransfer>(&one.state), rows(&other.state));
         prop_assert_eq!(rows::<ReservedTransfer>(&one.state), rows(&other.state));
     }
@@ -41,38 +41,38 @@ proptest! {
     #[test]
     fn snapshot_does_not_change_with_the_state(steps in history(), at in any::<u16>()) {
         let at = usize::from(at) % (steps.len() + 1);
-        let mut world = World::new();
-        steps[..at].iter().for_each(|step| drop(play(&mut world, step)));
-        let hash = world.state.hash();
-        let mut aside = world.state.freeze();
-        steps[at..].iter().for_each(|step| drop(play(&mut world, step)));
-        prop_assert_eq!(aside.hash(), hash);
-        prop_assert_eq!(again_of(aside.parts()).hash(), hash);
+        let mut kernel = TestKernel::new();
+        steps[..at].iter().for_each(|step| drop(play(&mut kernel, step)));
+        let hash = kernel.state.hash();
+        let mut snapshot = kernel.state.snapshot();
+        steps[at..].iter().for_each(|step| drop(play(&mut kernel, step)));
+        prop_assert_eq!(snapshot.hash(), hash);
+        prop_assert_eq!(restored_from(snapshot.tables()).hash(), hash);
         // Eviction does not change the logical state.
-        while 0 < aside.let_go(2) {}
-        let again = again_of(aside.parts());
-        prop_assert_eq!(again.transfers_hot(), 0);
-        prop_assert_eq!(again.hash(), hash);
+        while 0 < snapshot.evict(2) {}
+        let restored = restored_from(snapshot.tables());
+        prop_assert_eq!(restored.hot_transfer_count(), 0);
+        prop_assert_eq!(restored.hash(), hash);
     }
 }
 
 #[test]
 fn empty_state_round_trips() {
-    assert_eq!(again(&State::new()).hash(), State::new().hash());
+    assert_eq!(restored(&State::new()).hash(), State::new().hash());
 }
 
-fn again(state: &State) -> State {
-    again_of(state.parts())
+fn restored(state: &State) -> State {
+    restored_from(state.tables())
 }
 
-fn again_of(parts: StateTables<'_>) -> State {
-    put_together(parts).expect("the parts of a state make one")
+fn restored_from(tables: StateTables<'_>) -> State {
+    restore(tables).expect("the tables are those of a state")
 }
 
-pub(super) fn put_together(parts: StateTables<'_>) -> Result<State, RowError> {
-    let mut again = StoredRows(StateBuilder::new(parts.head())?);
-    parts.tables(&mut again)?;
-    Ok(again.0.finish()?)
+pub(super) fn restore(tables: StateTables<'_>) -> Result<State, RowError> {
+    let mut restored = StoredRows(StateBuilder::new(tables.header())?);
+    tables.visit(&mut restored)?;
+    Ok(restored.0.finish()?)
 }
 
 /// Reads every row from its stored form.
@@ -102,8 +102,8 @@ pub(super) fn rows<R: TableRow>(state: &State) -> Vec<R> {
     R::all(state).into_iter().map(read).collect()
 }
 
-fn play(world: &mut World, step: &Step) -> Effects {
-    world.wait(step.wait_ms);
-    let commands: Vec<_> = step.acts.iter().map(|act| world.command(act)).collect();
-    world.apply(&commands)
+fn play(kernel: &mut TestKernel, step: &Step) -> Effects {
+    kernel.wait(step.wait_ms);
+    let commands: Vec<_> = step.actions.iter().map(|action| kernel.command(action)).collect();
+    kernel.apply(&commands)
 }

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use expect_test::expect;
 
 use super::history::{
-    Act, AnswerAct, CAP, PrepareAct, Says, SettleAct, World, administer, id, name, usd,
+    Action, CAP, PrepareAction, ResponseAction, ResponseContent, SettleAction, TestKernel,
+    administer, id, name, usd,
 };
 use super::snapshot::rows;
 use crate::snapshot::{
@@ -31,11 +32,11 @@ type Corruption = fn(&mut CorruptibleTables);
 
 /// Corrupts the same state in each way, and checks the reason.
 #[track_caller]
-fn refused(state: &State, cases: &[(&'static str, Corruption)]) {
-    for (at, (expected, spoil)) in cases.iter().enumerate() {
-        let mut pieces = CorruptibleTables::of(state);
-        spoil(&mut pieces);
-        assert_eq!(pieces.build().err(), Some(InvalidState(expected)), "case {at}");
+fn check_rejected(state: &State, cases: &[(&'static str, Corruption)]) {
+    for (at, (expected, corrupt)) in cases.iter().enumerate() {
+        let mut tables = CorruptibleTables::of(state);
+        corrupt(&mut tables);
+        assert_eq!(tables.build().err(), Some(InvalidState(expected)), "case {at}");
     }
     let again = CorruptibleTables::of(state).build().expect("the parts of a state make one");
     assert_eq!(again.hash(), state.hash());
@@ -84,12 +85,12 @@ fn invalid_headers_are_rejected() {
         }),
         ("the hub is not the first participant", |it| it.head.hub = name(0)),
     ];
-    refused(&busy(), &cases);
+    check_rejected(&state_with_rows_in_each_table(), &cases);
     let empty: [(&str, Corruption); 2] = [
         ("the hub is not the first participant", |it| it.head.log_index = LogIndex(1)),
         ("an oracle has an invalid number", |it| it.oracles = oracles(1)),
     ];
-    refused(&State::new(), &empty);
+    check_rejected(&State::new(), &empty);
 }
 
 fn nodes(count: u32) -> Vec<NodeTail> {
@@ -98,32 +99,42 @@ fn nodes(count: u32) -> Vec<NodeTail> {
 
 /// A state with an own bilateral model, two windows in a settlement, and sums in the open window.
 fn settling() -> State {
-    let mut world = World::new();
-    let says = Says::Committed { right: true };
-    let act = |world: &mut World, act: Act| {
-        let command = world.command(&act);
-        assert_eq!(world.apply(&[command]).outcomes.len(), 1, "{act:?}");
+    let mut kernel = TestKernel::new();
+    let content = ResponseContent::Committed { right: true };
+    let action = |kernel: &mut TestKernel, action: Action| {
+        let command = kernel.command(&action);
+        assert_eq!(kernel.apply(&[command]).outcomes.len(), 1, "{action:?}");
     };
-    act(&mut world, Act::Settle(SettleAct::Model { which: 1 }));
+    action(&mut kernel, Action::Settle(SettleAction::Model { which: 1 }));
     for round in 0..3 {
         for (id, payer, payee) in [(2 * round, 0, 1), (2 * round + 1, 1, 2)] {
             let (units, expires_ms) = (100_000, 60_000);
-            act(
-                &mut world,
-                Act::Prepare(PrepareAct { id, source: payer, payer, payee, units, expires_ms }),
+            action(
+                &mut kernel,
+                Action::Prepare(PrepareAction {
+                    id,
+                    source: payer,
+                    payer,
+                    payee,
+                    units,
+                    expires_ms,
+                }),
             );
-            act(&mut world, Act::Answer(AnswerAct { id, sender: payee, to: None, says, body: 0 }));
+            action(
+                &mut kernel,
+                Action::Response(ResponseAction { id, sender: payee, to: None, content, body: 0 }),
+            );
         }
         if round < 2 {
-            act(&mut world, Act::Settle(SettleAct::Close));
+            action(&mut kernel, Action::Settle(SettleAction::Close));
         }
     }
-    act(&mut world, Act::Settle(SettleAct::Create { windows: 2 }));
-    act(&mut world, Act::Settle(SettleAct::Advance { accounts: 1, skips: false }));
-    let pieces = CorruptibleTables::of(&world.state);
+    action(&mut kernel, Action::Settle(SettleAction::Create { windows: 2 }));
+    action(&mut kernel, Action::Settle(SettleAction::Advance { accounts: 1, skips: false }));
+    let pieces = CorruptibleTables::of(&kernel.state);
     assert_eq!((pieces.windows.len(), pieces.sums.len(), pieces.pairs.len()), (3, 9, 6));
     assert_eq!((pieces.settlements.len(), pieces.settling.len()), (1, 3));
-    world.state
+    kernel.state
 }
 
 #[test]
@@ -160,28 +171,29 @@ fn invalid_windows_and_settlements_are_rejected() {
         (ORDER, |it| it.settling.swap(0, 1)),
         ("a settlement has an unknown model", |it| it.settlements[0].model = "NONE".to_owned()),
     ];
-    refused(&settling(), &cases);
+    check_rejected(&settling(), &cases);
     let more: [(&str, Corruption); 3] = [
         (ORDER, |it| it.settlements.push(it.settlements[0].clone())),
         (MISSING_ACCOUNT, |it| it.settling[2].1.account = AccountId(99)),
         ("a settlement lacks an account of its windows", |it| it.settling.truncate(2)),
     ];
-    refused(&settling(), &more);
+    check_rejected(&settling(), &more);
 }
 
 #[test]
 fn invalid_alerts_are_rejected() {
     const NUMBER: &str = "an alert has an invalid number";
     const ORDER: &str = "alarms are out of order";
-    let mut world = World::new();
+    let mut kernel = TestKernel::new();
     for party in 0..2 {
-        let cap = world.command(&Act::Cap { party, units: CAP });
-        world.apply(&[cap]);
+        let cap = kernel.command(&Action::Cap { party, units: CAP });
+        kernel.apply(&[cap]);
         let (id, units, expires_ms) = (party as u8, CAP, 60_000);
-        let prepare = PrepareAct { id, source: party, payer: party, payee: 2, units, expires_ms };
-        let commands = [world.command(&Act::Prepare(prepare))];
-        assert_eq!(world.apply(&commands).outcomes, [Outcome::PrepareReserved]);
-        world.administer(CheckLiquidity { name: name(party), currency: usd() }.into());
+        let prepare =
+            PrepareAction { id, source: party, payer: party, payee: 2, units, expires_ms };
+        let commands = [kernel.command(&Action::Prepare(prepare))];
+        assert_eq!(kernel.apply(&commands).outcomes, [Outcome::PrepareReserved]);
+        kernel.administer(CheckLiquidity { name: name(party), currency: usd() }.into());
     }
     let cases: [(&str, Corruption); 6] = [
         (NUMBER, |it| it.alerts[0].id = it.alerts[1].id),
@@ -191,7 +203,7 @@ fn invalid_alerts_are_rejected() {
         (ORDER, |it| it.alarms[1] = it.alarms[0]),
         (MISSING_PARTICIPANT, |it| it.alarms[0].participant = ParticipantIndex(9)),
     ];
-    refused(&world.state, &cases);
+    check_rejected(&kernel.state, &cases);
 }
 
 #[test]
@@ -221,7 +233,7 @@ fn invalid_accounts_are_rejected() {
             it.accounts[4].value = Amount::from_units(1);
         }),
     ];
-    refused(&World::new().state, &cases);
+    check_rejected(&TestKernel::new().state, &cases);
 }
 
 #[test]
@@ -231,18 +243,21 @@ fn invalid_participants_are_rejected() {
         (MISSING_ACCOUNT, |it| it.participants[1].accounts.push(AccountId(8))),
         (MISSING_ACCOUNT, |it| it.participants[1].accounts.push(AccountId(0))),
         (MISSING_ACCOUNT, |it| {
-            it.participants[1].holdings[0].position = it.participants[2].holdings[0].position;
+            it.participants[1].by_currency[0].position = it.participants[2].by_currency[0].position;
         }),
         (MISSING_ACCOUNT, |it| {
-            it.participants[1].holdings[0].settlement = it.participants[2].holdings[0].settlement;
+            it.participants[1].by_currency[0].settlement =
+                it.participants[2].by_currency[0].settlement;
         }),
         (MISSING_ACCOUNT, |it| {
-            it.participants[1].holdings[0].position = it.participants[1].holdings[0].settlement;
+            it.participants[1].by_currency[0].position =
+                it.participants[1].by_currency[0].settlement;
         }),
         (MISSING_ACCOUNT, |it| {
-            it.participants[1].holdings[0].settlement = it.participants[1].holdings[0].position;
+            it.participants[1].by_currency[0].settlement =
+                it.participants[1].by_currency[0].position;
         }),
-        (MISSING_ACCOUNT, |it| it.participants[1].holdings[0].currency = eur()),
+        (MISSING_ACCOUNT, |it| it.participants[1].by_currency[0].currency = eur()),
         ("the hub is not the first participant", |it| {
             it.participants[0].name = FspName::new("Bub").expect("a name");
         }),
@@ -259,17 +274,17 @@ fn invalid_participants_are_rejected() {
             it.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX + 1);
         }),
     ];
-    refused(&World::new().state, &cases);
+    check_rejected(&TestKernel::new().state, &cases);
 }
 
 /// The number of a deleted oracle is not reused.
 #[test]
 fn oracles_and_account_types_round_trip() {
-    let mut pieces = CorruptibleTables::of(&busy());
-    pieces.with_oracles(2).head.last_oracle = OracleId(7);
-    pieces.account_types = account_types(3);
-    let state = pieces.build().expect("the newest oracle may be gone");
-    assert_eq!(state.register().last_oracle(), OracleId(7));
+    let mut tables = CorruptibleTables::of(&state_with_rows_in_each_table());
+    tables.with_oracles(2).head.last_oracle = OracleId(7);
+    tables.account_types = account_types(3);
+    let state = tables.build().expect("the newest oracle may be gone");
+    assert_eq!(state.registry().last_oracle(), OracleId(7));
     let again = CorruptibleTables::of(&state);
     assert_eq!((again.oracles, again.account_types), (oracles(2), account_types(3)));
 }
@@ -285,39 +300,39 @@ fn invalid_oracles_are_rejected() {
             it.with_oracles(ORACLES_MAX + 1);
         }),
     ];
-    refused(&World::new().state, &cases);
+    check_rejected(&TestKernel::new().state, &cases);
 }
 
 #[test]
 fn invalid_transfers_are_rejected() {
     let cases: [(&str, Corruption); 22] = [
-        (NEWER, |it| it.active[0].prepare.0 = it.head.log_index.0 + 1),
-        (UNORDERED, |it| it.active.swap(0, 1)),
-        (UNORDERED, |it| it.active[1].prepare = it.active[0].prepare),
-        (MISSING_PARTICIPANT, |it| it.active[0].payer = ParticipantIndex(4)),
-        (MISSING_PARTICIPANT, |it| it.active[0].payee = ParticipantIndex(4)),
-        (MISSING_ACCOUNT, |it| it.active[0].payer_account = AccountId(0)),
-        (MISSING_ACCOUNT, |it| it.active[0].payer_account = it.active[0].payee_account),
-        (MISSING_ACCOUNT, |it| it.active[0].payer_account = AccountId(7)),
-        (MISSING_ACCOUNT, |it| it.active[0].payee_account = AccountId(9_999)),
+        (NEWER, |it| it.reserved[0].prepare.0 = it.head.log_index.0 + 1),
+        (UNORDERED, |it| it.reserved.swap(0, 1)),
+        (UNORDERED, |it| it.reserved[1].prepare = it.reserved[0].prepare),
+        (MISSING_PARTICIPANT, |it| it.reserved[0].payer = ParticipantIndex(4)),
+        (MISSING_PARTICIPANT, |it| it.reserved[0].payee = ParticipantIndex(4)),
+        (MISSING_ACCOUNT, |it| it.reserved[0].payer_account = AccountId(0)),
+        (MISSING_ACCOUNT, |it| it.reserved[0].payer_account = it.reserved[0].payee_account),
+        (MISSING_ACCOUNT, |it| it.reserved[0].payer_account = AccountId(7)),
+        (MISSING_ACCOUNT, |it| it.reserved[0].payee_account = AccountId(9_999)),
         (MISSING_ACCOUNT, |it| it.accounts[5].id = AccountId(60)),
         ("a transfer has accounts in two currencies", |it| it.accounts[7].currency = eur()),
-        (TWICE, |it| it.active[1].id = it.active[0].id),
-        (TOO_LARGE, |it| (it.active[0].amount, it.active[1].amount) = (LARGEST, LARGEST)),
+        (TWICE, |it| it.reserved[1].id = it.reserved[0].id),
+        (TOO_LARGE, |it| (it.reserved[0].amount, it.reserved[1].amount) = (LARGEST, LARGEST)),
         (TOO_LARGE, |it| {
-            it.active[1].amount = Amount::ZERO;
-            (it.active[0].amount, it.active[2].amount) = (LARGEST, LARGEST);
+            it.reserved[1].amount = Amount::ZERO;
+            (it.reserved[0].amount, it.reserved[2].amount) = (LARGEST, LARGEST);
         }),
-        (RESERVED, |it| it.active[0].amount = Amount::from_units(1)),
-        (NEWER, |it| it.ended[0].prepare.0 = it.head.log_index.0 + 1),
-        (NEWER, |it| it.ended[0].changed.0 = it.head.log_index.0 + 1),
-        (MISSING_PARTICIPANT, |it| it.ended[0].payer = Some(ParticipantIndex(4))),
-        (MISSING_PARTICIPANT, |it| it.ended[0].payee = Some(ParticipantIndex(4))),
-        (TWICE, |it| it.ended[0].id = it.active[0].id),
-        (TWICE, |it| it.ended[0].id = it.ended[1].id),
-        (TWICE, |it| it.ended[0].id = it.outflows[0].0),
+        (RESERVED, |it| it.reserved[0].amount = Amount::from_units(1)),
+        (NEWER, |it| it.final_rows[0].prepare.0 = it.head.log_index.0 + 1),
+        (NEWER, |it| it.final_rows[0].changed.0 = it.head.log_index.0 + 1),
+        (MISSING_PARTICIPANT, |it| it.final_rows[0].payer = Some(ParticipantIndex(4))),
+        (MISSING_PARTICIPANT, |it| it.final_rows[0].payee = Some(ParticipantIndex(4))),
+        (TWICE, |it| it.final_rows[0].id = it.reserved[0].id),
+        (TWICE, |it| it.final_rows[0].id = it.final_rows[1].id),
+        (TWICE, |it| it.final_rows[0].id = it.outflows[0].0),
     ];
-    refused(&busy(), &cases);
+    check_rejected(&state_with_rows_in_each_table(), &cases);
 }
 
 #[test]
@@ -331,14 +346,14 @@ fn invalid_outflows_are_rejected() {
             outflow.participant = ParticipantIndex(4);
             it.accounts[outflow.settlement.0 as usize - 1].owner = ParticipantIndex(4);
         }),
-        (TWICE, |it| it.outflows[0].0 = it.active[0].id),
+        (TWICE, |it| it.outflows[0].0 = it.reserved[0].id),
         (TOO_LARGE, |it| {
             it.outflows[0].1.amount = LARGEST;
             it.outflows.push((id(99), it.outflows[0].1.clone()));
         }),
         (RESERVED, |it| it.outflows[0].1.amount = Amount::from_units(1)),
     ];
-    refused(&busy(), &cases);
+    check_rejected(&state_with_rows_in_each_table(), &cases);
 }
 
 #[test]
@@ -361,15 +376,16 @@ fn invalid_notices_are_rejected() {
         (OTHER, |it| it.dead[1] = it.dead[0]),
         (OTHER, |it| it.dead[0].end.notice.0 += 1),
     ];
-    refused(&busy(), &cases);
+    check_rejected(&state_with_rows_in_each_table(), &cases);
 }
 
 /// If these digests change, existing logs no longer replay to the same state.
 #[test]
 fn state_hashes_are_golden() {
-    let state = busy();
+    let state = state_with_rows_in_each_table();
     let hashes = state.hashes();
-    let StateHeader { log_index, batches, counters, nodes, last_notice, .. } = state.parts().head();
+    let StateHeader { log_index, batches, counters, nodes, last_notice, .. } =
+        state.tables().header();
     let text = format!(
         "{log_index:?} {batches} {last_notice:?}\n{nodes:?}\n{counters:?}\n{}\n{}\n{}\n",
         state.digest(),
@@ -390,8 +406,8 @@ fn state_hashes_are_golden() {
 /// Every value at its bound.
 #[test]
 fn values_at_their_bounds_are_accepted() {
-    let mut pieces = CorruptibleTables::of(&busy());
-    let head = &mut pieces.head;
+    let mut tables = CorruptibleTables::of(&state_with_rows_in_each_table());
+    let head = &mut tables.head;
     let most = (1 << 63) - 1;
     let counters = &mut head.counters;
     (counters.reserved, counters.refused, counters.committed) = (most, most, most);
@@ -402,28 +418,28 @@ fn values_at_their_bounds_are_accepted() {
     head.nodes = nodes(NODES_MAX as u32);
     // The node has left the log.
     (head.nodes[0].epoch, head.nodes[0].sequence) = ((1 << 31) - 1, u64::MAX);
-    pieces.models.resize(SETTLEMENT_MODELS_MAX, pieces.models[0].clone());
-    pieces.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX);
-    pieces.participants[1].endpoints = endpoints(ENDPOINTS_MAX);
-    pieces.participants[1].keys = keys(KEYS_MAX, KEY_BYTES_MAX);
-    pieces.fill_participants(PARTICIPANTS_MAX);
-    pieces.with_oracles(ORACLES_MAX).head.last_oracle = OracleId((1 << 31) - 1);
-    let more = Account { value: Amount::ZERO, ..pieces.accounts[3].clone() };
-    pieces.accounts.resize(ACCOUNTS_MAX, more);
-    let numbered = pieces.accounts.iter_mut().zip(1..);
+    tables.models.resize(SETTLEMENT_MODELS_MAX, tables.models[0].clone());
+    tables.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX);
+    tables.participants[1].endpoints = endpoints(ENDPOINTS_MAX);
+    tables.participants[1].keys = keys(KEYS_MAX, KEY_BYTES_MAX);
+    tables.fill_participants(PARTICIPANTS_MAX);
+    tables.with_oracles(ORACLES_MAX).head.last_oracle = OracleId((1 << 31) - 1);
+    let more = Account { value: Amount::ZERO, ..tables.accounts[3].clone() };
+    tables.accounts.resize(ACCOUNTS_MAX, more);
+    let numbered = tables.accounts.iter_mut().zip(1..);
     numbered.for_each(|(account, number)| account.id = AccountId(number));
-    let state = pieces.build().expect("nothing is beyond its bound");
-    assert!(!state.has_room_for_a_node() && !state.books().has_room_for(1));
-    assert!(state.books().has_room_for(0));
-    assert_eq!(state.register().len(), PARTICIPANTS_MAX);
+    let state = tables.build().expect("nothing is beyond its bound");
+    assert!(!state.has_room_for_a_node() && !state.accounts().has_room_for(1));
+    assert!(state.accounts().has_room_for(0));
+    assert_eq!(state.registry().len(), PARTICIPANTS_MAX);
 }
 
 #[test]
 fn room_for_nodes_ends_at_the_bound() {
     for (count, has_room) in [(0, true), (NODES_MAX - 1, true), (NODES_MAX, false)] {
-        let mut pieces = CorruptibleTables::of(&busy());
-        pieces.head.nodes = nodes(count as u32);
-        let state = pieces.build().expect("so many nodes may have written");
+        let mut tables = CorruptibleTables::of(&state_with_rows_in_each_table());
+        tables.head.nodes = nodes(count as u32);
+        let state = tables.build().expect("so many nodes may have written");
         assert_eq!(state.has_room_for_a_node(), has_room, "{count}");
     }
 }
@@ -432,29 +448,29 @@ fn room_for_nodes_ends_at_the_bound() {
 #[test]
 fn restored_state_keeps_its_rules_version() {
     for rules_version in [0, RULES_VERSION] {
-        let mut pieces = CorruptibleTables::of(&busy());
-        pieces.head.rules_version = rules_version;
+        let mut tables = CorruptibleTables::of(&state_with_rows_in_each_table());
+        tables.head.rules_version = rules_version;
         if rules_version == 0 {
             // Older rules know no windows.
-            pieces.head.settlement = SettlementNumbers::default();
-            pieces.windows.clear();
-            pieces.sums.clear();
+            tables.head.settlement = SettlementNumbers::default();
+            tables.windows.clear();
+            tables.sums.clear();
         }
-        let state = pieces.build().expect("older rules are known");
+        let state = tables.build().expect("older rules are known");
         assert_eq!(state.rules_version(), rules_version);
     }
 }
 
 #[test]
 fn full_registry_refuses() {
-    let mut world = World::new();
-    let mut pieces = CorruptibleTables::of(&world.state);
-    pieces.fill_accounts(ACCOUNTS_MAX - 3);
-    pieces.models.resize(SETTLEMENT_MODELS_MAX, pieces.models[0].clone());
-    pieces.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX);
-    pieces.with_oracles(ORACLES_MAX);
-    let (model, oracle) = (pieces.models[0].clone(), pieces.oracles[0].1.clone());
-    world.state = pieces.build().expect("nothing is beyond its bound");
+    let mut kernel = TestKernel::new();
+    let mut tables = CorruptibleTables::of(&kernel.state);
+    tables.fill_accounts(ACCOUNTS_MAX - 3);
+    tables.models.resize(SETTLEMENT_MODELS_MAX, tables.models[0].clone());
+    tables.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX);
+    tables.with_oracles(ORACLES_MAX);
+    let (model, oracle) = (tables.models[0].clone(), tables.oracles[0].1.clone());
+    kernel.state = tables.build().expect("nothing is beyond its bound");
     let (currency, kind) = (usd(), AccountKind::HubFee);
     let name = FspName::new("late").expect("a name");
     for change in [
@@ -472,21 +488,21 @@ fn full_registry_refuses() {
         }),
     ] {
         let said = format!("{change:?}");
-        assert_eq!(world.apply(&[administer(change)]).outcomes, [Outcome::RegisterFull], "{said}");
+        assert_eq!(kernel.apply(&[administer(change)]).outcomes, [Outcome::RegistryFull], "{said}");
     }
 }
 
 /// A participant gets two accounts for each model that serves its currency.
 #[test]
 fn last_accounts_are_assigned() {
-    for (count, outcome) in [(2, Outcome::Accepted), (1, Outcome::RegisterFull)] {
-        let mut world = World::new();
-        let mut pieces = CorruptibleTables::of(&world.state);
-        pieces.fill_accounts(ACCOUNTS_MAX - count);
-        world.state = pieces.build().expect("nothing is beyond its bound");
+    for (count, outcome) in [(2, Outcome::Accepted), (1, Outcome::RegistryFull)] {
+        let mut kernel = TestKernel::new();
+        let mut tables = CorruptibleTables::of(&kernel.state);
+        tables.fill_accounts(ACCOUNTS_MAX - count);
+        kernel.state = tables.build().expect("nothing is beyond its bound");
         let name = FspName::new("late").expect("a name");
         let change = CreateParticipant { name, currency: usd() }.into();
-        assert_eq!(world.apply(&[administer(change)]).outcomes, [outcome], "{count} are left");
+        assert_eq!(kernel.apply(&[administer(change)]).outcomes, [outcome], "{count} are left");
     }
 }
 
@@ -503,45 +519,45 @@ fn participant_needs_both_account_kinds() {
         (Outcome::HubAccountsMissing, |it| it.accounts[3].kind = AccountKind::HubFee),
         (Outcome::HubAccountsMissing, |it| it.accounts[4].kind = AccountKind::HubFee),
     ];
-    for (at, (outcome, spoil)) in cases.into_iter().enumerate() {
-        let mut world = World::new();
-        let mut pieces = CorruptibleTables::of(&world.state);
-        spoil(&mut pieces);
-        world.state = pieces.build().expect("it is a state");
+    for (at, (outcome, corrupt)) in cases.into_iter().enumerate() {
+        let mut kernel = TestKernel::new();
+        let mut tables = CorruptibleTables::of(&kernel.state);
+        corrupt(&mut tables);
+        kernel.state = tables.build().expect("it is a state");
         let name = FspName::new("late").expect("a name");
         let change = CreateParticipant { name, currency: usd() }.into();
-        assert_eq!(world.apply(&[administer(change)]).outcomes, [outcome], "case {at}");
+        assert_eq!(kernel.apply(&[administer(change)]).outcomes, [outcome], "case {at}");
     }
 }
 
 /// Cannot happen in a log: participants get a currency only after the hub's own accounts.
 #[test]
 fn funds_need_a_hub_account() {
-    let mut world = World::new();
-    let mut pieces = CorruptibleTables::of(&world.state);
-    pieces.accounts[3].kind = AccountKind::HubFee;
-    world.state = pieces.build().expect("it is a state");
-    let command = world.command(&Act::FundsIn { id: 1, party: 0, units: 1 });
-    assert_eq!(world.apply(&[command]).outcomes, [Outcome::HubAccountsMissing]);
+    let mut kernel = TestKernel::new();
+    let mut tables = CorruptibleTables::of(&kernel.state);
+    tables.accounts[3].kind = AccountKind::HubFee;
+    kernel.state = tables.build().expect("it is a state");
+    let command = kernel.command(&Action::FundsIn { id: 1, party: 0, units: 1 });
+    assert_eq!(kernel.apply(&[command]).outcomes, [Outcome::HubAccountsMissing]);
 }
 
 #[test]
 fn queries_read_the_rows() {
-    let state = busy();
-    let mut told: Vec<_> = state.in_flight().cloned().collect();
-    told.sort_unstable_by_key(|one| one.prepare);
-    assert_eq!(told, CorruptibleTables::of(&state).active);
-    assert_eq!(state.freeze().log_index(), state.log_index());
+    let state = state_with_rows_in_each_table();
+    let mut transfers: Vec<_> = state.in_flight().cloned().collect();
+    transfers.sort_unstable_by_key(|one| one.prepare);
+    assert_eq!(transfers, CorruptibleTables::of(&state).reserved);
+    assert_eq!(state.snapshot().log_index(), state.log_index());
     let (node, epoch, sequence) = (1, 1, state.log_index().0);
     assert_eq!(state.tail_of(1), Some(NodeTail { node, epoch, sequence }));
     assert_eq!((state.tail_of(2), state.epoch_of(1), state.epoch_of(2)), (None, 1, 0));
     assert_eq!(State::default().hash(), State::new().hash());
     for kind in [AccountKind::InFlight, AccountKind::Outflow, AccountKind::Opening] {
-        let account = state.books().internal_of(usd(), kind).expect("it is open");
-        assert_eq!(state.books().get(account).map(|account| account.kind), Some(kind));
+        let account = state.accounts().internal_of(usd(), kind).expect("it is open");
+        assert_eq!(state.accounts().get(account).map(|account| account.kind), Some(kind));
     }
-    assert_eq!(state.books().internal_of(usd(), AccountKind::HubFee), None);
-    assert_eq!(state.books().internal_of(eur(), AccountKind::InFlight), None);
+    assert_eq!(state.accounts().internal_of(usd(), AccountKind::HubFee), None);
+    assert_eq!(state.accounts().internal_of(eur(), AccountKind::InFlight), None);
 }
 
 const LARGEST: Amount = Amount::from_units(i128::MAX);
@@ -571,32 +587,32 @@ fn account_types(count: usize) -> Vec<LedgerAccountType> {
 }
 
 /// A state with rows in each table.
-fn busy() -> State {
-    let mut world = World::new();
+fn state_with_rows_in_each_table() -> State {
+    let mut kernel = TestKernel::new();
     let prepare = |id, payer, payee| {
         let (units, expires_ms) = (100_000, 60_000);
-        Act::Prepare(PrepareAct { id, source: payer, payer, payee, units, expires_ms })
+        Action::Prepare(PrepareAction { id, source: payer, payer, payee, units, expires_ms })
     };
-    let says = Says::Committed { right: true };
-    for act in [
+    let content = ResponseContent::Committed { right: true };
+    for action in [
         prepare(1, 0, 1),
         prepare(2, 0, 1),
-        Act::Answer(AnswerAct { id: 2, sender: 1, to: None, says, body: 0 }),
-        Act::FundsOut { id: 3, party: 2, units: 100_000 },
-        Act::Deliver { which: vec![1, 2], result: 0 },
+        Action::Response(ResponseAction { id: 2, sender: 1, to: None, content, body: 0 }),
+        Action::FundsOut { id: 3, party: 2, units: 100_000 },
+        Action::Deliver { which: vec![1, 2], result: 0 },
         prepare(5, 0, 2),
         prepare(6, 2, 0),
     ] {
-        let command = world.command(&act);
-        world.apply(&[command]);
+        let command = kernel.command(&action);
+        kernel.apply(&[command]);
     }
-    let pieces = CorruptibleTables::of(&world.state);
-    let accounts: Vec<_> = pieces.active.iter().map(|one| one.payer_account.0).collect();
+    let tables = CorruptibleTables::of(&kernel.state);
+    let accounts: Vec<_> = tables.reserved.iter().map(|one| one.payer_account.0).collect();
     assert_eq!(accounts, [6, 6, 10]);
-    assert_eq!((pieces.active[0].payee_account.0, pieces.active[0].payer.0), (8, 1));
-    assert_eq!((pieces.outflows.len(), pieces.dead.len()), (1, 2));
-    assert!(2 <= pieces.notices.len() && 2 <= pieces.ended.len());
-    world.state
+    assert_eq!((tables.reserved[0].payee_account.0, tables.reserved[0].payer.0), (8, 1));
+    assert_eq!((tables.outflows.len(), tables.dead.len()), (1, 2));
+    assert!(2 <= tables.notices.len() && 2 <= tables.final_rows.len());
+    kernel.state
 }
 
 /// The parts, to be corrupted.
@@ -607,9 +623,9 @@ struct CorruptibleTables {
     models: Vec<SettlementModel>,
     oracles: Vec<(OracleId, Oracle)>,
     account_types: Vec<LedgerAccountType>,
-    active: Vec<ReservedTransfer>,
+    reserved: Vec<ReservedTransfer>,
     outflows: Vec<(TransferId, Outflow)>,
-    ended: Vec<FinalTransfer>,
+    final_rows: Vec<FinalTransfer>,
     notices: Vec<Notice>,
     dead: Vec<DeadLetter>,
     windows: Vec<Window>,
@@ -624,15 +640,15 @@ struct CorruptibleTables {
 impl CorruptibleTables {
     fn of(state: &State) -> Self {
         Self {
-            head: state.parts().head(),
+            head: state.tables().header(),
             accounts: rows(state),
             participants: rows(state),
             models: rows(state),
             oracles: rows(state),
             account_types: rows(state),
-            active: rows(state),
+            reserved: rows(state),
             outflows: rows(state),
-            ended: rows(state),
+            final_rows: rows(state),
             notices: rows(state),
             dead: rows(state),
             windows: rows(state),
@@ -651,7 +667,7 @@ impl CorruptibleTables {
         self
     }
 
-    /// Adds accounts up to a number of them. One balances the books.
+    /// Adds accounts up to a number of them. One balances the accounts.
     fn fill_accounts(&mut self, count: usize) {
         let known = self.accounts.len();
         self.accounts.resize(count, self.accounts[3].clone());
@@ -666,31 +682,31 @@ impl CorruptibleTables {
     fn fill_participants(&mut self, count: usize) {
         for number in self.participants.len()..count {
             let name = FspName::new(&format!("more{number}")).expect("a name");
-            let (holdings, accounts) = (Vec::new(), Vec::new());
-            let more = Participant { name, holdings, accounts, ..self.participants[3].clone() };
+            let (by_currency, accounts) = (Vec::new(), Vec::new());
+            let more = Participant { name, by_currency, accounts, ..self.participants[3].clone() };
             self.participants.push(more);
         }
     }
 
     fn build(self) -> Result<State, InvalidState> {
         let mut builder = StateBuilder::new(self.head)?;
-        self.accounts.into_iter().try_for_each(|row| builder.take(row))?;
-        self.participants.into_iter().try_for_each(|row| builder.take(row))?;
-        self.models.into_iter().try_for_each(|row| builder.take(row))?;
-        self.oracles.into_iter().try_for_each(|row| builder.take(row))?;
-        self.account_types.into_iter().try_for_each(|row| builder.take(row))?;
-        self.active.into_iter().try_for_each(|row| builder.take(row))?;
-        self.outflows.into_iter().try_for_each(|row| builder.take(row))?;
-        self.ended.into_iter().try_for_each(|row| builder.take(row))?;
-        self.notices.into_iter().try_for_each(|row| builder.take(row))?;
-        self.dead.into_iter().try_for_each(|row| builder.take(row))?;
-        self.windows.into_iter().try_for_each(|row| builder.take(row))?;
-        self.sums.into_iter().try_for_each(|row| builder.take(row))?;
-        self.pairs.into_iter().try_for_each(|row| builder.take(row))?;
-        self.settlements.into_iter().try_for_each(|row| builder.take(row))?;
-        self.settling.into_iter().try_for_each(|row| builder.take(row))?;
-        self.alerts.into_iter().try_for_each(|row| builder.take(row))?;
-        self.alarms.into_iter().try_for_each(|row| builder.take(row))?;
+        self.accounts.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.participants.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.models.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.oracles.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.account_types.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.reserved.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.outflows.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.final_rows.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.notices.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.dead.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.windows.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.sums.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.pairs.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.settlements.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.settling.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.alerts.into_iter().try_for_each(|row| builder.add_row(row))?;
+        self.alarms.into_iter().try_for_each(|row| builder.add_row(row))?;
         builder.finish()
     }
 }

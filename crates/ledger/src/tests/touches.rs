@@ -11,12 +11,12 @@ use crate::snapshot::{StateHeader, Table, TableVisitor};
 use crate::*;
 
 /// A digest of something in the state, and the part that it belongs to.
-type Part = (StatePart, blake3::Hash);
+type PartDigest = (StatePart, blake3::Hash);
 
 /// Parts of a state.
-pub(super) struct Digests(Vec<Part>);
+pub(super) struct PartDigests(Vec<PartDigest>);
 
-impl Digests {
+impl PartDigests {
     pub(super) fn of(state: &State) -> Self {
         let mut digests = Self(Vec::new());
         let StateHeader {
@@ -34,15 +34,15 @@ impl Digests {
             counters,
             last_notice,
             last_oracle,
-            evicted: cold,
+            evicted,
             settlement,
             alerts,
-        } = state.parts().head();
+        } = state.tables().header();
         digests.add(StatePart::Settings, &settings);
         digests.add(StatePart::Rules, &rules_version);
         digests.add(StatePart::Notices, &last_notice);
         digests.add(StatePart::Oracles, &last_oracle);
-        digests.add(StatePart::Transfers, &cold);
+        digests.add(StatePart::Transfers, &evicted);
         let SettlementNumbers {
             window,
             content,
@@ -64,7 +64,7 @@ impl Digests {
         }
         digests.accounts(state);
         digests.participants(state);
-        let Ok(()) = state.parts().tables(&mut digests);
+        let Ok(()) = state.tables().visit(&mut digests);
         digests
     }
 
@@ -97,12 +97,13 @@ impl Digests {
 
     /// Participants by column. A new participant has no net debit cap yet.
     fn participants(&mut self, state: &State) {
-        let [mut own, mut held, mut limits] = [(); 3].map(|()| blake3::Hasher::new());
+        let [mut own, mut accounts_of, mut net_debit_caps] =
+            [(); 3].map(|()| blake3::Hasher::new());
         for (index, participant) in state.registry.iter() {
-            let Participant { name, active, created, holdings, accounts, endpoints, keys } =
+            let Participant { name, active, created, by_currency, accounts, endpoints, keys } =
                 participant.clone();
             let alone = Participant {
-                holdings: Vec::new(),
+                by_currency: Vec::new(),
                 accounts: Vec::new(),
                 name,
                 active,
@@ -111,19 +112,19 @@ impl Digests {
                 keys,
             };
             alone.write(&mut own);
-            accounts.iter().for_each(|id| id.write(&mut held));
-            for CurrencyAccounts { currency, position, settlement, limit } in holdings {
-                (currency, position).write(&mut held);
-                settlement.write(&mut held);
-                if let Some(limit) = limit {
-                    index.write(&mut limits);
-                    (currency, limit).write(&mut limits);
+            accounts.iter().for_each(|id| id.write(&mut accounts_of));
+            for CurrencyAccounts { currency, position, settlement, net_debit_cap } in by_currency {
+                (currency, position).write(&mut accounts_of);
+                settlement.write(&mut accounts_of);
+                if let Some(net_debit_cap) = net_debit_cap {
+                    index.write(&mut net_debit_caps);
+                    (currency, net_debit_cap).write(&mut net_debit_caps);
                 }
             }
         }
         self.0.push((StatePart::Participants, own.finalize()));
-        self.0.push((StatePart::Accounts, held.finalize()));
-        self.0.push((StatePart::Limits, limits.finalize()));
+        self.0.push((StatePart::Accounts, accounts_of.finalize()));
+        self.0.push((StatePart::Limits, net_debit_caps.finalize()));
     }
 
     /// The parts that a change touched. Panics if it does not declare one of them. `self` digests
@@ -151,7 +152,7 @@ fn every_change_touches_its_declared_parts() {
     }
 }
 
-impl TableVisitor for Digests {
+impl TableVisitor for PartDigests {
     type Error = Infallible;
 
     fn table<R: Row>(
@@ -176,7 +177,9 @@ const fn part_of(table: Table) -> Option<StatePart> {
         Table::SettlementModels => Some(StatePart::SettlementModels),
         Table::Oracles => Some(StatePart::Oracles),
         Table::LedgerAccountTypes => Some(StatePart::LedgerAccountTypes),
-        Table::Active | Table::Outflows | Table::Ended => Some(StatePart::Transfers),
+        Table::ReservedTransfers | Table::Outflows | Table::FinalTransfers => {
+            Some(StatePart::Transfers)
+        }
         Table::Notices | Table::DeadLetters => Some(StatePart::Notices),
         Table::Windows | Table::WindowAccounts | Table::WindowPairs => Some(StatePart::Windows),
         Table::Settlements | Table::SettlementAccounts => Some(StatePart::Settlements),

@@ -1,11 +1,11 @@
 //! Callbacks to participants and the operations that cause them.
 
 use ::fspiop::endpoint::EndpointType;
-use ::fspiop::routes::Operation as Asked;
+use ::fspiop::routes::Operation as Cause;
 use serde_json::{Value, json};
 
 use super::examples;
-use crate::api::{Answer, Body, Call, Operation, Parameter, Place};
+use crate::api::{ApiResponse, Body, Callback, Operation, Parameter, ParameterLocation};
 use crate::schema::reference;
 
 /// Origin of the bytes of a callback.
@@ -18,13 +18,13 @@ enum Origin {
 }
 
 /// One kind of callback.
-struct Kind {
+struct CallbackKind {
     name: &'static str,
     endpoint: EndpointType,
     method: &'static str,
     /// Path of the resource, which completes a base address.
     path: &'static str,
-    made: Origin,
+    origin: Origin,
     text: &'static str,
     body: Option<(&'static str, Value)>,
 }
@@ -96,18 +96,18 @@ pub(super) fn schemas() -> Vec<(String, Value)> {
 }
 
 /// The callbacks that an operation can cause.
-pub(super) fn of(asked: Asked, has_sub_id: bool) -> Vec<Call> {
-    kinds(asked, has_sub_id).into_iter().map(|kind| call(asked, kind)).collect()
+pub(super) fn of(cause: Cause, has_sub_id: bool) -> Vec<Callback> {
+    kinds(cause, has_sub_id).into_iter().map(|kind| callback(cause, kind)).collect()
 }
 
-fn call(asked: Asked, kind: Kind) -> Call {
+fn callback(cause: Cause, kind: CallbackKind) -> Callback {
     let address = match kind.endpoint.is_base_url() {
         true => format!("{{{}}}{}", kind.endpoint.as_str(), kind.path),
         false => format!("{{{}}}", kind.endpoint.as_str()),
     };
     let resource = kind.path.split('/').nth(1).unwrap_or_default();
     let media = format!("application/vnd.interoperability.{resource}+json;version=2.0");
-    let bytes = match kind.made {
+    let bytes = match kind.origin {
         Origin::ByHub => {
             "Written by the hub: sorted members, version 2.0, `FSPIOP-Source` is the hub's name."
         }
@@ -126,29 +126,29 @@ fn call(asked: Asked, kind: Kind) -> Call {
         method: kind.method.to_owned(),
         path: kind.path.to_owned(),
         tag,
-        id: format!("{asked:?}-{}-{}", kind.name, kind.endpoint.as_str()),
+        id: format!("{cause:?}-{}-{}", kind.name, kind.endpoint.as_str()),
         summary: format!("{} {}", kind.method.to_ascii_uppercase(), kind.path),
         text: format!("{} {bytes}", kind.text),
-        parameters: headers(kind.made),
+        parameters: headers(kind.origin),
         body: kind.body.map(|(name, example)| Body {
             media: vec![media],
             schema: reference(name),
             example,
         }),
-        answers: vec![Answer::empty(0, "Delivered.")],
-        calls: Vec::new(),
+        responses: vec![ApiResponse::empty(0, "Delivered.")],
+        callbacks: Vec::new(),
         role: None,
     };
-    Call { name: kind.name, address, operation }
+    Callback { name: kind.name, address, operation }
 }
 
-fn headers(made: Origin) -> Vec<Parameter> {
+fn headers(origin: Origin) -> Vec<Parameter> {
     let always = ["Content-Type", "Date", "FSPIOP-Source", "FSPIOP-URI", "FSPIOP-HTTP-Method"];
     let mut headers: Vec<Parameter> = always.iter().map(|name| header(name, true)).collect();
-    headers.push(header("FSPIOP-Destination", made == Origin::ByHub));
+    headers.push(header("FSPIOP-Destination", origin == Origin::ByHub));
     headers.push(header("traceparent", true));
     headers.push(header("tracestate", true));
-    if made == Origin::Forwarded {
+    if origin == Origin::Forwarded {
         headers.push(header("FSPIOP-Signature", false));
     }
     headers
@@ -157,7 +157,7 @@ fn headers(made: Origin) -> Vec<Parameter> {
 fn header(name: &str, required: bool) -> Parameter {
     Parameter {
         name: name.to_owned(),
-        place: Place::Header,
+        location: ParameterLocation::Header,
         required,
         text: String::new(),
         schema: json!({"type": "string"}),
@@ -166,106 +166,106 @@ fn header(name: &str, required: bool) -> Parameter {
     }
 }
 
-fn kinds(asked: Asked, has_sub_id: bool) -> Vec<Kind> {
-    match asked {
-        Asked::ParticipantsBatch => vec![Kind {
+fn kinds(cause: Cause, has_sub_id: bool) -> Vec<CallbackKind> {
+    match cause {
+        Cause::ParticipantsBatch => vec![CallbackKind {
             name: "registered",
             endpoint: EndpointType::ParticipantBatchPut,
             method: "put",
             path: "/participants/{ID}",
-            made: Origin::ByHub,
+            origin: Origin::ByHub,
             text: "The result of each entry.",
             body: Some((
                 "ParticipantsIDPutResponse",
                 json!({"currency": "XOF", "partyList": [{"partyId": examples::party("payerfsp")}]}),
             )),
         }],
-        Asked::ParticipantsGet | Asked::ParticipantsDelete => vec![
+        Cause::ParticipantsGet | Cause::ParticipantsDelete => vec![
             participant_put(
                 has_sub_id,
                 ("ParticipantsTypeIDPutResponse", json!({"fspId": "payeefsp"})),
             ),
             participant_error(has_sub_id, Origin::ByHub, "The look-up failed: 3204 or 3003."),
         ],
-        Asked::ParticipantsPost | Asked::ParticipantsPut => {
+        Cause::ParticipantsPost | Cause::ParticipantsPut => {
             let example = json!({"currency": "XOF", "partyList": [examples::party("payerfsp")]});
             vec![
                 participant_put(has_sub_id, ("ParticipantsRegistered", example)),
                 participant_error(has_sub_id, Origin::ByHub, "The registration failed: 3003."),
             ]
         }
-        Asked::ParticipantsError => {
+        Cause::ParticipantsError => {
             vec![participant_error(has_sub_id, Origin::Forwarded, "To the destination.")]
         }
-        Asked::PartiesGet => parties_get(has_sub_id),
-        Asked::PartiesPut => vec![
+        Cause::PartiesGet => parties_get(has_sub_id),
+        Cause::PartiesPut => vec![
             party(has_sub_id, "answer", Origin::Forwarded, "To the destination."),
             party(has_sub_id, "error", Origin::ByHub, "To the sender: 3201, or the failure."),
         ],
-        Asked::PartiesError => {
+        Cause::PartiesError => {
             vec![party(has_sub_id, "error", Origin::Forwarded, "To the destination.")]
         }
-        Asked::QuotesPost => vec![
-            quote("request", "post", "/quotes", Some(("QuotesPostRequest", Asked::QuotesPost))),
+        Cause::QuotesPost => vec![
+            quote("request", "post", "/quotes", Some(("QuotesPostRequest", Cause::QuotesPost))),
             quote_error(Origin::ByHub),
         ],
-        Asked::QuotesGet => {
+        Cause::QuotesGet => {
             vec![quote("question", "get", "/quotes/{ID}", None), quote_error(Origin::ByHub)]
         }
-        Asked::QuotesPut => vec![
-            quote("quote", "put", "/quotes/{ID}", Some(("QuotesIDPutResponse", Asked::QuotesPut))),
+        Cause::QuotesPut => vec![
+            quote("quote", "put", "/quotes/{ID}", Some(("QuotesIDPutResponse", Cause::QuotesPut))),
             quote_error(Origin::ByHub),
         ],
-        Asked::QuotesError => vec![quote_error(Origin::Forwarded)],
-        Asked::TransfersPost => transfers_post(),
-        Asked::TransfersPut => transfers_put(),
-        Asked::TransfersError => vec![transfer_error(
+        Cause::QuotesError => vec![quote_error(Origin::Forwarded)],
+        Cause::TransfersPost => transfers_post(),
+        Cause::TransfersPut => transfers_put(),
+        Cause::TransfersError => vec![transfer_error(
             Origin::Forwarded,
             "To the payer, and a copy written by the hub to the payee. To the sender only, if it \
              may not abort the transfer.",
         )],
-        Asked::TransfersGet => vec![
+        Cause::TransfersGet => vec![
             transfer_state("To the sender: the current state."),
             transfer_error(Origin::ByHub, "To the sender: 3208, or 3000 for other FSPs."),
         ],
-        Asked::Health
-        | Asked::EndpointCache
-        | Asked::ParticipantsBatchPut
-        | Asked::ParticipantsBatchError
-        | Asked::TransfersPatch => Vec::new(),
+        Cause::Health
+        | Cause::EndpointCache
+        | Cause::ParticipantsBatchPut
+        | Cause::ParticipantsBatchError
+        | Cause::TransfersPatch => Vec::new(),
     }
 }
 
-fn participant_put(has_sub_id: bool, body: (&'static str, Value)) -> Kind {
+fn participant_put(has_sub_id: bool, body: (&'static str, Value)) -> CallbackKind {
     let (endpoint, path) = match has_sub_id {
         false => (EndpointType::ParticipantPut, "/participants/{Type}/{ID}"),
         true => (EndpointType::ParticipantSubIdPut, "/participants/{Type}/{ID}/{SubId}"),
     };
     let text = "The result.";
-    let made = Origin::ByHub;
-    Kind { name: "answer", endpoint, method: "put", path, made, text, body: Some(body) }
+    let origin = Origin::ByHub;
+    CallbackKind { name: "answer", endpoint, method: "put", path, origin, text, body: Some(body) }
 }
 
-fn participant_error(has_sub_id: bool, made: Origin, text: &'static str) -> Kind {
+fn participant_error(has_sub_id: bool, origin: Origin, text: &'static str) -> CallbackKind {
     let (endpoint, path) = match has_sub_id {
         false => (EndpointType::ParticipantPutError, "/participants/{Type}/{ID}/error"),
         true => (EndpointType::ParticipantSubIdPutError, "/participants/{Type}/{ID}/{SubId}/error"),
     };
     let body = Some(("ErrorInformationObject", examples::error("3204", "Party not found")));
-    Kind { name: "error", endpoint, method: "put", path, made, text, body }
+    CallbackKind { name: "error", endpoint, method: "put", path, origin, text, body }
 }
 
-fn parties_get(has_sub_id: bool) -> Vec<Kind> {
+fn parties_get(has_sub_id: bool) -> Vec<CallbackKind> {
     let (endpoint, path) = match has_sub_id {
         false => (EndpointType::PartiesGet, "/parties/{Type}/{ID}"),
         true => (EndpointType::PartiesSubIdGet, "/parties/{Type}/{ID}/{SubId}"),
     };
-    let question = Kind {
+    let question = CallbackKind {
         name: "question",
         endpoint,
         method: "get",
         path,
-        made: Origin::Forwarded,
+        origin: Origin::Forwarded,
         text: "To the destination, or to the FSPs that the directory names.",
         body: None,
     };
@@ -275,7 +275,7 @@ fn parties_get(has_sub_id: bool) -> Vec<Kind> {
     ]
 }
 
-fn party(has_sub_id: bool, name: &'static str, made: Origin, text: &'static str) -> Kind {
+fn party(has_sub_id: bool, name: &'static str, origin: Origin, text: &'static str) -> CallbackKind {
     let (endpoint, path) = match (name, has_sub_id) {
         ("error", false) => (EndpointType::PartiesPutError, "/parties/{Type}/{ID}/error"),
         ("error", true) => {
@@ -286,40 +286,48 @@ fn party(has_sub_id: bool, name: &'static str, made: Origin, text: &'static str)
     };
     let body = match name {
         "error" => Some(("ErrorInformationObject", examples::error("3204", "Party not found"))),
-        _ => Some(("PartiesTypeIDPutResponse", examples::of(Asked::PartiesPut))),
+        _ => Some(("PartiesTypeIDPutResponse", examples::of(Cause::PartiesPut))),
     };
-    Kind { name, endpoint, method: "put", path, made, text, body }
+    CallbackKind { name, endpoint, method: "put", path, origin, text, body }
 }
 
 fn quote(
     name: &'static str,
     method: &'static str,
     path: &'static str,
-    body: Option<(&'static str, Asked)>,
-) -> Kind {
-    let body = body.map(|(schema, asked)| (schema, examples::of(asked)));
+    body: Option<(&'static str, Cause)>,
+) -> CallbackKind {
+    let body = body.map(|(schema, cause)| (schema, examples::of(cause)));
     let text = "To the destination.";
     let endpoint = EndpointType::Quotes;
-    Kind { name, endpoint, method, path, made: Origin::Forwarded, text, body }
+    CallbackKind { name, endpoint, method, path, origin: Origin::Forwarded, text, body }
 }
 
-fn quote_error(made: Origin) -> Kind {
-    let text = match made {
+fn quote_error(origin: Origin) -> CallbackKind {
+    let text = match origin {
         Origin::ByHub => "To the sender: the reason why it was not forwarded.",
         Origin::Forwarded => "To the destination.",
     };
     let body = Some(("ErrorInformationObject", examples::error("3201", "Destination FSP Error")));
     let path = "/quotes/{ID}/error";
-    Kind { name: "error", endpoint: EndpointType::Quotes, method: "put", path, made, text, body }
+    CallbackKind {
+        name: "error",
+        endpoint: EndpointType::Quotes,
+        method: "put",
+        path,
+        origin,
+        text,
+        body,
+    }
 }
 
-fn transfers_post() -> Vec<Kind> {
-    let prepare = Kind {
+fn transfers_post() -> Vec<CallbackKind> {
+    let prepare = CallbackKind {
         name: "prepare",
         endpoint: EndpointType::TransferPost,
         method: "post",
         path: "/transfers",
-        made: Origin::Forwarded,
+        origin: Origin::Forwarded,
         text: "To the payee, once the amount is reserved.",
         body: Some(("TransfersPostRequest", examples::transfer())),
     };
@@ -334,23 +342,23 @@ fn transfers_post() -> Vec<Kind> {
     ]
 }
 
-fn transfers_put() -> Vec<Kind> {
-    let fulfil = Kind {
+fn transfers_put() -> Vec<CallbackKind> {
+    let fulfil = CallbackKind {
         name: "fulfil",
         endpoint: EndpointType::TransferPut,
         method: "put",
         path: "/transfers/{ID}",
-        made: Origin::Forwarded,
+        origin: Origin::Forwarded,
         text: "To the payer, once the transfer is committed. If the scheme is so configured, the \
                hub also sends a confirmation to the payee.",
-        body: Some(("TransfersIDPutResponse", examples::of(Asked::TransfersPut))),
+        body: Some(("TransfersIDPutResponse", examples::of(Cause::TransfersPut))),
     };
-    let confirmation = Kind {
+    let confirmation = CallbackKind {
         name: "confirmation",
         endpoint: EndpointType::TransferPut,
         method: "patch",
         path: "/transfers/{ID}",
-        made: Origin::ByHub,
+        origin: Origin::ByHub,
         text: "To the payee that answered `RESERVED`: the final state.",
         body: Some((
             "TransfersIDPatchResponse",
@@ -365,32 +373,32 @@ fn transfers_put() -> Vec<Kind> {
     vec![fulfil, confirmation, transfer_error(Origin::ByHub, text)]
 }
 
-fn transfer_state(text: &'static str) -> Kind {
-    Kind {
+fn transfer_state(text: &'static str) -> CallbackKind {
+    CallbackKind {
         name: "state",
         endpoint: EndpointType::TransferPut,
         method: "put",
         path: "/transfers/{ID}",
-        made: Origin::ByHub,
+        origin: Origin::ByHub,
         text,
         body: Some((
             "TransfersIDPutResponse",
             json!({
                 "completedTimestamp": "2026-01-01T10:00:00.000Z",
-                "fulfilment": examples::of(Asked::TransfersPut)["fulfilment"],
+                "fulfilment": examples::of(Cause::TransfersPut)["fulfilment"],
                 "transferState": "COMMITTED",
             }),
         )),
     }
 }
 
-fn transfer_error(made: Origin, text: &'static str) -> Kind {
-    Kind {
+fn transfer_error(origin: Origin, text: &'static str) -> CallbackKind {
+    CallbackKind {
         name: "error",
         endpoint: EndpointType::TransferError,
         method: "put",
         path: "/transfers/{ID}/error",
-        made,
+        origin,
         text,
         body: Some((
             "ErrorInformationObject",

@@ -1,6 +1,6 @@
 //! A good message for each operation that has a body.
 
-use ::fspiop::routes::Operation as Asked;
+use ::fspiop::routes::Operation;
 use serde_json::{Value, json};
 
 pub(super) const TRANSFER_ID: &str = "b51ec534-ee48-4575-b6a9-ead2955b8069";
@@ -9,9 +9,9 @@ const CONDITION: &str = "Zmh6rfhivXdsj8GLjp-OIAiXFIVu4jOzkCpZHQ1fKSU";
 const FULFILMENT: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const PACKET: &str = "AYIBgQAAAAAAAASwNGxldmVsb25lLmRmc3AxLm1lci45T2RTOF81MDdqUUZERmZlakgyOVc4bXFm";
 
-pub(super) fn of(asked: Asked) -> Value {
-    match asked {
-        Asked::ParticipantsBatch => json!({
+pub(super) fn of(operation: Operation) -> Value {
+    match operation {
+        Operation::ParticipantsBatch => json!({
             "requestId": QUOTE_ID,
             "currency": "XOF",
             "partyList": [
@@ -19,15 +19,15 @@ pub(super) fn of(asked: Asked) -> Value {
                 {"partyIdType": "ALIAS", "partyIdentifier": "grace", "fspId": "payerfsp"},
             ],
         }),
-        Asked::ParticipantsPost | Asked::ParticipantsPut => {
+        Operation::ParticipantsPost | Operation::ParticipantsPut => {
             json!({"fspId": "payerfsp", "currency": "XOF"})
         }
-        Asked::PartiesPut => json!({"party": {
+        Operation::PartiesPut => json!({"party": {
             "partyIdInfo": party("payeefsp"),
             "name": "Grace Banda",
             "personalInfo": {"complexName": {"firstName": "Grace", "lastName": "Banda"}},
         }}),
-        Asked::QuotesPost => json!({
+        Operation::QuotesPost => json!({
             "quoteId": QUOTE_ID,
             "transactionId": "85feac2f-39b2-491b-817e-4a03203d4f14",
             "payer": {"partyIdInfo": party("payerfsp")},
@@ -39,7 +39,7 @@ pub(super) fn of(asked: Asked) -> Value {
             },
             "note": "rent",
         }),
-        Asked::QuotesPut => json!({
+        Operation::QuotesPut => json!({
             "transferAmount": {"currency": "XOF", "amount": "1500"},
             "payeeReceiveAmount": {"currency": "XOF", "amount": "1485"},
             "payeeFspFee": {"currency": "XOF", "amount": "15"},
@@ -47,12 +47,12 @@ pub(super) fn of(asked: Asked) -> Value {
             "ilpPacket": PACKET,
             "condition": CONDITION,
         }),
-        Asked::TransfersPost => transfer(),
-        Asked::TransfersPut => json!({"transferState": "COMMITTED", "fulfilment": FULFILMENT}),
-        Asked::ParticipantsError
-        | Asked::PartiesError
-        | Asked::QuotesError
-        | Asked::TransfersError => error("5104", "Payee rejected transaction"),
+        Operation::TransfersPost => transfer(),
+        Operation::TransfersPut => json!({"transferState": "COMMITTED", "fulfilment": FULFILMENT}),
+        Operation::ParticipantsError
+        | Operation::PartiesError
+        | Operation::QuotesError
+        | Operation::TransfersError => error("5104", "Payee rejected transaction"),
         _ => json!({}),
     }
 }

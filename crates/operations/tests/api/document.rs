@@ -1,10 +1,10 @@
 //! The described API against the real one: every example is taken, every message that breaks a
 //! described rule is refused, and every answer is as described.
 
-use openapi::generate::{Message, OperationMessages, fault_of_answer, operations};
+use openapi::generate::{Message, OperationMessages, operations, response_fault};
 use serde_json::{Value, json};
 
-use crate::conversation::Server;
+use crate::server::TestServer;
 
 /// Changes that others need, in their order; the rest follows in the order of the document.
 const FIRST: [&str; 9] = [
@@ -29,13 +29,13 @@ const REFUSED: [(&str, u16); 5] = [
     ("showTransaction", 400),
     // There is no directory of keys.
     ("reloadKeys", 400),
-    // Nothing is noted of it.
+    // Nothing is traces of it.
     ("showStages", 404),
 ];
 
 #[tokio::test]
 async fn every_example_is_taken_and_answered_as_described() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let document = operations::openapi_document::admin();
     let account = json!({"currency": "XOF", "type": "HUB_MULTILATERAL_SETTLEMENT"}).to_string();
     server.check_status("POST /participants/Hub/accounts", &account, 201).await;
@@ -57,7 +57,7 @@ async fn every_example_is_taken_and_answered_as_described() {
 
 #[tokio::test]
 async fn every_described_rule_is_checked() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let document = operations::openapi_document::admin();
     let mut count = 0;
     for played in operations(&document) {
@@ -74,7 +74,7 @@ async fn every_described_rule_is_checked() {
 
 #[tokio::test]
 async fn documents_and_page_are_served() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for (request, form) in [
         ("GET /openapi/fspiop.json", "\"openapi\": \"3.0.3\""),
         ("GET /openapi/admin.json", "\"openapi\": \"3.0.3\""),
@@ -88,7 +88,7 @@ async fn documents_and_page_are_served() {
 }
 
 /// What the examples leave to the state: numbers of accounts, keys, and an outflow that can end.
-async fn fitted(server: &Server, id: &str, mut message: Message) -> Message {
+async fn fitted(server: &TestServer, id: &str, mut message: Message) -> Message {
     let kind = match id {
         "moveFunds" | "endFundsOut" => "SETTLEMENT",
         "switchAccount" => "POSITION",
@@ -127,7 +127,7 @@ async fn fitted(server: &Server, id: &str, mut message: Message) -> Message {
 
 /// Status, and what of the answer is not as described.
 async fn play(
-    server: &Server,
+    server: &TestServer,
     document: &Value,
     played: &OperationMessages<'_>,
     message: &Message,
@@ -143,6 +143,6 @@ async fn play(
     let body = message.body.as_ref().map_or("", |(_, text)| text);
     let answer = server.send(&request, &headers, body).await;
     let media = answer.header("content-type");
-    let fault = fault_of_answer(document, played.operation, answer.status, media, &answer.body);
+    let fault = response_fault(document, played.operation, answer.status, media, &answer.body);
     (answer.status, fault.map(|fault| format!("{fault}: {}", answer.body)))
 }

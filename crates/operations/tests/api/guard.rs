@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use expect_test::expect;
 use operations::Auth;
 
-use crate::conversation::Server;
+use crate::server::TestServer;
 
 const CHANGE: &str = "PUT /participants/Hub";
 const BODY: &str = r#"{"isActive":true}"#;
 
 #[tokio::test]
 async fn changes_need_the_token_and_reading_does_not() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let token = server.token();
     for (authorization, expected) in [
         (format!("authorization: Bearer {token}\r\n"), 200),
@@ -47,7 +47,7 @@ async fn changes_need_the_token_and_reading_does_not() {
 /// A gateway and the hub could each read another one of them.
 #[tokio::test]
 async fn a_header_that_may_occur_once_is_refused_when_it_occurs_twice() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let token = format!("authorization: Bearer {}\r\n", server.token());
     for (name, more) in [
         ("authorization", token.as_str()),
@@ -69,13 +69,13 @@ async fn a_header_that_may_occur_once_is_refused_when_it_occurs_twice() {
     }
     let metrics = server.send("GET /metrics", "host: localhost\r\n", "").await.body;
     assert!(metrics.contains("\nupesi_admin_tokens_refused_total 0\n"), "{metrics}");
-    assert_eq!(server.hub.inner().recorded, []);
+    assert_eq!(server.backend.inner().recorded, []);
     server.stop().await;
 }
 
 #[tokio::test]
 async fn coded_bodies_are_refused_and_media_types_are_read_as_http_writes_them() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let token = format!("host: localhost\r\nauthorization: Bearer {}\r\n", server.token());
     for (headers, status) in [
         ("content-encoding: gzip\r\n", 415),
@@ -111,7 +111,7 @@ async fn coded_bodies_are_refused_and_media_types_are_read_as_http_writes_them()
 
 #[tokio::test]
 async fn every_line_of_accept_is_read() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let token = format!("host: localhost\r\nauthorization: Bearer {}\r\n", server.token());
     for (accept, expected) in [
         ("", "400 3102"),
@@ -133,7 +133,7 @@ async fn every_line_of_accept_is_read() {
 /// Guessing is slowed down, regardless of the number of connections; a valid token is not.
 #[tokio::test]
 async fn failed_tokens_are_counted_and_delayed_and_valid_ones_are_not() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let wrong = "host: localhost\r\nauthorization: Bearer wrong\r\n";
     for _ in 0..10 {
         assert_eq!(server.send(CHANGE, wrong, BODY).await.status, 401, "within the allowance");
@@ -180,7 +180,7 @@ async fn futures_of<T, W: Future<Output = T>>(count: usize, work: impl Fn() -> W
 
 #[tokio::test]
 async fn responses_forbid_sniffing_and_framing() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for (request, status, policy) in [
         ("GET /health", 200, "default-src 'none'"),
         ("GET /metrics", 200, "default-src 'none'"),
@@ -201,7 +201,7 @@ async fn responses_forbid_sniffing_and_framing() {
 
 #[tokio::test]
 async fn a_new_token_replaces_the_old_one_at_once() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let old = format!("host: localhost\r\nauthorization: Bearer {}\r\n", server.token());
     let second = "a-second-token-that-is-long-enough";
     std::fs::write(&server.token_path, second).unwrap();
@@ -216,7 +216,7 @@ async fn a_new_token_replaces_the_old_one_at_once() {
 
 #[tokio::test]
 async fn only_known_hosts_and_origins_are_answered() {
-    let server = Server::start_with(|options| {
+    let server = TestServer::start_with(|options| {
         options.hosts = vec!["admin.example".into()];
         options.origins = vec!["https://console.example".into()];
     })
@@ -255,13 +255,13 @@ async fn only_known_hosts_and_origins_are_answered() {
 
 #[tokio::test]
 async fn author_and_reason_are_recorded() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let token = server.token();
     let fingerprint = &blake3::hash(token.as_bytes()).to_hex()[..8];
     let change = async |more: &str, request: &str, body: &str| {
         let headers = format!("host: localhost\r\nauthorization: Bearer {token}\r\n{more}");
         let status = server.send(request, &headers, body).await.status;
-        let recorded = server.hub.inner().recorded.pop();
+        let recorded = server.backend.inner().recorded.pop();
         let recorded = recorded.map(|change| (change.actor, change.reason));
         (status, recorded)
     };
@@ -289,10 +289,10 @@ async fn author_and_reason_are_recorded() {
 
 #[tokio::test]
 async fn without_authentication_every_client_may_change() {
-    let server = Server::start_with(|options| options.auth = Auth::None).await;
+    let server = TestServer::start_with(|options| options.auth = Auth::None).await;
     let headers = "host: localhost\r\nx-actor: gateway\r\n";
     assert_eq!(server.send(CHANGE, headers, BODY).await.status, 200);
-    let recorded = server.hub.inner().recorded.pop().unwrap();
+    let recorded = server.backend.inner().recorded.pop().unwrap();
     assert_eq!(recorded.actor, "gateway (unauthenticated) 127.0.0.1");
     let foreign = "host: localhost\r\norigin: https://evil.example\r\n";
     assert_eq!(server.send(CHANGE, foreign, BODY).await.status, 403);

@@ -4,7 +4,7 @@ use expect_test::expect;
 use jws::{SigningKey, VerificationKey};
 use serde_json::{Value, json};
 
-use crate::conversation::Server;
+use crate::server::TestServer;
 
 /// Keys made for tests, by name and form.
 fn pem(key: &str, form: &str) -> String {
@@ -17,8 +17,8 @@ fn id(key: &str) -> String {
     VerificationKey::from_pem(pem(key, "public").as_bytes()).unwrap().fingerprint().to_string()
 }
 
-async fn onboarded() -> Server {
-    let server = Server::start_with(|options| {
+async fn onboarded() -> TestServer {
+    let server = TestServer::start_with(|options| {
         let key = SigningKey::from_pem(pem("ec", "private").as_bytes()).unwrap();
         options.keys.hub = Some(key.verification_key().unwrap());
     })
@@ -81,7 +81,7 @@ async fn the_hub_shows_its_own_key_and_accepts_no_other() {
 #[tokio::test]
 async fn invalid_public_keys_are_refused_and_not_recorded() {
     let server = onboarded().await;
-    let recorded = server.hub.inner().recorded.len();
+    let recorded = server.backend.inner().recorded.len();
     for (text, expected) in [
         ("no key".to_owned(), "the text holds no PEM block PUBLIC KEY or CERTIFICATE"),
         (
@@ -102,7 +102,7 @@ async fn invalid_public_keys_are_refused_and_not_recorded() {
         assert_eq!(error["errorDescription"], description.as_str());
     }
     let unknown = json!({ "publicKey": pem("ec", "public") }).to_string();
-    assert_eq!(server.hub.inner().recorded.len(), recorded);
+    assert_eq!(server.backend.inner().recorded.len(), recorded);
     server.check("POST /participants/nobody/keys", &unknown, expect![[r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - participant not found"}}"#]]).await;
     server.check("GET /participants/nobody/keys", "", expect![[r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - participant not found"}}"#]]).await;
     server.check("POST /keyDirectory/reload", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - no key directory is configured: set jws.keys and restart the switch"}}"#]]).await;
@@ -122,7 +122,7 @@ async fn author_and_reason_are_recorded_with_a_key() {
     let body = json!({ "publicKey": pem("ec", "public") }).to_string();
     let answer = server.send("POST /participants/dfsp1/keys", &headers, &body).await;
     assert_eq!(answer.status, 201, "{}", answer.body);
-    let last = server.hub.inner().recorded.last().cloned().unwrap();
+    let last = server.backend.inner().recorded.last().cloned().unwrap();
     assert!(last.actor.starts_with("amina (token:"), "{}", last.actor);
     assert_eq!(last.reason, "yearly change");
     server.stop().await;

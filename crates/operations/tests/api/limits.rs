@@ -7,18 +7,18 @@ use operations::AdminOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::conversation::{Server, read_answer};
+use crate::server::{TestServer, read_response};
 
 const SHORT: Duration = Duration::from_millis(50);
 
 /// Sends one request with the token, its head completed by `rest`.
 async fn check(adjust: fn(&mut AdminOptions), rest: &str, expected: Expect) {
-    let server = Server::start_with(adjust).await;
+    let server = TestServer::start_with(adjust).await;
     let head = "PUT /participants/Hub HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
     let text = format!("{head}authorization: Bearer {}\r\n{rest}", server.token());
     let answer = server.send_raw(&text).await;
     expected.assert_eq(&format!("{} {}", answer.status, answer.body));
-    assert_eq!(server.hub.inner().recorded, []);
+    assert_eq!(server.backend.inner().recorded, []);
     server.stop().await;
 }
 
@@ -57,7 +57,7 @@ async fn headers_are_bounded_in_size_and_time() {
 
 #[tokio::test]
 async fn invalid_http_is_refused_with_a_body_and_headers() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let long =
         format!("GET /participants/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(70_000));
     for (text, code) in [
@@ -90,7 +90,7 @@ async fn invalid_http_is_refused_with_a_body_and_headers() {
 async fn a_bare_line_feed_in_a_head_is_refused_and_the_connection_ends() {
     const REFUSED: &str = r#"{"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - a line of the head does not end with CR LF"}}"#;
     const GOOD: &str = "GET /enums?id=settlementDelay HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for head in [
         "\nGET /health HTTP/1.1\r\nhost: localhost\r\n\r\n",
         "GET /health HTTP/1.1\nhost: localhost\r\n\r\n",
@@ -117,14 +117,14 @@ async fn a_bare_line_feed_in_a_head_is_refused_and_the_connection_ends() {
         stream.flush().await.unwrap();
         tokio::task::yield_now().await;
     }
-    let answer = read_answer(&mut stream).await;
+    let answer = read_response(&mut stream).await;
     assert_eq!((answer.status, answer.body.as_str()), (400, REFUSED));
     server.stop().await;
 }
 
 #[tokio::test]
 async fn line_feeds_in_bodies_are_not_line_ends_of_heads() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let head = "PUT /participants/Hub HTTP/1.1\r\nhost: localhost\r\n";
     let token = format!("authorization: Bearer {}\r\n", server.token());
     let body = "{\n\"isActive\":\n\ntrue\n}";
@@ -141,16 +141,16 @@ async fn line_feeds_in_bodies_are_not_line_ends_of_heads() {
 
 #[tokio::test]
 async fn connections_beyond_the_bound_are_closed_at_once() {
-    let server = Server::start_with(|options| options.limits.connections = 1).await;
-    let answer = server.hub.hold_questions();
+    let server = TestServer::start_with(|options| options.limits.connections = 1).await;
+    let answer = server.backend.hold_queries();
     let mut first = TcpStream::connect(server.address).await.unwrap();
     let request = b"GET /participants HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     first.write_all(request).await.unwrap();
-    server.hub.until_asked().await;
+    server.backend.wait_for_query().await;
     let mut second = TcpStream::connect(server.address).await.unwrap();
-    assert_eq!(read_answer(&mut second).await.status, 0, "the first is being answered");
+    assert_eq!(read_response(&mut second).await.status, 0, "the first is being answered");
     drop(answer);
-    assert_eq!(read_answer(&mut first).await.status, 200);
+    assert_eq!(read_response(&mut first).await.status, 200);
     server.stop().await;
 }
 
@@ -171,7 +171,7 @@ async fn ask(stream: &mut TcpStream, request: &str) -> std::io::Result<u16> {
 /// head, a body that does not come.
 #[tokio::test]
 async fn silent_connections_make_room_for_others() {
-    let server = Server::start_with(|options| {
+    let server = TestServer::start_with(|options| {
         let limits = &mut options.limits;
         (limits.connections, limits.connections_per_address) = (16, 8);
         (limits.header_time, limits.body_time) = (Duration::from_secs(60), Duration::from_secs(60));
@@ -193,7 +193,7 @@ async fn silent_connections_make_room_for_others() {
         let mut new = TcpStream::connect(server.address).await.unwrap();
         assert_eq!(ask(&mut new, "GET /enums?id=settlementDelay").await.unwrap(), 200);
     }
-    assert_eq!(read_answer(&mut silent.remove(0)).await.status, 0, "it was closed");
+    assert_eq!(read_response(&mut silent.remove(0)).await.status, 0, "it was closed");
     let metrics = server.send("GET /metrics", "host: localhost\r\n", "").await.body;
     let value = |name: &str| {
         let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -208,19 +208,19 @@ async fn silent_connections_make_room_for_others() {
 #[tokio::test]
 async fn idle_connections_are_closed() {
     let adjust = |options: &mut AdminOptions| options.limits.header_time = SHORT;
-    let server = Server::start_with(adjust).await;
+    let server = TestServer::start_with(adjust).await;
     let mut never_spoke = TcpStream::connect(server.address).await.unwrap();
     let mut spoke = TcpStream::connect(server.address).await.unwrap();
     assert_eq!(ask(&mut spoke, "GET /enums?id=settlementDelay").await.unwrap(), 200);
     for stream in [&mut never_spoke, &mut spoke] {
-        assert_eq!(read_answer(stream).await.status, 0);
+        assert_eq!(read_response(stream).await.status, 0);
     }
     server.stop().await;
 }
 
 #[tokio::test]
 async fn a_connection_serves_many_requests_and_ends_with_the_server() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     for _ in 0..3 {
         let request = b"GET /enums?id=settlementDelay HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -232,12 +232,12 @@ async fn a_connection_serves_many_requests_and_ends_with_the_server() {
         assert!(bytes.starts_with(b"HTTP/1.1 200 OK\r\n"));
     }
     server.stop().await;
-    assert_eq!(read_answer(&mut stream).await.status, 0);
+    assert_eq!(read_response(&mut stream).await.status, 0);
 }
 
 #[tokio::test]
 async fn unknown_paths_and_methods_are_refused() {
-    let server = Server::start().await;
-    server.play(expect_file!["texts/routes.txt"]).await;
+    let server = TestServer::start().await;
+    server.run_transcript(expect_file!["texts/routes.txt"]).await;
     server.stop().await;
 }

@@ -2,14 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
-mod conversation;
+mod backend;
 mod document;
 mod guard;
-mod hub;
 mod keys;
 mod limits;
 mod monitoring;
 mod onboarding;
 mod operating;
 mod probes;
+mod server;
 mod validation;

@@ -10,23 +10,23 @@ use operations::{
     TransferTrace, Unavailable,
 };
 
-use crate::conversation::Server;
-use crate::hub::BEGINNING_MS;
+use crate::backend::BEGINNING_MS;
+use crate::server::TestServer;
 
 #[tokio::test]
 async fn health_is_bad_once_the_log_has_stopped() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.check("GET /health", "", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}],"storage":"OK"}"#]]).await;
-    server.hub.inner().unavailable = Some(Unavailable::InboxFull);
+    server.backend.inner().unavailable = Some(Unavailable::InboxFull);
     server.check_status("GET /health", "", 200).await;
-    server.hub.inner().unavailable = Some(Unavailable::Stopped);
+    server.backend.inner().unavailable = Some(Unavailable::Stopped);
     server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"DOWN"}],"storage":"OK"}"#]]).await;
     server.stop().await;
 }
 
 #[tokio::test]
 async fn storage_and_health_show_one_status() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let failing = || Some("record 7 cannot be read".to_owned());
     for (fullness, failing, expected) in [
         (DiskUse::Ok, None, "OK"),
@@ -37,7 +37,7 @@ async fn storage_and_health_show_one_status() {
         (DiskUse::Ok, failing(), "FAILING"),
         (DiskUse::Critical, failing(), "FAILING"),
     ] {
-        server.hub.inner().storage = DiskStatus { fullness, failing, ..DiskStatus::default() };
+        server.backend.inner().storage = DiskStatus { fullness, failing, ..DiskStatus::default() };
         let health = server.ask("GET /health", "").await;
         assert!(health.contains(&format!(r#""storage":"{expected}""#)), "{health}");
         let storage = server.ask("GET /storage", "").await;
@@ -48,9 +48,9 @@ async fn storage_and_health_show_one_status() {
 
 #[tokio::test]
 async fn storage_shows_known_and_configured_values() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.check("GET /storage", "", expect![[r#"200 {"status":"OK","logBytes":0,"logSegments":0,"archivedBytes":0,"archivedSegments":0,"storeBytes":0,"diskBytes":0,"freeBytes":0}"#]]).await;
-    server.hub.inner().storage = DiskStatus {
+    server.backend.inner().storage = DiskStatus {
         fullness: DiskUse::Low,
         log_bytes: 1,
         log_segments: 2,
@@ -80,31 +80,31 @@ async fn storage_shows_known_and_configured_values() {
 /// A rules version that a live node does not know is refused, and nothing is recorded.
 #[tokio::test]
 async fn later_rules_are_refused_until_every_node_knows_them() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.check("GET /rules", "", expect![[r#"200 {"rulesVersion":1,"rulesKnown":1}"#]]).await;
     let known = r#"{"rulesVersion":1}"#;
     server.check("PUT /rules", known, expect![[r#"200 {"rulesVersion":1,"rulesKnown":1}"#]]).await;
-    assert_eq!(server.hub.inner().recorded.len(), 1);
+    assert_eq!(server.backend.inner().recorded.len(), 1);
     let node = |name: &str, rules| ClusterNode { name: name.into(), rules, ..Default::default() };
-    server.hub.inner().cluster.nodes = vec![node("a", 1), node("b", 0)];
+    server.backend.inner().cluster.nodes = vec![node("a", 1), node("b", 0)];
     server.check("PUT /rules", known, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node b has not reported the rules it knows yet: retry after 1 s"}}"#]]).await;
     ledger::claim_rules(2);
-    server.hub.inner().cluster.nodes[1].rules = 2;
+    server.backend.inner().cluster.nodes[1].rules = 2;
     server.check("PUT /rules", r#"{"rulesVersion":2}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node a knows rules up to 1: upgrade it first"}}"#]]).await;
     for wrong in ["0", "65536", "-1", "1.5", "\"1\"", "null"] {
         let body = format!("{{\"rulesVersion\":{wrong}}}");
         server.check_status("PUT /rules", &body, 400).await;
     }
-    assert_eq!(server.hub.inner().recorded.len(), 1);
+    assert_eq!(server.backend.inner().recorded.len(), 1);
     server.stop().await;
 }
 
 #[tokio::test]
 async fn health_lists_stuck_stages() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let (name, detail) = ("lane dfsp1".into(), "one is due".into());
     let stuck = StuckStage { name, idle: Duration::from_millis(12_900), detail };
-    server.hub.inner().stuck.push(stuck);
+    server.backend.inner().stuck.push(stuck);
     server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"},{"name":"lane dfsp1","status":"DOWN"}],"stuck":[{"stage":"lane dfsp1","seconds":12,"detail":"one is due"}],"storage":"OK"}"#]]).await;
     server.stop().await;
 }
@@ -112,7 +112,7 @@ async fn health_lists_stuck_stages() {
 /// A restart of the hub helps no participant that does not answer.
 #[tokio::test]
 async fn participants_that_do_not_answer_are_listed_while_the_hub_is_well() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let since = ledger::Stamp::from_millis(BEGINNING_MS);
     let lane = StalledLane {
         participant: "dfsp1".into(),
@@ -122,20 +122,20 @@ async fn participants_that_do_not_answer_are_listed_while_the_hub_is_well() {
         last_attempt: "no answer in time".into(),
     };
     let lanes = StalledLanes { count: 2, owed: 66, shown: vec![lane] };
-    server.hub.inner().stalled_lanes = lanes;
+    server.backend.inner().stalled_lanes = lanes;
     let breaker = OpenBreaker { participant: "dfsp2".into(), since, failures: 5 };
-    server.hub.inner().open_breakers = OpenBreakers { count: 1, shown: vec![breaker] };
+    server.backend.inner().open_breakers = OpenBreakers { count: 1, shown: vec![breaker] };
     server.check("GET /health", "", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}],"stalledLanes":{"count":2,"owed":66,"lanes":[{"participant":"dfsp1","owed":65,"since":"2026-01-01T10:00:00.000Z","seconds":7,"lastAttempt":"no answer in time"}]},"openBreakers":{"count":1,"breakers":[{"participant":"dfsp2","since":"2026-01-01T10:00:00.000Z","failures":5}]},"storage":"OK"}"#]]).await;
     server.stop().await;
 }
 
 #[tokio::test]
 async fn snapshots_are_listed_and_asked_for() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.check("GET /snapshots", "", expect![[r#"200 {"snapshots":[],"busy":false,"taken":0,"failed":0,"lastBytes":0,"lastMilliseconds":0}"#]]).await;
     server.check_status("POST /snapshots", "", 202).await;
-    server.hub.inner().snapshots.files = vec![snapshot_file(41, "41.snapshot")];
-    server.hub.inner().snapshots.error = Some("the disk is full".into());
+    server.backend.inner().snapshots.files = vec![snapshot_file(41, "41.snapshot")];
+    server.backend.inner().snapshots.error = Some("the disk is full".into());
     server.check("GET /snapshots", "", expect![[r#"200 {"snapshots":[{"logIndex":41,"file":"41.snapshot"}],"busy":true,"taken":0,"failed":0,"lastBytes":0,"lastMilliseconds":0,"error":"the disk is full"}"#]]).await;
     server.stop().await;
 }
@@ -146,8 +146,8 @@ fn snapshot_file(log_index: u64, name: &str) -> SnapshotFile {
 
 #[tokio::test]
 async fn every_metric_has_its_source() {
-    let server = Server::start().await;
-    server.hub.inner().snapshots = Snapshots {
+    let server = TestServer::start().await;
+    server.backend.inner().snapshots = Snapshots {
         files: vec![snapshot_file(31, "newest"), snapshot_file(30, "older")],
         last_bytes: 32,
         last_millis: 33,
@@ -155,7 +155,7 @@ async fn every_metric_has_its_source() {
         failed: 35,
         ..Snapshots::default()
     };
-    server.hub.inner().storage = DiskStatus {
+    server.backend.inner().storage = DiskStatus {
         fullness: DiskUse::Critical,
         log_bytes: 36,
         archived_bytes: 37,
@@ -210,7 +210,7 @@ async fn every_metric_has_its_source() {
 /// `upesi cluster` reads what the admin API writes.
 #[tokio::test]
 async fn nodes_that_share_a_log_are_read_back() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let node =
         ClusterNode { name: "a".into(), epoch: 3, log_index: 40, silent_ms: 5, ..<_>::default() };
     let cluster = Cluster {
@@ -229,7 +229,7 @@ async fn nodes_that_share_a_log_are_read_back() {
             gone: vec!["b".into()],
         }),
     };
-    server.hub.inner().cluster = cluster.clone();
+    server.backend.inner().cluster = cluster.clone();
     server.check("GET /cluster", "", expect![[r#"200 {"node":"a","logIndex":41,"behind":1,"unheardMilliseconds":2,"heldMilliseconds":3,"foreignMessages":4,"sameStateAt":39,"nodes":[{"name":"a","epoch":3,"logIndex":40,"silentMilliseconds":5,"rulesKnown":1,"contradictsAt":7}],"lanes":[{"participant":"dfsp1","node":"a"}],"lastTakeover":{"logIndex":12,"time":"2026-01-01T10:00:00.000Z","gone":["b"]}}"#]]).await;
     let text = server.send("GET /cluster", "host: localhost\r\n", "").await.body;
     assert_eq!(serde_json::from_str::<Cluster>(&text).unwrap(), cluster);
@@ -240,7 +240,7 @@ async fn nodes_that_share_a_log_are_read_back() {
 #[tokio::test]
 async fn a_waterfall_is_shown_while_tracing_is_on() {
     const ID: &str = "11111111-1111-4111-8111-111111111111";
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let path = format!("GET /waterfall/{ID}");
     server.check("GET /waterfall", "", expect![[r#"200 {"enabled":false}"#]]).await;
     server.check_status(&path, "", 404).await;
@@ -251,20 +251,20 @@ async fn a_waterfall_is_shown_while_tracing_is_on() {
         r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - no trace of this transfer: it is unknown, or began before PUT /waterfall"}}"#
     ]];
     server.check(&path, "", unknown).await;
-    server.hub.inner().reach = Some(Duration::from_millis(2_449));
+    server.backend.inner().retained = Some(Duration::from_millis(2_449));
     let too_old = expect![[
         r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - no trace of this transfer: it is unknown, or older than 2.4 s"}}"#
     ]];
     server.check(&path, "", too_old).await;
     let span = |start_ns, end_ns, label: &str| Span { start_ns, end_ns, label: label.into() };
     let stages = vec![span(5, 9, "prepare: sync")];
-    let noted = TransferTrace {
+    let traces = TransferTrace {
         stages,
         waits: vec![span(3, 5, "prepare: wait")],
         ..TransferTrace::default()
     };
     let transfer = TransferId::parse(ID).unwrap();
-    server.hub.inner().noted.push((transfer, noted));
+    server.backend.inner().traces.push((transfer, traces));
     let shown = expect![[
         r#"200 {"transferId":"11111111-1111-4111-8111-111111111111","unit":"ns","underWay":false,"events":[{"start":5,"end":9,"label":"prepare: sync"}],"waits":[{"start":3,"end":5,"label":"prepare: wait"}]}"#
     ]];
@@ -277,13 +277,13 @@ async fn a_waterfall_is_shown_while_tracing_is_on() {
 
 #[tokio::test]
 async fn the_hash_of_the_state_is_the_kernels_and_needs_the_token() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let open = server.send("GET /state", "host: localhost\r\n", "").await;
     assert_eq!(open.status, 401);
     let read = async || {
         let answer = server.ask("GET /state", "").await;
         let (hashes, log_index) = {
-            let inner = server.hub.inner();
+            let inner = server.backend.inner();
             (inner.state.hashes(), inner.state.log_index().0)
         };
         let whole = format!(r#""logIndex":{log_index},"#);
@@ -306,15 +306,15 @@ async fn the_hash_of_the_state_is_the_kernels_and_needs_the_token() {
 #[tokio::test]
 async fn explanations_need_the_token_and_are_limited_in_number() {
     const PATH: &str = "GET /transfers/11111111-1111-4111-8111-111111111111/explanation";
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let open = server.send(PATH, "host: localhost\r\n", "").await;
     assert_eq!(open.status, 401);
     server.check_status(PATH, "", 404).await;
     server.check_status("GET /transfers/1/explanation", "", 400).await;
     let id = TransferId::parse("11111111-1111-4111-8111-111111111111").unwrap();
-    server.hub.inner().bodies.push((id, bytes::Bytes::new()));
+    server.backend.inner().bodies.push((id, bytes::Bytes::new()));
     server.check(PATH, "", expect![[r#"200 {"events":[]}"#]]).await;
-    server.hub.inner().unavailable = Some(Unavailable::Busy);
+    server.backend.inner().unavailable = Some(Unavailable::Busy);
     server.check(PATH, "", expect![[r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - too many concurrent explain requests; retry after 1 s"}}"#]]).await;
     server.stop().await;
 }

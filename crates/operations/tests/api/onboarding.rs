@@ -2,18 +2,18 @@
 
 use expect_test::expect_file;
 
-use crate::conversation::Server;
+use crate::server::TestServer;
 
 #[tokio::test]
 async fn a_scheme_is_set_up_step_by_step() {
-    let server = Server::start().await;
-    server.play(expect_file!["texts/onboarding.txt"]).await;
+    let server = TestServer::start().await;
+    server.run_transcript(expect_file!["texts/onboarding.txt"]).await;
     server.stop().await;
 }
 
 #[tokio::test]
 async fn fixed_lists_are_shown() {
-    let server = Server::start().await;
-    server.play(expect_file!["texts/fixed.txt"]).await;
+    let server = TestServer::start().await;
+    server.run_transcript(expect_file!["texts/fixed.txt"]).await;
     server.stop().await;
 }

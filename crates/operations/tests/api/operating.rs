@@ -8,32 +8,32 @@ use ledger::{
 };
 use operations::Unavailable;
 
-use crate::conversation::Server;
-use crate::hub::BEGINNING_MS;
+use crate::backend::BEGINNING_MS;
+use crate::server::TestServer;
 
 /// A server with two participants, as in the text.
-async fn scheme() -> Server {
-    let server = Server::start().await;
-    server.play(expect_file!["texts/scheme.txt"]).await;
+async fn scheme() -> TestServer {
+    let server = TestServer::start().await;
+    server.run_transcript(expect_file!["texts/scheme.txt"]).await;
     server
 }
 
 #[tokio::test]
 async fn funds_go_in_and_out_in_two_steps() {
     let server = scheme().await;
-    server.play(expect_file!["texts/funds.txt"]).await;
+    server.run_transcript(expect_file!["texts/funds.txt"]).await;
     server.stop().await;
 }
 
 #[tokio::test]
 async fn the_kernels_refusals_have_their_codes() {
     let server = scheme().await;
-    server.play(expect_file!["texts/refusals.txt"]).await;
+    server.run_transcript(expect_file!["texts/refusals.txt"]).await;
     server.stop().await;
 }
 
 /// Reserves transfers whose prepares cannot be delivered.
-fn bury(server: &Server, transfers: u8) {
+fn create_dead_letter(server: &TestServer, transfers: u8) {
     for number in 0..transfers {
         let name = |text| FspName::new(text).unwrap();
         let prepare = Prepare {
@@ -48,11 +48,11 @@ fn bury(server: &Server, transfers: u8) {
             hash: Digest::default(),
             trace: [0; 16],
         };
-        let outcome = server.hub.apply(&Command::Prepare(Box::new(prepare)));
+        let outcome = server.backend.apply(&Command::Prepare(Box::new(prepare)));
         assert_eq!(outcome, Outcome::PrepareReserved);
     }
     let notices: Vec<NoticeId> =
-        server.hub.inner().state.notices_owed().map(|notice| notice.id).collect();
+        server.backend.inner().state.notices_owed().map(|notice| notice.id).collect();
     for notice in notices {
         let end = FinishedDelivery {
             notice,
@@ -61,7 +61,7 @@ fn bury(server: &Server, transfers: u8) {
             status: 404,
             finished_ms: BEGINNING_MS + 60_500,
         };
-        server.hub.apply(&Command::FinishDeliveries(vec![end]));
+        server.backend.apply(&Command::FinishDeliveries(vec![end]));
     }
 }
 
@@ -69,13 +69,13 @@ fn bury(server: &Server, transfers: u8) {
 async fn dead_letters_are_listed_newest_first_and_sent_again() {
     let server = scheme().await;
     server.check("GET /deadletters", "", expect!["200 []"]).await;
-    bury(&server, 3);
+    create_dead_letter(&server, 3);
     server.check("GET /deadletters?limit=1", "", expect![[r#"200 [{"id":3,"recipient":"dfsp2","transferId":"01HV0000000000000000000102","message":"POST /transfers","outcome":29,"logIndex":12,"createdDate":"2026-01-01T10:00:00.011Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"}]"#]]).await;
     server.check("GET /deadletters?limit=2&before=3", "", expect![[r#"200 [{"id":2,"recipient":"dfsp2","transferId":"01HV0000000000000000000101","message":"POST /transfers","outcome":29,"logIndex":11,"createdDate":"2026-01-01T10:00:00.010Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"},{"id":1,"recipient":"dfsp2","transferId":"01HV0000000000000000000100","message":"POST /transfers","outcome":29,"logIndex":10,"createdDate":"2026-01-01T10:00:00.009Z","attempts":5,"lastStatus":404,"lastAttemptDate":"2026-01-01T10:01:00.500Z"}]"#]]).await;
     server.check("POST /deadletters/2/resend", "", expect!["202"]).await;
     server.check("POST /deadletters/2/resend", "", expect![[r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - dead letter not found"}}"#]]).await;
-    assert_eq!(server.hub.inner().state.dead_letter_count(), 2);
-    assert_eq!(server.hub.inner().state.notices_owed_count(), 1);
+    assert_eq!(server.backend.inner().state.dead_letter_count(), 2);
+    assert_eq!(server.backend.inner().state.notices_owed_count(), 1);
     server.check("GET /undeliverable", "", expect![[r#"200 [{"id":2,"recipient":"dfsp2","transferId":"01HV0000000000000000000101","message":"POST /transfers","outcome":29,"logIndex":11,"createdDate":"2026-01-01T10:00:00.015Z","reason":"no usable endpoint is registered for this callback"}]"#]]).await;
     server.check("GET /deadletters?limit=0", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"limit\" is out of range"}}"#]]).await;
     server.check("GET /deadletters?limit=1001", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"limit\" is out of range"}}"#]]).await;
@@ -107,7 +107,7 @@ async fn a_hub_that_cannot_answer_is_unavailable() {
             ]],
         ),
     ] {
-        server.hub.inner().unavailable = Some(why);
+        server.backend.inner().unavailable = Some(why);
         let body = r#"{"isActive":true}"#;
         let change = server.ask("PUT /participants/dfsp1", body).await;
         let question = server.ask("GET /participants", "").await;
@@ -119,9 +119,9 @@ async fn a_hub_that_cannot_answer_is_unavailable() {
 
 #[tokio::test]
 async fn endpoints_must_be_allowed_by_the_configuration() {
-    let server = Server::start_with(|options| {
+    let server = TestServer::start_with(|options| {
         let networks = vec!["10.0.0.0/8".parse().expect("a network")];
-        options.reach =
+        options.egress =
             EgressPolicy { networks, ports: vec![80], ..EgressPolicy::default() }.into();
     })
     .await;
@@ -158,8 +158,8 @@ async fn endpoints_must_be_allowed_by_the_configuration() {
 
 #[tokio::test]
 async fn oracles_are_kept_one_per_type_and_currency() {
-    let server = Server::start().await;
-    server.play(expect_file!["texts/oracles.txt"]).await;
+    let server = TestServer::start().await;
+    server.run_transcript(expect_file!["texts/oracles.txt"]).await;
     let token = format!("host: localhost\r\nauthorization: Bearer {}\r\n", server.token());
     let body = r#"{"oracleIdType":"MSISDN","endpoint":{"value":"http://o","endpointType":"URL"},
         "currency":"TZS"}"#;
@@ -187,11 +187,11 @@ async fn valid_rows_of_parties_are_one_change_and_errors_are_listed() {
     ];
     let body = format!(r#"{{"parties":[{}]}}"#, rows.join(","));
     server.check("POST /parties", &body, expect![[r#"200 {"registered":2,"refused":[{"row":1,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdentifier\" must be 1 to 30 digits, + before them or not"}},{"row":2,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" dfsp3 is not a participant"}},{"row":3,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" Hub is not a participant"}},{"row":4,"errorInformation":{"errorCode":"3102","errorDescription":"Missing mandatory element - \"fspId\" is required"}},{"row":5,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"currency\" must be an ISO 4217 currency code"}},{"row":6,"errorInformation":{"errorCode":"3103","errorDescription":"Too many elements - \"more\" is not allowed"}},{"row":8,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdType\" must be an identifier type such as MSISDN; see /openapi/admin.json"}}]}"#]]).await;
-    let (change, told) = server.hub.inner().parties.pop().expect("one change");
+    let (change, author) = server.backend.inner().parties.pop().expect("one change");
     let found: Vec<_> = change.parties.iter().map(|it| (&*it.id, it.fsp.to_string())).collect();
     assert_eq!(found, [("254", "dfsp1".to_owned()), ("255", "dfsp2".to_owned())]);
-    assert!(told.actor.contains("127.0.0.1"), "{told:?}");
-    server.hub.inner().parties.push((change, told));
+    assert!(author.actor.contains("127.0.0.1"), "{author:?}");
+    server.backend.inner().parties.push((change, author));
     server.check("GET /parties/MSISDN/255?subId=a", "", expect![[r#"200 [{"partyIdType":"MSISDN","partyIdentifier":"255","partySubIdOrType":"a","fspId":"dfsp2"}]"#]]).await;
     server.check("GET /parties/MSISDN/255", "", expect!["200 []"]).await;
     server.check("GET /parties/PHONE/255", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"Type\" must be an identifier type such as MSISDN; see /openapi/admin.json"}}"#]]).await;
@@ -201,8 +201,8 @@ async fn valid_rows_of_parties_are_one_change_and_errors_are_listed() {
     server.check("POST /parties", r#"{"parties":[1]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - \"parties\" must have objects as items"}}"#]]).await;
     server.check("POST /parties", r#"{"parties":[]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"parties\" must have 1 to 1000 items"}}"#]]).await;
     server.check("POST /parties", r#"{"rows":[]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3102","errorDescription":"Missing mandatory element - \"parties\" is required"}}"#]]).await;
-    assert_eq!(server.hub.inner().parties.len(), 1, "nothing of them was recorded");
-    server.hub.inner().unavailable = Some(Unavailable::DiskFull);
+    assert_eq!(server.backend.inner().parties.len(), 1, "nothing of them was recorded");
+    server.backend.inner().unavailable = Some(Unavailable::DiskFull);
     server.check("POST /parties", &body, expect![[r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - the disk of the log is full; nothing was recorded"}}"#]]).await;
     server.stop().await;
 }

@@ -8,21 +8,22 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::conversation::read_answer;
-use crate::hub::Kernel;
+use crate::backend::TestBackend;
+use crate::server::read_response;
 
 #[tokio::test]
 async fn probes_are_answered_and_nothing_else() {
-    let hub = Arc::new(Kernel::new());
+    let backend = Arc::new(TestBackend::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = tokio::spawn(serve_probes(listener, Arc::<Kernel>::clone(&hub), stopped));
+    let serving =
+        tokio::spawn(serve_probes(listener, Arc::<TestBackend>::clone(&backend), stopped));
     let check = async |request: &str, expected: Expect| {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let text = format!("{request} HTTP/1.1\r\nhost: any.example\r\nconnection: close\r\n\r\n");
         stream.write_all(text.as_bytes()).await.unwrap();
-        let answer = read_answer(&mut stream).await;
+        let answer = read_response(&mut stream).await;
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
         let allow = answer.header("allow").unwrap_or_default();
         expected.assert_eq(format!("{} {} {allow}", answer.status, answer.body).trim_end());
@@ -41,11 +42,12 @@ async fn probes_are_answered_and_nothing_else() {
         )
         .await;
     }
-    hub.inner().unavailable = Some(Unavailable::Stopped);
+    backend.inner().unavailable = Some(Unavailable::Stopped);
     check("GET /live", expect![[r#"200 {"status":"OK"}"#]]).await;
     check("GET /ready", expect![[r#"503 {"status":"DOWN"}"#]]).await;
-    hub.inner().unavailable = None;
-    hub.inner().storage = DiskStatus { failing: Some("record 7".into()), ..DiskStatus::default() };
+    backend.inner().unavailable = None;
+    backend.inner().storage =
+        DiskStatus { failing: Some("record 7".into()), ..DiskStatus::default() };
     check("GET /health", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}],"storage":"FAILING"}"#]]).await;
 
     // A head has one reading only, as on the admin port.
@@ -56,7 +58,7 @@ async fn probes_are_answered_and_nothing_else() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let text = format!("GET /live HTTP/1.1\r\nhost: any.example\r\n{more}\r\n");
         stream.write_all(text.as_bytes()).await.unwrap();
-        let answer = read_answer(&mut stream).await;
+        let answer = read_response(&mut stream).await;
         assert_eq!(answer.status, 400, "{more}");
         assert!(answer.body.contains(detail), "{more}: {answer:?}");
     }

@@ -5,7 +5,7 @@ use expect_test::expect_file;
 use proptest::prelude::*;
 
 use super::*;
-use ledger::{Amount, Answer, AnswerKind, Digest, ParticipantIndex, Stamp};
+use ledger::{Amount, Digest, ParticipantIndex, RecordedResponse, ResponseKind, Stamp};
 
 fn id() -> TransferId {
     TransferId::parse("b51ec534-ee48-4575-b6a9-ead2955b8069").expect("an id")
@@ -20,30 +20,36 @@ fn row(changed: u64) -> FinalTransfer {
         currency: Currency::parse("KES").expect("a currency"),
         hash: Digest([0x11; 32]),
         prepare: LogIndex(7),
-        answer: None,
+        response: None,
         outcome: Outcome::Expired,
         completed: Stamp(1_700_000_000_000_000),
         changed: LogIndex(changed),
     }
 }
 
-fn answer(kind: AnswerKind) -> Option<Answer> {
-    Some(Answer { kind, hash: Digest([0x22; 32]), log_index: LogIndex(9) })
+fn response(kind: ResponseKind) -> Option<RecordedResponse> {
+    Some(RecordedResponse { kind, hash: Digest([0x22; 32]), log_index: LogIndex(9) })
 }
 
 /// One value of each kind, with a name.
 fn known() -> Vec<(&'static str, Vec<u8>)> {
-    let committed =
-        FinalTransfer { answer: answer(AnswerKind::Fulfil), outcome: Outcome::Committed, ..row(9) };
-    let aborted =
-        FinalTransfer { answer: answer(AnswerKind::Abort), outcome: Outcome::Aborted, ..row(9) };
+    let committed = FinalTransfer {
+        response: response(ResponseKind::Fulfil),
+        outcome: Outcome::Committed,
+        ..row(9)
+    };
+    let aborted = FinalTransfer {
+        response: response(ResponseKind::Abort),
+        outcome: Outcome::Aborted,
+        ..row(9)
+    };
     let unknown = FinalTransfer {
         payer: None,
         payee: None,
         outcome: Outcome::PreparePayerNotFound,
         ..row(7)
     };
-    let late = FinalTransfer { answer: answer(AnswerKind::Fulfil), ..row(9) };
+    let late = FinalTransfer { response: response(ResponseKind::Fulfil), ..row(9) };
     let value = |rows: &[&FinalTransfer]| {
         let mut value = Vec::new();
         for row in rows {
@@ -109,10 +115,10 @@ fn truncated_values_and_other_versions_are_refused() {
 
 #[test]
 fn only_an_expired_transfer_that_was_answered_has_changed_before() {
-    let answered = FinalTransfer { answer: answer(AnswerKind::Fulfil), ..row(9) };
+    let responded = FinalTransfer { response: response(ResponseKind::Fulfil), ..row(9) };
     assert!(is_first(&row(8)));
-    assert!(!is_first(&answered));
-    assert!(is_first(&FinalTransfer { outcome: Outcome::Committed, ..answered }));
+    assert!(!is_first(&responded));
+    assert!(is_first(&FinalTransfer { outcome: Outcome::Committed, ..responded }));
     assert!(is_first(&FinalTransfer { outcome: Outcome::Aborted, ..row(9) }));
 }
 

@@ -75,7 +75,7 @@ proptest! {
                 prop_assert!(Outcome::ALL.contains(&outcome));
             }
         }
-        for (_, sum) in state.books().sums() {
+        for (_, sum) in state.accounts().sums() {
             prop_assert_eq!(sum, Amount::ZERO);
         }
     }
@@ -146,13 +146,13 @@ fn a_count_is_not_believed() {
 
 #[test]
 fn field_errors_display_their_cause() {
-    let said = |fields: &[u8]| read_fields(FINISH_DELIVERIES, 1, fields).unwrap_err();
+    let error_of = |fields: &[u8]| read_fields(FINISH_DELIVERIES, 1, fields).unwrap_err();
     for (fields, words) in [
         (&[1, 0, 0, 0][..], "end too early"),
         (&[0, 0, 0, 0, 0][..], "follow the record's last field"),
         (&[255; 4][..], "never writes"),
     ] {
-        let error = said(fields).to_string();
+        let error = error_of(fields).to_string();
         assert!(error.contains(words), "{fields:?}: {error}");
     }
 }
@@ -208,8 +208,8 @@ fn command() -> impl Strategy<Value = Command> {
 
 fn made_up(chooser: &mut Seeded) -> Command {
     match chooser.choose(1) {
-        0 => Command::make_up(chooser),
-        _ => Command::Administer(Field::make_up(chooser)),
+        0 => Command::generate(chooser),
+        _ => Command::Administer(Field::generate(chooser)),
     }
 }
 

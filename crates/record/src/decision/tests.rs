@@ -15,7 +15,7 @@ fn name(text: &str) -> FspName {
     FspName::new(text).expect("a name")
 }
 
-fn held(account: u32, before: i128, change: i128) -> BalanceChange {
+fn balance(account: u32, before: i128, change: i128) -> BalanceChange {
     let [before, change] = [before, change].map(Amount::from_units);
     BalanceChange { account: AccountId(account), before, change }
 }
@@ -35,54 +35,59 @@ fn owed(notice: u64, recipient: &str) -> OwedNotice {
 
 /// Decisions with all fields, with none, and with extreme values.
 fn samples() -> Vec<Decision> {
-    let side = PartyInputs {
+    let party = PartyInputs {
         name: name("payerfsp"),
         currency: currency("USD"),
         active: true,
         account_active: false,
-        position: held(7, -3, UNITS_END - 1),
-        settlement: held(8, 1 - UNITS_END, 0),
-        cap: Some(Amount::from_units(10_000_000)),
+        position: balance(7, -3, UNITS_END - 1),
+        settlement: balance(8, 1 - UNITS_END, 0),
+        net_debit_cap: Some(Amount::from_units(10_000_000)),
         owed: u32::MAX,
     };
-    let other =
-        PartyInputs { name: name("p"), active: false, account_active: true, cap: None, ..side };
-    let hub = |kind, code, held| HubAccount { kind, currency: currency(code), held };
+    let other = PartyInputs {
+        name: name("p"),
+        active: false,
+        account_active: true,
+        net_debit_cap: None,
+        ..party
+    };
+    let hub = |kind, code, balance| HubAccount { kind, currency: currency(code), balance };
     let ordinary = DecisionInputs {
-        sides: vec![side, other],
-        hub: vec![hub(AccountKind::InFlight, "USD", held(1, 0, -5))],
+        parties: vec![party, other],
+        hub: vec![hub(AccountKind::InFlight, "USD", balance(1, 0, -5))],
         hub_name: name("Hub"),
         lane_capacity: 50_000,
     };
     let lone = DecisionInputs {
-        sides: vec![],
-        hub: vec![hub(AccountKind::HubReconciliation, "USD", held(4, 9, 2))],
+        parties: vec![],
+        hub: vec![hub(AccountKind::HubReconciliation, "USD", balance(4, 9, 2))],
         ..ordinary.clone()
     };
     // A conversion: two currencies, and four accounts of three participants.
     let of_kes = |name| PartyInputs { name, currency: currency("KES"), ..other };
     let of_both = DecisionInputs {
-        sides: vec![
-            side,
-            PartyInputs { name: name("fxp"), ..side },
+        parties: vec![
+            party,
+            PartyInputs { name: name("fxp"), ..party },
             of_kes(name("fxp")),
             of_kes(name("p")),
         ],
         hub: vec![
-            hub(AccountKind::InFlight, "KES", held(1, 0, -5)),
-            hub(AccountKind::InFlight, "USD", held(2, 0, -5)),
+            hub(AccountKind::InFlight, "KES", balance(1, 0, -5)),
+            hub(AccountKind::InFlight, "USD", balance(2, 0, -5)),
         ],
         ..ordinary.clone()
     };
-    let empty = DecisionInputs { sides: vec![], hub: vec![], ..ordinary.clone() };
+    let empty = DecisionInputs { parties: vec![], hub: vec![], ..ordinary.clone() };
     let decided = Decision {
         transfer: TransferId::parse("01ARZ3NDEKTSV4RRFFQ69G5FAV").expect("an id"),
         log_index: LogIndex(u64::MAX),
         outcome: Outcome::PrepareReserved,
-        numbers: None,
+        inputs: None,
         owed: vec![owed(1, "p"), owed(2, "stranger"), owed(u64::MAX, "payerfsp")],
     };
-    let on = |numbers| Decision { numbers, ..decided.clone() };
+    let on = |inputs| Decision { inputs, ..decided.clone() };
     vec![
         on(Some(ordinary)),
         Decision { owed: vec![], ..on(Some(lone)) },
@@ -110,14 +115,15 @@ fn decisions_round_trip() {
 #[test]
 fn a_decision_about_a_thousand_accounts_is_read_back() {
     let mut decided = samples().remove(0);
-    let numbers = decided.numbers.as_mut().expect("it has numbers");
-    let (longest, side) = (name(&"n".repeat(32)), numbers.sides[0]);
-    let ends = || held(u32::MAX, 1 - UNITS_END, UNITS_END - 1);
-    let cap = Some(Amount::from_units(1 - UNITS_END));
-    let side = PartyInputs { name: longest, position: ends(), settlement: ends(), cap, ..side };
-    let named = |number: u32| PartyInputs { name: name(&format!("{number:0>32}")), ..side };
-    numbers.sides = (0..1_000).map(named).collect();
-    (numbers.hub_name, numbers.lane_capacity) = (longest, u32::MAX);
+    let inputs = decided.inputs.as_mut().expect("it has inputs");
+    let (longest, party) = (name(&"n".repeat(32)), inputs.parties[0]);
+    let ends = || balance(u32::MAX, 1 - UNITS_END, UNITS_END - 1);
+    let net_debit_cap = Some(Amount::from_units(1 - UNITS_END));
+    let party =
+        PartyInputs { name: longest, position: ends(), settlement: ends(), net_debit_cap, ..party };
+    let named = |number: u32| PartyInputs { name: name(&format!("{number:0>32}")), ..party };
+    inputs.parties = (0..1_000).map(named).collect();
+    (inputs.hub_name, inputs.lane_capacity) = (longest, u32::MAX);
     let recipients = (0..1_000).map(|number| owed(u64::MAX, &format!("{number:0>32}")));
     decided.owed = recipients.collect();
     let all = [decided];
@@ -128,11 +134,11 @@ fn a_decision_about_a_thousand_accounts_is_read_back() {
 #[test]
 fn an_ordinary_decision_takes_few_bytes() {
     let mut decided = samples().remove(0);
-    let numbers = decided.numbers.as_mut().expect("it has numbers");
-    for (side, before) in numbers.sides.iter_mut().zip([1_250_000, -1_250_000]) {
-        side.position = held(7, before, 100_000);
-        side.settlement = held(8, -50_000_000, 0);
-        side.owed = 1;
+    let inputs = decided.inputs.as_mut().expect("it has inputs");
+    for (party, before) in inputs.parties.iter_mut().zip([1_250_000, -1_250_000]) {
+        party.position = balance(7, before, 100_000);
+        party.settlement = balance(8, -50_000_000, 0);
+        party.owed = 1;
     }
     (decided.log_index, decided.owed) = (LogIndex(1_000_000), vec![owed(1_000_000, "p")]);
     assert_eq!(stored(&[decided]).len(), 91);
@@ -204,9 +210,9 @@ fn portions_are_put_together_in_order() {
     let (mut one, mut next) = (DecisionWriter::default(), DecisionWriter::default());
     assert!(one.is_empty());
     let all = samples();
-    one.decided(&all[0]);
-    all[1..].iter().for_each(|decided| next.decided(decided));
-    next.delivered(NoticeId(3), LogIndex(4));
+    one.record_decision(&all[0]);
+    all[1..].iter().for_each(|decided| next.record_decision(decided));
+    next.record_delivery(NoticeId(3), LogIndex(4));
     one.append(&mut next);
     assert!(next.is_empty());
     assert_eq!((one.len(), &*one.ends), (all.len(), &[(NoticeId(3), LogIndex(4))][..]));
@@ -220,11 +226,11 @@ fn portions_are_put_together_in_order() {
 
 #[test]
 fn writer_with_deliveries_only_is_not_empty() {
-    let mut telling = DecisionWriter::default();
-    telling.delivered(NoticeId(3), LogIndex(9));
-    assert!(!telling.is_empty());
-    telling.clear();
-    assert_eq!(telling, DecisionWriter::default());
-    telling.decided(&samples()[2]);
-    assert!(!telling.is_empty());
+    let mut writer = DecisionWriter::default();
+    writer.record_delivery(NoticeId(3), LogIndex(9));
+    assert!(!writer.is_empty());
+    writer.clear();
+    assert_eq!(writer, DecisionWriter::default());
+    writer.record_decision(&samples()[2]);
+    assert!(!writer.is_empty());
 }

@@ -27,7 +27,7 @@ fn batch(stamp: u64) -> BatchHeader {
     BatchHeader {
         stamp: Stamp(stamp),
         wall: Stamp(stamp + 5),
-        node: NODE_ALONE,
+        node: STANDALONE_NODE,
         epoch: 4,
         sequence: 77,
         rules_version: 1,
@@ -38,7 +38,7 @@ fn batch(stamp: u64) -> BatchHeader {
 
 /// The samples as a frame after `tail`, and the tail after it.
 fn sealed(tail: &Tail, samples: &[Sample<'_>]) -> (Vec<u8>, Tail) {
-    sealed_by(NODE_ALONE, tail, samples)
+    sealed_by(STANDALONE_NODE, tail, samples)
 }
 
 /// The same, sealed by one of several nodes or by the only one.
@@ -133,7 +133,7 @@ fn a_frame_follows_one_tail_only() {
             Tail { identity: other, ..second },
             Err(SequenceGap::Identity { expected: other, found: IDENTITY }),
         ),
-        (start, Err(SequenceGap::Position { expected: LogIndex(1), found: LogIndex(5) })),
+        (start, Err(SequenceGap::LogIndex { expected: LogIndex(1), found: LogIndex(5) })),
         (
             Tail { stamp: Stamp(late), ..second },
             Err(SequenceGap::Stamp { before: Stamp(late), found: Stamp(late - 1) }),
@@ -155,7 +155,7 @@ fn errors_display_their_cause() {
         FrameError::Version(9).to_string(),
         FrameError::Malformed("so").to_string(),
         SequenceGap::Identity { expected, found }.to_string(),
-        SequenceGap::Position { expected: LogIndex(1), found: LogIndex(5) }.to_string(),
+        SequenceGap::LogIndex { expected: LogIndex(1), found: LogIndex(5) }.to_string(),
         SequenceGap::Stamp { before: Stamp(7), found: Stamp(6) }.to_string(),
         RecordTooLarge.to_string(),
         FrameFull.to_string(),
@@ -188,7 +188,7 @@ fn builder_reports_its_content() {
 
     let mut other = FrameBuilder::new();
     other.push(&encoded(&SAMPLES[2])).expect("it fits");
-    other.hold(&records, count);
+    other.replace_records(&records, count);
     assert_eq!(other.seal(&tail, &batch(1)).bytes, sealed);
 }
 
@@ -307,7 +307,10 @@ fn invalid_frames_are_named() {
 fn contradictions_under_a_good_checksum_are_malformed() {
     check_contradictions(2, &[(AT_ENDING, 1), (AT_INSIDE, 1)]);
     // A sector of zeros at the end, a run shorter than a sector, a run as long as the frame.
-    check_contradictions(NODE_ALONE, &[(AT_ENDING + 1, 2), (AT_INSIDE, 255), (AT_INSIDE + 1, 2)]);
+    check_contradictions(
+        STANDALONE_NODE,
+        &[(AT_ENDING + 1, 2), (AT_INSIDE, 255), (AT_INSIDE + 1, 2)],
+    );
 }
 
 fn check_contradictions(node: u32, of_version: &[(usize, u8)]) {

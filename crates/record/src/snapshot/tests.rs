@@ -40,7 +40,7 @@ fn every_table_has_rows_in_the_fixture() {
     let (state, outcomes) = after(history().len());
     assert!(outcomes.contains(&Outcome::PrepareReserved), "{outcomes:?}");
     let mut counts = Counts(Vec::new());
-    let Ok(()) = state.parts().tables(&mut counts);
+    let Ok(()) = state.tables().visit(&mut counts);
     let counts = counts.0;
     expect!["[9, 3, 2, 1, 1, 1, 1, 4, 5, 1]"].assert_eq(&format!("{counts:?}"));
 }
@@ -111,8 +111,13 @@ fn changed(block: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn invalid_block_headers_are_refused() {
-    let header =
-        |rows, length| BlockHeader { kind: Table::Ended.number(), number: 0, rows, length, crc: 0 };
+    let header = |rows, length| BlockHeader {
+        kind: Table::FinalTransfers.number(),
+        number: 0,
+        rows,
+        length,
+        crc: 0,
+    };
     let longest = (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES) as u32;
     for sound in [header(1, 1), header(1, longest), header(longest, longest)] {
         let read = BlockHeader::parse(&sound.encode()).expect("it is one");
@@ -236,7 +241,7 @@ proptest! {
         let (bytes, summary) = write(&state);
         let found = read(&bytes).expect("it was written");
         prop_assert_eq!(found.state.hash(), state.hash());
-        prop_assert_eq!(found.state.parts().head(), state.parts().head());
+        prop_assert_eq!(found.state.tables().header(), state.tables().header());
         prop_assert_eq!(found.summary, summary);
         prop_assert_eq!(write(&found.state).0, bytes);
     }
@@ -264,7 +269,7 @@ fn write_at(tail: &Tail, state: &State) -> (Vec<u8>, SnapshotSummary) {
     };
     let mut written = || {
         let mut writer = SnapshotWriter::new(tail, &mut store)?;
-        writer.state(state.parts())?;
+        writer.state(state.tables())?;
         writer.finish()
     };
     let Ok(summary) = written();
@@ -334,9 +339,9 @@ fn history() -> Vec<Command> {
     let hub_account = |kind| administer(CreateHubAccount { currency: usd(), kind });
     let participant = |text| administer(CreateParticipant { name: name(text), currency: usd() });
     let limits = |text| {
-        let (limit, position) = (Amount::from_units(90_000_000), Amount::ZERO);
+        let (net_debit_cap, position) = (Amount::from_units(90_000_000), Amount::ZERO);
         let name = name(text);
-        administer(SetInitialPositionAndLimits { name, currency: usd(), limit, position })
+        administer(SetInitialPositionAndLimits { name, currency: usd(), net_debit_cap, position })
     };
     let payee = name("payee");
     vec![

@@ -18,7 +18,7 @@ fn end() -> LogEnd {
     LogEnd { identity: IDENTITY, log_index: LogIndex(41), chain: Digest([3; 32]) }
 }
 
-fn stated() -> StateAttestation {
+fn attestation() -> StateAttestation {
     let (log_index, hash) = (LogIndex(41), Digest([4; 32]));
     StateAttestation { identity: IDENTITY, node: 5, epoch: 6, log_index, hash }
 }
@@ -26,9 +26,9 @@ fn stated() -> StateAttestation {
 fn samples() -> [Vec<u8>; 4] {
     let mut out = [const { Vec::new() }; 4];
     write_frame(&Frame::parse(&frame()).expect("it is a frame"), &mut out[0]);
-    write_whole(&end(), &mut out[1]);
-    write_left(IDENTITY, &mut out[2]);
-    write_state(&stated(), &mut out[3]);
+    write_end_of_moved_log(&end(), &mut out[1]);
+    write_log_moved(IDENTITY, &mut out[2]);
+    write_state(&attestation(), &mut out[3]);
     out
 }
 
@@ -40,11 +40,11 @@ fn messages_round_trip() {
     };
     assert_eq!(found.as_bytes(), frame());
     assert!(
-        matches!(TopicMessage::parse(&whole), Ok(TopicMessage::Whole(found)) if found == end())
+        matches!(TopicMessage::parse(&whole), Ok(TopicMessage::EndOfMovedLog(found)) if found == end())
     );
-    assert!(matches!(TopicMessage::parse(&left), Ok(TopicMessage::Left(IDENTITY))));
+    assert!(matches!(TopicMessage::parse(&left), Ok(TopicMessage::LogMoved(IDENTITY))));
     assert!(
-        matches!(TopicMessage::parse(&state), Ok(TopicMessage::State(found)) if found == stated())
+        matches!(TopicMessage::parse(&state), Ok(TopicMessage::State(found)) if found == attestation())
     );
     for bytes in [&one, &whole, &left, &state] {
         assert_eq!(TopicMessage::parse(bytes).map(|message| message.identity()), Ok(IDENTITY));
@@ -54,7 +54,7 @@ fn messages_round_trip() {
 #[test]
 fn the_longest_frame_can_be_moved() {
     let [moved, ..] = samples();
-    assert_eq!(moved.len() - frame().len(), MOVED_BYTES_MAX - FRAME_BYTES_MAX);
+    assert_eq!(moved.len() - frame().len(), MOVED_FRAME_BYTES_MAX - FRAME_BYTES_MAX);
 }
 
 /// The message with these bytes in it, and a matching checksum.
@@ -62,7 +62,7 @@ fn changed(message: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut changed = message.to_vec();
     changed[at..at + bytes.len()].copy_from_slice(bytes);
     let sum = checksum(&changed).to_le_bytes();
-    changed[AT_CRC..BEHIND_CRC].copy_from_slice(&sum);
+    changed[AT_CRC..AFTER_CRC].copy_from_slice(&sum);
     changed
 }
 
@@ -85,9 +85,9 @@ fn a_length_that_is_not_the_messages_is_refused() {
         long.resize(length, 0);
         refusal(&changed(&long, 8, &(length as u32).to_le_bytes()))
     };
-    assert_eq!(long(MOVED_BYTES_MAX + 1), wrong);
-    assert_eq!(long(MOVED_BYTES_MAX + 2), wrong);
-    assert_eq!(long(MOVED_BYTES_MAX), "its frame does not match its header");
+    assert_eq!(long(MOVED_FRAME_BYTES_MAX + 1), wrong);
+    assert_eq!(long(MOVED_FRAME_BYTES_MAX + 2), wrong);
+    assert_eq!(long(MOVED_FRAME_BYTES_MAX), "its frame does not match its header");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_frame_that_is_announced_as_another_is_refused() {
         bytes.extend_from_slice(&[0; HEAD - AT_NODE]);
         bytes.extend_from_slice(&frame);
         let crc = checksum(&bytes);
-        bytes[AT_CRC..BEHIND_CRC].copy_from_slice(&crc.to_le_bytes());
+        bytes[AT_CRC..AFTER_CRC].copy_from_slice(&crc.to_le_bytes());
         let refused = TopicMessage::parse(&bytes).err();
         let expected = "its frame does not match its header";
         assert_eq!(refused, Some(BundleError::Foreign(expected)), "{end:?}");
@@ -162,7 +162,7 @@ fn state_hash_messages_name_a_node() {
     {
         bytes[at] = byte;
         let crc = checksum(&bytes);
-        bytes[AT_CRC..BEHIND_CRC].copy_from_slice(&crc.to_le_bytes());
+        bytes[AT_CRC..AFTER_CRC].copy_from_slice(&crc.to_le_bytes());
         let expected = "a field of its header is out of range";
         assert_eq!(TopicMessage::parse(&bytes).err(), Some(BundleError::Foreign(expected)));
     }
@@ -172,7 +172,7 @@ fn state_hash_messages_name_a_node() {
 fn a_program_that_knows_bundles_alone_takes_it_for_a_newer_one() {
     for bytes in samples() {
         let refused = Bundle::parse(&bytes).err();
-        assert_eq!(refused, Some(BundleError::Version(MOVING_VERSION)));
+        assert_eq!(refused, Some(BundleError::Version(TOPIC_MESSAGE_VERSION)));
     }
     let mut newer = samples()[1].clone();
     newer[4] = 4;

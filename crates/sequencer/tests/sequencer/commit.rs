@@ -1,5 +1,4 @@
-//! The order of the single writer: nothing is applied before it is in the log, nothing synced is
-//! lost.
+//! The order of the single writer: append before apply, and no synced record is lost.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -129,7 +128,7 @@ fn a_failed_sync_stops_the_writer_before_anything_is_applied() {
 }
 
 #[test]
-fn each_life_of_a_node_has_a_new_epoch() {
+fn each_start_of_a_node_has_a_new_epoch() {
     let disk = MemoryDisk::new(6);
     let subject = started(&disk);
     assert_eq!(subject.writer().epoch, 1);
@@ -137,11 +136,11 @@ fn each_life_of_a_node_has_a_new_epoch() {
     let mut second = open(&disk.crash());
     assert_eq!(second.writer().epoch, 2);
     tick(&mut second).expect("there is room");
-    assert_eq!(second.outcomes(), [Outcome::Accepted], "a new life repeats nothing");
+    assert_eq!(second.outcomes(), [Outcome::Accepted], "a new epoch repeats nothing");
 }
 
 #[test]
-fn a_batch_takes_no_more_than_it_may() {
+fn batches_respect_the_record_limit() {
     for (limit, batches) in [(1, 7), (3, 3), (7, 1), (8_192, 1)] {
         let mut subject = started(&MemoryDisk::new(7));
         subject.limit_batches(NonZeroU32::new(limit).expect("it is above zero"));

@@ -1,4 +1,4 @@
-//! Many deadlines fall due at once: few of them in each batch, all within a second.
+//! Many deadlines are due at once: each batch meets few of them, and all are met within a second.
 
 use journal::MemoryLog;
 use ledger::{Amount, Command, Outcome, Stamp};
@@ -9,7 +9,7 @@ use crate::fixture::{self, IDENTITY, beginning, prepare};
 
 const LOG_BYTES: usize = 1 << 20;
 const FIRST_MS: u64 = 10_000;
-/// Two of them in each millisecond.
+/// Number of deadlines, two per millisecond.
 const TRANSFERS: u64 = 600;
 
 fn at(ms: u64) -> ClockReading {
@@ -32,13 +32,13 @@ fn with_transfers() -> Sequencer<MemoryLog> {
 }
 
 #[test]
-fn a_batch_ends_few_and_the_next_ones_follow_at_once() {
+fn each_batch_expires_few_transfers_and_the_next_follows_at_once() {
     let mut subject = with_transfers();
     let now = at(FIRST_MS + 200);
     let (mut ended, mut last) = (0, Stamp(0));
     while subject.wait_us(now) == Some(0) {
         let stamp = commit(&mut subject, vec![Command::Tick], now);
-        let expired = subject.effects().ended.len();
+        let expired = subject.effects().final_rows.len();
         assert!((1..=EXPIRIES_PER_BATCH_MAX + 1).contains(&expired), "{expired} in a batch");
         assert!(last < stamp && stamp <= now.wall, "{last:?}, then {stamp:?}");
         (ended, last) = (ended + expired, stamp);
@@ -48,10 +48,10 @@ fn a_batch_ends_few_and_the_next_ones_follow_at_once() {
 }
 
 #[test]
-fn time_is_held_back_for_a_second_at_most() {
+fn the_stamp_lags_by_at_most_a_second() {
     let mut subject = with_transfers();
     let late = Stamp::from_millis(FIRST_MS + 100).0 + STAMP_LAG_US_MAX;
     let stamp = commit(&mut subject, vec![Command::Tick], fixture::at(late));
     assert_eq!(stamp, Stamp::from_millis(FIRST_MS + 100));
-    assert_eq!(subject.effects().ended.len(), 202);
+    assert_eq!(subject.effects().final_rows.len(), 202);
 }

@@ -1,5 +1,5 @@
-//! What the tests share: a scheme of two participants, `payer` and `payee`, each with a hundred
-//! dollars, and the way of commands into a log.
+//! Shared by the tests: a scheme of two participants, `payer` and `payee`, each with a hundred
+//! dollars of cover, and helpers to commit commands.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use sequencer::{
 pub(crate) const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 pub(crate) const SECOND: u64 = 1_000_000;
 
-/// The copy of one node of several.
+/// The log copy of a node of a shared log.
 pub(crate) type Copy = FileLog<MemoryDisk>;
 
 /// SHA-256 of 32 zero bytes, which are the fulfilment.
@@ -51,12 +51,13 @@ pub(crate) fn with_store(
     now: ClockReading,
 ) -> Sequencer<FileLog<MemoryDisk>> {
     let cold = Some(ColdTier::new(Box::new(store), hot));
-    let start = ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold };
+    let start =
+        ReplayStart { state: State::new(), quarantine: Quarantine::default(), cold_tier: cold };
     Sequencer::open_from(open_log(&MemoryDisk::new(1)), start, (0, now), &mut |_| {})
         .unwrap_or_else(|failed| panic!("{}", failed.1))
 }
 
-/// A node of several that goes on from its copy.
+/// A node of a shared log that continues from its copy.
 pub(crate) fn replica(
     copy: Copy,
     (node, instance): (u32, u64),
@@ -106,15 +107,15 @@ pub(crate) fn change(change: Change) -> Command {
     Command::Administer(Box::new(Administer { actor, reason, change }))
 }
 
-/// A change that is refused where there is no such participant.
+/// A change that is refused if the participant does not exist.
 pub(crate) fn deactivate(number: u64) -> Command {
     let name = name(&format!("dfsp{number}"));
     change(Change::SetParticipantActive(SetParticipantActive { name, active: false }))
 }
 
-/// Everything before the first message, in one batch.
+/// The genesis and the set-up of the scheme, in one batch.
 pub(crate) fn beginning() -> Vec<Command> {
-    let (currency, limit, position) = (usd(), units(100), units(0));
+    let (currency, net_debit_cap, position) = (usd(), units(100), units(0));
     let mut commands = vec![genesis()];
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
         commands.push(change(Change::CreateHubAccount(CreateHubAccount { currency, kind })));
@@ -125,14 +126,14 @@ pub(crate) fn beginning() -> Vec<Command> {
         let initial = Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
             name,
             currency,
-            limit,
+            net_debit_cap,
             position,
         });
         commands.push(change(initial));
         commands.push(change(Change::MoveFunds(MoveFunds {
             id: id(100 + at),
             name,
-            // Five accounts of the hub come first, then two of each participant.
+            // The hub has the first five accounts, each participant the next two.
             account: AccountId(7 + 2 * at as u32),
             direction: FundsDirection::In,
             currency,
@@ -143,7 +144,7 @@ pub(crate) fn beginning() -> Vec<Command> {
     commands
 }
 
-/// The payer's message for this transfer; another amount has another hash.
+/// The prepare of this transfer. The hash depends on the amount.
 pub(crate) fn prepare(of: usize, amount: Amount, expiration_ms: u64) -> Command {
     Command::Prepare(Box::new(Prepare {
         id: id(of),
@@ -159,7 +160,7 @@ pub(crate) fn prepare(of: usize, amount: Amount, expiration_ms: u64) -> Command 
     }))
 }
 
-/// A digest that is this number.
+/// A digest made of this number.
 pub(crate) fn hash(number: i128) -> Digest {
     let mut hash = Digest::default();
     hash.0[..16].copy_from_slice(&number.to_le_bytes());

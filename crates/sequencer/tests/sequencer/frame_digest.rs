@@ -1,4 +1,4 @@
-//! Every frame says what was decided before it; a replay holds it to that.
+//! Every frame has a digest of the decisions before it, and a replay checks the digest.
 
 use ledger::{Digest, LogIndex, Stamp};
 use record::frame::{BatchHeader, Frame, FrameBuilder, Tail};
@@ -7,33 +7,33 @@ use sequencer::{Replay, ReplayError};
 use crate::fixture::{self, IDENTITY};
 
 /// A replay of a log that a test writes frame by frame.
-struct Told {
+struct TestReplay {
     replay: Replay,
     tail: Tail,
 }
 
-impl Told {
-    /// The scheme has begun: what the first frame says is of a state without any record.
+impl TestReplay {
+    /// A replay of the scheme's first batch, whose frame has the digest of an empty state.
     fn begun() -> Self {
         let tail = Tail::genesis(IDENTITY);
-        let mut told = Self { replay: Replay::new(), tail };
-        told.hear(fixture::beginning(), told.decided()).expect("it is sound");
-        told
+        let mut test = Self { replay: Replay::new(), tail };
+        test.apply(fixture::beginning(), test.digest()).expect("it is sound");
+        test
     }
 
-    /// What was decided up to here.
-    fn decided(&self) -> (LogIndex, Digest) {
+    /// The digest of the decisions so far.
+    fn digest(&self) -> (LogIndex, Digest) {
         let state = self.replay.state();
         (state.log_index(), *state.digest())
     }
 
-    /// Another transfer, in a frame that says this of what was before.
-    fn next(&mut self, said: (LogIndex, Digest)) -> Result<(), ReplayError> {
+    /// Applies a frame with another transfer and this digest.
+    fn next(&mut self, digest: (LogIndex, Digest)) -> Result<(), ReplayError> {
         let of = self.tail.end.0 as usize;
-        self.hear(vec![fixture::prepare(of, fixture::units(1), 1_000_000)], said)
+        self.apply(vec![fixture::prepare(of, fixture::units(1), 1_000_000)], digest)
     }
 
-    fn hear(
+    fn apply(
         &mut self,
         commands: Vec<ledger::Command>,
         (applied, outcome_digest): (LogIndex, Digest),
@@ -56,50 +56,50 @@ impl Told {
         self.replay.apply(&frame, &mut |_, _, _| {})
     }
 
-    /// How many batches were confirmed, and whether the last frame said nothing.
+    /// The number of confirmed batches, and whether the last frame has no digest.
     fn seen(&self) -> (u64, bool) {
         (self.replay.confirmed(), self.replay.last_frame_lacks_digest())
     }
 }
 
 #[test]
-fn a_batch_is_confirmed_by_the_frame_behind_it() {
-    let mut told = Told::begun();
-    assert_eq!(told.seen(), (0, false), "there was nothing to confirm");
+fn a_batch_is_confirmed_by_the_next_frame() {
+    let mut test = TestReplay::begun();
+    assert_eq!(test.seen(), (0, false), "there was nothing to confirm");
     for confirmed in 1..4 {
-        told.next(told.decided()).expect("it says what was decided");
-        assert_eq!(told.seen(), (confirmed, false));
+        test.next(test.digest()).expect("the digest is right");
+        assert_eq!(test.seen(), (confirmed, false));
     }
 }
 
-/// Digests are chained: the next frame that speaks speaks for those that were silent.
+/// Digests are chained: the next digest also confirms the frames without one.
 #[test]
-fn a_frame_that_says_nothing_confirms_nothing() {
-    let mut told = Told::begun();
-    told.next((LogIndex(0), Digest([0; 32]))).expect("silence is no fault here");
-    assert_eq!(told.seen(), (0, true));
-    told.next(told.decided()).expect("it says what was decided");
-    assert_eq!(told.seen(), (1, false));
+fn a_frame_without_digest_confirms_nothing() {
+    let mut test = TestReplay::begun();
+    test.next((LogIndex(0), Digest([0; 32]))).expect("a missing digest is no error here");
+    assert_eq!(test.seen(), (0, true));
+    test.next(test.digest()).expect("the digest is right");
+    assert_eq!(test.seen(), (1, false));
 }
 
 #[test]
-fn another_outcome_is_a_fault() {
-    let mut told = Told::begun();
-    let (end, mut digest) = told.decided();
+fn another_outcome_is_an_error() {
+    let mut test = TestReplay::begun();
+    let (end, mut digest) = test.digest();
     digest.0[31] ^= 1;
-    let error = told.next((end, digest)).expect_err("it was decided differently");
+    let error = test.next((end, digest)).expect_err("it was decided differently");
     assert!(matches!(error, ReplayError::Diverged { log_index } if log_index == end), "{error}");
 }
 
-/// Not even with the digest that was right then, and not with none.
+/// Neither with the digest that was right then, nor without one.
 #[test]
-fn a_frame_that_speaks_of_an_earlier_moment_is_a_fault() {
-    let earlier = Told::begun().decided();
+fn a_digest_of_an_earlier_record_is_an_error() {
+    let earlier = TestReplay::begun().digest();
     for digest in [earlier.1, Digest([0; 32])] {
-        let mut told = Told::begun();
-        told.next(earlier).expect("it says what was decided");
-        let (end, _) = told.decided();
-        let error = told.next((earlier.0, digest)).expect_err("of an earlier moment");
+        let mut test = TestReplay::begun();
+        test.next(earlier).expect("the digest is right");
+        let (end, _) = test.digest();
+        let error = test.next((earlier.0, digest)).expect_err("it covers an earlier record");
         let ReplayError::Unconfirmed { log_index, applied } = error else { panic!("{error}") };
         assert_eq!((log_index, applied), (end, earlier.0));
     }

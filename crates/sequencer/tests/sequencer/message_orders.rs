@@ -1,10 +1,10 @@
 //! Every order of messages about two transfers, up to a length, with a crash and a replay between
-//! each two: what is decided is what a few lines of rules say, whatever came before.
+//! any two. The decisions must match a few lines of rules.
 //!
-//! A message is one of: the prepare (again, it is a resend), the same id with another amount, the
-//! fulfil, the abort, each of either transfer; or so much time that every deadline has passed.
-//! Orders that differ only in which transfer is called the first are gone through once. The orders
-//! form a tree: each node is the log of its parent, crashed, replayed, and one message longer.
+//! A message is the prepare (repeated, it is a resend), the same id with another amount, the fulfil
+//! or the abort, each of either transfer, or a time after all deadlines. Orders that differ only in
+//! which transfer comes first are tried once. The orders form a tree: each node is the log of its
+//! parent, crashed, replayed, and one message longer.
 
 use journal::MemoryLog;
 use ledger::{
@@ -16,17 +16,17 @@ use sequencer::Sequencer;
 
 use crate::fixture::{self, IDENTITY, beginning, hash, id, name, prepare, units};
 
-/// Messages in one order; the nightly run goes to six by the variable of this name.
+/// Maximum length of an order; the nightly run sets six by the environment variable of this name.
 const DEPTH: usize = 4;
 const DEPTH_VARIABLE: &str = "ORDERS_DEPTH";
 const LOG_BYTES: usize = 1 << 20;
-/// When both transfers expire, in milliseconds.
+/// Expiration of both transfers, in milliseconds.
 const EXPIRATION_MS: u64 = 10_000;
 
-/// What comes next.
+/// The next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
-    /// Of this transfer, for this amount: the one of two that comes first makes the transfer.
+    /// A prepare of this transfer for this amount. The first of the two creates the transfer.
     Prepare(usize, i128),
     Fulfil(usize),
     Abort(usize),
@@ -46,7 +46,7 @@ const MESSAGES: [Message; 9] = [
     Message::Abort(1),
 ];
 
-/// What the rules make of a transfer.
+/// The state of a transfer by the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Unknown,
@@ -55,12 +55,12 @@ enum Fate {
     Aborted,
 }
 
-/// The rules, without money and notices: those are checked against this.
+/// The rules, without money and notices, which are checked against it.
 #[derive(Clone, Copy, Debug)]
 struct Model {
     fates: [Fate; 2],
     late: bool,
-    /// Notices owed; nothing is ever delivered here.
+    /// Notices owed; no delivery is ever recorded here.
     owed: usize,
 }
 
@@ -89,7 +89,7 @@ impl Model {
     }
 }
 
-/// A log, and what must be true of it.
+/// A log, and its expected state.
 struct Node {
     log: MemoryLog,
     digest: Digest,
@@ -148,13 +148,13 @@ fn every_order_of_messages_with_a_crash_between_each_two() {
         Ok(depth) => depth.parse().expect("a number of messages"),
         Err(_) => DEPTH,
     };
-    go_on(&root, depth, &mut count);
-    // As many as the tree has nodes in which the second transfer does not come first.
+    visit_children(&root, depth, &mut count);
+    // The number of nodes of the tree in which the second transfer does not come first.
     assert_eq!(count, nodes(depth));
 }
 
-/// How many orders of up to so many messages there are: time may come first, and then the first
-/// transfer; after it, everything.
+/// The number of orders up to this length: time may come first, then the first transfer; after
+/// that, everything.
 fn nodes(depth: usize) -> usize {
     let free = |depth: usize| (1..=depth).map(|depth| 9_usize.pow(depth as u32)).sum::<usize>();
     match depth {
@@ -163,8 +163,8 @@ fn nodes(depth: usize) -> usize {
     }
 }
 
-/// Everything that can come after a node.
-fn go_on(node: &Node, depth: usize, count: &mut usize) {
+/// Visits everything that can follow a node.
+fn visit_children(node: &Node, depth: usize, count: &mut usize) {
     if node.path.len() == depth {
         return;
     }
@@ -172,7 +172,7 @@ fn go_on(node: &Node, depth: usize, count: &mut usize) {
     let next = if is_named { &MESSAGES[..] } else { &MESSAGES[..5] };
     for message in next {
         *count += 1;
-        go_on(&after(node, *message), depth, count);
+        visit_children(&after(node, *message), depth, count);
     }
 }
 
@@ -192,18 +192,18 @@ fn after(node: &Node, message: Message) -> Node {
     model.owed += effects.notices.len();
     for (of, (before, now)) in before.iter().zip(&model.fates).enumerate() {
         let ended = before != now && matches!(now, Fate::Committed(_) | Fate::Aborted);
-        let (payer, _) = subject.state().register().find(&name("payer")).expect("it was made");
-        let told = effects
+        let (payer, _) = subject.state().registry().find(&name("payer")).expect("it was made");
+        let is_notified = effects
             .notices
             .iter()
             .any(|one| one.transfer == Some(id(of)) && one.recipient == payer);
-        assert!(!ended || told, "the payer hears of the end of {of}: {path:?}");
+        assert!(!ended || is_notified, "the payer is notified of the end of {of}: {path:?}");
     }
     check(subject.state(), &model, &path);
     Node { log: subject.log().clone(), digest: *subject.state().digest(), model, path }
 }
 
-/// The state is what the rules say; books and notices agree with it.
+/// Checks the state against the rules, and accounts and notices against the state.
 #[track_caller]
 fn check(state: &State, model: &Model, path: &[Message]) {
     let mut positions = [0, 0];
@@ -225,11 +225,11 @@ fn check(state: &State, model: &Model, path: &[Message]) {
             Fate::Unknown | Fate::Aborted => {}
         }
     }
-    let value = |account| state.books().get(AccountId(account)).expect("it was opened").value;
+    let value = |account| state.accounts().get(AccountId(account)).expect("it was opened").value;
     assert_eq!([value(6), value(8)], positions.map(units), "positions: {path:?}");
-    assert!(state.books().sums().all(|(_, sum)| sum == Amount::ZERO), "{path:?}");
+    assert!(state.accounts().sums().all(|(_, sum)| sum == Amount::ZERO), "{path:?}");
     let open = model.fates.iter().filter(|fate| matches!(fate, Fate::Reserved(_))).count();
-    assert_eq!(state.transfers_in_flight(), open, "{path:?}");
+    assert_eq!(state.reserved_transfer_count(), open, "{path:?}");
     assert_eq!(state.notices_owed().count(), model.owed, "{path:?}");
     assert_eq!(state.notices_owed_count(), model.owed, "{path:?}");
     assert_eq!(state.dead_letter_count(), 0, "{path:?}");

@@ -1,5 +1,5 @@
-//! A log that was one switch's alone and was moved to a topic: every node makes the same bytes of
-//! it, wherever it begins and whatever stands between, and goes on from its end.
+//! The log of a standalone switch that was moved to a topic. Every node makes the same bytes of it,
+//! wherever it starts and whatever messages are in between, and continues from its end.
 
 use journal::{FileLog, MemoryDisk, Options, contract};
 use ledger::{Command, LogIndex, Stamp};
@@ -15,11 +15,11 @@ fn now(seconds: u64) -> ClockReading {
     fixture::at(seconds * SECOND)
 }
 
-/// The frames of a log that a switch wrote alone, in two lives, and its end.
+/// The frames of a log that a switch wrote alone, in two epochs, and its end.
 fn history() -> (Vec<Vec<u8>>, LogEnd) {
     let disk = MemoryDisk::new(1);
-    for life in 0..2 {
-        let (log, from) = (open_log(&disk), 100 + life * 50);
+    for epoch in 0..2 {
+        let (log, from) = (open_log(&disk), 100 + epoch * 50);
         let is_new = log.end() == LogIndex(0);
         let mut alone = fixture::open(log, now(from));
         for batch in 0..10 {
@@ -46,7 +46,7 @@ fn moved(frame: &[u8]) -> Vec<u8> {
 
 fn whole(end: &LogEnd) -> Vec<u8> {
     let mut bytes = Vec::new();
-    topic_message::write_whole(end, &mut bytes);
+    topic_message::write_end_of_moved_log(end, &mut bytes);
     bytes
 }
 
@@ -61,53 +61,53 @@ fn bundle(replica: &mut Replica<Copy>, wall: u64) -> Vec<u8> {
     out
 }
 
-/// What comes of a message.
-fn hear(replica: &mut Replica<Copy>, bytes: &[u8], at: u64) -> Option<AppliedMessage> {
+/// Applies a message of the topic.
+fn apply(replica: &mut Replica<Copy>, bytes: &[u8], at: u64) -> Option<AppliedMessage> {
     let at = Stamp(at * SECOND);
     match TopicMessage::parse(bytes).expect("it is a message") {
-        TopicMessage::Bundle(bundle) => Some(replica.deliver(&bundle, at).expect("nobody differs")),
-        TopicMessage::Frame(frame) => Some(replica.restore(&frame).expect("nobody differs")),
-        TopicMessage::Whole(end) => {
+        TopicMessage::Bundle(bundle) => Some(replica.deliver(&bundle, at).expect("all agree")),
+        TopicMessage::Frame(frame) => Some(replica.restore(&frame).expect("all agree")),
+        TopicMessage::EndOfMovedLog(end) => {
             replica.complete_migration(&end);
             None
         }
-        TopicMessage::Left(_) | TopicMessage::State(_) => None,
+        TopicMessage::LogMoved(_) | TopicMessage::State(_) => None,
     }
 }
 
-fn hear_all(replica: &mut Replica<Copy>, frames: &[Vec<u8>]) {
+fn apply_all(replica: &mut Replica<Copy>, frames: &[Vec<u8>]) {
     for frame in frames {
-        hear(replica, &moved(frame), 900);
+        apply(replica, &moved(frame), 900);
     }
 }
 
 #[test]
-fn every_node_makes_the_same_of_it_and_goes_on() {
+fn every_node_makes_the_same_frames_and_continues() {
     let (frames, end) = history();
     let disks = [MemoryDisk::new(2), MemoryDisk::new(3)];
     let mut nodes = [node(&disks[0], 1, None), node(&disks[1], 2, None)];
-    // Somebody who is not told to wait writes before all of it is there: nothing comes of that.
+    // A node that does not wait writes before the log is complete: its bundle is rejected.
     let mut early = node(&MemoryDisk::new(4), 3, None);
-    hear_all(&mut early, &frames);
+    apply_all(&mut early, &frames);
     early.begin_epoch();
     let early = bundle(&mut early, 900);
     let mut topic: Vec<Vec<u8>> = Vec::new();
     for (at, frame) in frames.iter().enumerate() {
         topic.push(moved(frame));
         if at % 3 == 0 {
-            // An earlier attempt's, late.
+            // A frame of an earlier attempt, late.
             topic.push(moved(&frames[at / 2]));
         }
         if at == 7 {
             topic.push(early.clone());
-            // Said too early, by nobody.
+            // An end marker that comes too early.
             topic.push(whole(&LogEnd { log_index: LogIndex(3), ..end }));
         }
     }
     for replica in &mut nodes {
         let mut framed = 0;
         for message in &topic {
-            match hear(replica, message, 1_000) {
+            match apply(replica, message, 1_000) {
                 Some(AppliedMessage::Applied { .. }) => framed += 1,
                 Some(AppliedMessage::Rejected(
                     RejectedMessage::Repeat | RejectedMessage::OutOfPlace,
@@ -119,20 +119,20 @@ fn every_node_makes_the_same_of_it_and_goes_on() {
         }
         assert_eq!(framed, frames.len());
         assert!(replica.complete_migration(&end) && !replica.is_partial());
-        assert_eq!(replica.members().iter().count(), 0, "who had it alone is none of several");
+        assert_eq!(replica.members().iter().count(), 0, "a standalone node is not a member");
         replica.begin_epoch();
     }
     let [one, two] = &mut nodes;
     assert_eq!(end_of(one), (end.log_index, end.chain));
-    // Behind it frames count no more, and nodes are heard.
+    // After the end frames are rejected and bundles are applied.
     assert!(matches!(
-        hear(one, &moved(&frames[3]), 1_001),
+        apply(one, &moved(&frames[3]), 1_001),
         Some(AppliedMessage::Rejected(RejectedMessage::Repeat))
     ));
     for round in 0..4 {
         for message in [bundle(one, 1_001 + round), bundle(two, 1_001 + round)] {
             for replica in [&mut *one, &mut *two] {
-                let delivered = hear(replica, &message, 1_001 + round);
+                let delivered = apply(replica, &message, 1_001 + round);
                 assert!(matches!(delivered, Some(AppliedMessage::Applied { .. })), "{delivered:?}");
             }
         }
@@ -150,70 +150,70 @@ fn end_of(replica: &Replica<Copy>) -> (LogIndex, ledger::Digest) {
     (tail.end, tail.chain)
 }
 
-/// A node that ends anywhere in it begins anew with what its copy has.
+/// A node that stops anywhere in the log continues from its copy.
 #[test]
-fn a_node_may_begin_anew_anywhere() {
+fn a_node_may_restart_anywhere() {
     let (frames, end) = history();
     let mut ends = Vec::new();
     for stop in 0..=frames.len() {
         let disk = MemoryDisk::new(9);
         let mut replica = node(&disk, 1, None);
-        hear_all(&mut replica, &frames[..stop]);
+        apply_all(&mut replica, &frames[..stop]);
         drop(replica);
         let mut replica = node(&disk, 1, None);
         assert_eq!(replica.is_partial(), 0 < stop);
-        hear_all(&mut replica, &frames);
+        apply_all(&mut replica, &frames);
         assert!(replica.complete_migration(&end));
         replica.begin_epoch();
         let message = bundle(&mut replica, 901);
-        hear(&mut replica, &message, 901);
+        apply(&mut replica, &message, 901);
         ends.push(end_of(&replica));
     }
     assert!(ends.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
-/// What is not the next frame of this log, as it was decided, changes nothing.
+/// A message that is not the next frame of this log has no effect.
 #[test]
-fn what_does_not_follow_is_passed_over() {
+fn other_messages_are_rejected() {
     let (frames, end) = history();
     let disk = MemoryDisk::new(9);
     let mut replica = node(&disk, 1, None);
-    let passed = |replica: &mut Replica<Copy>, bytes: &[u8]| match hear(replica, bytes, 900) {
-        Some(AppliedMessage::Rejected(passed)) => passed,
+    let rejected = |replica: &mut Replica<Copy>, bytes: &[u8]| match apply(replica, bytes, 900) {
+        Some(AppliedMessage::Rejected(rejected)) => rejected,
         other => panic!("{other:?}"),
     };
     assert_eq!(
-        passed(&mut replica, &moved(&frames[1])),
+        rejected(&mut replica, &moved(&frames[1])),
         RejectedMessage::OutOfPlace,
         "not the first"
     );
-    hear(&mut replica, &moved(&frames[0]), 900);
+    apply(&mut replica, &moved(&frames[0]), 900);
     assert_eq!(
-        passed(&mut replica, &moved(&frames[2])),
+        rejected(&mut replica, &moved(&frames[2])),
         RejectedMessage::OutOfPlace,
         "one is missing"
     );
-    assert_eq!(passed(&mut replica, &moved(&frames[0])), RejectedMessage::Repeat);
-    assert!(!replica.complete_migration(&end), "it is not all of it");
+    assert_eq!(rejected(&mut replica, &moved(&frames[0])), RejectedMessage::Repeat);
+    assert!(!replica.complete_migration(&end), "it is incomplete");
     assert!(!replica.complete_migration(&LogEnd { identity: LogIdentity([8; 16]), ..end }));
 
-    // A log that began in the topic takes no frames.
+    // A log that began in the topic accepts no frames.
     let mut begun = node(&MemoryDisk::new(10), 2, None);
     let mut other = node(&MemoryDisk::new(11), 3, None);
     other.begin_epoch();
-    let mut founding = Vec::new();
+    let mut genesis_bytes = Vec::new();
     let mut waiting = submissions(vec![genesis()]);
-    other.propose(&mut waiting, &mut Vec::new(), Stamp(1), &mut founding);
-    let mut header = Bundle::parse(&founding).expect("it is a bundle").header;
-    header.founding = true;
-    let bundle = Bundle::parse(&founding).expect("it is a bundle");
+    other.propose(&mut waiting, &mut Vec::new(), Stamp(1), &mut genesis_bytes);
+    let mut header = Bundle::parse(&genesis_bytes).expect("it is a bundle").header;
+    header.creates_log = true;
+    let bundle = Bundle::parse(&genesis_bytes).expect("it is a bundle");
     let mut first = Vec::new();
     record::bundle::write(&header, bundle.count, bundle.records, &mut first);
-    assert!(matches!(hear(&mut begun, &first, 1), Some(AppliedMessage::Applied { .. })));
+    assert!(matches!(apply(&mut begun, &first, 1), Some(AppliedMessage::Applied { .. })));
     assert!(!begun.is_partial());
     for frame in &frames {
         assert!(matches!(
-            passed(&mut begun, &moved(frame)),
+            rejected(&mut begun, &moved(frame)),
             RejectedMessage::Repeat | RejectedMessage::OutOfPlace
         ));
     }

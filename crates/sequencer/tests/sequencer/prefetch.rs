@@ -1,5 +1,5 @@
-//! What a batch asks the store for: the ids that are not in memory, all at once, and of these the
-//! rows that may be there.
+//! The queries of a batch to the store: the ids that are not in memory, all at once, and then the
+//! rows of those that may exist.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,9 +12,9 @@ use sequencer::Sequencer;
 
 use crate::fixture::{self, SECOND, id, units};
 
-/// A store that shows at once what it is given, and notes what it is asked.
+/// A store whose rows are visible at once, and which records queries.
 #[derive(Clone, Debug, Default)]
-struct Shelf(Arc<Mutex<Inner>>);
+struct RecordingStore(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -24,19 +24,19 @@ struct Inner {
     read: Vec<TransferId>,
 }
 
-impl Shelf {
+impl RecordingStore {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().expect("nobody panics")
+        self.0.lock().expect("no thread panicked")
     }
 
-    /// What it was asked since this was called last: whether it has them, and to read them.
+    /// The queries since the last call: ids checked, and rows read.
     fn asked(&self) -> [Vec<TransferId>; 2] {
         let mut inner = self.lock();
         [std::mem::take(&mut inner.asked), std::mem::take(&mut inner.read)]
     }
 }
 
-impl ColdReader for Shelf {
+impl ColdReader for RecordingStore {
     fn read(&self, id: &TransferId, _: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
         let mut inner = self.lock();
         inner.read.push(*id);
@@ -73,13 +73,13 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(shelf: &Shelf) -> Self {
+    fn new(store: &RecordingStore) -> Self {
         let hot = Duration::from_secs(10);
-        let sequencer = fixture::with_store(shelf.clone(), hot, fixture::at(SECOND));
+        let sequencer = fixture::with_store(store.clone(), hot, fixture::at(SECOND));
         Self { sequencer, seconds: 1 }
     }
 
-    /// What comes of a batch, seconds after the one before.
+    /// The outcomes of a batch, seconds after the previous one.
     fn commit(&mut self, commands: Vec<Command>, seconds: u64) -> Vec<Outcome> {
         self.seconds += seconds;
         let now = fixture::at(self.seconds * SECOND);
@@ -89,32 +89,32 @@ impl Subject {
     }
 }
 
-/// Refused because the payer has less, and kept.
+/// A prepare that is refused for lack of liquidity, and recorded.
 fn prepare(number: usize) -> Command {
     fixture::prepare(number, units(1_000), 1_000_000)
 }
 
 #[test]
-fn only_what_is_not_in_memory_is_asked_for_and_only_what_may_be_there_is_read() {
-    let shelf = Shelf::default();
-    let mut subject = Subject::new(&shelf);
+fn evicted_ids_are_checked_and_only_possible_rows_are_read() {
+    let store = RecordingStore::default();
+    let mut subject = Subject::new(&store);
     subject.commit(fixture::beginning(), 0);
     let funds = vec![id(100), id(101)];
-    assert_eq!(shelf.asked(), [funds, vec![]], "the ids of the first funds are new");
+    assert_eq!(store.asked(), [funds, vec![]], "the ids of the first funds are new");
 
     let first = subject.commit(vec![prepare(1), prepare(2)], 1);
     assert_eq!(first, [Outcome::PrepareLiquidityInsufficient; 2]);
-    assert_eq!(shelf.asked(), [vec![id(1), id(2)], vec![]], "they are new");
+    assert_eq!(store.asked(), [vec![id(1), id(2)], vec![]], "they are new");
     let resent = subject.commit(vec![prepare(1), prepare(2)], 1);
-    assert_eq!(shelf.asked(), [vec![], vec![]], "they are in memory");
+    assert_eq!(store.asked(), [vec![], vec![]], "they are in memory");
 
-    // They leave with the batch after which they are due.
+    // Rows are evicted with the batch after which they are due.
     subject.commit(vec![Command::Tick], 60);
-    assert_eq!(subject.sequencer.state().transfers_hot(), 0);
+    assert_eq!(subject.sequencer.state().hot_transfer_count(), 0);
     let late = subject.commit(vec![prepare(3), prepare(2), prepare(2), prepare(1)], 1);
-    let [asked, read] = shelf.asked();
+    let [asked, read] = store.asked();
     assert_eq!(asked, [id(3), id(2), id(2), id(1)]);
-    assert_eq!(read, [id(2), id(1)], "one that is asked for twice comes back once");
+    assert_eq!(read, [id(2), id(1)], "an id that occurs twice is read once");
     assert_eq!(late, [first[0], resent[1], resent[1], resent[0]]);
     let counts = subject.sequencer.cold_counts();
     assert_eq!((counts.reads, counts.found), (8, 2));

@@ -1,5 +1,5 @@
-//! Whatever way the bundles of several nodes arrive in a topic (mixed, repeated, lost, late, at
-//! times that jump), and wherever nodes stop and begin anew: all make the same frames of it.
+//! Bundles of several nodes arrive in a topic mixed, repeated, lost, late and at times that jump,
+//! and nodes stop and restart. All nodes make the same frames.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::fixture::{self, Copy, IDENTITY, SECOND, deactivate, name, open_log, s
 
 const NODES: usize = 3;
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -38,21 +38,21 @@ struct Node {
     number: u32,
     disk: MemoryDisk,
     replica: Replica<Copy>,
-    /// Messages of the topic that it has taken.
+    /// Messages of the topic that it has applied.
     next: usize,
-    /// On the way to the topic.
+    /// Bundles on the way to the topic.
     outgoing: VecDeque<Vec<u8>>,
     instance: u64,
 }
 
 /// A topic and its nodes.
-struct World {
+struct TestCluster {
     random: Random,
     topic: Vec<Message>,
     /// The brokers' clock.
     now: u64,
     nodes: Vec<Node>,
-    /// Everything ever sent, to come again.
+    /// Everything ever sent, to be repeated.
     sent: Vec<Vec<u8>>,
 }
 
@@ -79,7 +79,7 @@ fn replica(
                 (node, epoch, sequence) == (batch.node, batch.epoch, batch.sequence)
             })
         });
-        let found = found.expect("what the copy ends with is in the topic");
+        let found = found.expect("the last bundle of the copy is in the topic");
         let bundle = Bundle::parse(&topic[found].bytes).expect("it was just read");
         let BundleHeader { node, wall, .. } = bundle.header;
         next = found + 1;
@@ -88,31 +88,31 @@ fn replica(
     (fixture::replica(copy, (number, instance), last), next)
 }
 
-fn founding(node: u32) -> Vec<u8> {
+fn genesis_bundle(node: u32) -> Vec<u8> {
     let genesis = Genesis { seed: [node as u8; 16], hub: name("Hub") };
     GenesisMessage { identity: IDENTITY, genesis, node, wall: Stamp(100 * SECOND) }
         .bundle("founder")
 }
 
-impl World {
+impl TestCluster {
     fn new(seed: u64) -> Self {
-        let mut world = Self {
+        let mut cluster = Self {
             random: Random(seed | 1 << 40),
             topic: Vec::new(),
             now: 100 * SECOND,
             nodes: Vec::new(),
             sent: Vec::new(),
         };
-        // Two nodes begin the log, and one of them was quicker.
-        world.arrive(founding(1));
-        world.arrive(founding(2));
+        // Two nodes create the log; the first message wins.
+        cluster.arrive(genesis_bundle(1));
+        cluster.arrive(genesis_bundle(2));
         for number in 1..=NODES as u32 {
             let disk = MemoryDisk::new(u64::from(number));
-            let node = world.node(number, disk);
-            world.nodes.push(node);
+            let node = cluster.node(number, disk);
+            cluster.nodes.push(node);
         }
-        (0..NODES).for_each(|at| world.begin(at));
-        world
+        (0..NODES).for_each(|at| cluster.begin(at));
+        cluster
     }
 
     fn node(&mut self, number: u32, disk: MemoryDisk) -> Node {
@@ -121,7 +121,7 @@ impl World {
         Node { number, disk, replica, next, outgoing: VecDeque::new(), instance }
     }
 
-    /// Reads what there is, and begins a life.
+    /// Applies the whole topic and begins an epoch.
     fn begin(&mut self, at: usize) {
         self.take(at, usize::MAX);
         self.nodes[at].replica.begin_epoch();
@@ -136,7 +136,7 @@ impl World {
         for message in self.topic.iter().skip(node.next).take(count) {
             node.next += 1;
             let Ok(bundle) = Bundle::parse(&message.bytes) else { continue };
-            node.replica.deliver(&bundle, message.at).expect("nobody differs");
+            node.replica.deliver(&bundle, message.at).expect("all agree");
         }
     }
 
@@ -146,7 +146,7 @@ impl World {
         if self.random.below(4) == 0 {
             commands.push(deactivate(self.random.below(30)));
         }
-        // The clocks of nodes differ, and one of them by much now and then.
+        // The clocks of the nodes differ, now and then by much.
         let wrong = if self.random.below(40) == 0 { 600 * SECOND } else { 0 };
         let wall = Stamp(self.now + wrong + self.random.below(SECOND / 2));
         let mut bytes = Vec::new();
@@ -155,7 +155,7 @@ impl World {
         node.outgoing.push_back(bytes);
     }
 
-    /// A node proposes, and what it sent next is taken from its way.
+    /// Lets a node propose, and returns its next bundle instead of sending it.
     fn proposed(&mut self, at: usize) -> Vec<u8> {
         self.propose(at);
         self.sent_by(at)
@@ -169,7 +169,7 @@ impl World {
         (0..NODES).for_each(|at| self.take(at, usize::MAX));
     }
 
-    /// What a node sent next arrives, twice perhaps, or never.
+    /// The next bundle of a node arrives, perhaps twice, or is lost.
     fn deliver(&mut self, at: usize) {
         let Some(bytes) = self.nodes[at].outgoing.pop_front() else { return };
         match self.random.below(20) {
@@ -185,8 +185,7 @@ impl World {
         }
     }
 
-    /// A node stops and begins anew: from its copy, or from nothing. What it sent may be on its
-    /// way still.
+    /// Restarts a node from its copy, or without data. Its bundles may still be on the way.
     fn restart(&mut self, at: usize) {
         let disk = match self.random.below(3) {
             0 => MemoryDisk::new(99),
@@ -203,7 +202,7 @@ impl World {
         }
     }
 
-    /// A node says its last word, which may arrive before what it said, and begins anew.
+    /// Lets a node leave, in a bundle that may overtake earlier ones, and restarts it.
     fn leave(&mut self, at: usize) {
         let mut bytes = Vec::new();
         let wall = Stamp(self.now);
@@ -229,7 +228,7 @@ impl World {
                 let bytes = self.sent[which].clone();
                 self.arrive(bytes);
             }
-            95 => self.arrive(b"somebody else's".to_vec()),
+            95 => self.arrive(b"a foreign message".to_vec()),
             96 => self.now += 20 * SECOND,
             97 => self.now -= SECOND,
             98 => self.leave(at),
@@ -241,110 +240,110 @@ impl World {
 #[test]
 fn every_node_makes_the_same_frames() {
     for seed in 1..=60 {
-        let mut world = World::new(seed);
-        (0..600).for_each(|_| world.step());
-        world.take_all();
-        let first = &world.nodes[0].replica;
+        let mut cluster = TestCluster::new(seed);
+        (0..600).for_each(|_| cluster.step());
+        cluster.take_all();
+        let first = &cluster.nodes[0].replica;
         assert!(100 < first.sequencer().state().log_index().0, "seed {seed}: little happened");
         let (tail, hash) = (first.sequencer().log().tail(), first.sequencer().state().hash());
-        let there: Vec<_> = first.members().iter().map(|(node, one)| (node, one.epoch)).collect();
-        for node in &world.nodes[1..] {
+        let live: Vec<_> = first.members().iter().map(|(node, one)| (node, one.epoch)).collect();
+        for node in &cluster.nodes[1..] {
             let replica = &node.replica;
             assert_eq!(replica.sequencer().log().tail(), tail, "seed {seed}");
             assert_eq!(replica.sequencer().state().hash(), hash, "seed {seed}");
             let members = replica.members().iter();
             let members: Vec<_> = members.map(|(node, one)| (node, one.epoch)).collect();
-            assert_eq!(members, there, "seed {seed}");
-            assert_eq!(replica.held_us(), world.nodes[0].replica.held_us(), "seed {seed}");
+            assert_eq!(members, live, "seed {seed}");
+            assert_eq!(replica.held_us(), cluster.nodes[0].replica.held_us(), "seed {seed}");
         }
     }
 }
 
-/// Everybody knows at once that a node has left, and nothing of that life comes behind it.
+/// All nodes know at once that a node has left, and nothing of that epoch follows.
 #[test]
-fn a_last_word_is_the_last() {
-    let mut world = World::new(1);
-    (0..NODES).for_each(|at| world.propose(at));
+fn a_leave_is_the_last_bundle_of_its_epoch() {
+    let mut cluster = TestCluster::new(1);
+    (0..NODES).for_each(|at| cluster.propose(at));
     (0..NODES).for_each(|at| {
-        let bytes = world.sent_by(at);
-        world.arrive(bytes);
+        let bytes = cluster.sent_by(at);
+        cluster.arrive(bytes);
     });
-    let late = world.proposed(0);
+    let late = cluster.proposed(0);
     let mut last = Vec::new();
-    let wall = Stamp(world.now);
-    world.nodes[0].replica.propose_leave(wall, &mut last);
-    world.arrive(last);
-    world.take_all();
-    for node in &mut world.nodes {
-        let there: Vec<_> = node.replica.members().iter().map(|(number, _)| number).collect();
-        assert_eq!(there, [2, 3]);
+    let wall = Stamp(cluster.now);
+    cluster.nodes[0].replica.propose_leave(wall, &mut last);
+    cluster.arrive(last);
+    cluster.take_all();
+    for node in &mut cluster.nodes {
+        let live: Vec<_> = node.replica.members().iter().map(|(number, _)| number).collect();
+        assert_eq!(live, [2, 3]);
         let bundle = Bundle::parse(&late).expect("it is a bundle");
-        let delivered = node.replica.deliver(&bundle, Stamp(world.now)).expect("it goes on");
+        let delivered = node.replica.deliver(&bundle, Stamp(cluster.now)).expect("it continues");
         assert_eq!(delivered, AppliedMessage::Rejected(RejectedMessage::Repeat));
     }
-    world.begin(0);
-    let bytes = world.proposed(0);
-    world.arrive(bytes);
-    world.take_all();
-    let member = world.nodes[1].replica.members().get(1).copied().expect("it is there");
-    assert_eq!((member.epoch, member.replaced), (3, None), "no former life is waited for");
+    cluster.begin(0);
+    let bytes = cluster.proposed(0);
+    cluster.arrive(bytes);
+    cluster.take_all();
+    let member = cluster.nodes[1].replica.members().get(1).copied().expect("it is there");
+    assert_eq!((member.epoch, member.replaced), (3, None), "no earlier epoch delays it");
 }
 
 #[test]
-fn what_is_no_part_of_the_log_is_passed_over() {
-    let mut world = World::new(1);
-    let bytes = world.proposed(0);
-    let mut said = Vec::new();
-    let replica = &mut world.nodes[1].replica;
-    for (bytes, name) in [(&bytes, "first"), (&bytes, "again"), (&founding(3), "founding")] {
+fn foreign_and_late_messages_are_rejected() {
+    let mut cluster = TestCluster::new(1);
+    let bytes = cluster.proposed(0);
+    let mut results = Vec::new();
+    let replica = &mut cluster.nodes[1].replica;
+    for (bytes, name) in [(&bytes, "first"), (&bytes, "again"), (&genesis_bundle(3), "genesis")] {
         let bundle = Bundle::parse(bytes).expect("it is a bundle");
-        let delivered = replica.deliver(&bundle, Stamp(200 * SECOND)).expect("it goes on");
-        said.push((name, matches!(delivered, AppliedMessage::Applied { .. }), delivered));
+        let delivered = replica.deliver(&bundle, Stamp(200 * SECOND)).expect("it continues");
+        results.push((name, matches!(delivered, AppliedMessage::Applied { .. }), delivered));
     }
-    assert!(said[0].1, "{said:?}");
-    assert_eq!(said[1].2, AppliedMessage::Rejected(RejectedMessage::Repeat));
-    assert_eq!(said[2].2, AppliedMessage::Rejected(RejectedMessage::OutOfPlace));
+    assert!(results[0].1, "{results:?}");
+    assert_eq!(results[1].2, AppliedMessage::Rejected(RejectedMessage::Repeat));
+    assert_eq!(results[2].2, AppliedMessage::Rejected(RejectedMessage::OutOfPlace));
     let mut strange = Bundle::parse(&bytes).expect("it is a bundle");
     strange.header.identity = LogIdentity([8; 16]);
-    let delivered = replica.deliver(&strange, Stamp(200 * SECOND)).expect("it goes on");
+    let delivered = replica.deliver(&strange, Stamp(200 * SECOND)).expect("it continues");
     assert_eq!(delivered, AppliedMessage::Rejected(RejectedMessage::AnotherLog));
-    // Another node meant to begin the log, and came too late: it is no stranger.
-    let late = founding(3);
+    // A node that tried to create the log and came too late is not foreign.
+    let late = genesis_bundle(3);
     let mut late = Bundle::parse(&late).expect("it is a bundle");
     late.header.identity = LogIdentity([8; 16]);
-    let delivered = replica.deliver(&late, Stamp(200 * SECOND)).expect("it goes on");
+    let delivered = replica.deliver(&late, Stamp(200 * SECOND)).expect("it continues");
     assert_eq!(delivered, AppliedMessage::Rejected(RejectedMessage::OutOfPlace));
 }
 
-/// Of three nodes the one that has decided otherwise stops, and says where; the others go on.
+/// Of three nodes, the one that decided differently stops with the record; the others continue.
 #[test]
-fn a_node_that_decided_otherwise_stops() {
-    let mut world = World::new(1);
+fn a_node_that_decided_differently_stops() {
+    let mut cluster = TestCluster::new(1);
     for at in 0..NODES {
-        let bytes = world.proposed(at);
-        world.arrive(bytes);
+        let bytes = cluster.proposed(at);
+        cluster.arrive(bytes);
     }
-    world.take_all();
-    let from = [0, 1, 2].map(|at| world.proposed(at));
-    let lie = |bytes: &[u8]| {
+    cluster.take_all();
+    let from = [0, 1, 2].map(|at| cluster.proposed(at));
+    let alter_claim = |bytes: &[u8]| {
         let mut bundle = Bundle::parse(bytes).expect("it is a bundle");
         bundle.header.claim.digest.0[0] ^= 1;
         let mut out = Vec::new();
         bundle::write(&bundle.header, bundle.count, bundle.records, &mut out);
         out
     };
-    let log_index = world.nodes[0].replica.sequencer().state().log_index();
-    // To the first node the second one differs: it is one of three.
-    let (second, third) = (lie(&from[1]), lie(&from[2]));
-    let deliver = |world: &mut World, bytes: &[u8]| {
+    let log_index = cluster.nodes[0].replica.sequencer().state().log_index();
+    // The first node sees one of three contradict it.
+    let (second, third) = (alter_claim(&from[1]), alter_claim(&from[2]));
+    let deliver = |cluster: &mut TestCluster, bytes: &[u8]| {
         let bundle = Bundle::parse(bytes).expect("it is a bundle");
-        world.nodes[0].replica.deliver(&bundle, Stamp(200 * SECOND)).map(|_| ())
+        cluster.nodes[0].replica.deliver(&bundle, Stamp(200 * SECOND)).map(|_| ())
     };
-    deliver(&mut world, &second).expect("one of three does not stop it");
-    let against: Vec<_> = world.nodes[0].replica.contradicting().collect();
+    deliver(&mut cluster, &second).expect("one of three does not stop it");
+    let against: Vec<_> = cluster.nodes[0].replica.contradicting().collect();
     assert_eq!(against, [(2, log_index)]);
-    // And so does the third: it is this one that differs.
-    match deliver(&mut world, &third) {
+    // The third contradicts as well, so the first node is the one that differs.
+    match deliver(&mut cluster, &third) {
         Err(ReplicaError::Diverged { log_index: at, others }) => {
             assert_eq!((at, &*others), (log_index, "node-2, node-3"));
         }
@@ -352,97 +351,96 @@ fn a_node_that_decided_otherwise_stops() {
     }
 }
 
-/// All nodes write until a minute of the log begins: the states that they set aside then.
-fn next_minute(world: &mut World) -> Vec<(LogIndex, Digest)> {
+/// All nodes write until a minute of the log begins. Returns the states frozen then.
+fn next_minute(cluster: &mut TestCluster) -> Vec<(LogIndex, Digest)> {
     let mut states = Vec::new();
     while states.is_empty() {
-        world.now += 2 * SECOND;
+        cluster.now += 2 * SECOND;
         for at in 0..NODES {
-            let bytes = world.proposed(at);
-            world.arrive(bytes);
+            let bytes = cluster.proposed(at);
+            cluster.arrive(bytes);
         }
         for at in (0..NODES).flat_map(|at| [at; NODES]) {
-            world.take(at, 1);
-            let state = world.nodes[at].replica.state_to_compare();
+            cluster.take(at, 1);
+            let state = cluster.nodes[at].replica.state_to_compare();
             states.extend(state.map(|state| (state.log_index(), state.hash())));
         }
     }
     states
 }
 
-/// Once a minute all nodes compare their whole states, in whatever order they are known; of three
-/// the one that has another stops.
+/// Once a minute all nodes compare their states, in any order of arrival. Of three nodes, the one
+/// with another state stops.
 #[test]
 fn a_node_with_another_state_stops() {
-    let mut world = World::new(1);
-    let states = next_minute(&mut world);
+    let mut cluster = TestCluster::new(1);
+    let states = next_minute(&mut cluster);
     assert_eq!(states, [states[0]; NODES], "the same record, and the same state");
-    let own = |world: &mut World, at: usize, state| {
-        world.nodes[at].replica.note_state(state).expect("nobody differs")
+    let own = |cluster: &mut TestCluster, at: usize, state| {
+        cluster.nodes[at].replica.note_state(state).expect("all agree")
     };
-    let [first, second, third] = [0, 1, 2].map(|at| own(&mut world, at, states[at]));
-    let replica = &mut world.nodes[0].replica;
+    let [first, second, third] = [0, 1, 2].map(|at| own(&mut cluster, at, states[at]));
+    let replica = &mut cluster.nodes[0].replica;
     assert_eq!(replica.agreed(), None);
     for stated in [&first, &second, &third] {
-        replica.receive_attestation(stated).expect("nobody differs");
+        replica.receive_attestation(stated).expect("all agree");
     }
     assert_eq!(replica.agreed(), Some(states[0].0));
 
-    let (log_index, hash) = next_minute(&mut world)[0];
-    let lie = |stated: &StateAttestation| StateAttestation {
+    let (log_index, hash) = next_minute(&mut cluster)[0];
+    let alter_hash = |stated: &StateAttestation| StateAttestation {
         log_index,
         hash: Digest([9; 32]),
         ..*stated
     };
-    // To the second node the first one differs, once it knows its own state: it is one of three.
-    let replica = &mut world.nodes[1].replica;
-    replica.receive_attestation(&lie(&first)).expect("there is nothing to hold it against");
+    // The second node sees that the first one differs, once it knows its own state.
+    let replica = &mut cluster.nodes[1].replica;
+    replica.receive_attestation(&alter_hash(&first)).expect("its own state is unknown");
     assert_eq!(replica.contradicting().next(), None);
-    own(&mut world, 1, (log_index, hash));
-    let against =
-        |world: &World, at: usize| -> Vec<_> { world.nodes[at].replica.contradicting().collect() };
-    assert_eq!(against(&world, 1), [(1, log_index)]);
-    // To the first one both others do: it is this one that differs.
-    own(&mut world, 0, (log_index, hash));
-    let replica = &mut world.nodes[0].replica;
-    replica.receive_attestation(&lie(&second)).expect("one of three does not stop it");
-    match replica.receive_attestation(&lie(&third)) {
+    own(&mut cluster, 1, (log_index, hash));
+    let against = |cluster: &TestCluster, at: usize| -> Vec<_> {
+        cluster.nodes[at].replica.contradicting().collect()
+    };
+    assert_eq!(against(&cluster, 1), [(1, log_index)]);
+    // The first node sees both others differ, so it is the one that differs.
+    own(&mut cluster, 0, (log_index, hash));
+    let replica = &mut cluster.nodes[0].replica;
+    replica.receive_attestation(&alter_hash(&second)).expect("one of three does not stop it");
+    match replica.receive_attestation(&alter_hash(&third)) {
         Err(ReplicaError::Diverged { log_index: at, others }) => {
             assert_eq!((at, &*others), (log_index, "node-2, node-3"));
         }
         other => panic!("{other:?}"),
     }
 
-    let (log_index, hash) = next_minute(&mut world)[0];
-    own(&mut world, 1, (log_index, hash));
-    let replica = &mut world.nodes[1].replica;
-    replica
-        .receive_attestation(&StateAttestation { log_index, hash, ..first })
-        .expect("nobody differs");
-    assert_eq!(against(&world, 1), [], "it has the same again");
+    let (log_index, hash) = next_minute(&mut cluster)[0];
+    own(&mut cluster, 1, (log_index, hash));
+    let replica = &mut cluster.nodes[1].replica;
+    replica.receive_attestation(&StateAttestation { log_index, hash, ..first }).expect("all agree");
+    assert_eq!(against(&cluster, 1), [], "the states are equal again");
 }
 
 #[test]
-fn of_two_lives_that_begin_at_once_one_is_passed_over() {
-    let mut world = World::new(1);
+fn one_of_two_processes_with_the_same_name_is_rejected() {
+    let mut cluster = TestCluster::new(1);
     let twin = MemoryDisk::new(5);
-    let mut twin = world.node(1, twin);
-    std::mem::swap(&mut world.nodes[1], &mut twin);
-    world.begin(1);
-    assert_ne!(world.nodes[0].instance, world.nodes[1].instance);
+    let mut twin = cluster.node(1, twin);
+    std::mem::swap(&mut cluster.nodes[1], &mut twin);
+    cluster.begin(1);
+    assert_ne!(cluster.nodes[0].instance, cluster.nodes[1].instance);
     for at in [0, 1] {
-        world.propose(at);
+        cluster.propose(at);
     }
-    let [first, second] = [0, 1].map(|at| world.sent_by(at));
-    let replica = &mut world.nodes[1].replica;
+    let [first, second] = [0, 1].map(|at| cluster.sent_by(at));
+    let replica = &mut cluster.nodes[1].replica;
     let mut deliver = |bytes: &[u8]| {
         let bundle = Bundle::parse(bytes).expect("it is a bundle");
-        replica.deliver(&bundle, Stamp(200 * SECOND)).expect("it goes on")
+        replica.deliver(&bundle, Stamp(200 * SECOND)).expect("it continues")
     };
     assert!(matches!(deliver(&first), AppliedMessage::Applied { .. }));
     assert_eq!(deliver(&second), AppliedMessage::Rejected(RejectedMessage::Repeat));
     replica.begin_epoch();
-    let third = world.proposed(1);
+    let third = cluster.proposed(1);
     let bundle = Bundle::parse(&third).expect("it is a bundle");
     assert_eq!(bundle.header.epoch, 3);
 }

@@ -1,5 +1,5 @@
-//! A store that cannot be written for a while: rows wait, then commands are refused and nothing
-//! happens, and with the store all goes on in the same process.
+//! A store that cannot be written for a while: rows wait, then commands are refused without effect,
+//! and with the store the same process continues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,14 +17,14 @@ use crate::fixture::{self, SECOND, genesis, name};
 /// Parties of one command.
 const PARTIES: usize = 2_000;
 
-/// What is behind the sequencer: full while it fails.
+/// A store that is full while it fails.
 #[derive(Clone, Debug, Default)]
-struct Behind {
+struct FullStore {
     fails: Arc<AtomicBool>,
     visible: Arc<AtomicU64>,
 }
 
-impl ColdReader for Behind {
+impl ColdReader for FullStore {
     fn read(&self, _: &TransferId, _: LogIndex) -> Result<Option<FinalTransfer>, StoreError> {
         Ok(None)
     }
@@ -43,7 +43,7 @@ impl ColdReader for Behind {
     }
 
     fn wait(&mut self, until: WaitFor) -> Result<(), StoreError> {
-        assert_ne!(until, WaitFor::Mended, "who can refuse need not wait");
+        assert_ne!(until, WaitFor::Mended, "a node that can refuse need not wait");
         match self.fails.load(Ordering::Relaxed) {
             true => Err(StoreError::Failed("no room".into())),
             false => Ok(()),
@@ -73,53 +73,53 @@ fn change(number: usize) -> Command {
 
 type Subject = Sequencer<FileLog<MemoryDisk>>;
 
-/// One batch of one command, and the pause behind it.
+/// Commits one command in a batch, then runs the maintenance.
 fn commit(subject: &mut Subject, command: Command) -> Result<(), CommitError> {
     let committed = fixture::commit(subject, vec![command], now());
     subject.run_maintenance(now())?;
     committed.map(|_| ())
 }
 
-fn begun() -> (Behind, Subject) {
-    let behind = Behind::default();
-    let subject = fixture::with_store(behind.clone(), Duration::ZERO, now());
-    (behind, subject)
+fn begun() -> (FullStore, Subject) {
+    let store = FullStore::default();
+    let subject = fixture::with_store(store.clone(), Duration::ZERO, now());
+    (store, subject)
 }
 
-/// Who asks what the store tells waits for its mark, and nobody may bring another command.
+/// Queries of decisions wait for the store's mark, and no further command may come.
 #[test]
-fn a_record_of_which_no_row_leaves_is_told_by_itself() {
-    let (behind, mut subject) = begun();
-    behind.fails.store(true, Ordering::Relaxed);
+fn a_mark_without_rows_is_offered_by_itself() {
+    let (store, mut subject) = begun();
+    store.fails.store(true, Ordering::Relaxed);
     commit(&mut subject, genesis()).expect("room");
     assert_eq!(subject.stored(), LogIndex(0));
     assert!(subject.next_maintenance_us(now()).is_some(), "it is tried again");
 
-    behind.fails.store(false, Ordering::Relaxed);
+    store.fails.store(false, Ordering::Relaxed);
     subject.run_maintenance(now()).expect("it is written");
     assert_eq!(subject.stored(), LogIndex(1));
     assert_eq!(subject.next_maintenance_us(now()), None, "there is nothing left to do");
 }
 
 #[test]
-fn what_cannot_leave_is_refused_until_it_can() {
-    let (behind, mut subject) = begun();
+fn commands_are_refused_while_rows_cannot_leave_memory() {
+    let (store, mut subject) = begun();
     commit(&mut subject, genesis()).expect("room");
     commit(&mut subject, change(0)).expect("room");
     let stored = subject.stored();
     assert_eq!(stored, LogIndex(2));
 
-    behind.fails.store(true, Ordering::Relaxed);
+    store.fails.store(true, Ordering::Relaxed);
     let taken =
         (1..).take_while(|number: &usize| commit(&mut subject, change(*number)).is_ok()).count();
-    assert_eq!(taken, PENDING_MAX.div_ceil(PARTIES), "as many as may wait are taken");
+    assert_eq!(taken, PENDING_MAX.div_ceil(PARTIES), "commands are accepted up to the bound");
     let (hash, end) = (subject.state().hash(), subject.log().durable_end());
     let refused = commit(&mut subject, change(0));
     assert!(matches!(refused, Err(CommitError::Full)), "{refused:?}");
     assert_eq!((subject.state().hash(), subject.log().durable_end()), (hash, end));
     assert_eq!(subject.stored(), stored);
 
-    behind.fails.store(false, Ordering::Relaxed);
+    store.fails.store(false, Ordering::Relaxed);
     subject.run_maintenance(now()).expect("it is written");
     assert_eq!(subject.stored(), end);
     commit(&mut subject, change(1)).expect("there is room again");

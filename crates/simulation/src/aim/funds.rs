@@ -49,7 +49,7 @@ fn funds(
     name: FspName,
     (direction, units): (FundsDirection, i128),
 ) -> Option<MoveFunds> {
-    let (currency, (_, account)) = (situation.currency(), situation.holding(&name)?);
+    let (currency, (_, account)) = (situation.currency(), situation.accounts_in(&name)?);
     let id = situation.outcome_workload.fresh_id();
     let hash = Digest(spread32(situation.outcome_workload.random.next()));
     let amount = Amount::from_units(units);

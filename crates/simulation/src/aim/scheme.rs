@@ -12,7 +12,7 @@ use super::{By, Reach, Reached, Situation, UNAIMED};
 impl Reach for CreateHubAccount {
     const REACHED: Reached = &[
         (AdminOutcome::AccountKindNotForHub, By::Aim(account_not_for_the_hub)),
-        (AdminOutcome::RegisterFull, By::Nothing("a run is too short to fill the table")),
+        (AdminOutcome::RegistryFull, By::Nothing("a run is too short to fill the table")),
         (AdminOutcome::AccountExists, By::Aim(account_again)),
         (AdminOutcome::Accepted, By::Chance),
     ];
@@ -22,7 +22,7 @@ impl Reach for CreateSettlementModel {
     const REACHED: Reached = &[
         (AdminOutcome::SettlementModelExists, By::Aim(model_again)),
         (AdminOutcome::AccountKindWrong, By::SharedAim),
-        (AdminOutcome::RegisterFull, By::Nothing("a run is too short to fill the table")),
+        (AdminOutcome::RegistryFull, By::Nothing("a run is too short to fill the table")),
         (AdminOutcome::Accepted, By::Chance),
     ];
 }
@@ -39,7 +39,7 @@ impl Reach for CreateParticipant {
         (AdminOutcome::ParticipantCurrencyExists, By::Aim(participant_again)),
         (AdminOutcome::HubAccountsMissing, By::Aim(currency_that_the_hub_lacks)),
         (AdminOutcome::SettlementModelMissing, By::Aim(toggle_the_model)),
-        (AdminOutcome::RegisterFull, By::Nothing("a run is too short to fill the table")),
+        (AdminOutcome::RegistryFull, By::Nothing("a run is too short to fill the table")),
         (AdminOutcome::Accepted, By::Chance),
     ];
 }
@@ -81,7 +81,7 @@ impl Reach for SetLimit {
 impl Reach for SetEndpoint {
     const REACHED: Reached = &[
         (AdminOutcome::ParticipantNotFound, By::SharedAim),
-        (AdminOutcome::RegisterFull, By::SharedAim),
+        (AdminOutcome::RegistryFull, By::SharedAim),
         (AdminOutcome::Accepted, By::Chance),
     ];
 }
@@ -121,7 +121,7 @@ fn currency_that_the_hub_lacks(situation: &mut Situation<'_>) -> Vec<Change> {
 
 /// Switches the scheme's own settlement model off while a participant joins, and on again later.
 fn toggle_the_model(situation: &mut Situation<'_>) -> Vec<Change> {
-    let own = situation.state.and_then(|state| state.register().models().first().cloned());
+    let own = situation.state.and_then(|state| state.registry().models().first().cloned());
     let Some(SettlementModel { name, active, .. }) = own else { return Vec::new() };
     let toggle = SetSettlementModelActive { name, active: !active }.into();
     let (name, currency) = (situation.outcome_workload.newcomer(true), situation.currency());
@@ -132,15 +132,15 @@ fn toggle_the_model(situation: &mut Situation<'_>) -> Vec<Change> {
 fn about_a_ghost(situation: &mut Situation<'_>) -> Vec<Change> {
     let (name, currency) = (situation.ghost(), situation.currency());
     let (account, active) = (AccountId(1), false);
-    let (limit, position, alarm_percentage) = (Amount::ZERO, Amount::ZERO, Amount::ZERO);
+    let (net_debit_cap, position, alarm_percentage) = (Amount::ZERO, Amount::ZERO, Amount::ZERO);
     let (endpoint, value) = ("T".into(), "http://g".into());
     let (id, hash) = (situation.outcome_workload.fresh_id(), Digest([7; 32]));
     let (direction, amount, commit) = (FundsDirection::In, Amount::from_units(1), true);
     let mut changes: Vec<Change> = vec![
         SetParticipantActive { name, active }.into(),
         SetAccountActive { name, account, active }.into(),
-        SetLimit { name, currency, limit, alarm_percentage }.into(),
-        SetInitialPositionAndLimits { name, currency, limit, position }.into(),
+        SetLimit { name, currency, net_debit_cap, alarm_percentage }.into(),
+        SetInitialPositionAndLimits { name, currency, net_debit_cap, position }.into(),
         MoveFunds { id, name, account, direction, currency, amount, hash }.into(),
         EndFundsOut { id, name, account, commit, hash }.into(),
         SetEndpoint { name, endpoint, value }.into(),
@@ -153,17 +153,17 @@ fn not_its_accounts(situation: &mut Situation<'_>) -> Vec<Change> {
     let (name, currency) = (situation.name, situation.unused_currency());
     let random = &mut situation.outcome_workload.random;
     let account = random.pick(&[AccountId(0), AccountId(1), AccountId(u32::MAX)]);
-    let (limit, position) = (Amount::ZERO, Amount::ZERO);
+    let (net_debit_cap, position) = (Amount::ZERO, Amount::ZERO);
     vec![match random.chance(500) {
         true => SetAccountActive { name, account, active: true }.into(),
-        false => SetInitialPositionAndLimits { name, currency, limit, position }.into(),
+        false => SetInitialPositionAndLimits { name, currency, net_debit_cap, position }.into(),
     }]
 }
 
 /// A SETTLEMENT where a POSITION is wanted, or the other way round.
 fn wrong_accounts(situation: &mut Situation<'_>) -> Vec<Change> {
     let (name, currency) = (situation.name, situation.currency());
-    let Some((position, settlement)) = situation.holding(&name) else { return Vec::new() };
+    let Some((position, settlement)) = situation.accounts_in(&name) else { return Vec::new() };
     let (id, hash) = (situation.outcome_workload.fresh_id(), Digest([7; 32]));
     let (direction, amount) = (FundsDirection::In, Amount::from_units(1));
     vec![match situation.outcome_workload.random.below(3) {
@@ -175,16 +175,16 @@ fn wrong_accounts(situation: &mut Situation<'_>) -> Vec<Change> {
 
 fn limits_again(situation: &mut Situation<'_>) -> Vec<Change> {
     let (name, currency) = (situation.name, situation.currency());
-    let (limit, position) = (Amount::ZERO, Amount::from_units(7));
-    vec![SetInitialPositionAndLimits { name, currency, limit, position }.into()]
+    let (net_debit_cap, position) = (Amount::ZERO, Amount::from_units(7));
+    vec![SetInitialPositionAndLimits { name, currency, net_debit_cap, position }.into()]
 }
 
 fn limit_too_early(situation: &mut Situation<'_>) -> Vec<Change> {
     let (name, currency) = (situation.outcome_workload.newcomer(true), situation.currency());
-    let (limit, alarm_percentage) = (Amount::from_units(1), Amount::ZERO);
+    let (net_debit_cap, alarm_percentage) = (Amount::from_units(1), Amount::ZERO);
     vec![
         CreateParticipant { name, currency }.into(),
-        SetLimit { name, currency, limit, alarm_percentage }.into(),
+        SetLimit { name, currency, net_debit_cap, alarm_percentage }.into(),
     ]
 }
 

@@ -20,11 +20,11 @@ use sequencer::{LastMessage, NodeName, Quarantine, Replica, Sequencer};
 use super::brokers::Entry as Stored;
 use super::invariants::{Invariants, NodeRun};
 use crate::clock::SimClock;
-use crate::io::{Act, Host, Io, Parcel};
+use crate::outbox_driver::{Host, IoAction, OutboxDriver, OutgoingNotice};
 use crate::transfers::Request;
 
 /// A local copy of the topic.
-pub(crate) type Copy = FileLog<MemoryDisk>;
+pub(crate) type LogCopy = FileLog<MemoryDisk>;
 
 /// A request of a node to the topic.
 #[derive(Debug)]
@@ -60,11 +60,11 @@ pub(crate) struct PendingMessage {
 /// An epoch of a node.
 pub(crate) struct RunningNode {
     pub(crate) epoch: NodeRun,
-    pub(crate) driven: ReplicatedNode<Copy, SimClock, Request, TopicClient>,
+    pub(crate) node: ReplicatedNode<LogCopy, SimClock, Request, TopicClient>,
     pub(crate) arrivals: Arrivals<Request>,
     sent_requests: Arc<Mutex<Vec<TopicRequest>>>,
     mailbox: Arc<Mailbox<Request>>,
-    pub(crate) io: Io,
+    pub(crate) outbox_driver: OutboxDriver,
     /// Lanes taken but not yet confirmed under a lease. A node that was paused may learn late that
     /// a lane belongs to another node by now.
     unconfirmed: BTreeSet<ParticipantIndex>,
@@ -74,13 +74,13 @@ pub(crate) struct RunningNode {
     pub(crate) sent: u64,
 }
 
-pub(crate) fn open_copy(disk: &MemoryDisk, identity: LogIdentity) -> Option<Copy> {
+pub(crate) fn open_log_copy(disk: &MemoryDisk, identity: LogIdentity) -> Option<LogCopy> {
     let opened = FileLog::open_or_create(disk.clone(), identity, Options::default());
     opened.ok().map(|it| it.0.into_copy())
 }
 
 /// Index in the topic after the message of the copy's last frame, and the inputs of the next stamp.
-fn find_place(copy: &mut Copy, topic: &[std::rc::Rc<Stored>]) -> Option<(usize, LastMessage)> {
+fn find_offset(copy: &mut LogCopy, topic: &[std::rc::Rc<Stored>]) -> Option<(usize, LastMessage)> {
     let end = copy.tail().end;
     let mut header = None;
     let visited = copy.replay(end, &mut |frame| {
@@ -104,13 +104,13 @@ fn find_place(copy: &mut Copy, topic: &[std::rc::Rc<Stored>]) -> Option<(usize, 
 impl RunningNode {
     pub(crate) fn start(
         epoch: NodeRun,
-        mut copy: Copy,
+        mut copy: LogCopy,
         topic: &[std::rc::Rc<Stored>],
         (clock, policy, seed): (SimClock, Policy, u64),
     ) -> Self {
         let number = epoch.0 as u32 + 1;
         let (next, last) =
-            find_place(&mut copy, topic).map_or((0, None), |(at, it)| (at, Some(it)));
+            find_offset(&mut copy, topic).map_or((0, None), |(at, it)| (at, Some(it)));
         let log = TracedLog::new(copy, Arc::new(LatencyTrace::new(1)));
         let sequencer = Sequencer::open(log, number, clock.now(), &mut |_| ());
         let sequencer = sequencer.expect("a copy of a good log replays");
@@ -119,10 +119,10 @@ impl RunningNode {
         let replica = Replica::new(sequencer, name, Quarantine::default(), last);
         let replica = replica.expect("a log in memory is read");
         let hooks = ReplicatedNodeOptions {
-            message: Request::recognise,
-            begin: Box::new(|_| Ok(Vec::new())),
-            note_life: Box::new(|_| Ok(())),
-            say: |_| {},
+            message: Request::parse,
+            first_commands: Box::new(|_| Ok(Vec::new())),
+            save_epoch: Box::new(|_| Ok(())),
+            log: |_| {},
         };
         let mailbox = Arc::new(Mailbox::new(|| {}));
         let sent_requests = Arc::new(Mutex::new(Vec::new()));
@@ -133,18 +133,19 @@ impl RunningNode {
         };
         let of_io = (vec![Arc::clone(&mailbox)], InboxLimits::default());
         let beside = (clock, Directory::default());
-        let driven = ReplicatedNode::new(replica, next as i64, beside, of_io, hooks, connect);
-        let driven = driven.expect("nothing is started that could fail");
+        let node = ReplicatedNode::new(replica, next as i64, beside, of_io, hooks, connect);
+        let node = node.expect("nothing is started that could fail");
         // The log is not read for a message: each lane keeps all of its own.
         let policy = Policy { bytes_max: u64::MAX, ..policy };
-        let io = Io::new(driven.handle(), (0, Arc::clone(&mailbox)), (policy, seed));
+        let outbox_driver =
+            OutboxDriver::new(node.handle(), (0, Arc::clone(&mailbox)), (policy, seed));
         Self {
             epoch,
-            driven,
+            node,
             arrivals: arrivals.expect("it was connected"),
             sent_requests,
             mailbox,
-            io,
+            outbox_driver,
             unconfirmed: BTreeSet::new(),
             fetched: next,
             unsent: VecDeque::new(),
@@ -161,10 +162,10 @@ impl RunningNode {
         &mut self,
         now: ClockReading,
         invariants: &mut Invariants,
-        work: impl FnOnce(&mut Outbox<Request, Parcel>, &mut Host<'_>),
-    ) -> Vec<Act> {
-        let Self { epoch, mailbox, io, unconfirmed, .. } = self;
-        io.work(now, |outbox, host| {
+        work: impl FnOnce(&mut Outbox<Request, OutgoingNotice>, &mut Host<'_>),
+    ) -> Vec<IoAction> {
+        let Self { epoch, mailbox, outbox_driver, unconfirmed, .. } = self;
+        outbox_driver.work(now, |outbox, host| {
             let mut events = Vec::new();
             mailbox.take(&mut events);
             for event in events {
@@ -188,6 +189,6 @@ impl RunningNode {
 
     /// Whether nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
-        self.io.is_idle() && self.io.outbox.attempts() == 0
+        self.outbox_driver.is_idle() && self.outbox_driver.outbox.attempts() == 0
     }
 }

@@ -10,7 +10,8 @@ use super::{ClusterSimulation, Event, NODES};
 use crate::parameters::{EPOCH_US, SECOND};
 use crate::random::spread16;
 use crate::transfers::{
-    MessageVariant, OPERATOR, Reply, Request, TransferDraw, TransferPlan, administer, number_of,
+    MessageVariant, OPERATOR, PlannedResponse, Request, TransferDraw, TransferPlan, administer,
+    number_of,
 };
 
 /// How long a sender waits for an answer.
@@ -29,7 +30,7 @@ impl ClusterSimulation {
 
     pub(super) fn arrive(&mut self, at: usize, request: Request) {
         let machine = &self.machines[at];
-        let is_serving = machine.up.as_ref().is_some_and(|up| up.driven.is_live());
+        let is_serving = machine.up.as_ref().is_some_and(|up| up.node.is_live());
         if !is_serving || machine.is_leaving {
             return;
         }
@@ -37,17 +38,17 @@ impl ClusterSimulation {
             let wait = machine.paused_until - self.now;
             return self.after(wait, Event::Arrive(at, request));
         }
-        let command = match request.what {
+        let command = match request.message {
             MessageVariant::Prepare { transfer, .. } => {
                 self.actors.prepare(&self.plans[transfer as usize], request)
             }
-            MessageVariant::Answer { transfer, .. } => {
-                self.actors.answer(&self.plans[transfer as usize], request)
+            MessageVariant::Response { transfer, .. } => {
+                self.actors.respond(&self.plans[transfer as usize], request)
             }
             MessageVariant::Change(number) => administer(&self.changes[number as usize]),
-            MessageVariant::Ask { .. } | MessageVariant::Stray(_) => return,
+            MessageVariant::GetTransfer { .. } | MessageVariant::Unplanned(_) => return,
         };
-        self.up(at).io.request(request, command);
+        self.up(at).outbox_driver.request(request, command);
         self.mail_soon(at, 1);
     }
 
@@ -55,16 +56,16 @@ impl ClusterSimulation {
         if outcome.is_none() || !self.waiting.remove(&key_of(request)) {
             return;
         }
-        if let MessageVariant::Change(number) = request.what
+        if let MessageVariant::Change(number) = request.message
             && number == self.answered
         {
             self.answered += 1;
-            self.ask_operator();
+            self.run_operator_step();
         }
     }
 
     /// The operator onboards all participants, one change at a time; then traffic begins.
-    pub(super) fn ask_operator(&mut self) {
+    pub(super) fn run_operator_step(&mut self) {
         if self.answered as usize == self.changes.len() && !self.funded {
             self.funded = true;
             self.fund();
@@ -72,20 +73,21 @@ impl ClusterSimulation {
         if self.answered as usize == self.changes.len() {
             self.after(0, Event::NewTransfer);
             let traffic = self.parameters.interval_us * u64::from(self.transfers);
-            return self.after(traffic + 10 * SECOND, Event::Look);
+            return self.after(traffic + 10 * SECOND, Event::CheckRest);
         }
-        self.send(Request { from: OPERATOR, what: MessageVariant::Change(self.answered) });
+        self.send(Request { from: OPERATOR, message: MessageVariant::Change(self.answered) });
     }
 
     pub(super) fn fund(&mut self) {
         let newest = self.machines.iter().filter_map(|machine| machine.up.as_ref());
-        let newest = newest.max_by_key(|up| up.driven.replica().sequencer().state().log_index());
-        let state = newest.expect("a node has answered").driven.replica().sequencer().state();
+        let newest = newest.max_by_key(|up| up.node.replica().sequencer().state().log_index());
+        let state = newest.expect("a node has answered").node.replica().sequencer().state();
         let mut changes = Vec::new();
         for fsp in 0..self.parameters.fsps {
             for currency in 0..self.parameters.currencies {
                 let (name, currency) = (self.actors.name(fsp), self.actors.currency(currency));
-                let accounts = state.register().find(&name).and_then(|one| one.1.holding(currency));
+                let accounts =
+                    state.registry().find(&name).and_then(|one| one.1.accounts_in(currency));
                 let account = accounts.expect("it was brought in").settlement;
                 let amount = Amount::from_units(100_000 * UNIT);
                 let mut bytes = [0; 17];
@@ -111,8 +113,8 @@ impl ClusterSimulation {
             odd_per_mille: self.parameters.odd_per_mille,
         };
         let plan = TransferPlan::draw(&mut self.random, &self.actors, &draw);
-        let what = MessageVariant::Prepare { transfer: draw.number, variant: 0 };
-        let request = Request { from: plan.payer, what };
+        let message = MessageVariant::Prepare { transfer: draw.number, variant: 0 };
+        let request = Request { from: plan.payer, message };
         self.plans.push(plan);
         self.counts.transfers += 1;
         self.send(request);
@@ -147,15 +149,17 @@ impl ClusterSimulation {
         let Some(id) = &notice.transfer else { return };
         let transfer = number_of(id);
         let plan = &self.plans[transfer as usize];
-        if plan.reply == Reply::Silent || !self.told_to_answer.insert(transfer) {
+        if plan.response == PlannedResponse::Silent || !self.payees_asked.insert(transfer) {
             return;
         }
-        let late = match plan.reply {
-            Reply::Late => self.parameters.lifetime_ms.1 * 1_000,
+        let late = match plan.response {
+            PlannedResponse::Late => self.parameters.lifetime_ms.1 * 1_000,
             _ => 0,
         };
-        let request =
-            Request { from: plan.payee, what: MessageVariant::Answer { transfer, variant: 0 } };
+        let request = Request {
+            from: plan.payee,
+            message: MessageVariant::Response { transfer, variant: 0 },
+        };
         self.waiting.insert(key_of(request));
         let ends = self.parameters.think_us;
         let wait = late + self.random.between(ends);
@@ -165,11 +169,11 @@ impl ClusterSimulation {
 
 /// Which message of whom it is, however often it is sent.
 pub(super) fn key_of(request: Request) -> (u8, u32, u32) {
-    match request.what {
+    match request.message {
         MessageVariant::Prepare { transfer, .. } => (request.from, 1, transfer),
-        MessageVariant::Answer { transfer, .. } => (request.from, 2, transfer),
+        MessageVariant::Response { transfer, .. } => (request.from, 2, transfer),
         MessageVariant::Change(number) => (request.from, 3, number),
-        MessageVariant::Ask { transfer } => (request.from, 4, transfer),
-        MessageVariant::Stray(number) => (request.from, 5, number),
+        MessageVariant::GetTransfer { transfer } => (request.from, 4, transfer),
+        MessageVariant::Unplanned(number) => (request.from, 5, number),
     }
 }

@@ -97,7 +97,7 @@ impl SimulationRun {
             .find(|accounts| accounts.currency == currency);
         let Some(accounts) = found else { return open(name, currency) };
         let step = self.currency_workload.random.below(10);
-        let change = match (accounts.limit, step) {
+        let change = match (accounts.net_debit_cap, step) {
             (None, 0 | 1) => self.switch(name, &accounts),
             (None, _) => self.begin(name, currency),
             (Some(_), 0) => self.change_cap(name, currency),
@@ -123,31 +123,32 @@ impl SimulationRun {
             others.any(|accounts| accounts.currency != currency && !self.is_on(accounts.position));
         self.env.counts.begun_while_off += u64::from(other_is_off);
         let position = self.currency_workload.random.pick(&[0, 0, -700, 1_300]);
-        let (limit, position) = (Amount::from_units(60_000 * UNIT), Amount::from_units(position));
-        SetInitialPositionAndLimits { name, currency, limit, position }.into()
+        let (net_debit_cap, position) =
+            (Amount::from_units(60_000 * UNIT), Amount::from_units(position));
+        SetInitialPositionAndLimits { name, currency, net_debit_cap, position }.into()
     }
 
     fn change_cap(&mut self, name: FspName, currency: Currency) -> Change {
         let random = &mut self.currency_workload.random;
-        let limit = Amount::from_units(i128::from(random.between((0, 80_000))) * UNIT);
+        let net_debit_cap = Amount::from_units(i128::from(random.between((0, 80_000))) * UNIT);
         // From 0 to 100 percent, with all its digits.
         let alarm_percentage = Amount::from_units(random.between((0, 1_000_000)).into());
-        SetLimit { name, currency, limit, alarm_percentage }.into()
+        SetLimit { name, currency, net_debit_cap, alarm_percentage }.into()
     }
 
-    /// Sets the cap close to the position; the next payments from the account test the limit.
+    /// Sets the cap close to the position; the next payments from the account test the cap.
     fn cap_at_edge(
         &mut self,
         (client, name): (u8, FspName),
         accounts: &CurrencyAccounts,
     ) -> Change {
-        let found = self.state().and_then(|state| state.books().get(accounts.position));
+        let found = self.state().and_then(|state| state.accounts().get(accounts.position));
         let position = found.map_or(Amount::ZERO, |account| account.value).units();
         let random = &mut self.currency_workload.random;
-        let limit = random.pick(&[0, position - 1, position, position, position + 1]);
+        let units = random.pick(&[0, position - 1, position, position, position + 1]);
         self.currency_workload.edge_payments.extend([(client, accounts.currency); AT_EDGE]);
-        let (limit, alarm_percentage) = (Amount::from_units(limit.max(0)), Amount::ZERO);
-        SetLimit { name, currency: accounts.currency, limit, alarm_percentage }.into()
+        let (net_debit_cap, alarm_percentage) = (Amount::from_units(units.max(0)), Amount::ZERO);
+        SetLimit { name, currency: accounts.currency, net_debit_cap, alarm_percentage }.into()
     }
 
     /// An ordinary transfer becomes one of those, if any is wanted.
@@ -210,12 +211,12 @@ impl SimulationRun {
     }
 
     fn currency_accounts(&self, name: &FspName) -> Vec<CurrencyAccounts> {
-        let found = self.state().and_then(|state| state.register().find(name));
-        found.map_or_else(Vec::new, |(_, participant)| participant.holdings.clone())
+        let found = self.state().and_then(|state| state.registry().find(name));
+        found.map_or_else(Vec::new, |(_, participant)| participant.by_currency.clone())
     }
 
     fn is_on(&self, account: AccountId) -> bool {
-        let found = self.state().and_then(|state| state.books().get(account));
+        let found = self.state().and_then(|state| state.accounts().get(account));
         found.is_some_and(|account| account.active)
     }
 }

@@ -3,13 +3,13 @@
 //! An FSP believes the hub's messages. It never sees the kernel's state; at the end of a run its
 //! beliefs are compared with it.
 
-use ledger::{ErrorOutcome, LookUp, Notice, NoticeKind, Outcome, TransferId, TransferState};
+use ledger::{ErrorOutcome, LookupResult, Notice, NoticeKind, Outcome, TransferId, TransferState};
 
 use crate::event::{Callback, Event};
 use crate::parameters::SECOND;
 use crate::simulation::SimulationRun;
-use crate::transfers::{GHOST, MessageVariant, Reply, Request, TransferPlan, number_of};
-use crate::workload::outcomes::STRAY;
+use crate::transfers::{GHOST, MessageVariant, PlannedResponse, Request, TransferPlan, number_of};
+use crate::workload::outcomes::UNPLANNED_FIRST;
 
 /// Resends of a message before its sender gives up until the faults stop; in calm, before it
 /// asks for the state instead.
@@ -22,7 +22,7 @@ pub(crate) const PAUSE_MAX_US: u64 = (2 * SECOND) << DOUBLINGS_MAX;
 
 /// How a transfer ended, as an FSP sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum TransferEnd {
     Committed,
     Aborted,
 }
@@ -30,7 +30,7 @@ pub(crate) enum End {
 /// The knowledge and actions of one party of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Party {
-    pub(crate) end: Option<End>,
+    pub(crate) end: Option<TransferEnd>,
     /// It takes part: the payer from the start, the payee once it has received the prepare.
     involved: bool,
     acknowledged: bool,
@@ -71,27 +71,29 @@ impl SimulationRun {
         let plan = &self.plans[transfer as usize];
         let (payer, fsps) = (plan.payer, u64::from(self.env.parameters.fsps));
         self.parties[transfer as usize].payer.involved = true;
-        self.env
-            .send(Request { from: payer, what: MessageVariant::Prepare { transfer, variant: 0 } });
+        self.env.send(Request {
+            from: payer,
+            message: MessageVariant::Prepare { transfer, variant: 0 },
+        });
         let wait = self.env.random.between((SECOND, 3 * SECOND));
         self.env.after(wait, Event::PayerTimer(transfer));
         if self.env.random.chance(self.env.parameters.odd_per_mille / 10) {
             let stranger = self.env.random.below(fsps) as u8;
             if stranger != self.plans[transfer as usize].payee {
-                let what = MessageVariant::Answer { transfer, variant: 0 };
+                let message = MessageVariant::Response { transfer, variant: 0 };
                 let wait = self.env.random.below(SECOND);
-                self.env.after(wait, Event::Arrive(Request { from: stranger, what }));
+                self.env.after(wait, Event::Arrive(Request { from: stranger, message }));
             }
         }
     }
 
     /// The hub's answer to a request.
     pub(crate) fn answered(&mut self, request: Request, result: Option<Outcome>) {
-        match (request.what, result) {
+        match (request.message, result) {
             (MessageVariant::Prepare { transfer, .. }, Some(_)) => {
                 self.parties[transfer as usize].payer.acknowledged = true;
             }
-            (MessageVariant::Answer { transfer, .. }, Some(_)) => {
+            (MessageVariant::Response { transfer, .. }, Some(_)) => {
                 self.parties[transfer as usize].payee.acknowledged = true;
             }
             (MessageVariant::Change(number), Some(_)) => self.change_answered(number),
@@ -105,11 +107,11 @@ impl SimulationRun {
         if !self.external.received(notice.id) {
             self.env.counts.repeats += 1;
         }
-        self.env.mark(notice.id.0);
+        self.env.add_to_trace(notice.id.0);
         let Some(id) = notice.transfer else { return };
         let transfer = number_of(&id);
         // No party acts on the transfers of the outcome workload.
-        if STRAY <= transfer {
+        if UNPLANNED_FIRST <= transfer {
             return;
         }
         // A message of the outcome workload under the id of a movement of funds.
@@ -145,14 +147,15 @@ impl SimulationRun {
         let patient = payer.acknowledged && !late && !self.env.random.chance(100);
         if !patient {
             payer.resends = payer.resends.saturating_add(1);
-            let ask = calm && RESENDS_MAX < payer.resends && payer.resends.is_multiple_of(2);
+            let queries_state =
+                calm && RESENDS_MAX < payer.resends && payer.resends.is_multiple_of(2);
             let variant = self.variant();
             let from = self.plans[transfer as usize].payer;
-            let what = match ask {
-                true => MessageVariant::Ask { transfer },
+            let message = match queries_state {
+                true => MessageVariant::GetTransfer { transfer },
                 false => MessageVariant::Prepare { transfer, variant },
             };
-            self.env.send(Request { from, what });
+            self.env.send(Request { from, message });
         }
         let resends = self.parties[transfer as usize].payer.resends;
         let wait = self.pause(resends);
@@ -163,7 +166,7 @@ impl SimulationRun {
     pub(crate) fn payee_timer(&mut self, transfer: u32) {
         let calm = self.env.calm;
         let plan = &self.plans[transfer as usize];
-        let (from, silent) = (plan.payee, plan.reply == Reply::Silent);
+        let (from, silent) = (plan.payee, plan.response == PlannedResponse::Silent);
         let payee = &mut self.parties[transfer as usize].payee;
         if payee.answered {
             payee.resends = payee.resends.saturating_add(1);
@@ -174,10 +177,11 @@ impl SimulationRun {
             return;
         }
         if silent || tired {
-            self.env.send(Request { from, what: MessageVariant::Ask { transfer } });
+            self.env.send(Request { from, message: MessageVariant::GetTransfer { transfer } });
         } else {
             let variant = if first { 0 } else { self.variant() };
-            self.env.send(Request { from, what: MessageVariant::Answer { transfer, variant } });
+            self.env
+                .send(Request { from, message: MessageVariant::Response { transfer, variant } });
         }
         let wait = self.pause(resends);
         self.env.after(wait, Event::PayeeTimer(transfer));
@@ -189,15 +193,15 @@ impl SimulationRun {
         self.prefetch(&id);
         let Some(state) = self.state() else { return };
         let found = state.look_up(&asker, &id);
-        let LookUp::Found(view) = found else {
+        let LookupResult::Found(view) = found else {
             let known = self.external.model.is_party(&id, &asker);
             assert!(!known, "{asker} asked for {id} and got {found:?}");
             return;
         };
         let end = match view.state {
             TransferState::Reserved => None,
-            TransferState::Committed => Some(End::Committed),
-            TransferState::Aborted => Some(End::Aborted),
+            TransferState::Committed => Some(TransferEnd::Committed),
+            TransferState::Aborted => Some(TransferEnd::Aborted),
         };
         for role in roles_of(&self.plans[transfer as usize], fsp).into_iter().flatten() {
             self.record_end(transfer, role, end);
@@ -215,8 +219,8 @@ impl SimulationRun {
             let state = self.state().expect("a hub at rest is up");
             let parties = &self.parties[transfer];
             let end = match state.view(&id).map(|view| view.state) {
-                Some(TransferState::Committed) => Some(End::Committed),
-                Some(TransferState::Aborted) => Some(End::Aborted),
+                Some(TransferState::Committed) => Some(TransferEnd::Committed),
+                Some(TransferState::Aborted) => Some(TransferEnd::Aborted),
                 Some(TransferState::Reserved) | None => None,
             };
             assert!(end.is_some(), "transfer {transfer} has not ended");
@@ -247,22 +251,22 @@ impl SimulationRun {
 
     fn involve_payee(&mut self, transfer: u32) {
         let plan = &self.plans[transfer as usize];
-        let (reply, expiration_ms) = (plan.reply, plan.expiration_ms);
+        let (response, expiration_ms) = (plan.response, plan.expiration_ms);
         let payee = &mut self.parties[transfer as usize].payee;
         if std::mem::replace(&mut payee.involved, true) {
             return;
         }
         let left = expiration_ms.saturating_sub(self.env.true_ms()) * 1_000;
         let thinks = self.env.parameters.think_us;
-        let wait = match reply {
-            Reply::Late => left + self.env.random.below(SECOND),
-            Reply::Silent => left + 2 * SECOND,
+        let wait = match response {
+            PlannedResponse::Late => left + self.env.random.below(SECOND),
+            PlannedResponse::Silent => left + 2 * SECOND,
             _ => self.env.random.between(thinks),
         };
         self.env.after(wait, Event::PayeeTimer(transfer));
     }
 
-    fn record_end(&mut self, transfer: u32, role: Role, end: Option<End>) {
+    fn record_end(&mut self, transfer: u32, role: Role, end: Option<TransferEnd>) {
         let Some(end) = end else { return };
         let parties = &mut self.parties[transfer as usize];
         let party = match role {
@@ -277,7 +281,7 @@ impl SimulationRun {
 
 /// The payer's own bytes go to the payee, the payee's answers to the payer.
 fn check_source(notice: &Notice, source: Request) {
-    let is_prepare = matches!(source.what, MessageVariant::Prepare { .. });
+    let is_prepare = matches!(source.message, MessageVariant::Prepare { .. });
     match notice.kind {
         NoticeKind::Prepare => assert!(is_prepare, "{notice:?} is made from {source:?}"),
         NoticeKind::Fulfil | NoticeKind::Abort | NoticeKind::FulfilCopy | NoticeKind::AbortCopy => {
@@ -301,25 +305,25 @@ fn roles_of(plan: &TransferPlan, fsp: u8) -> [Option<Role>; 2] {
 }
 
 /// The end of a transfer that a notice speaks of, if it does.
-fn end_from_notice(notice: &Notice) -> Option<End> {
+fn end_from_notice(notice: &Notice) -> Option<TransferEnd> {
     match notice.kind {
         NoticeKind::Prepare | NoticeKind::Reserved => None,
         NoticeKind::Fulfil | NoticeKind::FulfilCopy => {
             let committed = notice.outcome == Outcome::Committed;
-            Some(if committed { End::Committed } else { End::Aborted })
+            Some(if committed { TransferEnd::Committed } else { TransferEnd::Aborted })
         }
-        NoticeKind::Committed | NoticeKind::PatchCommitted => Some(End::Committed),
+        NoticeKind::Committed | NoticeKind::PatchCommitted => Some(TransferEnd::Committed),
         NoticeKind::Error => ErrorOutcome::of(notice.outcome).and_then(end_from_error),
         NoticeKind::Abort
         | NoticeKind::AbortCopy
         | NoticeKind::AbortedState
         | NoticeKind::PatchAborted
-        | NoticeKind::PartiesChanged => Some(End::Aborted),
+        | NoticeKind::PartiesChanged => Some(TransferEnd::Aborted),
     }
 }
 
 /// A refused prepare and every error that ends a transfer; others leave it as it is.
-fn end_from_error(error: ErrorOutcome) -> Option<End> {
+fn end_from_error(error: ErrorOutcome) -> Option<TransferEnd> {
     use ErrorOutcome::*;
     match error {
         Expired
@@ -341,7 +345,7 @@ fn end_from_error(error: ErrorOutcome) -> Option<End> {
         | PreparePayeeAccountInactive
         | PreparePayeeLaneFull
         | PrepareLiquidityInsufficient
-        | PrepareCapExceeded => Some(End::Aborted),
+        | PrepareCapExceeded => Some(TransferEnd::Aborted),
         PrepareModified
         | ResponseTransferNotFound
         | ResponseNotFromPayee

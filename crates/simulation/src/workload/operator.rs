@@ -43,9 +43,10 @@ impl OperatorWorkload {
         for name in actors.fsps.iter().copied() {
             for currency in actors.currencies.iter().copied() {
                 changes.push(CreateParticipant { name, currency }.into());
-                let (limit, position) = (Amount::from_units(60_000 * UNIT), Amount::ZERO);
-                changes
-                    .push(SetInitialPositionAndLimits { name, currency, limit, position }.into());
+                let (net_debit_cap, position) = (Amount::from_units(60_000 * UNIT), Amount::ZERO);
+                changes.push(
+                    SetInitialPositionAndLimits { name, currency, net_debit_cap, position }.into(),
+                );
             }
         }
         let onboarding = changes.len() as u32;
@@ -126,7 +127,7 @@ impl SimulationRun {
     }
 
     fn ask_for(&mut self, number: u32) {
-        self.env.send(Request { from: OPERATOR, what: MessageVariant::Change(number) });
+        self.env.send(Request { from: OPERATOR, message: MessageVariant::Change(number) });
     }
 
     /// The accounts exist: deposits follow, as the last part of the onboarding. The numbers of the
@@ -150,7 +151,7 @@ impl SimulationRun {
         let fsp = self.env.random.below(u64::from(self.env.parameters.fsps)) as u8;
         let currency = self.env.random.below(u64::from(self.env.parameters.currencies)) as u8;
         match self.env.random.below(11) {
-            0 | 1 => Some(self.set_limit(fsp, currency)),
+            0 | 1 => Some(self.set_net_debit_cap(fsp, currency)),
             2 => self.move_funds((fsp, currency), FundsDirection::In, 5_000),
             3 => self.take_funds(fsp, currency),
             4 | 5 => self.end_outflow(),
@@ -161,12 +162,12 @@ impl SimulationRun {
         }
     }
 
-    fn set_limit(&mut self, fsp: u8, currency: u8) -> Change {
-        let limit = i128::from(self.env.random.between((0, 80_000)));
+    fn set_net_debit_cap(&mut self, fsp: u8, currency: u8) -> Change {
+        let units = i128::from(self.env.random.between((0, 80_000)));
         Change::SetLimit(SetLimit {
             name: self.actors.name(fsp),
             currency: self.actors.currency(currency),
-            limit: Amount::from_units(limit * UNIT),
+            net_debit_cap: Amount::from_units(units * UNIT),
             alarm_percentage: Amount::from_units(10 * UNIT),
         })
     }
@@ -178,8 +179,8 @@ impl SimulationRun {
         units: u64,
     ) -> Option<Change> {
         let (name, currency) = (self.actors.name(fsp), self.actors.currency(currency));
-        let (_, participant) = self.state()?.register().find(&name)?;
-        let account = participant.holding(currency)?.settlement;
+        let (_, participant) = self.state()?.registry().find(&name)?;
+        let account = participant.accounts_in(currency)?.settlement;
         let amount = Amount::from_units(i128::from(units) * UNIT);
         let mut bytes = [0; 17];
         bytes[1..].copy_from_slice(&spread16(self.env.random.next()));
@@ -215,8 +216,8 @@ impl SimulationRun {
             self.operator.off.push(SetParticipantActive { name, active: true }.into());
             return Some(SetParticipantActive { name, active: false }.into());
         }
-        let (_, participant) = self.state()?.register().find(&name)?;
-        let account = participant.holding(self.actors.currency(currency))?.position;
+        let (_, participant) = self.state()?.registry().find(&name)?;
+        let account = participant.accounts_in(self.actors.currency(currency))?.position;
         self.operator.off.push(SetAccountActive { name, account, active: true }.into());
         Some(SetAccountActive { name, account, active: false }.into())
     }

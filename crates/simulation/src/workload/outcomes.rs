@@ -28,22 +28,22 @@ use crate::transfers::{GHOST, MessageVariant, Request};
 /// gets the workload, so those seeds still find it.
 const STREAM: u64 = 0x0065_7861_6d11;
 /// Numbers of the workload's own transfers begin here, beyond those of all transfer plans.
-pub(crate) const STRAY: u32 = 1 << 31;
+pub(crate) const UNPLANNED_FIRST: u32 = 1 << 31;
 
 /// Aim of one visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Aim {
+enum OutcomeAim {
     /// The outcome of a change, by an aim of one of the changes that have it.
     Change(AdminOutcome),
     /// Some change that is accepted.
     Acceptance,
     /// The outcome of a message.
-    Stray(Stray),
+    Message(MessageOutcome),
 }
 
 /// Outcomes of messages that are aimed at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stray {
+enum MessageOutcome {
     SenderNotFound,
     PrepareModified,
     PreparePayerNotFound,
@@ -58,42 +58,42 @@ enum Stray {
 
 /// The first aims, in the order in which they are drawn: the seeds of regressions depend on it.
 /// Aims of changes at other outcomes follow.
-const FIRST_AIMS: [Aim; 35] = [
-    Aim::Acceptance,
-    Aim::Stray(Stray::SenderNotFound),
-    Aim::Stray(Stray::PrepareModified),
-    Aim::Stray(Stray::PreparePayerNotFound),
-    Aim::Stray(Stray::PreparePayerAccountNotFound),
-    Aim::Stray(Stray::PreparePayeeAccountNotFound),
-    Aim::Stray(Stray::PreparePayeeAccountInactive),
-    Aim::Stray(Stray::PreparePayerIsPayee),
-    Aim::Stray(Stray::ResponseTransferNotFound),
-    Aim::Stray(Stray::ResponseNotFromPayee),
-    Aim::Change(AdminOutcome::ParticipantNotFound),
-    Aim::Change(AdminOutcome::ParticipantCurrencyExists),
-    Aim::Change(AdminOutcome::HubAccountsMissing),
-    Aim::Change(AdminOutcome::SettlementModelMissing),
-    Aim::Change(AdminOutcome::AccountKindNotForHub),
-    Aim::Change(AdminOutcome::AccountExists),
-    Aim::Change(AdminOutcome::AccountNotFound),
-    Aim::Change(AdminOutcome::AccountKindWrong),
-    Aim::Change(AdminOutcome::AccountInactive),
-    Aim::Change(AdminOutcome::ParticipantInactive),
-    Aim::Change(AdminOutcome::LimitsExist),
-    Aim::Change(AdminOutcome::LimitsMissing),
-    Aim::Change(AdminOutcome::CurrencyMismatch),
-    Aim::Change(AdminOutcome::SettlementModelExists),
-    Aim::Change(AdminOutcome::SettlementModelNotFound),
-    Aim::Change(AdminOutcome::FundsOutNotReserved),
-    Aim::Change(AdminOutcome::FundsInsufficient),
-    Aim::Change(AdminOutcome::Accepted),
-    Aim::Change(AdminOutcome::FundsRepeated),
-    Aim::Change(AdminOutcome::FundsModified),
-    Aim::Change(AdminOutcome::DeadLetterNotFound),
-    Aim::Change(AdminOutcome::RulesVersionRefused),
-    Aim::Change(AdminOutcome::RegisterFull),
-    Aim::Stray(Stray::RegistrarNotFound),
-    Aim::Change(AdminOutcome::LedgerAccountTypeExists),
+const FIRST_AIMS: [OutcomeAim; 35] = [
+    OutcomeAim::Acceptance,
+    OutcomeAim::Message(MessageOutcome::SenderNotFound),
+    OutcomeAim::Message(MessageOutcome::PrepareModified),
+    OutcomeAim::Message(MessageOutcome::PreparePayerNotFound),
+    OutcomeAim::Message(MessageOutcome::PreparePayerAccountNotFound),
+    OutcomeAim::Message(MessageOutcome::PreparePayeeAccountNotFound),
+    OutcomeAim::Message(MessageOutcome::PreparePayeeAccountInactive),
+    OutcomeAim::Message(MessageOutcome::PreparePayerIsPayee),
+    OutcomeAim::Message(MessageOutcome::ResponseTransferNotFound),
+    OutcomeAim::Message(MessageOutcome::ResponseNotFromPayee),
+    OutcomeAim::Change(AdminOutcome::ParticipantNotFound),
+    OutcomeAim::Change(AdminOutcome::ParticipantCurrencyExists),
+    OutcomeAim::Change(AdminOutcome::HubAccountsMissing),
+    OutcomeAim::Change(AdminOutcome::SettlementModelMissing),
+    OutcomeAim::Change(AdminOutcome::AccountKindNotForHub),
+    OutcomeAim::Change(AdminOutcome::AccountExists),
+    OutcomeAim::Change(AdminOutcome::AccountNotFound),
+    OutcomeAim::Change(AdminOutcome::AccountKindWrong),
+    OutcomeAim::Change(AdminOutcome::AccountInactive),
+    OutcomeAim::Change(AdminOutcome::ParticipantInactive),
+    OutcomeAim::Change(AdminOutcome::LimitsExist),
+    OutcomeAim::Change(AdminOutcome::LimitsMissing),
+    OutcomeAim::Change(AdminOutcome::CurrencyMismatch),
+    OutcomeAim::Change(AdminOutcome::SettlementModelExists),
+    OutcomeAim::Change(AdminOutcome::SettlementModelNotFound),
+    OutcomeAim::Change(AdminOutcome::FundsOutNotReserved),
+    OutcomeAim::Change(AdminOutcome::FundsInsufficient),
+    OutcomeAim::Change(AdminOutcome::Accepted),
+    OutcomeAim::Change(AdminOutcome::FundsRepeated),
+    OutcomeAim::Change(AdminOutcome::FundsModified),
+    OutcomeAim::Change(AdminOutcome::DeadLetterNotFound),
+    OutcomeAim::Change(AdminOutcome::RulesVersionRefused),
+    OutcomeAim::Change(AdminOutcome::RegistryFull),
+    OutcomeAim::Message(MessageOutcome::RegistrarNotFound),
+    OutcomeAim::Change(AdminOutcome::LedgerAccountTypeExists),
 ];
 
 /// The outcome workload of a run.
@@ -101,9 +101,9 @@ const FIRST_AIMS: [Aim; 35] = [
 pub(crate) struct OutcomeWorkload {
     pub(crate) random: Random,
     pub(crate) arrivals: Arrivals,
-    aims: Vec<Aim>,
+    aims: Vec<OutcomeAim>,
     /// Commands of its own that are no changes, and who sends them.
-    strays: Vec<Command>,
+    unplanned: Vec<Command>,
     newcomers: u32,
     /// Ids given out.
     ids: u32,
@@ -115,16 +115,16 @@ impl OutcomeWorkload {
         let arrivals = Arrivals::draw(&mut random, 600, (20, 150), chaos_us);
         let mut aims = FIRST_AIMS.to_vec();
         for (outcome, _) in aim::all() {
-            if !aims.contains(&Aim::Change(outcome)) {
-                aims.push(Aim::Change(outcome));
+            if !aims.contains(&OutcomeAim::Change(outcome)) {
+                aims.push(OutcomeAim::Change(outcome));
             }
         }
-        Self { random, arrivals, aims, strays: Vec::new(), newcomers: 0, ids: 0 }
+        Self { random, arrivals, aims, unplanned: Vec::new(), newcomers: 0, ids: 0 }
     }
 
     /// The command of a request of its own.
-    pub(crate) fn stray(&self, number: u32) -> Command {
-        self.strays[number as usize].clone()
+    pub(crate) fn unplanned_command(&self, number: u32) -> Command {
+        self.unplanned[number as usize].clone()
     }
 
     /// A participant that joins, or did: its number is below that of the next one.
@@ -140,7 +140,7 @@ impl OutcomeWorkload {
     pub(crate) fn fresh_id(&mut self) -> TransferId {
         let mut bytes = [0; 17];
         bytes[1..].copy_from_slice(&spread16(self.random.next()));
-        bytes[13..].copy_from_slice(&(STRAY + self.ids).to_le_bytes());
+        bytes[13..].copy_from_slice(&(UNPLANNED_FIRST + self.ids).to_le_bytes());
         self.ids += 1;
         TransferId::from_bytes(bytes).expect("the first byte is that of a UUID")
     }
@@ -177,15 +177,15 @@ impl SimulationRun {
     }
 
     /// Asks for what should have this outcome, as far as the hub's state lets it.
-    fn aim(&mut self, aim: Aim) {
+    fn aim(&mut self, aim: OutcomeAim) {
         match aim {
-            Aim::Stray(stray) => {
-                if let Some((from, command)) = self.stray_for(stray) {
-                    self.stray(from, command);
+            OutcomeAim::Message(message) => {
+                if let Some((from, command)) = self.unplanned_for(message) {
+                    self.send_unplanned(from, command);
                 }
             }
-            Aim::Acceptance => self.aim_at_acceptance(),
-            Aim::Change(outcome) => {
+            OutcomeAim::Acceptance => self.aim_at_acceptance(),
+            OutcomeAim::Change(outcome) => {
                 self.changes_for(outcome).into_iter().for_each(|it| self.ask_for_change(it));
             }
         }
@@ -211,14 +211,14 @@ impl SimulationRun {
     }
 
     /// Sends a command that is no change of the operator's.
-    fn stray(&mut self, from: u8, command: Command) {
-        let act = self.next_act_number();
-        if self.without.acts.contains(&act) {
+    fn send_unplanned(&mut self, from: u8, command: Command) {
+        let action = self.next_act_number();
+        if self.without.acts.contains(&action) {
             return;
         }
-        self.outcome_workload.strays.push(command);
-        let number = self.outcome_workload.strays.len() as u32 - 1;
-        self.env.send(Request { from, what: MessageVariant::Stray(number) });
+        self.outcome_workload.unplanned.push(command);
+        let number = self.outcome_workload.unplanned.len() as u32 - 1;
+        self.env.send(Request { from, message: MessageVariant::Unplanned(number) });
     }
 
     /// Registers a party, confirms the rules, or lets a newcomer in for good, with a position
@@ -228,7 +228,7 @@ impl SimulationRun {
             0 => {
                 let from = self.any_fsp();
                 let command = self.registration(from);
-                self.stray(from, command);
+                self.send_unplanned(from, command);
             }
             1 => self.ask_for_change(Activate { rules_version: 2 }.into()),
             _ => {
@@ -236,44 +236,46 @@ impl SimulationRun {
                     (self.outcome_workload.newcomer(true), self.actors.currency(0));
                 let units = self.outcome_workload.random.below(2_000) as i128 - 1_000;
                 self.ask_for_change(CreateParticipant { name, currency }.into());
-                let (limit, position) = (Amount::from_units(1_000), Amount::from_units(units));
-                let begin = SetInitialPositionAndLimits { name, currency, limit, position }.into();
+                let (net_debit_cap, position) =
+                    (Amount::from_units(1_000), Amount::from_units(units));
+                let begin =
+                    SetInitialPositionAndLimits { name, currency, net_debit_cap, position }.into();
                 self.ask_for_change(begin);
             }
         }
     }
 
     /// A message by an FSP or by an unknown sender, and the sender.
-    fn stray_for(&mut self, stray: Stray) -> Option<(u8, Command)> {
-        use Stray::*;
+    fn unplanned_for(&mut self, outcome: MessageOutcome) -> Option<(u8, Command)> {
+        use MessageOutcome::*;
         let (from, to) = (self.any_fsp(), self.any_fsp());
         let other = (from + 1) % self.env.parameters.fsps;
         let (payer, payee) = (self.actors.name(from), self.actors.name(other));
         let first = self.actors.currency(0);
-        Some(match stray {
-            SenderNotFound => (GHOST, self.ghostly((payer, payee), from)?),
+        Some(match outcome {
+            SenderNotFound => (GHOST, self.from_unknown_sender((payer, payee), from)?),
             PreparePayerNotFound => {
-                let shouting = FspName::new(&payer.as_str().to_uppercase())?;
-                (from, self.stray_prepare((shouting, payee), first))
+                let upper_case = FspName::new(&payer.as_str().to_uppercase())?;
+                (from, self.unplanned_prepare((upper_case, payee), first))
             }
             PreparePayerAccountNotFound => {
-                (from, self.stray_prepare((payer, payee), Currency::parse("XTS")?))
+                (from, self.unplanned_prepare((payer, payee), Currency::parse("XTS")?))
             }
             PreparePayeeAccountNotFound => {
                 let newcomer = self.outcome_workload.newcomer(false);
-                (from, self.stray_prepare((payer, newcomer), self.actors.currency(1)))
+                (from, self.unplanned_prepare((payer, newcomer), self.actors.currency(1)))
             }
             PreparePayeeAccountInactive => {
                 let newcomer = self.outcome_workload.newcomer(false);
-                (from, self.stray_prepare((payer, newcomer), first))
+                (from, self.unplanned_prepare((payer, newcomer), first))
             }
             PreparePayerIsPayee => {
-                let shouting = FspName::new(&payer.as_str().to_uppercase())?;
-                (from, self.stray_prepare((payer, shouting), first))
+                let upper_case = FspName::new(&payer.as_str().to_uppercase())?;
+                (from, self.unplanned_prepare((payer, upper_case), first))
             }
             PrepareModified => {
-                let known = self.some_funds()?;
-                let Command::Prepare(mut prepare) = self.stray_prepare((payer, payee), first)
+                let known = self.any_funds_movement()?;
+                let Command::Prepare(mut prepare) = self.unplanned_prepare((payer, payee), first)
                 else {
                     return None;
                 };
@@ -282,11 +284,11 @@ impl SimulationRun {
             }
             ResponseTransferNotFound => {
                 let id = self.outcome_workload.fresh_id();
-                (from, self.stray_answer(id, from))
+                (from, self.unplanned_response(id, from))
             }
             ResponseNotFromPayee => {
-                let id = self.some_funds()?.id;
-                (from, self.stray_answer(id, from))
+                let id = self.any_funds_movement()?.id;
+                (from, self.unplanned_response(id, from))
             }
             RegistrarNotFound => (GHOST, self.registration(to)),
         })
@@ -294,11 +296,11 @@ impl SimulationRun {
 
     /// A message whose sender is not a participant, or names itself the hub: about a transfer of
     /// others, one that does not exist, or a movement of funds.
-    fn ghostly(&mut self, parties: (FspName, FspName), from: u8) -> Option<Command> {
+    fn from_unknown_sender(&mut self, parties: (FspName, FspName), from: u8) -> Option<Command> {
         let hub = FspName::new("HUB")?;
         let ghost = self.actors.name(GHOST);
         let source = self.outcome_workload.random.pick(&[ghost, ghost, hub]);
-        let known = self.some_funds().map(|funds| funds.id);
+        let known = self.any_funds_movement().map(|funds| funds.id);
         let number = self.outcome_workload.random.below(self.plans.len().max(1) as u64) as u32;
         let fresh = self.outcome_workload.fresh_id();
         let id = self.outcome_workload.random.pick(&[
@@ -307,19 +309,23 @@ impl SimulationRun {
             known.unwrap_or(fresh),
         ]);
         let mut command = match self.outcome_workload.random.chance(500) {
-            true => self.stray_prepare(parties, self.actors.currency(0)),
-            false => self.stray_answer(id, from),
+            true => self.unplanned_prepare(parties, self.actors.currency(0)),
+            false => self.unplanned_response(id, from),
         };
         match &mut command {
             Command::Prepare(prepare) => (prepare.id, prepare.source) = (id, source),
             Command::Fulfil(fulfil) => fulfil.source = source,
             Command::Abort(abort) => abort.source = source,
-            other => panic!("{other:?} is not stray"),
+            other => panic!("{other:?} is not planned"),
         }
         Some(command)
     }
 
-    fn stray_prepare(&mut self, (payer, payee): (FspName, FspName), currency: Currency) -> Command {
+    fn unplanned_prepare(
+        &mut self,
+        (payer, payee): (FspName, FspName),
+        currency: Currency,
+    ) -> Command {
         let id = self.outcome_workload.fresh_id();
         let random = &mut self.outcome_workload.random;
         Command::Prepare(Box::new(Prepare {
@@ -336,7 +342,7 @@ impl SimulationRun {
         }))
     }
 
-    fn stray_answer(&mut self, id: TransferId, from: u8) -> Command {
+    fn unplanned_response(&mut self, id: TransferId, from: u8) -> Command {
         let source = self.actors.name(from);
         let random = &mut self.outcome_workload.random;
         let (hash, trace) = (Digest(spread32(random.next())), spread16(random.next()));
@@ -385,7 +391,7 @@ impl SimulationRun {
     }
 
     /// A movement of funds that was asked for.
-    fn some_funds(&mut self) -> Option<MoveFunds> {
+    fn any_funds_movement(&mut self) -> Option<MoveFunds> {
         let mut known = Vec::new();
         for change in self.operator.changes() {
             if let Change::MoveFunds(funds) = change {

@@ -93,7 +93,7 @@ impl SimulationRun {
 
     /// A number that was given out, or nearly.
     fn oracle_id(&mut self) -> OracleId {
-        let known = self.state().and_then(|state| state.register().oracles().last());
+        let known = self.state().and_then(|state| state.registry().oracles().last());
         let last = known.map_or(0, |(id, _)| id.0);
         OracleId(self.registry_workload.random.below(u64::from(last) + 2) as u32)
     }

@@ -1,5 +1,5 @@
-//! Absent means absent: whatever the database's threads do meanwhile, and whatever happens to the
-//! process, no id that was shown is taken out.
+//! No visible row is reported absent, whatever the database's threads do and whatever happens to
+//! the process.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
@@ -9,7 +9,7 @@ use ledger::Outcome;
 use tempfile::TempDir;
 
 use super::*;
-use crate::contract::{portion, sample_id, sample_row};
+use crate::contract::{sample_id, sample_row, write_batch};
 
 const IDENTITY: LogIdentity = LogIdentity([3; 16]);
 
@@ -21,7 +21,7 @@ fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Ids of rows that are written are even, of those that never are, odd; in no order.
+/// Ids of rows that are written are even, the others odd. Their order is random.
 fn present(number: u32) -> TransferId {
     sample_id((mix(u64::from(number)) as u32) << 1)
 }
@@ -35,14 +35,14 @@ fn row(number: u32) -> FinalTransfer {
 }
 
 impl Disk {
-    /// What is in the newest write buffer becomes a table, soon.
+    /// Rotates the newest write buffer, which becomes a table soon.
     fn change_buffer(&self) {
         let changed = self
             .ask(|opened| opened.transfers.rotate_memtable().map_err(|error| of_library(&error)));
         changed.expect("it goes into the next one");
     }
 
-    /// The same, and it has become one.
+    /// Rotates the newest write buffer and waits until it is a table.
     fn make_tables(&self) {
         self.change_buffer();
         let waits = || self.ask(|opened| Ok(0 < opened.transfers.sealed_memtable_count()));
@@ -59,19 +59,19 @@ impl Disk {
 }
 
 #[test]
-fn what_was_shown_is_never_absent_while_buffers_become_tables() {
-    const PORTION: u32 = 200;
-    const PORTIONS: u32 = 120;
+fn visible_rows_are_never_absent_while_buffers_become_tables() {
+    const BATCH: u32 = 200;
+    const BATCHES: u32 = 120;
     let place = TempDir::new().expect("a directory");
     let store = Disk::begin(&place.path().join("store"), IDENTITY, Options::default());
     let store = store.expect("it begins");
     let shown = AtomicU32::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
-            for number in 0..PORTIONS {
-                let end = (number + 1) * PORTION;
-                let rows = (number * PORTION..end).map(row).collect();
-                store.write(&portion(rows, u64::from(end) + 10)).expect("it writes");
+            for number in 0..BATCHES {
+                let end = (number + 1) * BATCH;
+                let rows = (number * BATCH..end).map(row).collect();
+                store.write(&write_batch(rows, u64::from(end) + 10)).expect("it writes");
                 shown.store(end, Ordering::Release);
                 if mix(u64::from(number)).is_multiple_of(4) {
                     store.change_buffer();
@@ -80,36 +80,36 @@ fn what_was_shown_is_never_absent_while_buffers_become_tables() {
         });
         for round in 0.. {
             let shown = shown.load(Ordering::Acquire);
-            // The newest are those that move.
-            let from = if round % 4 == 0 { 0 } else { shown.saturating_sub(4 * PORTION) };
+            // The newest rows are the ones that move.
+            let from = if round % 4 == 0 { 0 } else { shown.saturating_sub(4 * BATCH) };
             let asked: Vec<_> = (from..shown).map(present).collect();
             assert_eq!(store.left_of(asked.iter().copied()), asked, "of {shown} shown");
-            if shown == PORTIONS * PORTION {
+            if shown == BATCHES * BATCH {
                 break;
             }
         }
     });
     store.make_tables();
-    // With the next portion nothing is left in filters but that.
-    store.write(&portion(vec![row(u32::MAX / 2)], 1_000_000)).expect("it writes");
+    // After the next batch, the filter holds only its ids.
+    store.write(&write_batch(vec![row(u32::MAX / 2)], 1_000_000)).expect("it writes");
     let others = store.left_of((0..10_000).map(never_written)).len();
     assert!(others < 1_000, "{others} of 10,000 that were never written may be there");
 }
 
-/// A store, and what must be in it.
-struct Life {
+/// A store and its expected rows.
+struct TestStore {
     place: TempDir,
     store: Option<Disk>,
     known: BTreeMap<u32, u64>,
     log_index: u64,
 }
 
-impl Life {
+impl TestStore {
     fn begin() -> Self {
         let place = TempDir::new().expect("a directory");
-        let mut life = Self { place, store: None, known: BTreeMap::new(), log_index: 100 };
-        life.begin_anew();
-        life
+        let mut test = Self { place, store: None, known: BTreeMap::new(), log_index: 100 };
+        test.begin_anew();
+        test
     }
 
     fn path(&self) -> PathBuf {
@@ -133,7 +133,7 @@ impl Life {
         self.store = Some(store);
     }
 
-    /// The process is killed: nothing of what is in memory becomes a table.
+    /// Kills the process: nothing in memory becomes a table.
     fn kill(&mut self) {
         let kill = |opened: &Opened| {
             opened.failed.store(true, Ordering::Relaxed);
@@ -152,15 +152,15 @@ impl Life {
                 known.insert(number, *log_index);
                 FinalTransfer { changed: LogIndex(*log_index), ..row(number) }
             }
-            // An answer that came too late.
+            // A response that arrived too late.
             Some(_) => FinalTransfer {
                 changed: LogIndex(*log_index),
                 outcome: Outcome::Expired,
                 ..row(number)
             },
         });
-        let portion = portion(rows.collect(), *log_index);
-        store.as_ref().expect("it is open").write(&portion).expect("it writes");
+        let batch = write_batch(rows.collect(), *log_index);
+        store.as_ref().expect("it is open").write(&batch).expect("it writes");
     }
 
     fn step(&mut self, draw: u64) {
@@ -197,27 +197,27 @@ impl Life {
 }
 
 #[test]
-fn what_is_there_is_never_absent_whatever_happens_to_the_store() {
+fn rows_are_never_absent_whatever_happens_to_the_store() {
     for seed in 0..2_u64 {
-        let mut life = Life::begin();
+        let mut test = TestStore::begin();
         for step in 0..50 {
-            life.step(mix(seed << 32 | step));
-            life.check();
+            test.step(mix(seed << 32 | step));
+            test.check();
         }
     }
 }
 
-/// Most of what is new is known to be new without the library's own read, also after a restart.
+/// Most new ids are recognised as new without the library's own read, also after a restart.
 #[test]
-fn what_is_new_is_known_to_be_new() {
-    let mut life = Life::begin();
+fn new_ids_are_recognised_without_a_read() {
+    let mut test = TestStore::begin();
     for round in 0..3 {
-        life.write(20_000 * round..20_000 * (round + 1));
-        life.store().make_tables();
-        life.write(std::iter::once(1_000_000 + round));
-        let others = life.store().left_of((0..10_000).map(never_written)).len();
+        test.write(20_000 * round..20_000 * (round + 1));
+        test.store().make_tables();
+        test.write(std::iter::once(1_000_000 + round));
+        let others = test.store().left_of((0..10_000).map(never_written)).len();
         assert!(others < 500, "{others} of 10,000 in round {round}");
-        life.store = None;
-        life.open();
+        test.store = None;
+        test.open();
     }
 }

@@ -26,7 +26,7 @@ fn chunked(headers: &str, chunks: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_can_be_read_in_two_ways_is_refused() {
+fn ambiguous_requests_are_refused() {
     let te = "transfer-encoding: chunked\r\n";
     let whole = "{length}\r\n{}\r\n0\r\n\r\n";
     let then = |mut bytes: Vec<u8>| {
@@ -115,7 +115,7 @@ fn what_can_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn what_has_one_reading_is_accepted() {
+fn unambiguous_requests_are_accepted() {
     let te = "transfer-encoding: chunked\r\n";
     let then = |bytes: Vec<u8>| [&bytes, HEALTH.as_bytes()].concat();
     let length = BODY.len();

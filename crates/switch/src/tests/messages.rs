@@ -50,7 +50,7 @@ fn a_participant_is_recorded_and_an_unknown_sender_is_counted() {
 
 /// A request records its stages only while it is observed.
 #[test]
-fn stages_of_a_request_are_traced_while_somebody_watches() {
+fn stages_of_a_request_are_traced_while_tracing_is_on() {
     play(async |hub| {
         let stages = hub.handle.stages();
         let id = ledger::TransferId::parse("b51ec534-ee48-4575-b6a9-ead2955b8069").expect("an id");

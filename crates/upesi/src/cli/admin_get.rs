@@ -18,6 +18,6 @@ pub(crate) fn admin_get(admin: &str, token: Option<&Path>, path: &str) -> Result
     let text = String::from_utf8_lossy(&answered.body).into_owned();
     match answered.status {
         200 => Ok(text),
-        status => Err(CliError::new(format!("{path}: the switch answered {status}: {text}"))),
+        status => Err(CliError::new(format!("{path}: status {status} from the switch: {text}"))),
     }
 }

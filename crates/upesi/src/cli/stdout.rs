@@ -13,19 +13,19 @@ use crate::CliError;
 const UNPRINTABLE: &str = "failed printing to stdout: ";
 const NO_READER: &str = "Broken pipe";
 /// Exit code that shells report for a program killed by SIGPIPE: 128 plus the signal number.
-const ENDED_WITH_READER: u8 = 141;
+const BROKEN_PIPE_CODE: u8 = 141;
 
 /// Whether standard output carries machine-readable output only.
-static FOR_A_SCRIPT: AtomicBool = AtomicBool::new(false);
+static IS_RESERVED: AtomicBool = AtomicBool::new(false);
 
 /// Reserves standard output for machine-readable output; messages go to standard error.
 pub(crate) fn reserve_output_for_script() {
-    FOR_A_SCRIPT.store(true, Ordering::Relaxed);
+    IS_RESERVED.store(true, Ordering::Relaxed);
 }
 
 /// Prints a message about a start, to standard error if standard output is reserved.
 pub(crate) fn print_message(line: impl Display) {
-    match FOR_A_SCRIPT.load(Ordering::Relaxed) {
+    match IS_RESERVED.load(Ordering::Relaxed) {
         true => ports::log_line(line),
         false => ports::print_line(line),
     }
@@ -44,7 +44,7 @@ pub fn end_with_reader(command: impl FnOnce() -> Result<(), CliError>) -> ExitCo
         Err(panicked) => panicked,
     };
     match unprintable(&*panicked) {
-        Some(why) if why.starts_with(NO_READER) => ExitCode::from(ENDED_WITH_READER),
+        Some(why) if why.starts_with(NO_READER) => ExitCode::from(BROKEN_PIPE_CODE),
         Some(why) => {
             exit_code(Err(CliError::new(format!("standard output: cannot be written: {why}"))))
         }
@@ -64,7 +64,7 @@ fn unprintable(panicked: &(dyn Any + Send)) -> Option<&str> {
     panicked.downcast_ref::<String>()?.strip_prefix(UNPRINTABLE)
 }
 
-/// Prints JSON for a script.
+/// Prints a value as JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| CliError::new(error.to_string()))?;

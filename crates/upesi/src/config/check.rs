@@ -1,5 +1,5 @@
 //! `upesi check-config`: explains every setting with its value, warns about dangerous combinations,
-//! and computes the longest time that a message can take by the timeouts.
+//! and computes the longest times that result from the timeouts.
 
 mod warnings;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use self::warnings::{Warning, warnings};
 use crate::CliError;
 use crate::cli::units::{Bytes, Count, Milliseconds};
-use crate::config::{self, Auth, Change, Config};
+use crate::config::{self, Auth, Config, TakesEffect};
 use crate::serve;
 use crate::serve::signatures;
 
@@ -29,13 +29,13 @@ pub(crate) struct CheckConfigArguments {
 }
 
 #[derive(Serialize)]
-struct Checked {
+struct ConfigReport {
     settings: Vec<Setting>,
     warnings: Vec<Warning>,
-    bounds: Vec<Bound>,
+    bounds: Vec<LongestTime>,
 }
 
-/// A setting as it is declared, with its value.
+/// A setting with its value.
 #[derive(Serialize)]
 struct Setting {
     name: &'static str,
@@ -45,7 +45,7 @@ struct Setting {
     meaning: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     bounds: Option<String>,
-    change: Change,
+    change: TakesEffect,
     /// An effect that the setting has together with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
@@ -53,7 +53,7 @@ struct Setting {
 
 /// The longest duration of something with these settings.
 #[derive(Serialize)]
-struct Bound {
+struct LongestTime {
     what: &'static str,
     milliseconds: u64,
     made_of: String,
@@ -69,19 +69,19 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), CliEr
             CliError::new(format!("{}: cannot be read: {error}", file.display()))
         })?,
     };
-    let checked = Checked {
-        settings: noted(settings(&given(&text)), &config),
+    let report = ConfigReport {
+        settings: with_notes(settings(&settings_in(&text)), &config),
         warnings: warnings(&config),
         bounds: bounds(&config),
     };
     match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&checked).expect("plain data")),
-        false => print(&checked),
+        true => println!("{}", serde_json::to_string_pretty(&report).expect("plain data")),
+        false => print(&report),
     }
     Ok(())
 }
 
-/// Makes the checks of `serve` at its start that need no running part.
+/// Makes those start checks of `serve` that need no running thread.
 fn check_start(config: &Config) -> Result<(), CliError> {
     let own = [("fspiop.listen", config.fspiop.listen), ("admin.listen", config.admin.listen)];
     let own: Vec<_> =
@@ -107,10 +107,10 @@ fn is_same_port(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() != 0 && one.port() == other.port() && same_host
 }
 
-fn print(checked: &Checked) {
+fn print(report: &ConfigReport) {
     println!("Settings (* set in the file)\n");
     println!("   {:<40} {:<26} {:<22} takes effect", "setting", "value", "allowed");
-    for Setting { name, value, given, meaning, bounds, change, note } in &checked.settings {
+    for Setting { name, value, given, meaning, bounds, change, note } in &report.settings {
         let mark = if *given { "*" } else { " " };
         let bounds = bounds.as_deref().unwrap_or("-");
         let value = with_unit(name, value);
@@ -120,14 +120,14 @@ fn print(checked: &Checked) {
         }
     }
     println!("\nWarnings\n");
-    for Warning { what, instead } in &checked.warnings {
+    for Warning { what, instead } in &report.warnings {
         println!("   {what}\n       instead: {instead}");
     }
-    if checked.warnings.is_empty() {
+    if report.warnings.is_empty() {
         println!("   none");
     }
     println!("\nLongest times with these settings\n");
-    for Bound { what, milliseconds, made_of } in &checked.bounds {
+    for LongestTime { what, milliseconds, made_of } in &report.bounds {
         println!("   {:<60} {:>9}   {made_of}", what, Milliseconds(*milliseconds).to_string());
     }
 }
@@ -147,8 +147,8 @@ fn with_unit(name: &str, value: &str) -> String {
     }
 }
 
-/// The settings that a file writes out, by name.
-fn given(text: &str) -> BTreeMap<String, String> {
+/// The settings in a file, by name.
+fn settings_in(text: &str) -> BTreeMap<String, String> {
     let table: toml::Table = toml::from_str(text).unwrap_or_default();
     let mut given = BTreeMap::new();
     for (section, settings) in &table {
@@ -177,7 +177,7 @@ const LOOPBACK_ALLOWED: &str = "loopback endpoints are allowed, because fspiop.l
                                 endpoints.denied_networks";
 
 /// Adds the notes that follow from the whole configuration.
-fn noted(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
+fn with_notes(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
     let networks = settings.iter_mut().find(|setting| setting.name == "endpoints.networks");
     if let Some(networks) = networks
         && config.reach(Vec::new()).assumes_loopback()
@@ -187,15 +187,15 @@ fn noted(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
     settings
 }
 
-/// Sums of the timeouts. A transfer whose participants answer never waits for a timer.
-fn bounds(config: &Config) -> Vec<Bound> {
+/// Sums of the timeouts. A transfer whose participants answer never waits for a timeout.
+fn bounds(config: &Config) -> Vec<LongestTime> {
     let policy = config.policy();
     let attempt = config.delivery.connect_timeout_ms + config.delivery.answer_timeout_ms;
     let sweep = switch::TIMEOUT_GRAIN.as_millis() as u64;
     let horizon = policy.horizon_micros / 1_000;
     let (pause, probe) = (policy.backoff_max_micros / 1_000, policy.probe_max_micros / 1_000);
     let probe = probe.min(pause);
-    let bound = |what, milliseconds, made_of| Bound { what, milliseconds, made_of };
+    let bound = |what, milliseconds, made_of| LongestTime { what, milliseconds, made_of };
     vec![
         bound(
             "a slow request, until it is complete or rejected",
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_endpoints_that_are_allowed_by_default_are_noted() {
+    fn default_loopback_endpoints_have_a_note() {
         let local = "[fspiop]\nlisten = \"127.0.0.1:4000\"\n[endpoints]\n";
         let networks = format!("{local}networks = [\"10.0.0.0/8\"]");
         let denied = format!("{local}denied_networks = [\"127.0.0.0/8\", \"::1\"]");
@@ -247,17 +247,17 @@ mod tests {
             [("", false), (local, true), (&networks, false), (&denied, false), (&half_denied, true)]
         {
             let config: Config = toml::from_str(text).expect("a good file");
-            let settings = noted(settings(&given(text)), &config);
-            let noted: Vec<_> = settings.iter().filter(|it| it.note.is_some()).collect();
-            let names: Vec<_> = noted.iter().map(|it| it.name).collect();
+            let settings = with_notes(settings(&settings_in(text)), &config);
+            let with_note: Vec<_> = settings.iter().filter(|it| it.note.is_some()).collect();
+            let names: Vec<_> = with_note.iter().map(|it| it.name).collect();
             let wanted: &[&str] = if expected { &["endpoints.networks"] } else { &[] };
             assert_eq!(names, wanted, "{text}");
-            assert!(noted.iter().all(|it| it.note == Some(LOOPBACK_ALLOWED)), "{text}");
+            assert!(with_note.iter().all(|it| it.note == Some(LOOPBACK_ALLOWED)), "{text}");
         }
     }
 
     #[test]
-    fn settings_that_prevent_a_start_are_refused() {
+    fn settings_that_prevent_a_start_are_errors() {
         let place = tempfile::tempdir().expect("a directory");
         let gone = place.path().join("gone");
         let gone = gone.to_str().expect("its name is text");

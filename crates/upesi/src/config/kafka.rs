@@ -1,4 +1,4 @@
-//! How a node and the brokers know each other: the section `[kafka]`.
+//! TLS and authentication with the brokers: the section `[kafka]`.
 
 #[cfg(feature = "kafka")]
 use crate::CliError;
@@ -6,12 +6,12 @@ use crate::config::settings::Kafka;
 use crate::config::values::Mechanism;
 
 impl Kafka {
-    /// Whether a password is shown on a connection that others may read.
-    pub(crate) fn is_read_by_others(&self) -> bool {
+    /// Whether a password is used on an unencrypted connection.
+    pub(crate) fn is_unencrypted(&self) -> bool {
         self.user.is_some() && !self.tls
     }
 
-    /// What cannot be meant.
+    /// The first contradiction between settings.
     pub(super) fn fault(&self) -> Option<&'static str> {
         let has_files = self.ca.is_some() || self.certificate.is_some() || self.key.is_some();
         let faults = [
@@ -28,23 +28,23 @@ impl Kafka {
                 "kafka.user and kafka.password_file belong together: set both or none",
             ),
             (
-                self.is_read_by_others() && self.mechanism == Mechanism::Plain,
+                self.is_unencrypted() && self.mechanism == Mechanism::Plain,
                 "kafka.mechanism = \"PLAIN\" sends the password in clear text; set kafka.tls",
             ),
         ];
         faults.iter().find(|(fault, _)| *fault).map(|(_, text)| *text)
     }
 
-    /// What the settings say, with the password read from its file.
+    /// The configured TLS and login, with the password from its file.
     #[cfg(feature = "kafka")]
     pub(crate) fn security(&self) -> Result<kafka::Security, CliError> {
-        self.must_be_there()?;
+        self.check_files()?;
         let identity = self.certificate.clone().zip(self.key.clone());
         let identity = identity.map(|(certificate, key)| kafka::Identity { certificate, key });
         let tls = self.tls.then(|| kafka::Tls { ca: self.ca.clone(), identity });
         let login = match (&self.user, &self.password_file) {
             (Some(user), Some(path)) => Some(kafka::Login {
-                mechanism: self.mechanism.of_client(),
+                mechanism: self.mechanism.to_client(),
                 user: user.clone(),
                 password: secrets::password(path)?,
             }),
@@ -53,9 +53,9 @@ impl Kafka {
         Ok(kafka::Security { tls, login })
     }
 
-    /// The client library names a file that it cannot read only when a broker is there.
+    /// Checks the files at the start, because the client library reads them only when it connects.
     #[cfg(feature = "kafka")]
-    fn must_be_there(&self) -> Result<(), CliError> {
+    fn check_files(&self) -> Result<(), CliError> {
         if let Some(key) = &self.key {
             secrets::check("kafka.key", key)?;
         }
@@ -70,7 +70,7 @@ impl Kafka {
 
 #[cfg(feature = "kafka")]
 impl Mechanism {
-    const fn of_client(self) -> kafka::Mechanism {
+    const fn to_client(self) -> kafka::Mechanism {
         match self {
             Self::ScramSha512 => kafka::Mechanism::ScramSha512,
             Self::ScramSha256 => kafka::Mechanism::ScramSha256,
@@ -79,7 +79,7 @@ impl Mechanism {
     }
 }
 
-/// Files that not everybody may read.
+/// Files that other users must not read.
 #[cfg(feature = "kafka")]
 mod secrets {
     use std::fs::File;
@@ -92,7 +92,7 @@ mod secrets {
     /// Longest password, in bytes.
     const PASSWORD_MAX: u64 = 1_024;
 
-    /// Opens a file that must not be everybody's.
+    /// Opens a file and checks its permissions.
     pub(super) fn check(name: &str, path: &Path) -> Result<File, CliError> {
         let failed = |what: String| CliError::new(format!("{name}: {}: {what}", path.display()));
         let file = File::open(path).map_err(|error| failed(error.to_string()))?;
@@ -107,7 +107,7 @@ mod secrets {
         Ok(file)
     }
 
-    /// The first line of a file, which is all of it.
+    /// Reads the password, the only line of its file.
     pub(super) fn password(path: &Path) -> Result<String, CliError> {
         let name = "kafka.password_file";
         let failed = |what: &str| CliError::new(format!("{name}: {}: {what}", path.display()));
@@ -118,7 +118,7 @@ mod secrets {
         let is_one = !password.is_empty() && !password.contains(['\n', '\0']);
         match is_one && text.len() as u64 <= PASSWORD_MAX {
             true => Ok(password.to_owned()),
-            false => Err(failed("it must hold one line, a password of 1 to 1,023 bytes")),
+            false => Err(failed("expected one line, a password of 1 to 1,023 bytes")),
         }
     }
 }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_together_is_asked_for() {
+    fn incomplete_settings_are_refused() {
         let tls = "tls = true\n";
         for (text, fault) in [
             ("", ""),

@@ -11,8 +11,10 @@ use record::frame::FRAME_RECORDS_MAX;
 use serde::{Deserialize, Serialize};
 use switch::{ConnectionLimits, PoolLimits};
 
-use crate::config::table::{Bounds, Change, Number, Setting, settings};
-use crate::config::values::{Auth, Listed, Mechanism, Probes, Resource, Span, Watchdog};
+use crate::config::table::{Bounds, Number, Setting, TakesEffect, settings};
+use crate::config::values::{
+    Auth, Mechanism, NetworkEntry, ProbeListener, Resource, TimeSpan, Watchdog,
+};
 
 const HOUR_MS: u64 = 3_600_000;
 /// 30 days: an older callback is useless.
@@ -51,7 +53,7 @@ settings! {
         /// Networks that gateways connect from, such as `["10.0.0.0/8"]`. From any other address
         /// `X-Client-Id` is ignored. Empty: the header is accepted from all addresses. It is
         /// neither forwarded nor stored in either case
-        gateways: Vec<Listed> = Vec::new();
+        gateways: Vec<NetworkEntry> = Vec::new();
         /// Time limit from the first byte of a request to the end of its headers, and from a new
         /// connection to its first byte
         header_timeout_ms: u64 = milliseconds(connections().head), 1..=HOUR_MS;
@@ -108,7 +110,7 @@ settings! {
         /// nothing is recorded. A resent transfer that was accepted under a higher limit is
         /// answered as before. Unset, there is no limit, and an unanswered transfer holds the
         /// payer's position until it expires. Set the same limit on all nodes of a cluster
-        expiration_max: Option<Span> = None;
+        expiration_max: Option<TimeSpan> = None;
     }
 
     /// How callbacks are delivered.
@@ -139,9 +141,9 @@ settings! {
         /// `127.0.0.0/8`, or `::1`, is listed, or if the list is empty and `fspiop.listen` is a
         /// loopback address. Link-local, metadata, group and unspecified addresses and the hub's
         /// own listeners are never called. See [internals/edge.md](internals/edge.md)
-        networks: Vec<Listed> = Vec::new();
+        networks: Vec<NetworkEntry> = Vec::new();
         /// Networks that are never called, even inside those above
-        denied_networks: Vec<Listed> = Vec::new();
+        denied_networks: Vec<NetworkEntry> = Vec::new();
         /// Ports that may be called; empty for all
         ports: Vec<u16> = Vec::new();
     }
@@ -209,7 +211,7 @@ settings! {
         /// connections of their own. Unset, it is `"127.0.0.1:3002"` if `admin.listen` has its
         /// default, and no listener otherwise; `"none"` for no listener. `--health` on the command
         /// line overrides it
-        listen: Option<Probes> = None;
+        listen: Option<ProbeListener> = None;
         /// How long a stage with work may make no progress before `/health` turns red and names it.
         /// See [operating](operating/README.md)
         stuck_seconds: u64 = 10, 2..=3_600;

@@ -12,7 +12,7 @@ use crate::cli::units::Count;
 /// When a new value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Change {
+pub(crate) enum TakesEffect {
     /// At the next start.
     Start,
     /// At the next start, which records it in the log.
@@ -23,7 +23,7 @@ pub(crate) enum Change {
     Never,
 }
 
-impl Change {
+impl TakesEffect {
     /// Its name, as the manual and `check-config` show it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -35,20 +35,20 @@ impl Change {
     }
 }
 
-/// A setting as it is declared.
+/// The declaration of a setting.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     /// Section and key.
     pub(crate) name: &'static str,
-    /// Its default as the file would have it; `none` without one.
+    /// Its default as written in the file; `none` without one.
     pub(crate) default: String,
-    /// Its bounds with their unit, if it has any.
+    /// Its bounds with their unit.
     pub(crate) bounds: Option<String>,
-    pub(crate) change: Change,
+    pub(crate) change: TakesEffect,
     pub(crate) meaning: &'static str,
 }
 
-/// The least and the greatest value of a number.
+/// The smallest and the largest value of a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     least: Option<u64>,
@@ -63,7 +63,7 @@ impl Bounds {
         Self { least: start_of(range), most: Some(*end) }
     }
 
-    /// What is wrong with a value, if it lies outside.
+    /// The error about a value outside the bounds.
     pub(super) fn fault(self, name: &str, value: u64) -> Option<String> {
         let is_within = self.least.is_none_or(|least| least <= value)
             && self.most.is_none_or(|most| value <= most);
@@ -75,8 +75,8 @@ impl Bounds {
         (!is_within).then(|| format!("{name} must be {wanted}"))
     }
 
-    /// The bounds as the manual has them, with the unit that the setting's name ends in.
-    pub(super) fn shown(self, name: &str) -> String {
+    /// The bounds as text for the manual, with the unit from the end of the setting's name.
+    pub(super) fn describe(self, name: &str) -> String {
         let units = [("_ms", " ms"), ("_seconds", " s"), ("_hours", " h"), ("_mib", " MiB")];
         let unit = units.into_iter().find(|(end, _)| name.ends_with(end));
         let unit = unit.map_or("", |(_, unit)| unit);
@@ -118,8 +118,8 @@ impl Number for NonZeroU32 {
     }
 }
 
-/// Declares all settings by section: `key: type = default, bounds => change;` below its meaning.
-/// Without `change` a new value takes effect at the next start.
+/// Declares all settings by section: `key: type = default, bounds => change;` after its meaning.
+/// Without `change`, a new value takes effect at the next start.
 macro_rules! settings {
     ($(
         $(#[doc = $about:literal])+
@@ -128,7 +128,7 @@ macro_rules! settings {
             $key:ident: $type:ty = $default:expr $(, $bounds:expr)? $(=> $change:ident)?;
         )*}
     )*) => {
-        /// Everything that can be set, by section of the TOML file.
+        /// All settings, by section of the TOML file.
         #[derive(Clone, Debug, Default, Deserialize, Serialize)]
         #[serde(deny_unknown_fields, default)]
         pub(crate) struct Config {
@@ -151,7 +151,7 @@ macro_rules! settings {
         )*
 
         impl Config {
-            /// The first setting that is out of its bounds.
+            /// The error about the first setting out of its bounds.
             pub(super) fn out_of_bounds(&self) -> Option<String> {
                 let faults = [$($($(Bounds::of(&($bounds)).fault(
                     concat!(stringify!($section), ".", stringify!($key)),
@@ -164,7 +164,7 @@ macro_rules! settings {
         /// All settings, in the order of their declaration.
         pub(crate) fn settings() -> Vec<Setting> {
             let defaults = toml::Table::try_from(Config::default());
-            let defaults = defaults.expect("values of the file");
+            let defaults = defaults.expect("defaults are TOML values");
             let default = |section: &str, key: &str| {
                 let value = defaults[section].get(key);
                 value.map_or_else(|| "none".to_owned(), ToString::to_string)
@@ -172,8 +172,8 @@ macro_rules! settings {
             vec![$($(Setting {
                 name: concat!(stringify!($section), ".", stringify!($key)),
                 default: default(stringify!($section), stringify!($key)),
-                bounds: [$(Bounds::of(&($bounds)).shown(stringify!($key)))?].into_iter().next(),
-                change: [$(Change::$change,)? Change::Start][0],
+                bounds: [$(Bounds::of(&($bounds)).describe(stringify!($key)))?].into_iter().next(),
+                change: [$(TakesEffect::$change,)? TakesEffect::Start][0],
                 meaning: concat!($($meaning),+).trim_ascii(),
             },)*)*]
         }

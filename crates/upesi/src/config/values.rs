@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 /// A length of time with its unit: `"1500ms"`, `"90s"`, `"15m"`, `"24h"` or `"30d"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
+pub(crate) struct TimeSpan(pub(crate) Duration);
 
-impl Span {
+impl TimeSpan {
     pub(super) fn parse(text: &str) -> Option<Self> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (count, unit) = text.split_at(digits);
@@ -27,7 +27,7 @@ impl Span {
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for TimeSpan {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| {
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-impl Serialize for Span {
+impl Serialize for TimeSpan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{}ms", self.0.as_millis()))
     }
@@ -46,9 +46,9 @@ impl Serialize for Span {
 /// A network as the file writes it.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct Listed(pub(crate) Network);
+pub(crate) struct NetworkEntry(pub(crate) Network);
 
-impl TryFrom<String> for Listed {
+impl TryFrom<String> for NetworkEntry {
     type Error = NoNetwork;
 
     fn try_from(text: String) -> Result<Self, NoNetwork> {
@@ -56,13 +56,13 @@ impl TryFrom<String> for Listed {
     }
 }
 
-impl Serialize for Listed {
+impl Serialize for NetworkEntry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{:?}", self.0))
     }
 }
 
-/// Who may change things.
+/// Authentication of changes through the admin API.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Auth {
@@ -70,7 +70,7 @@ pub(crate) enum Auth {
     None,
 }
 
-/// A resource of the API, by its name in paths.
+/// A resource of the FSPIOP API, by its name in paths.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Resource {
@@ -80,22 +80,22 @@ pub(crate) enum Resource {
     Transfers,
 }
 
-/// Where supervisors' probes are answered.
+/// Listener of health probes.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
-pub(crate) enum Probes {
+pub(crate) enum ProbeListener {
     /// At this address.
     At(SocketAddr),
-    /// On no listener of their own.
-    Nowhere,
+    /// No listener.
+    Disabled,
 }
 
-impl TryFrom<String> for Probes {
+impl TryFrom<String> for ProbeListener {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
         match text.as_str() {
-            "none" => Ok(Self::Nowhere),
+            "none" => Ok(Self::Disabled),
             text => text.parse().map(Self::At).map_err(|_| {
                 format!("{text:?} is not an address with a port such as 127.0.0.1:3002, or none")
             }),
@@ -103,26 +103,26 @@ impl TryFrom<String> for Probes {
     }
 }
 
-impl Serialize for Probes {
+impl Serialize for ProbeListener {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::At(address) => address.serialize(serializer),
-            Self::Nowhere => serializer.serialize_str("none"),
+            Self::Disabled => serializer.serialize_str("none"),
         }
     }
 }
 
-/// What follows when a stage is stuck.
+/// Reaction to a stuck stage.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Watchdog {
     /// `/health` and standard error name it.
     Report,
-    /// The process ends, too, so that a supervisor starts it again.
+    /// The process exits too, so that a supervisor restarts it.
     Exit,
 }
 
-/// How a password is shown to brokers, by its name there.
+/// SASL mechanism, by its name in Kafka.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub(crate) enum Mechanism {
     #[default]

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::CliError;
 use crate::cli::stdout::print_json;
+use crate::cli::table::{Align, Table};
 use crate::cli::units::{Bytes, Count};
 use crate::data::layout::refuse_without_log;
 
@@ -122,19 +123,19 @@ fn archive_segments(
     let mut lines: Vec<Line> = Vec::new();
     let mut before = 0;
     for due in due {
-        let handed = journal::archive_segment(log, due, destination, &mut |_| {
+        let archived = journal::archive_segment(log, due, destination, &mut |_| {
             progress.show(before >> 20);
             Ok(())
         });
         progress.end();
-        let handed = handed.map_err(|error| {
+        let archived = archived.map_err(|error| {
             let done = lines.len();
             CliError::new(format!(
                 "{error}: {done} segments were archived before; run the command again"
             ))
         })?;
-        before += handed.plain_bytes;
-        lines.push(Line::done(&handed));
+        before += archived.plain_bytes;
+        lines.push(Line::done(&archived));
     }
     Ok(lines)
 }
@@ -143,7 +144,7 @@ impl Line {
     fn planned(due: &PendingSegment) -> Self {
         let packed_bytes = match due.segment.tier {
             Tier::Plain => None,
-            Tier::Packed | Tier::Archived(_) => Some(due.segment.stored_bytes),
+            Tier::Compressed | Tier::Archived(_) => Some(due.segment.stored_bytes),
         };
         Self {
             first: due.segment.first.0,
@@ -153,12 +154,12 @@ impl Line {
         }
     }
 
-    fn done(handed: &ArchivedSegment) -> Self {
+    fn done(archived: &ArchivedSegment) -> Self {
         Self {
-            first: handed.first.0,
-            last: handed.last.0,
-            plain_bytes: handed.plain_bytes,
-            packed_bytes: Some(handed.packed_bytes),
+            first: archived.first.0,
+            last: archived.last.0,
+            plain_bytes: archived.plain_bytes,
+            packed_bytes: Some(archived.compressed_bytes),
         }
     }
 }
@@ -170,11 +171,19 @@ pub(crate) fn before_now(age: Duration) -> Stamp {
 }
 
 fn print(report: &Report) {
+    let mut table = Table::new([
+        ("first record", Align::Right),
+        ("last record", Align::Right),
+        ("size", Align::Right),
+        ("compressed", Align::Right),
+    ]);
     for Line { first, last, plain_bytes, packed_bytes } in &report.segments {
         let packed = packed_bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
-        let (first, last) = (Count(*first).to_string(), Count(*last).to_string());
         let plain = Bytes(*plain_bytes).to_string();
-        println!("records {first:>15} to {last:>15}  {plain:>10}  compressed {packed:>10}");
+        table.add([Count(*first).to_string(), Count(*last).to_string(), plain, packed]);
+    }
+    if !report.segments.is_empty() {
+        println!("{table}");
     }
     let (segments, are) = match report.segments.len() {
         0 => return println!("no closed segment is due"),

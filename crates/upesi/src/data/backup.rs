@@ -19,8 +19,8 @@ use crate::cli::units::Bytes;
 /// Attempts to open a segment, because a running switch may archive it in between.
 const ATTEMPTS: usize = 3;
 /// Longest wait for a concurrent backup run of the switch.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Name of the configuration file in the copy.
 const CONFIGURATION: &str = "upesi.toml";
 
@@ -80,10 +80,10 @@ pub(crate) fn copy_alone(
     give_up: impl Fn() -> bool,
 ) -> Result<CopyLock, DiskError> {
     let started = Instant::now();
-    let waits = || started.elapsed() < PATIENCE && !give_up();
+    let waits = || started.elapsed() < LOCK_WAIT_MAX && !give_up();
     loop {
         match disk.copy_alone() {
-            Err(DiskError::InUse(_)) if waits() => thread::sleep(LOOK_EVERY),
+            Err(DiskError::InUse(_)) if waits() => thread::sleep(POLL_INTERVAL),
             answer => return answer,
         }
     }
@@ -91,8 +91,8 @@ pub(crate) fn copy_alone(
 
 pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     let started = Instant::now();
-    let shown = arguments.data.display().to_string();
-    let failed = |what: String| CliError::new(format!("{shown}: {what}"));
+    let data = arguments.data.display().to_string();
+    let failed = |what: String| CliError::new(format!("{data}: {what}"));
     if !arguments.data.is_dir() {
         return Err(failed("directory not found".into()));
     }
@@ -103,7 +103,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), CliError> {
     }
     let place = journal::open_blob_store(&arguments.to);
     let place = place.map_err(|error| CliError::new(error.to_string()))?;
-    let disk = RealDisk::open_beside(&arguments.data).map_err(|error| failed(error.to_string()))?;
+    let disk = RealDisk::open_live(&arguments.data).map_err(|error| failed(error.to_string()))?;
     let _alone = copy_alone(&disk, || false).map_err(|error| failed(error.to_string()))?;
     let mut progress = Progress::new("MiB read and written", None);
     let mut bytes = 0_u64;

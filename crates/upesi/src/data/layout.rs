@@ -24,7 +24,7 @@ pub(crate) fn has_segments(data: &Path) -> bool {
     let names = fs::read_dir(data).into_iter().flatten().flatten();
     let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let is_segment = |name: &str| name.ends_with(".segment") || name.ends_with(".packed");
-    names.any(|name| is_segment(&name) || name == journal::CATALOGUE)
+    names.any(|name| is_segment(&name) || name == journal::ARCHIVE_INDEX)
 }
 
 /// Refuses a directory without a log, before a lock file is created in it.

@@ -34,9 +34,9 @@ use crate::config::Config;
 #[cfg(feature = "kafka")]
 use crate::data::layout;
 use crate::data::layout::has_segments;
-use crate::data::snapshot::Claims;
+use crate::data::snapshot::SnapshotChecks;
 use crate::inspect::offline::{Continue, OfflineLog};
-use crate::serve::open_store;
+use crate::serve::open_store::StorePaths;
 
 use staging::StagingDirectory;
 
@@ -106,7 +106,7 @@ struct Proof {
 /// Creates a node's directory from a copy. The directory must be empty or not exist.
 #[cfg(feature = "kafka")]
 pub(crate) fn begin(from: &str, data: &Path) -> Result<(), CliError> {
-    if let Copy::Directory(path) = Copy::of(from)?
+    if let RestoreSource::Directory(path) = RestoreSource::parse(from)?
         && has_state(&path)
     {
         return adopt(&path, data);
@@ -169,21 +169,21 @@ fn adopt(from: &Path, data: &Path) -> Result<(), CliError> {
 
 /// Copies a directory tree durably, reports the progress, and returns the number of bytes.
 #[cfg(feature = "kafka")]
-fn copy_tree(from: &Path, to: &Path, tell: &mut dyn FnMut(u64)) -> std::io::Result<u64> {
+fn copy_tree(from: &Path, to: &Path, report: &mut dyn FnMut(u64)) -> std::io::Result<u64> {
     fs::create_dir_all(to)?;
     let mut bytes = 0;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (path, copy) = (entry.path(), to.join(entry.file_name()));
         bytes += match entry.file_type()?.is_dir() {
-            true => copy_tree(&path, &copy, &mut |more| tell(bytes + more))?,
+            true => copy_tree(&path, &copy, &mut |more| report(bytes + more))?,
             false => {
                 let copied = fs::copy(&path, &copy)?;
                 File::open(&copy)?.sync_all()?;
                 copied
             }
         };
-        tell(bytes);
+        report(bytes);
     }
     File::open(to)?.sync_all()?;
     Ok(bytes)
@@ -196,12 +196,12 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), CliError> {
 
 fn make(arguments: &RestoreArguments, target: StagingDirectory) -> Result<Proof, CliError> {
     let started = Instant::now();
-    let made = match Copy::of(&arguments.from)? {
-        Copy::Place(location) => target.bring(&location, arguments)?,
-        Copy::Directory(path) => target.copy(&path, arguments)?,
+    let staged = match RestoreSource::parse(&arguments.from)? {
+        RestoreSource::Backup(location) => target.fetch(&location, arguments)?,
+        RestoreSource::Directory(path) => target.copy(&path, arguments)?,
     };
-    let StagedLog { files, bytes, proved } = made;
-    let ReplayedLog { state, walked, snapshots, quarantined } = proved;
+    let StagedLog { files, bytes, replayed } = staged;
+    let ReplayedLog { state, walked, snapshots, quarantined } = replayed;
     let CreatedFiles { records, state_hash } = target.put_next_to_log(state, &walked.tail)?;
     target.finish()?;
     Ok(Proof {
@@ -235,23 +235,23 @@ pub(crate) fn tail_after(placed: &LocatedFrame<'_>) -> Tail {
 }
 
 /// The source of a data directory.
-enum Copy {
+enum RestoreSource {
     /// A copy that `upesi backup` keeps.
-    Place(Location),
+    Backup(Location),
     /// A data directory, or a plain copy of one.
     Directory(PathBuf),
 }
 
-impl Copy {
+impl RestoreSource {
     /// Reads the places that `backup --to` accepts. A directory with segments and without the
     /// marker of a place is a plain copy.
-    fn of(from: &str) -> Result<Self, CliError> {
+    fn parse(from: &str) -> Result<Self, CliError> {
         let location = Location::parse(from).map_err(|error| CliError::new(error.to_string()))?;
         Ok(match location.directory() {
             Some(path) if has_segments(path) && !path.join(journal::MARKER).exists() => {
                 Self::Directory(path.to_owned())
             }
-            _ => Self::Place(location),
+            _ => Self::Backup(location),
         })
     }
 }
@@ -261,7 +261,7 @@ struct StagedLog {
     /// Names of the files other than segments.
     files: Vec<String>,
     bytes: u64,
-    proved: ReplayedLog,
+    replayed: ReplayedLog,
 }
 
 /// A replayed log.
@@ -287,22 +287,22 @@ struct CreatedFiles {
 /// Replays the whole log and compares it with the snapshots and the expected hash. Final rows go to
 /// a new store in the directory `target`.
 fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<ReplayedLog, CliError> {
-    let mut claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
+    let mut checks = SnapshotChecks::read(log.disk()).map_err(|error| log.failure(error))?;
     let segments = log.disk().segments().map_err(|error| log.failure(error))?;
-    let first = segments.first().ok_or_else(|| log.failure("there is no log here"))?;
-    let place = open_store::Place::new(&Config::default(), target, first.base.identity);
-    let store = place.begin()?;
-    let side = Some(place.side(&store)?);
-    let (replay, walked) = log.replay_beside(side, &mut |replay, placed| {
+    let first = segments.first().ok_or_else(|| log.failure("no log found"))?;
+    let paths = StorePaths::new(&Config::default(), target, first.base.identity);
+    let store = paths.create()?;
+    let cold_tier = Some(paths.cold_tier(&store)?);
+    let (replay, walked) = log.replay_with_store(cold_tier, &mut |replay, placed| {
         replay.apply(placed.frame, &mut |_, _, _| {})?;
-        claims.check(&tail_after(placed), replay.state());
+        checks.check(&tail_after(placed), replay.state());
         Ok(Continue::On)
     })?;
-    let snapshots = claims.close(&walked.tail).map_err(|untrue| log.failure(untrue.line))?;
+    let snapshots = checks.close(&walked.tail).map_err(|fault| log.failure(fault.line))?;
     let state_hash = replay.state().hash().to_string();
     if wanted.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&state_hash)) {
         return Err(log.failure(format!(
-            "its state hash is {state_hash}, not the one wanted; nothing was restored"
+            "its state hash is {state_hash}, not the expected one; nothing was restored"
         )));
     }
     let quarantined = log.quarantined.len();
@@ -310,49 +310,49 @@ fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Replay
 }
 
 impl StagingDirectory {
-    /// Brings back what a place holds, or the rest of it, and proves it.
-    fn bring(&self, from: &Location, arguments: &RestoreArguments) -> Result<StagedLog, CliError> {
+    /// Fetches a backup, or the rest of it, and replays it.
+    fn fetch(&self, from: &Location, arguments: &RestoreArguments) -> Result<StagedLog, CliError> {
         let place = from.open().map_err(|error| CliError::new(error.to_string()))?;
         let failed = |error: DiskError| self.failure(&error.to_string());
         let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
-        let mut progress = Progress::new("MiB brought back", None);
+        let mut progress = Progress::new("MiB fetched", None);
         let mut read = 0_u64;
-        let brought = journal::fetch(&*place, &disk, &mut |more| {
+        let fetched = journal::fetch(&*place, &disk, &mut |more| {
             read += more;
             progress.show(read >> 20);
             Ok(())
         });
         progress.end();
         let unfinished = self.unfinished().display();
-        let not_whole = |error: ArchiveError| match self.discard_if_empty() {
+        let incomplete = |error: ArchiveError| match self.discard_if_empty() {
             true => CliError::new(error.to_string()),
             false => CliError::new(format!("{error}; the fetched part is kept in {unfinished}")),
         };
-        let brought = brought.map_err(not_whole)?;
-        let mut files = brought.files.clone();
-        for name in remove_later(&disk, brought.end).map_err(failed)? {
+        let fetched = fetched.map_err(incomplete)?;
+        let mut files = fetched.files.clone();
+        for name in remove_later(&disk, fetched.end).map_err(failed)? {
             files.retain(|file| *file != name);
         }
         drop(disk);
         let log = OfflineLog::open(self.unfinished())?;
-        let proved = prove(&log, self.unfinished(), arguments.state_hash.as_deref())?;
-        brought.check(&proved.walked).map_err(not_whole)?;
-        Ok(StagedLog { files, bytes: proved.walked.bytes, proved })
+        let replayed = prove(&log, self.unfinished(), arguments.state_hash.as_deref())?;
+        fetched.check(&replayed.walked).map_err(incomplete)?;
+        Ok(StagedLog { files, bytes: replayed.walked.bytes, replayed })
     }
 
-    /// Proves a directory, copies what belongs to the log, and compares.
+    /// Replays a directory, copies the files of its log, and compares them.
     fn copy(&self, from: &Path, arguments: &RestoreArguments) -> Result<StagedLog, CliError> {
         self.begin_anew()?;
         let source = OfflineLog::open(from)?;
-        let proved = prove(&source, self.unfinished(), arguments.state_hash.as_deref());
-        if proved.is_err() {
-            // There is nothing but the store in it; what stays, the next attempt removes.
+        let replayed = prove(&source, self.unfinished(), arguments.state_hash.as_deref());
+        if replayed.is_err() {
+            // It has only the store. The next attempt removes what is left.
             let _removed = self.begin_anew();
         }
-        let proved = proved?;
+        let replayed = replayed?;
         let (files, bytes) = self.fill(&source)?;
-        self.check(&proved.walked.tail)?;
-        Ok(StagedLog { files, bytes, proved })
+        self.check(&replayed.walked.tail)?;
+        Ok(StagedLog { files, bytes, replayed })
     }
 
     /// Copies the segments and the other files of the log. Returns the names of the other files and
@@ -364,12 +364,12 @@ impl StagingDirectory {
         let mut progress = Progress::new("MiB copied", None);
         for name in source.disk().list().map_err(failed)? {
             let is_segment = name.ends_with(".segment");
-            let is_beside = name.ends_with(".snapshot") || name == "quarantine.json";
-            if is_segment || is_beside {
+            let is_other = name.ends_with(".snapshot") || name == "quarantine.json";
+            if is_segment || is_other {
                 bytes += copy(source.disk(), &disk, &name).map_err(failed)?;
                 progress.show(bytes >> 20);
             }
-            if is_beside {
+            if is_other {
                 files.push(name);
             }
         }
@@ -378,7 +378,7 @@ impl StagingDirectory {
         Ok((files, bytes))
     }
 
-    /// Reads what was copied: the same chain up to the same end.
+    /// Reads the copied log and compares its end and its chain head.
     fn check(&self, expected: &Tail) -> Result<(), CliError> {
         let copied = OfflineLog::open(self.unfinished())?;
         let walked = copied.walk(&mut |_| Ok(())).map_err(|error| copied.failure(error))?;
@@ -401,7 +401,7 @@ impl StagingDirectory {
         store.sync().map_err(|error| self.failure(&error.to_string()))?;
         let disk = RealDisk::open(self.unfinished()).map_err(|it| self.failure(&it.to_string()))?;
         let tail = Tail { durable: tail.end, ..*tail };
-        snapshots::put(&disk, (&tail, replay.state().parts()), &mut snapshots::unpaced)
+        snapshots::put(&disk, (&tail, replay.state().tables()), &mut snapshots::unpaced)
             .map_err(|error| self.failure(&error.to_string()))?;
         Ok(CreatedFiles { records, state_hash })
     }
@@ -483,23 +483,26 @@ mod tests {
 
     /// `restore --from` and `backup --to` read the same places with the same errors.
     #[test]
-    fn a_copy_is_named_as_a_backup_is() {
+    fn restore_reads_the_places_of_backup() {
         let above = tempfile::tempdir().expect("a directory");
-        let [plain, kept, empty] = ["plain", "kept", "empty"].map(|name| above.path().join(name));
-        for directory in [&plain, &kept, &empty] {
+        let [plain, marked, empty] =
+            ["plain", "marked", "empty"].map(|name| above.path().join(name));
+        for directory in [&plain, &marked, &empty] {
             fs::create_dir(directory).expect("makes it");
         }
-        for directory in [&plain, &kept] {
+        for directory in [&plain, &marked] {
             fs::write(directory.join("00000000000000000001.packed"), "").expect("writes");
         }
-        fs::write(kept.join(journal::MARKER), "").expect("writes");
-        for (path, is_plain) in [(&plain, true), (&kept, false), (&empty, false)] {
+        fs::write(marked.join(journal::MARKER), "").expect("writes");
+        for (path, is_plain) in [(&plain, true), (&marked, false), (&empty, false)] {
             let path = path.display().to_string();
             let url = format!("file://{path}");
             for text in [&path, &url] {
-                match Copy::of(text).expect("a copy") {
-                    Copy::Directory(found) => assert!(is_plain && *found == *path, "{text}"),
-                    Copy::Place(place) => {
+                match RestoreSource::parse(text).expect("a copy") {
+                    RestoreSource::Directory(found) => {
+                        assert!(is_plain && *found == *path, "{text}")
+                    }
+                    RestoreSource::Backup(place) => {
                         assert!(!is_plain, "{text}");
                         assert_eq!(place.open().expect("opens").url(), url);
                     }
@@ -509,7 +512,7 @@ mod tests {
             }
         }
         for wrong in ["", "ftp://host/x", "file://relative", "s3://key:secret@bucket/x"] {
-            let restore = Copy::of(wrong).err().expect("refused").to_string();
+            let restore = RestoreSource::parse(wrong).err().expect("refused").to_string();
             let backup = journal::open_blob_store(wrong).err().expect("refused").to_string();
             assert_eq!(restore, backup);
         }

@@ -1,5 +1,5 @@
-//! `upesi snapshot`: stores the state beside a log that no switch is running on, and says what is
-//! there; and what `verify` and `restore` ask of snapshots.
+//! `upesi snapshot`: stores a snapshot next to the log of a stopped switch. [`SnapshotChecks`]
+//! compares snapshots with a replay, for `verify` and `restore`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,20 +20,20 @@ use crate::cli::units::{Bytes, Count};
 use crate::config::Config;
 use crate::data::layout::refuse_without_log;
 use crate::operate::quarantine;
-use crate::serve::open_store;
+use crate::serve::open_store::StorePaths;
 use crate::serve::truncation;
 
-/// What there is.
+/// The newest snapshot.
 #[derive(Debug, Serialize)]
-struct Shown {
-    /// Last record of the newest snapshot.
+struct Report {
+    /// Its last record.
     log_index: u64,
     file: String,
-    /// Length of the one just taken, in bytes; none when there was one already.
+    /// Length in bytes; `None` if the snapshot existed before.
     bytes: Option<u64>,
-    /// Records decided again for it.
+    /// Records replayed for it.
     records: u64,
-    /// Files that could not be used, each with the reason; they were removed.
+    /// Unusable snapshots that were removed, each with the reason.
     removed: Vec<String>,
     seconds: f64,
 }
@@ -66,8 +66,8 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), CliError> {
     let opened = RealDisk::open(&arguments.data).and_then(TieredDisk::open);
     let disk = opened.map_err(|error| match error {
         DiskError::InUse(_) => failed(format!(
-            "a switch is running there; have it take one: curl -X POST -H \"Authorization: Bearer \
-             $(cat {data}/admin-token)\" http://127.0.0.1:3001/snapshots (its admin address)"
+            "a switch is running on this directory; request a snapshot from it: curl -X POST -H \
+             \"Authorization: Bearer $(cat {data}/admin-token)\" http://127.0.0.1:3001/snapshots"
         )),
         error => failed(error.to_string()),
     })?;
@@ -75,24 +75,24 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), CliError> {
     let options = Options { verify: Verify::LastSegment, ..Options::default() };
     let (mut log, _recovery) =
         FileLog::open(disk.clone(), options).map_err(|error| failed(error.to_string()))?;
-    let without = quarantine::of(&quarantined);
+    let quarantine = quarantine::for_replay(&quarantined);
     let mut progress = Progress::new("frames read and blocks stored", None);
-    let mut pieces = 0;
+    let mut steps = 0;
     let mut pace = || {
-        pieces += 1;
-        progress.show(pieces);
+        steps += 1;
+        progress.show(steps);
         Ok(())
     };
-    let source = Source { frames: &log.frames(), quarantine: &without };
-    let place = open_store::Place::new(&Config::default(), &arguments.data, log.tail().identity);
-    let store = place.open(&mut log, Some(TailPolicy::Refuse))?;
-    let beside = ReplayStore { side: place.side(&store)?, store };
-    let taken = take(&disk, (source, Some(beside)), &mut pace);
+    let source = Source { frames: &log.frames(), quarantine: &quarantine };
+    let paths = StorePaths::new(&Config::default(), &arguments.data, log.tail().identity);
+    let store = paths.open(&mut log, Some(TailPolicy::Refuse))?;
+    let replay_store = ReplayStore { side: paths.cold_tier(&store)?, store };
+    let taken = take(&disk, (source, Some(replay_store)), &mut pace);
     progress.end();
     let taken = taken.map_err(|error| failed(error.to_string()))?;
     let newest = list(&disk).map_err(|error| failed(error.to_string()))?.into_iter().next();
     let newest = newest.ok_or_else(|| failed("the log has no record yet".into()))?;
-    let shown = Shown {
+    let report = Report {
         log_index: newest.log_index.0,
         file: newest.name,
         bytes: taken.as_ref().map(|taken| taken.bytes),
@@ -100,143 +100,143 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), CliError> {
         removed: taken.map(|taken| taken.passed_over).unwrap_or_default(),
         seconds: started.elapsed().as_secs_f64(),
     };
-    print(&shown, arguments.json)
+    print(&report, arguments.json)
 }
 
-fn print(shown: &Shown, json: bool) -> Result<(), CliError> {
+fn print(report: &Report, json: bool) -> Result<(), CliError> {
     if json {
-        return print_json(shown);
+        return print_json(report);
     }
-    for why in &shown.removed {
+    for why in &report.removed {
         println!("removed an unusable snapshot: {why}");
     }
-    match shown.bytes {
+    match report.bytes {
         Some(bytes) => println!(
             "{}: state after record {}, {}; {} records replayed in {:.1} s",
-            shown.file,
-            shown.log_index,
+            report.file,
+            report.log_index,
             Bytes(bytes),
-            Count(shown.records),
-            shown.seconds
+            Count(report.records),
+            report.seconds
         ),
         None => println!(
             "{}: already has the state after the last record, {}",
-            shown.file, shown.log_index
+            report.file, report.log_index
         ),
     }
     Ok(())
 }
 
-/// What snapshots say, to be held against a log that is decided again from its first record. What
-/// is wrong with one is kept until the log itself was read: the log is what counts.
+/// Compares snapshots with a replay from the first record. Their faults are kept until the whole
+/// log was read, because a fault of the log comes first.
 #[derive(Default)]
-pub(crate) struct Claims {
-    by_log_index: BTreeMap<LogIndex, Claim>,
-    good: u64,
-    untrue: Vec<FalseClaim>,
+pub(crate) struct SnapshotChecks {
+    unchecked: BTreeMap<LogIndex, SnapshotSummary>,
+    valid: u64,
+    faults: Vec<SnapshotFault>,
 }
 
-/// What one snapshot says.
-struct Claim {
+/// The content of a snapshot, as far as it is compared.
+struct SnapshotSummary {
     file: SnapshotFile,
     tail: Tail,
     head: StateHeader,
     hash: Digest,
 }
 
-/// A snapshot that is not what the log says, and why.
+/// A snapshot that is damaged or differs from the log.
 #[derive(Clone, Debug)]
-pub(crate) struct FalseClaim {
-    /// Its file, and where in it, if it is known.
+pub(crate) struct SnapshotFault {
     pub(crate) file: String,
+    /// Byte of the damage in the file, if known.
     pub(crate) offset: Option<u64>,
     pub(crate) log_index: LogIndex,
     pub(crate) line: String,
 }
 
-impl Claims {
+impl SnapshotChecks {
     /// Reads and checks every snapshot, one at a time.
     pub(crate) fn read(disk: &impl Disk) -> Result<Self, DiskError> {
-        let mut claims = Self::default();
+        let mut checks = Self::default();
         for file in list(disk)? {
             let log_index = file.log_index;
-            match Claim::read(disk, file) {
-                Ok(claim) => drop(claims.by_log_index.insert(log_index, claim)),
-                Err(fault) => {
-                    let line = format!("{fault}. {ADVICE}");
-                    let InvalidFile { name: file, offset, .. } = fault;
-                    claims.untrue.push(FalseClaim { file, offset, log_index, line });
+            match SnapshotSummary::read(disk, file) {
+                Ok(summary) => drop(checks.unchecked.insert(log_index, summary)),
+                Err(invalid) => {
+                    let line = format!("{invalid}. {ADVICE}");
+                    let InvalidFile { name: file, offset, .. } = invalid;
+                    checks.faults.push(SnapshotFault { file, offset, log_index, line });
                 }
             }
         }
-        Ok(claims)
+        Ok(checks)
     }
 
-    /// Holds what one says against what the log came to there, if one speaks of that record.
+    /// Compares the snapshot of this record, if there is one, with the replayed state.
     pub(crate) fn check(&mut self, tail: &Tail, state: &State) {
-        let Some(claim) = self.by_log_index.remove(&tail.end) else { return };
-        let here = Tail { durable: claim.tail.durable, ..*tail };
+        let Some(summary) = self.unchecked.remove(&tail.end) else { return };
+        let replayed = Tail { durable: summary.tail.durable, ..*tail };
         let differs = [
-            (claim.tail != here, "the chain head"),
-            (claim.head != head_of(state), "what there is one of"),
-            (claim.hash != state.hash(), "the state hash"),
+            (summary.tail != replayed, "the chain head"),
+            (summary.head != header_of(state), "the header of the state"),
+            (summary.hash != state.hash(), "the state hash"),
         ];
         match differs.into_iter().find(|(differs, _)| *differs) {
             Some((_, what)) => {
-                self.untrue.push(claim.untrue(&format!("{what} is not that of the log")));
+                self.faults.push(summary.fault(&format!("{what} differs from that of the log")));
             }
-            None => self.good += 1,
+            None => self.valid += 1,
         }
     }
 
-    /// How many are good, once the log was read to its end.
+    /// The number of valid snapshots, at the end of the log.
     ///
     /// # Errors
-    /// The first that is not.
-    pub(crate) fn close(mut self, end: &Tail) -> Result<u64, FalseClaim> {
-        for claim in self.by_log_index.into_values() {
-            let Claim { file, tail, .. } = &claim;
-            let ahead = tail.identity == end.identity && end.end < tail.end;
-            self.untrue.push(match ahead {
-                true => FalseClaim {
+    /// The first faulty snapshot.
+    pub(crate) fn close(mut self, end: &Tail) -> Result<u64, SnapshotFault> {
+        for summary in self.unchecked.into_values() {
+            let SnapshotSummary { file, tail, .. } = &summary;
+            let is_ahead = tail.identity == end.identity && end.end < tail.end;
+            self.faults.push(match is_ahead {
+                true => SnapshotFault {
                     file: file.name.clone(),
                     offset: None,
                     log_index: tail.end,
-                    line: truncation::missing(&format!("{} was", file.name), tail.end, end.end),
+                    line: truncation::missing_end(&file.name, tail.end, end.end),
                 },
-                false => claim.untrue("no batch of the log ends with that record"),
+                false => summary.fault("no batch of the log ends with its record"),
             });
         }
-        match self.untrue.into_iter().next() {
-            Some(untrue) => Err(untrue),
-            None => Ok(self.good),
+        match self.faults.into_iter().next() {
+            Some(fault) => Err(fault),
+            None => Ok(self.valid),
         }
     }
 }
 
-/// What to do about a snapshot that is not good.
-const ADVICE: &str = "The log is not touched by that: remove the file, and a start goes on from an \
-                      older one or from the log alone";
+/// Advice for an invalid snapshot.
+const ADVICE: &str = "The log is not affected; remove the file, and the next start uses an older \
+                      snapshot or replays the log";
 
-impl Claim {
+impl SnapshotSummary {
     fn read(disk: &impl Disk, file: SnapshotFile) -> Result<Self, InvalidFile> {
         let snapshot = load(disk, &file, &mut unpaced)?;
         Ok(Self {
             file,
             tail: snapshot.tail,
-            head: head_of(&snapshot.state),
+            head: header_of(&snapshot.state),
             hash: snapshot.state.hash(),
         })
     }
 
-    fn untrue(&self, what: &str) -> FalseClaim {
+    fn fault(&self, what: &str) -> SnapshotFault {
         let file = self.file.name.clone();
         let line = format!("{file}: {what}. {ADVICE}");
-        FalseClaim { file, offset: None, log_index: self.tail.end, line }
+        SnapshotFault { file, offset: None, log_index: self.tail.end, line }
     }
 }
 
-/// What there is one of, but for where rows live, which is no part of what a log says.
-fn head_of(state: &State) -> StateHeader {
-    StateHeader { evicted: EvictedRows::default(), ..state.parts().head() }
+/// The header of a state, without the evicted rows, which are no part of the log's content.
+fn header_of(state: &State) -> StateHeader {
+    StateHeader { evicted: EvictedRows::default(), ..state.tables().header() }
 }

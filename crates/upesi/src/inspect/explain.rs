@@ -1,10 +1,10 @@
-//! `upesi explain` and `GET /transfers/{id}/explanation`: the life of one transfer.
+//! `upesi explain` and `GET /transfers/{id}/explanation`: the history of one transfer.
 //!
-//! The switch notes beside its log what it decides on ([`ledger::Teller`]), and the cold store
-//! keeps it ([`ports::ColdStore::tale`]). So a life is a few reads by key, and a record for each of
-//! its events. Offline the store is taken only if it is that of the log, and if no record behind
-//! its mark is about the transfer. Otherwise, and for a log whose store was made by a version that
-//! told nothing, everything is decided again in one pass: the answer is the same, and says so.
+//! The switch records each decision with its inputs ([`ledger::DecisionRecorder`]), and the cold
+//! store keeps these decisions ([`ports::ColdStore::decisions`]). A history therefore needs a few
+//! reads by key and one record of the log per event. Offline, the store is used only if it belongs
+//! to the log and if no record after its mark is about the transfer. Otherwise the log is replayed
+//! in one pass. The result is the same and names its source.
 
 pub(crate) mod history;
 pub(crate) mod report;
@@ -27,8 +27,8 @@ use switch::Traffic;
 use crate::CliError;
 use crate::cli::stdout::print_json;
 use crate::data::layout;
-use crate::inspect::explain::history::{TransferDecisions, tell};
-use crate::inspect::explain::report::{Explanation, Source, Underway, request_of};
+use crate::inspect::explain::history::{TransferDecisions, build_history};
+use crate::inspect::explain::report::{Explanation, PendingDelivery, Source, request_of};
 use crate::inspect::offline::{Continue, OfflineLog};
 use crate::inspect::verify::accounting::is_end;
 use crate::operate::quarantine::Entry;
@@ -66,13 +66,13 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), CliError> {
         CliError::new(format!("invalid transfer id {text:?}: expected a lower-case UUID or a ULID"))
     })?;
     let log = OfflineLog::open(&arguments.data)?;
-    let noted = match arguments.replay {
+    let stored = match arguments.replay {
         true => Err(None),
-        false => noted(&log, &arguments.data, id).map_err(Some),
+        false => from_store(&log, &arguments.data, id).map_err(Some),
     };
-    let mut explanation = match noted {
+    let mut explanation = match stored {
         Ok(explanation) => explanation,
-        Err(why) => Explanation { source: Source::Replay { why }, ..decided_again(&log, id)? },
+        Err(why) => Explanation { source: Source::Replay { why }, ..from_replay(&log, id)? },
     };
     if explanation.events.is_empty() {
         let (records, unread) = (explanation.up_to, explanation.unread);
@@ -87,81 +87,89 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What the store beside a log says, or why it is not asked.
-fn noted(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanation, String> {
+/// Builds the history from the cold store next to the log. The error is the reason why the store
+/// cannot be used.
+fn from_store(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanation, String> {
     let records =
         journal::OfflineReader::open(log.disk().clone()).map_err(|error| error.to_string())?;
     let store = Disk::open_for_questions(&data.join(layout::STORE), records.identity())?;
     let mark = store.mark();
-    let tale = tale_of(&store, id).map_err(|error| error.to_string())?;
-    let mut behind = Behind {
+    let decisions = read_decisions(&store, id).map_err(|error| error.to_string())?;
+    let mut check = StoreCheck {
         id,
-        deadline_ms: deadline(&tale, &records).map_err(|error| error.to_string())?,
-        tale: &tale,
+        deadline_ms: open_deadline(&decisions, &records).map_err(|error| error.to_string())?,
+        decisions: &decisions,
         is_of_log: mark.log_index == LogIndex(0),
-        late: None,
+        missing: None,
     };
     let from = mark.log_index.max(LogIndex(1));
     let visited = records.visit(from, &mut |frame| {
         if frame.header().last() == mark.log_index {
-            behind.is_of_log = frame.chain() == mark.chain;
-        } else if behind.is_of_log {
-            behind.look(frame);
+            check.is_of_log = frame.chain() == mark.chain;
+        } else if check.is_of_log {
+            check.examine(frame);
         }
-        let go_on = behind.is_of_log && behind.late.is_none();
-        if go_on { Ok(()) } else { Err(ports::StopReading) }
+        let is_usable = check.is_of_log && check.missing.is_none();
+        if is_usable { Ok(()) } else { Err(ports::StopReading) }
     });
     visited.map_err(|error| error.to_string())?;
-    match behind.late {
-        _ if !behind.is_of_log => Err("it was made from a log that went another way".into()),
-        Some(late) => {
-            Err(format!("it ends with record {}, before record {late}", mark.log_index.0))
+    match check.missing {
+        _ if !check.is_of_log => Err("it belongs to another log".into()),
+        Some(missing) => {
+            Err(format!("it ends with record {}, before record {missing}", mark.log_index.0))
         }
         None => {
-            let told = tell(id, &tale, (&records, &log.quarantined));
-            let told = told.map_err(|error| error.to_string())?;
-            Ok(Explanation { up_to: mark.log_index.0, ..told })
+            let history = build_history(id, &decisions, (&records, &log.quarantined));
+            let history = history.map_err(|error| error.to_string())?;
+            Ok(Explanation { up_to: mark.log_index.0, ..history })
         }
     }
 }
 
-/// Looks through the records behind the store's mark.
-struct Behind<'a> {
+/// Examines the records after the store's mark.
+struct StoreCheck<'a> {
     id: TransferId,
-    tale: &'a TransferDecisions,
-    /// Of a transfer that is in flight at the mark.
+    decisions: &'a TransferDecisions,
+    /// Deadline of a transfer that is in flight at the mark.
     deadline_ms: Option<u64>,
     is_of_log: bool,
-    /// The first record that the store does not know, and that is about the transfer.
-    late: Option<u64>,
+    /// The first record about the transfer that the store does not include.
+    missing: Option<u64>,
 }
 
-impl Behind<'_> {
-    fn look(&mut self, frame: &Frame<'_>) {
+impl StoreCheck<'_> {
+    fn examine(&mut self, frame: &Frame<'_>) {
         let header = frame.header();
-        let about = |record: &record::frame::Record<'_>| {
+        let is_about = |record: &record::frame::Record<'_>| {
             let read = record::command::read_fields(record.kind, record.version, record.fields);
-            read.map_or(true, |command| self.tale.is_about(self.id, &command))
+            read.map_or(true, |command| self.decisions.is_about(self.id, &command))
         };
-        let late = frame.records().find(about).map(|record| record.log_index.0);
-        let is_met = |deadline: u64| deadline <= header.batch.stamp.millis();
-        self.late = late.or(self.deadline_ms.is_some_and(is_met).then_some(header.first.0));
+        let missing = frame.records().find(is_about).map(|record| record.log_index.0);
+        let has_passed = |deadline: u64| deadline <= header.batch.stamp.millis();
+        let expires = self.deadline_ms.is_some_and(has_passed);
+        self.missing = missing.or(expires.then_some(header.first.0));
     }
 }
 
-fn tale_of(store: &dyn ColdStore, id: TransferId) -> Result<TransferDecisions, ports::StoreError> {
-    let told = store.decisions(&id)?;
-    let mut ends = BTreeMap::new();
-    for owed in told.iter().flat_map(|told| &told.owed) {
-        ends.insert(owed.notice, store.delivery_records(owed.notice)?);
+fn read_decisions(
+    store: &dyn ColdStore,
+    id: TransferId,
+) -> Result<TransferDecisions, ports::StoreError> {
+    let decisions = store.decisions(&id)?;
+    let mut deliveries = BTreeMap::new();
+    for owed in decisions.iter().flat_map(|decision| &decision.owed) {
+        deliveries.insert(owed.notice, store.delivery_records(owed.notice)?);
     }
-    Ok(TransferDecisions { told, ends })
+    Ok(TransferDecisions { decisions, deliveries })
 }
 
-/// When a transfer that is in flight as far as it is told ends by itself.
-fn deadline(tale: &TransferDecisions, reader: &dyn RecordReader) -> Result<Option<u64>, LogError> {
+/// The deadline of a transfer that is still reserved after its last stored decision.
+fn open_deadline(
+    decisions: &TransferDecisions,
+    reader: &dyn RecordReader,
+) -> Result<Option<u64>, LogError> {
     let mut reserved = None;
-    for Decision { outcome, log_index, owed, .. } in &tale.told {
+    for Decision { outcome, log_index, owed, .. } in &decisions.decisions {
         let expired = owed.iter().any(|owed| owed.outcome == Outcome::Expired);
         if *outcome == Outcome::PrepareReserved && !expired {
             reserved = Some(*log_index);
@@ -179,32 +187,34 @@ fn deadline(tale: &TransferDecisions, reader: &dyn RecordReader) -> Result<Optio
     }))
 }
 
-/// Decides the whole log again, and listens.
-fn decided_again(log: &OfflineLog, id: TransferId) -> Result<Explanation, CliError> {
-    let (mut teller, mut notes) = (DecisionRecorder::default(), Notes::of(id, &log.quarantined));
+/// Builds the history by a replay of the whole log.
+fn from_replay(log: &OfflineLog, id: TransferId) -> Result<Explanation, CliError> {
+    let mut recorder = DecisionRecorder::default();
+    let mut collected = DecisionCollector::new(id, &log.quarantined);
     let (replay, walked) = log.replay(&mut |replay, placed| {
         let frame = placed.frame;
-        replay.apply(frame, &mut |moment, state, effects| {
-            teller.watch(moment, state, effects, &mut notes);
+        replay.apply(frame, &mut |step, state, effects| {
+            recorder.observe(step, state, effects, &mut collected);
         })?;
-        notes.keep(frame);
+        collected.copy_records(frame);
         Ok(Continue::On)
     })?;
     if let Some(torn) = walked.torn {
         let (segment, offset) = (torn.segment, torn.offset);
         eprintln!("upesi: {segment} ends within a frame at byte {offset}; read up to there");
     }
-    let told = tell(id, &notes.tale, (&notes.records, notes.quarantined));
-    let told = told.map_err(|error| log.failure(error))?;
-    Ok(Explanation { up_to: replay.state().log_index().0, records: replay.records(), ..told })
+    let DecisionCollector { decisions, records, quarantined, .. } = &collected;
+    let history = build_history(id, decisions, (records, quarantined));
+    let history = history.map_err(|error| log.failure(error))?;
+    Ok(Explanation { up_to: replay.state().log_index().0, records: replay.records(), ..history })
 }
 
-/// What a replay tells of one transfer, and the records that it is told of.
-struct Notes<'a> {
+/// Collects the decisions about one transfer during a replay, with their records.
+struct DecisionCollector<'a> {
     id: TransferId,
     quarantined: &'a [Entry],
-    tale: TransferDecisions,
-    /// Records of the frame under way.
+    decisions: TransferDecisions,
+    /// Records of the current frame to copy.
     wanted: Vec<LogIndex>,
     records: RecordsInMemory,
 }
@@ -219,48 +229,49 @@ impl RecordReader for RecordsInMemory {
     }
 }
 
-impl<'a> Notes<'a> {
-    fn of(id: TransferId, quarantined: &'a [Entry]) -> Self {
-        let (tale, wanted, records) =
-            (TransferDecisions::default(), Vec::new(), RecordsInMemory::default());
-        Self { id, quarantined, tale, wanted, records }
+impl<'a> DecisionCollector<'a> {
+    fn new(id: TransferId, quarantined: &'a [Entry]) -> Self {
+        let decisions = TransferDecisions::default();
+        let (wanted, records) = (Vec::new(), RecordsInMemory::default());
+        Self { id, quarantined, decisions, wanted, records }
     }
 
-    fn keep(&mut self, frame: &Frame<'_>) {
+    fn copy_records(&mut self, frame: &Frame<'_>) {
         let (header, stamp) = (frame.header(), frame.header().batch.stamp);
         let is_here = |log_index: &LogIndex| (header.first..=header.last()).contains(log_index);
         self.wanted.extend(self.quarantined.iter().map(Entry::log_index).filter(is_here));
         let records = self.wanted.drain(..).filter_map(|log_index| frame.record(log_index));
-        let kept = records.map(|record| (record.log_index, OwnedRecord::copy(&record, stamp)));
-        self.records.0.extend(kept);
+        let copies = records.map(|record| (record.log_index, OwnedRecord::copy(&record, stamp)));
+        self.records.0.extend(copies);
     }
 }
 
-impl DecisionSink for Notes<'_> {
-    fn decided(&mut self, decided: &Decision) {
-        if decided.transfer != self.id {
+impl DecisionSink for DecisionCollector<'_> {
+    fn record_decision(&mut self, decision: &Decision) {
+        if decision.transfer != self.id {
             return;
         }
-        for owed in &decided.owed {
-            self.tale.ends.entry(owed.notice).or_default();
+        for owed in &decision.owed {
+            self.decisions.deliveries.entry(owed.notice).or_default();
         }
-        self.tale.told.push(decided.clone());
-        self.wanted.push(decided.log_index);
+        self.decisions.decisions.push(decision.clone());
+        self.wanted.push(decision.log_index);
     }
 
-    fn delivered(&mut self, notice: NoticeId, log_index: LogIndex) {
-        if let Some(ends) = self.tale.ends.get_mut(&notice) {
-            ends.push(log_index);
+    fn record_delivery(&mut self, notice: NoticeId, log_index: LogIndex) {
+        if let Some(deliveries) = self.decisions.deliveries.get_mut(&notice) {
+            deliveries.push(log_index);
             self.wanted.push(log_index);
         }
     }
 }
 
-/// How long an answer waits for the store to show what was decided when it was asked for.
-const PATIENCE: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// How long I/O threads may take to say how far callbacks are: they are asked between messages.
-pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
+/// Longest wait for the store to include all records that were durable at the request.
+const STORE_WAIT_MAX: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Time limit for the I/O threads to report the deliveries in progress; they answer between
+/// messages.
+pub(crate) const IO_ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Waits until the store has everything durable up to a record, for [`PATIENCE`] at most. Returns
 /// the record up to which the store is complete, and whether it has everything.
@@ -282,57 +293,61 @@ pub(crate) fn wait_for_store(
 }
 
 /// What a running switch can tell of a transfer.
-pub(crate) struct Question {
+pub(crate) struct ExplainRequest {
     pub(crate) id: TransferId,
     pub(crate) store: Arc<dyn ColdStore>,
     pub(crate) reader: Arc<dyn RecordReader>,
-    /// The last record that was decided on when it was asked.
+    /// The last applied record when the request arrived.
     pub(crate) asked_at: LogIndex,
-    /// Who sends what is owed.
+    /// The I/O threads, which deliver the notices.
     pub(crate) traffic: Arc<Traffic>,
-    /// Records that decide nothing.
+    /// Quarantined records, which have no effect.
     pub(crate) quarantined: Arc<[Entry]>,
 }
 
-impl Question {
-    /// Answers it; `None` when no record is about the transfer. May wait for the store, and for
+impl ExplainRequest {
+    /// Builds the history; `None` if no record is about the transfer. Blocks on the store and on
     /// the disk.
     pub(crate) fn answer(&self) -> Result<Option<Explanation>, String> {
         let started = Instant::now();
-        let up_to = self.wait(started).map_err(|error| error.to_string())?;
+        let up_to = self.wait_for_store(started).map_err(|error| error.to_string())?;
         let store = &*self.store;
-        let tale = tale_of(store, self.id).map_err(|error| error.to_string())?;
-        let told = tell(self.id, &tale, (&*self.reader, &self.quarantined));
-        let told = told.map_err(|error| error.to_string())?;
-        if told.events.is_empty() {
+        let decisions = read_decisions(store, self.id).map_err(|error| error.to_string())?;
+        let history = build_history(self.id, &decisions, (&*self.reader, &self.quarantined));
+        let history = history.map_err(|error| error.to_string())?;
+        if history.events.is_empty() {
             return Ok(None);
         }
-        let under_way = self.under_way(&tale, &told.notices_pending);
+        let under_way = self.pending_deliveries(&decisions, &history.notices_pending);
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Some(Explanation { up_to: up_to.0, under_way, seconds, ..told }))
+        Ok(Some(Explanation { up_to: up_to.0, under_way, seconds, ..history }))
     }
 
-    /// How far the callbacks are that are owed.
-    fn under_way(&self, tale: &TransferDecisions, pending: &[u64]) -> Vec<Underway> {
+    /// The delivery status of the pending notices.
+    fn pending_deliveries(
+        &self,
+        decisions: &TransferDecisions,
+        pending: &[u64],
+    ) -> Vec<PendingDelivery> {
         if pending.is_empty() {
             return Vec::new();
         }
         let pending: Vec<_> = pending.iter().map(|&notice| NoticeId(notice)).collect();
-        let owed: BTreeMap<_, _> = tale
-            .told
+        let owed: BTreeMap<_, _> = decisions
+            .decisions
             .iter()
-            .flat_map(|told| &told.owed)
+            .flat_map(|decision| &decision.owed)
             .map(|owed| (owed.notice, (owed.recipient.as_str().to_owned(), request_of(owed.kind))))
             .collect();
-        let found = self.traffic.underway(&pending, ANSWER_PATIENCE);
-        let told = found.iter().filter_map(|underway| {
-            Some(Underway::of(underway, owed.get(&underway.notice).cloned()?))
+        let statuses = self.traffic.delivery_status(&pending, IO_ANSWER_TIMEOUT);
+        let reports = statuses.iter().filter_map(|status| {
+            Some(PendingDelivery::new(status, owed.get(&status.notice).cloned()?))
         });
-        told.collect()
+        reports.collect()
     }
 
-    /// Waits until the store shows everything durable that was decided before the question.
-    fn wait(&self, started: Instant) -> Result<LogIndex, LogError> {
+    /// Waits until the store shows everything durable that was decided before the request.
+    fn wait_for_store(&self, started: Instant) -> Result<LogIndex, LogError> {
         wait_for_store(&*self.store, &*self.reader, (self.asked_at, started)).map(|(at, _)| at)
     }
 }

@@ -1,7 +1,7 @@
-//! A log read from end to end: what `verify`, `explain`, `replay`, `what-if` and `restore` have in
-//! common. Nothing in the data directory is ever written, made or removed. While one of them reads,
-//! no switch can run there; only `what-if` reads beside a switch, as far as the log goes when it
-//! begins.
+//! Reads a log from end to end, for `verify`, `explain`, `replay`, `what-if` and `restore`. Nothing
+//! in the data directory is written, created or removed. A directory lock keeps a switch from
+//! running there meanwhile. Only `what-if` takes no lock: it reads the log of a running switch up
+//! to its end at the start.
 
 use std::path::Path;
 
@@ -16,19 +16,19 @@ use crate::CliError;
 use crate::data::layout::{has_segments, refuse_half, refuse_unfinished};
 use crate::operate::quarantine::{self, Entry};
 
-/// A log to be read.
+/// A log that is opened for reading.
 pub(crate) struct OfflineLog {
     disk: TieredDisk<RealDisk>,
     walk: Walk,
     place: String,
-    /// Records that operators have set aside.
+    /// Quarantined records.
     pub(crate) quarantined: Vec<Entry>,
 }
 
 /// Why a log was not opened.
 pub(crate) struct OpenFailure {
     pub(crate) failure: CliError,
-    /// What the disk said, if it did.
+    /// The error of the disk, if that is the reason.
     pub(crate) error: Option<DiskError>,
 }
 
@@ -39,12 +39,12 @@ impl From<CliError> for OpenFailure {
 }
 
 impl From<OpenFailure> for CliError {
-    fn from(unopened: OpenFailure) -> Self {
-        unopened.failure
+    fn from(error: OpenFailure) -> Self {
+        error.failure
     }
 }
 
-/// [`journal::walk`], or the same beside a switch.
+/// [`journal::walk`], or [`journal::walk_live`] for the log of a running switch.
 type Walk = fn(
     &TieredDisk<RealDisk>,
     &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
@@ -56,10 +56,11 @@ impl OfflineLog {
         Self::open_with(data, open, journal::walk)
     }
 
-    /// The same beside a switch that may be running there: the log is read as far as it goes now.
-    pub(crate) fn open_beside(data: &Path) -> Result<Self, OpenFailure> {
-        let open = |data: &Path| RealDisk::open_beside(data).and_then(TieredDisk::open_beside);
-        Self::open_with(data, open, journal::walk_beside)
+    /// Opens a log without a lock, because a switch may be running on it. It is read up to its
+    /// present end.
+    pub(crate) fn open_live(data: &Path) -> Result<Self, OpenFailure> {
+        let open = |data: &Path| RealDisk::open_live(data).and_then(TieredDisk::open_live);
+        Self::open_with(data, open, journal::walk_live)
     }
 
     fn open_with(
@@ -90,27 +91,26 @@ impl OfflineLog {
         Ok(Self { disk, walk, place, quarantined })
     }
 
-    /// The records up to `end` that decide nothing.
+    /// The quarantined records up to `end`.
     pub(crate) fn quarantined_up_to(&self, end: LogIndex) -> Vec<Entry> {
         self.quarantined.iter().filter(|entry| entry.log_index() <= end).cloned().collect()
     }
 
-    /// The directory, to be read.
     pub(crate) fn disk(&self) -> &TieredDisk<RealDisk> {
         &self.disk
     }
 
-    /// About how many records there are, if that is known.
+    /// The approximate number of records; 0 if unknown.
     pub(crate) fn records_about(&self) -> u64 {
         records_about(&self.disk).unwrap_or(0)
     }
 
-    /// What went wrong, with the directory before it.
+    /// An error that names the directory.
     pub(crate) fn failure(&self, what: impl std::fmt::Display) -> CliError {
         CliError::new(format!("{}: {what}", self.place))
     }
 
-    /// What stands where a damaged frame begins, if its header says how long it is.
+    /// The bytes of a damaged frame, if its header has a valid length.
     pub(crate) fn bytes_of_frame(&self, segment: &str, offset: u64) -> Result<Vec<u8>, DiskError> {
         let file = self.disk.open(segment)?;
         let mut header = [0; FRAME_HEADER_BYTES];
@@ -122,7 +122,7 @@ impl OfflineLog {
         Ok(bytes)
     }
 
-    /// Visits every frame, as [`journal::walk`] says, and shows the progress.
+    /// Visits every frame, as [`journal::walk`] does, and shows the progress.
     pub(crate) fn walk(
         &self,
         visit: &mut dyn FnMut(&LocatedFrame<'_>) -> Result<(), StopReading>,
@@ -136,8 +136,7 @@ impl OfflineLog {
         walked
     }
 
-    /// Decides the log again until `step` has had enough; the caller feeds each frame to the
-    /// replay itself.
+    /// Replays the log until `step` stops it. `step` applies each frame.
     pub(crate) fn replay(
         &self,
         step: &mut dyn FnMut(
@@ -145,11 +144,11 @@ impl OfflineLog {
             &LocatedFrame<'_>,
         ) -> Result<Continue, sequencer::ReplayError>,
     ) -> Result<(Replay, LogWalk), CliError> {
-        self.replay_beside(None, step)
+        self.replay_with_store(None, step)
     }
 
-    /// The same with a store for what ends; without one everything stays in memory.
-    pub(crate) fn replay_beside(
+    /// Replays the log with a store for final transfers. Without one, all rows stay in memory.
+    pub(crate) fn replay_with_store(
         &self,
         cold: Option<ColdTier>,
         step: &mut dyn FnMut(
@@ -157,8 +156,9 @@ impl OfflineLog {
             &LocatedFrame<'_>,
         ) -> Result<Continue, sequencer::ReplayError>,
     ) -> Result<(Replay, LogWalk), CliError> {
-        let quarantine = quarantine::of(&self.quarantined);
-        let mut replay = Replay::from(ReplayStart { state: State::new(), quarantine, cold });
+        let quarantine = quarantine::for_replay(&self.quarantined);
+        let mut replay =
+            Replay::from(ReplayStart { state: State::new(), quarantine, cold_tier: cold });
         let mut failed = None;
         let walked = self.walk(&mut |placed| match step(&mut replay, placed) {
             Ok(Continue::On) => Ok(()),
@@ -177,14 +177,14 @@ impl OfflineLog {
     }
 }
 
-/// About how many records there are: all but those of the last segment. `None` if there is one
-/// segment, or if one cannot be read, which a reading of the log then says.
+/// The number of records before the last segment. `None` if there is only one segment, or if one
+/// cannot be read, which the reading of the log reports.
 pub(crate) fn records_about(disk: &TieredDisk<RealDisk>) -> Option<u64> {
     let last = disk.segments().ok()?.last()?.first.0;
     last.checked_sub(1).filter(|records| 0 < *records)
 }
 
-/// Whether the next frame is wanted.
+/// Whether to read the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Continue {
     On,

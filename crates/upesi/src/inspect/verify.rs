@@ -1,5 +1,5 @@
-//! `upesi verify`: reads a whole log, decides everything again, and keeps an account of its own
-//! ([`accounting`]). One pass; nothing in the data directory is changed.
+//! `upesi verify`: replays a whole log in one pass and compares it with independent accounts
+//! ([`accounting`]). Changes nothing in the data directory.
 
 pub(crate) mod accounting;
 
@@ -25,28 +25,27 @@ use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
 use crate::cli::units::Count;
 use crate::data::restore::tail_after;
-use crate::data::snapshot::{Claims, FalseClaim};
+use crate::data::snapshot::{SnapshotChecks, SnapshotFault};
 use crate::inspect::offline::{OfflineLog, OpenFailure};
-use crate::inspect::verify::accounting::{Audit, Figures, Finding, first_untrue};
-use crate::operate::quarantine::{self, Noted, Notes};
+use crate::inspect::verify::accounting::{Audit, Figures, Finding, first_mismatch};
+use crate::operate::quarantine::{self, Notes, QuarantinedRecord};
 
-/// Beyond so many records, what grows with the log is not kept in memory: at most 0.8 GB come
-/// before.
+/// Longest log, in records, whose growing data is kept in memory: at most 0.8 GB.
 const RECORDS_IN_MEMORY: u64 = 4_000_000;
-/// Where temporary files are that may be large, unless the environment says otherwise: on a disk,
-/// which `/tmp` need not be.
+/// Directory for large temporary files without `$TMPDIR`: on a disk, unlike some `/tmp`.
 const TEMPORARY: &str = "/var/tmp";
-/// What to do about a log that is whole, and says what is not so.
-const UNTRUE: &str = "Nothing was changed; keep this directory, compare it with a copy of the log, \
+/// Advice for a log with valid frames and a wrong content.
+const ADVICE: &str = "Nothing was changed; keep this directory, compare it with a copy of the log, \
                       and continue with a copy that verifies";
-/// How long a transfer that ended stays in memory, by the log's own time, where there is a scratch
-/// directory: most resends come within it.
-const KEEP: Duration = Duration::from_secs(1);
-/// Rows that wait to be written there, and the cache for those that are read again: few are.
+/// Time that a final transfer stays in memory with a scratch directory, by the log's stamps. Most
+/// resends arrive within it.
+const KEEP_FINAL: Duration = Duration::from_secs(1);
+/// Maximum number of rows in the write queue of the scratch store.
 const QUEUE_MAX: usize = 8_192;
+/// Cache of the scratch store. Few rows are read again.
 const CACHE_BYTES: u64 = 8 << 20;
 
-/// What was proved.
+/// The result for a valid log.
 #[derive(Debug, Serialize)]
 struct Proof {
     ok: bool,
@@ -54,7 +53,7 @@ struct Proof {
     bytes: u64,
     batches: u64,
     records: u64,
-    /// Batches whose recorded outcomes were found again; none speaks of the last batch yet.
+    /// Batches whose recorded outcomes were reproduced. No frame confirms the last batch yet.
     batches_confirmed: u64,
     last_stamp: String,
     transfers_ended: usize,
@@ -65,11 +64,11 @@ struct Proof {
     accounts: usize,
     #[serde(flatten)]
     figures: Figures,
-    /// Records that decide nothing, by whose word, and where the log says so.
-    quarantined: Vec<Noted>,
-    /// Snapshots that are the states which the log came to.
+    /// Quarantined records, with their notes in the log.
+    quarantined: Vec<QuarantinedRecord>,
+    /// Snapshots that equal the replayed state.
     snapshots: u64,
-    /// The record up to which the log had to go, by `durable.mark`; none if there is no such file.
+    /// The log index in `durable.mark`; `None` without this file.
     durable_mark: Option<u64>,
     chain_head: String,
     outcome_digest: String,
@@ -78,42 +77,42 @@ struct Proof {
     records_per_second: u64,
 }
 
-/// Where a log is not good, and how far it is; or that nothing is known of it, and why.
+/// The result without a valid log: its first fault, or why it could not be verified.
 #[derive(Debug, Serialize)]
 struct Disproof {
-    /// `None` if the log is neither proved nor found wrong.
+    /// `None` if the log is neither verified nor faulty.
     ok: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fault: Option<Box<Fault>>,
-    /// What stood in the way of a proof.
+    fault: Option<Box<LogFault>>,
+    /// Why the log could not be verified.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hindered: Option<String>,
-    /// Records found good before that.
+    error: Option<String>,
+    /// Valid records before that.
     records: u64,
     seconds: f64,
 }
 
-/// The first fault.
+/// The first fault of a log.
 #[derive(Debug, Default, Serialize)]
-struct Fault {
+struct LogFault {
     segment: Option<String>,
     offset: Option<u64>,
-    /// The record, or the one that should stand there.
+    /// The record, or the one expected at this byte.
     log_index: Option<u64>,
     transfer: Option<String>,
     what: String,
-    /// The same as one line.
+    /// The fault as one line.
     #[serde(skip)]
     line: String,
-    /// Whether it says nothing of the log, but of what was kept beside the proof.
+    /// Whether it is a failure of the scratch directory, not a fault of the log.
     #[serde(skip)]
     of_scratch: bool,
-    /// Whether it is about that record alone.
+    /// Whether it is about one record, not about the batch.
     #[serde(skip)]
     is_of_record: bool,
-    /// Whether its record stands in a frame before the one in which it was seen.
+    /// Whether its record is in an earlier frame than the one that showed it.
     #[serde(skip)]
-    is_behind: bool,
+    is_earlier: bool,
 }
 
 pub(crate) const EXAMPLES: &str = "\
@@ -143,12 +142,12 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), CliError> {
     let started = Instant::now();
     let VerifyFailure { fault, records, failure } = match prove(arguments, started) {
         Ok(proof) => return print(&proof, arguments.json),
-        Err(unproved) => unproved,
+        Err(failure) => failure,
     };
     if arguments.json {
         print_json(&Disproof {
             ok: fault.is_some().then_some(false),
-            hindered: fault.is_none().then(|| failure.to_string()),
+            error: fault.is_none().then(|| failure.to_string()),
             fault,
             records,
             seconds: started.elapsed().as_secs_f64(),
@@ -157,11 +156,11 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), CliError> {
     Err(failure)
 }
 
-/// Why a log is not proved.
+/// Why a log is not verified.
 struct VerifyFailure {
-    /// The first fault; `None` if something else stood in the way.
-    fault: Option<Box<Fault>>,
-    /// Records found good before.
+    /// The first fault; `None` if another error prevented the verification.
+    fault: Option<Box<LogFault>>,
+    /// Valid records before that.
     records: u64,
     failure: CliError,
 }
@@ -174,121 +173,122 @@ impl From<CliError> for VerifyFailure {
 
 /// Reads the log from end to end.
 fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, VerifyFailure> {
-    let log = OfflineLog::open(&arguments.data).map_err(unopened)?;
-    let above = scratch_for(log.records_about(), arguments.scratch.as_deref());
-    // Read first: beside a switch the log may grow meanwhile, and the mark with it.
-    let mark = journal::noted(log.disk()).map_err(|error| log.failure(error))?;
-    let scratch = above.as_deref().map(Scratch::within).transpose()?;
-    let mut pass = Pass::over(&log, above.as_deref(), scratch.as_ref())?;
+    let log = OfflineLog::open(&arguments.data).map_err(open_failure)?;
+    let parent = scratch_for(log.records_about(), arguments.scratch.as_deref());
+    let mark = journal::read_stored_mark(log.disk()).map_err(|error| log.failure(error))?;
+    let scratch = parent.as_deref().map(Scratch::within).transpose()?;
+    let mut pass = Pass::over(&log, parent.as_deref(), scratch.as_ref())?;
     let walked = pass.read()?;
-    let besides = pass.close(&walked, mark)?;
-    Ok(proof(&pass, &walked, besides, started))
+    let checks = pass.close(&walked, mark)?;
+    Ok(proof(&pass, &walked, checks, started))
 }
 
-/// What of a proof the replay and the account do not know.
-struct ProofContext {
-    quarantined: Vec<Noted>,
+/// Results of the checks after the replay.
+struct FinalChecks {
+    quarantined: Vec<QuarantinedRecord>,
     snapshots: u64,
     durable_mark: Option<u64>,
 }
 
-/// One pass over a log, with what is held against it.
+/// One pass over a log, with the data to compare it with.
 struct Pass<'a> {
     log: &'a OfflineLog,
-    /// Below which directory is kept what grows with the log.
-    above: Option<&'a Path>,
+    /// Parent of the scratch directory.
+    parent: Option<&'a Path>,
     replay: Replay,
     audit: Audit,
     notes: Notes,
-    claims: Claims,
+    snapshots: SnapshotChecks,
 }
 
 impl<'a> Pass<'a> {
     fn over(
         log: &'a OfflineLog,
-        above: Option<&'a Path>,
+        parent: Option<&'a Path>,
         scratch: Option<&Scratch>,
     ) -> Result<Self, CliError> {
         let (cold, audit) = match scratch {
-            Some(scratch) => (Some(scratch.side()?), Audit::within(scratch.list()?)),
+            Some(scratch) => (Some(scratch.cold_tier()?), Audit::with_file(scratch.list()?)),
             None => (None, Audit::default()),
         };
-        let quarantine = quarantine::of(&log.quarantined);
-        let replay = Replay::from(ReplayStart { state: State::new(), quarantine, cold });
-        let claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
-        Ok(Self { log, above, replay, audit, notes: Notes::default(), claims })
+        let quarantine = quarantine::for_replay(&log.quarantined);
+        let replay = Replay::from(ReplayStart { state: State::new(), quarantine, cold_tier: cold });
+        let snapshots = SnapshotChecks::read(log.disk()).map_err(|error| log.failure(error))?;
+        Ok(Self { log, parent, replay, audit, notes: Notes::default(), snapshots })
     }
 
-    /// Every frame, up to the first fault.
+    /// Reads every frame, up to the first fault.
     fn read(&mut self) -> Result<LogWalk, VerifyFailure> {
         let (mut fault, log) = (None, self.log);
         let walked = log.walk(&mut |placed| {
-            self.step(placed).map_err(|found| {
-                fault = Some(found);
+            self.step(placed).map_err(|error| {
+                fault = Some(error);
                 StopReading
             })
         });
         let next = LogIndex(self.replay.state().log_index().0 + 1);
         Err(match (fault, walked) {
-            (Some(fault), _) if fault.of_scratch => self.unproved(&fault.what),
-            (Some(fault), _) => self.disproved_by_record(*fault),
+            (Some(fault), _) if fault.of_scratch => self.scratch_failure(&fault.what),
+            (Some(fault), _) => self.record_fault(*fault),
             (None, Ok(LogWalk { torn: Some(torn), tail, .. })) => {
-                self.disproved(Fault::of_torn(&torn, tail.next()))
+                self.fault(LogFault::from_torn(&torn, tail.next()))
             }
             (None, Ok(walked)) => return Ok(walked),
             (None, Err(OpenError::Damaged(damage))) => {
-                self.disproved(Fault::of_damage(&damage, log))
+                self.fault(LogFault::from_damage(&damage, log))
             }
             (None, Err(OpenError::Disk(DiskError::Damaged { file, offset, reason }))) => {
-                self.disproved(Fault::of_file((file, offset), reason, next))
+                self.fault(LogFault::from_file((file, offset), reason, next))
             }
             (None, Err(error)) => log.failure(error).into(),
         })
     }
 
-    fn step(&mut self, placed: &LocatedFrame<'_>) -> Result<(), Box<Fault>> {
-        let Self { replay, audit, notes, claims, .. } = self;
-        notes.batch(placed.frame.header().last());
+    fn step(&mut self, placed: &LocatedFrame<'_>) -> Result<(), Box<LogFault>> {
+        let Self { replay, audit, notes, snapshots, .. } = self;
+        notes.begin_batch(placed.frame.header().last());
         let mut records = placed.frame.records();
-        let mut watch = |moment: ApplyStep<'_>, state: &State, effects: &Effects| {
-            if let ApplyStep::After(log_index, command, _) = moment {
-                notes.see(log_index, command);
+        let mut watch = |step: ApplyStep<'_>, state: &State, effects: &Effects| {
+            if let ApplyStep::After(log_index, command, _) = step {
+                notes.read(log_index, command);
             }
-            audit.watch(moment, &mut records, state, effects);
+            audit.watch(step, &mut records, state, effects);
         };
         let applied = replay.apply(placed.frame, &mut watch);
-        applied.map_err(|error| Box::new(Fault::of_replay(&error).seen_at(placed)))?;
+        applied.map_err(|error| Box::new(LogFault::from_replay(&error).seen_at(placed)))?;
         audit.close_batch(replay.state());
         match (audit.finding(), audit.failure()) {
-            (Some(finding), _) => Err(Box::new(Fault::of_finding(finding).seen_at(placed))),
-            (None, Some(error)) => Err(Box::new(Fault::of_list(error))),
+            (Some(finding), _) => Err(Box::new(LogFault::from_finding(finding).seen_at(placed))),
+            (None, Some(error)) => Err(Box::new(LogFault::from_list(error))),
             (None, None) => {
-                claims.check(&tail_after(placed), replay.state());
+                snapshots.check(&tail_after(placed), replay.state());
                 Ok(())
             }
         }
     }
 
-    /// What shows only when all is read.
+    /// Makes the checks that need the whole log.
     fn close(
         &mut self,
         walked: &LogWalk,
         mark: journal::StoredMark,
-    ) -> Result<ProofContext, VerifyFailure> {
+    ) -> Result<FinalChecks, VerifyFailure> {
         let closed = self.audit.close(self.replay.state());
-        let closed = closed.map_err(|error| Fault::of_list(&error).what);
-        let stored = self.replay.close().map_err(|error| Fault::of_replay(&error).what);
-        stored.and(closed).map_err(|what| self.unproved(&what))?;
+        let closed = closed.map_err(|error| LogFault::from_list(&error).what);
+        let stored = self.replay.close().map_err(|error| LogFault::from_replay(&error).what);
+        stored.and(closed).map_err(|what| self.scratch_failure(&what))?;
         let finding = self.audit.finding().cloned();
         let checked = self.notes.check(&self.log.quarantined, self.replay.state().log_index());
-        let claimed = mem::take(&mut self.claims).close(&walked.tail);
-        let finding = finding.or_else(|| self.silence());
+        let claimed = mem::take(&mut self.snapshots).close(&walked.tail);
+        let finding = finding.or_else(|| self.missing_digest());
         let fault = match (finding, checked, claimed) {
             (Some(finding), ..) | (None, Err(finding), _) => {
-                Fault::of_finding(&finding).placed(self.log, finding.log_index)
+                LogFault::from_finding(&finding).located(self.log, finding.log_index)
             }
-            (None, Ok(_), Err(untrue)) => Fault::of_snapshot(&untrue),
-            (None, Ok(_), Ok(_)) if mark == journal::StoredMark::Damaged => Fault::of_mark(),
+            (None, Ok(_), Err(fault)) => LogFault::from_snapshot(&fault),
+            (None, Ok(_), Ok(_)) if mark == journal::StoredMark::Damaged => {
+                LogFault::from_damaged_mark()
+            }
             (None, Ok(quarantined), Ok(snapshots)) => {
                 let durable_mark = match mark {
                     journal::StoredMark::Durable(of, at) if of == walked.tail.identity => {
@@ -296,14 +296,14 @@ impl<'a> Pass<'a> {
                     }
                     _ => None,
                 };
-                return Ok(ProofContext { quarantined, snapshots, durable_mark });
+                return Ok(FinalChecks { quarantined, snapshots, durable_mark });
             }
         };
-        Err(self.disproved(fault))
+        Err(self.fault(fault))
     }
 
-    /// That the log's last frame leaves what was decided before it to be believed.
-    fn silence(&self) -> Option<Finding> {
+    /// Reports a last frame without a digest of the decisions before it.
+    fn missing_digest(&self) -> Option<Finding> {
         self.replay.last_frame_lacks_digest().then(|| Finding {
             log_index: self.replay.state().log_index(),
             transfer: None,
@@ -311,52 +311,53 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// By a record that was decided; what it does may show only in the frame behind.
-    fn disproved_by_record(&self, fault: Fault) -> VerifyFailure {
+    /// The failure for a fault of one record, whose effect may show only in a later frame.
+    fn record_fault(&self, fault: LogFault) -> VerifyFailure {
         let fault = match fault.log_index {
-            Some(log_index) if fault.is_behind => fault.placed(self.log, LogIndex(log_index)),
+            Some(log_index) if fault.is_earlier => fault.located(self.log, LogIndex(log_index)),
             _ => fault,
         };
         let before = fault.log_index.map_or(u64::MAX, |log_index| log_index.saturating_sub(1));
-        let unproved = self.disproved(fault);
-        VerifyFailure { records: unproved.records.min(before), ..unproved }
+        let failure = self.fault(fault);
+        VerifyFailure { records: failure.records.min(before), ..failure }
     }
 
-    fn disproved(&self, fault: Fault) -> VerifyFailure {
+    fn fault(&self, fault: LogFault) -> VerifyFailure {
         let (records, failure) = (self.replay.records(), self.log.failure(&fault.line));
         VerifyFailure { fault: Some(Box::new(fault)), records, failure }
     }
 
-    /// What was kept beside the proof let it down: that says nothing of the log.
-    fn unproved(&self, why: &str) -> VerifyFailure {
-        let scratch = self.above.unwrap_or(Path::new("memory"));
+    /// A failure of the scratch directory, which proves nothing about the log.
+    fn scratch_failure(&self, why: &str) -> VerifyFailure {
+        let scratch = self.parent.unwrap_or(Path::new("memory"));
         let records = self.replay.records();
         let failure = CliError::new(format!(
-            "--scratch {}: {why}. The log is neither proved nor found wrong; {records} of its \
-             records were read. Make room there, or give another directory: it takes some 300 \
-             bytes for every transfer",
-            scratch.display()
+            "--scratch {}: {why}; the log is neither verified nor faulty: {} of its records were \
+             read. Free space there or use another directory; verify needs about 300 bytes per \
+             transfer",
+            scratch.display(),
+            Count(records)
         ));
         VerifyFailure { records, ..failure.into() }
     }
 }
 
-/// A file without which the log is not read may be damaged itself.
-fn unopened(unopened: OpenFailure) -> VerifyFailure {
-    let fault = match unopened.error {
+/// A damaged file that is needed to open the log is a fault of the log.
+fn open_failure(error: OpenFailure) -> VerifyFailure {
+    let fault = match error.error {
         Some(DiskError::Damaged { file, offset, reason }) => {
-            Some(Box::new(Fault::of_file((file, offset), reason, LogIndex(1))))
+            Some(Box::new(LogFault::from_file((file, offset), reason, LogIndex(1))))
         }
         _ => None,
     };
-    VerifyFailure { fault, records: 0, failure: unopened.failure }
+    VerifyFailure { fault, records: 0, failure: error.failure }
 }
 
-/// Below which directory is kept what grows with the log: the one that was asked for, for a long
-/// log the system's own, none for any other.
-fn scratch_for(records: u64, asked: Option<&Path>) -> Option<PathBuf> {
+/// Parent of the scratch directory: the requested one; otherwise, for a long log, the system's
+/// directory for temporary files.
+fn scratch_for(records: u64, requested: Option<&Path>) -> Option<PathBuf> {
     let is_long = RECORDS_IN_MEMORY < records;
-    asked.map(Path::to_owned).or_else(|| is_long.then(temporary))
+    requested.map(Path::to_owned).or_else(|| is_long.then(temporary))
 }
 
 fn temporary() -> PathBuf {
@@ -367,37 +368,37 @@ fn temporary() -> PathBuf {
     }
 }
 
-/// A directory for what grows with the log, removed in the end.
+/// A temporary directory for data that grows with the log.
 struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    fn within(above: &Path) -> Result<Self, CliError> {
-        let path = above.join(format!("upesi-verify-{}", std::process::id()));
-        let made = DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|error| Self::failure(&path, &error))?;
+    fn within(parent: &Path) -> Result<Self, CliError> {
+        let path = parent.join(format!("upesi-verify-{}", std::process::id()));
+        let created = DirBuilder::new().mode(0o700).create(&path);
+        created.map_err(|error| Self::failure(&path, &error))?;
         Ok(Self { path })
     }
 
-    /// Where the kernel's rows go.
-    fn side(&self) -> Result<ColdTier, CliError> {
+    /// Creates the store for final rows of the kernel.
+    fn cold_tier(&self) -> Result<ColdTier, CliError> {
         let path = self.path.join("store");
         let options = Options { cache_bytes: CACHE_BYTES };
         let store = Disk::begin(&path, LogIdentity::default(), options);
         let store = store.map_err(|(StoreError::Failed(what) | StoreError::Damaged(what))| {
             CliError::new(format!("--scratch: the store: {what}"))
         })?;
-        let behind = WriteBehind::start_silent(Arc::new(store), QUEUE_MAX);
-        let behind = behind.map_err(|error| Self::failure(&path, &error))?;
-        Ok(ColdTier::new(Box::new(behind), KEEP).without_decisions())
+        let queue = WriteBehind::start_silent(Arc::new(store), QUEUE_MAX);
+        let queue = queue.map_err(|error| Self::failure(&path, &error))?;
+        Ok(ColdTier::new(Box::new(queue), KEEP_FINAL).without_decisions())
     }
 
-    /// Where the account's own list goes.
+    /// Creates the file for the audit's list of transfers.
     fn list(&self) -> Result<File, CliError> {
         let path = self.path.join("transfers");
-        let made = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-        made.map_err(|error| Self::failure(&path, &error))
+        let created = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        created.map_err(|error| Self::failure(&path, &error))
     }
 
     fn failure(path: &Path, error: &io::Error) -> CliError {
@@ -408,13 +409,13 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.path) {
-            eprintln!("upesi: {} was left: {error}", self.path.display());
+            eprintln!("upesi: {}: cannot be removed: {error}", self.path.display());
         }
     }
 }
 
-impl Fault {
-    fn of_damage(damage: &Damage, log: &OfflineLog) -> Self {
+impl LogFault {
+    fn from_damage(damage: &Damage, log: &OfflineLog) -> Self {
         let fault = Self {
             segment: Some(damage.segment.clone()),
             offset: Some(damage.offset),
@@ -424,28 +425,28 @@ impl Fault {
             ..Self::default()
         };
         let frame = log.bytes_of_frame(&damage.segment, damage.offset);
-        match first_untrue(damaged_records(&frame.unwrap_or_default())) {
+        match first_mismatch(damaged_records(&frame.unwrap_or_default())) {
             None => fault,
             Some(finding) => fault.shown_in(&finding),
         }
     }
 
-    /// In which record of a damaged frame it shows.
+    /// Names the first wrong record of a damaged frame.
     fn shown_in(self, finding: &Finding) -> Self {
         let transfer = finding.transfer.map(|id| id.to_string());
         let of = transfer.as_ref().map_or(String::new(), |id| format!(", of transfer {id}"));
-        let shown = format!("record {}{of}: {}", finding.log_index.0, finding.what);
+        let record = format!("record {}{of}: {}", finding.log_index.0, finding.what);
         Self {
             transfer,
-            what: format!("{}; it shows in {shown}", self.what),
-            line: format!("{} It shows in {shown}.", self.line),
+            what: format!("{}; first wrong record: {record}", self.what),
+            line: format!("{} First wrong record: {record}.", self.line),
             ..self
         }
     }
 
-    /// A segment that is kept in another form or place, read in blocks: `next` stands in the one
-    /// that is damaged, or soon behind it.
-    fn of_file((file, offset): (String, Option<u64>), what: String, next: LogIndex) -> Self {
+    /// Damage in a compressed or archived segment, which is read in blocks. Record `next` is in the
+    /// damaged block or soon after it.
+    fn from_file((file, offset): (String, Option<u64>), what: String, next: LogIndex) -> Self {
         let place = byte_of(&file, offset);
         let line = format!(
             "{place}: {what}; record {} is the first that was not read{}",
@@ -455,8 +456,8 @@ impl Fault {
         Self { segment: Some(file), offset, log_index: Some(next.0), what, line, ..Self::default() }
     }
 
-    /// Verifying repairs nothing and proves nothing about bytes it cannot read.
-    fn of_torn(torn: &TruncatedTail, next: LogIndex) -> Self {
+    /// An incomplete frame at the end. `verify` does not repair it.
+    fn from_torn(torn: &TruncatedTail, next: LogIndex) -> Self {
         let TruncatedTail { segment, offset, bytes, reason } = torn;
         let what = format!("the last {bytes} bytes are an incomplete frame: {reason}");
         let line = format!(
@@ -475,28 +476,28 @@ impl Fault {
         }
     }
 
-    fn of_mark() -> Self {
+    fn from_damaged_mark() -> Self {
         let what = "its checksum is wrong, so the durable end of the log is unknown".into();
         let line = format!(
             "{MARK}: {what}. The log is valid. To check whether its end is missing, compare the \
-             last record and chain head with noted ones; a start compares them with the snapshots \
-             and the cold store. The next start rewrites the file"
+             last record and chain head with values stored elsewhere; a start compares them with \
+             the snapshots and the cold store. The next start rewrites the file"
         );
         Self { segment: Some(MARK.into()), what, line, ..Self::default() }
     }
 
-    fn of_snapshot(untrue: &FalseClaim) -> Self {
-        let FalseClaim { file, offset, log_index, line } = untrue.clone();
+    fn from_snapshot(fault: &SnapshotFault) -> Self {
+        let SnapshotFault { file, offset, log_index, line } = fault.clone();
         let (segment, log_index) = (Some(file), Some(log_index.0));
         Self { segment, offset, log_index, what: line.clone(), line, ..Self::default() }
     }
 
-    fn of_replay(error: &ReplayError) -> Self {
+    fn from_replay(error: &ReplayError) -> Self {
         let log_index = match error {
             ReplayError::Log(_) | ReplayError::Store(_) => None,
             ReplayError::Unreadable { log_index, .. }
             | ReplayError::UnknownRules { log_index, .. }
-            | ReplayError::Poison { log_index }
+            | ReplayError::InvariantBroken { log_index }
             | ReplayError::NotTheQuarantined { log_index }
             | ReplayError::Diverged { log_index }
             | ReplayError::Unconfirmed { log_index, .. } => Some(log_index.0),
@@ -512,25 +513,25 @@ impl Fault {
         Self { log_index, line: what.clone(), what, of_scratch, is_of_record, ..Self::default() }
     }
 
-    fn of_list(error: &io::Error) -> Self {
+    fn from_list(error: &io::Error) -> Self {
         let what = format!("the list of transfers: {error}");
         Self { what, of_scratch: true, ..Self::default() }
     }
 
-    fn of_finding(finding: &Finding) -> Self {
+    fn from_finding(finding: &Finding) -> Self {
         let transfer = finding.transfer.map(|id| id.to_string());
         let about = transfer.as_ref().map_or(String::new(), |id| format!("transfer {id}: "));
         Self {
             log_index: Some(finding.log_index.0),
-            line: format!("record {}: {about}{}. {UNTRUE}", finding.log_index.0, finding.what),
+            line: format!("record {}: {about}{}. {ADVICE}", finding.log_index.0, finding.what),
             what: finding.what.clone(),
             transfer,
             ..Self::default()
         }
     }
 
-    /// At the frame with this record, which was passed long ago.
-    fn placed(self, log: &OfflineLog, log_index: LogIndex) -> Self {
+    /// Adds the location of an earlier record, by another pass over the log.
+    fn located(self, log: &OfflineLog, log_index: LogIndex) -> Self {
         let mut fault = Some(self);
         let mut found = None;
         let _read_before = log.walk(&mut |placed| match placed.frame.header().last() < log_index {
@@ -543,11 +544,11 @@ impl Fault {
         found.or(fault).expect("it was moved once at most")
     }
 
-    /// Seen while this frame was decided: at it, unless its record stands in an earlier one.
+    /// Adds the location of this frame, unless the record is in an earlier frame.
     fn seen_at(self, placed: &LocatedFrame<'_>) -> Self {
         let first = placed.frame.header().first.0;
         match self.log_index {
-            Some(log_index) if log_index < first => Self { is_behind: true, ..self },
+            Some(log_index) if log_index < first => Self { is_earlier: true, ..self },
             _ => self.at(placed),
         }
     }
@@ -558,7 +559,7 @@ impl Fault {
         let record = records.find(|record| Some(record.log_index.0) == self.log_index);
         let command =
             record.and_then(|record| read_fields(record.kind, record.version, record.fields).ok());
-        // What is told of a whole batch may be any record's, unless it has only one.
+        // A fault of a batch belongs to a record only if the batch has no other.
         let command = command.filter(|_| self.is_of_record || frame.header().count == 1);
         let of_record = command.and_then(|command| command.rows().next().map(ToString::to_string));
         let of = match (&self.transfer, &of_record) {
@@ -575,11 +576,11 @@ impl Fault {
     }
 }
 
-fn proof(pass: &Pass<'_>, walked: &LogWalk, besides: ProofContext, started: Instant) -> Proof {
+fn proof(pass: &Pass<'_>, walked: &LogWalk, checks: FinalChecks, started: Instant) -> Proof {
     let Pass { replay, audit, .. } = pass;
-    let ProofContext { quarantined, snapshots, durable_mark } = besides;
+    let FinalChecks { quarantined, snapshots, durable_mark } = checks;
     let state = replay.state();
-    // The hash of the state is part of the proof and of its time.
+    // Before the time is taken: hashing the state is part of the verification.
     let state_hash = state.hash().to_string();
     let seconds = started.elapsed().as_secs_f64();
     Proof {
@@ -590,12 +591,12 @@ fn proof(pass: &Pass<'_>, walked: &LogWalk, besides: ProofContext, started: Inst
         records: replay.records(),
         batches_confirmed: replay.confirmed(),
         last_stamp: moment(state.stamp()),
-        transfers_ended: state.transfers_ended(),
-        transfers_in_flight: state.transfers_in_flight(),
+        transfers_ended: state.final_transfer_count(),
+        transfers_in_flight: state.reserved_transfer_count(),
         notices_owed: state.notices_owed_count(),
         dead_letters: state.dead_letter_count(),
-        participants: state.register().iter().count(),
-        accounts: state.books().iter().count(),
+        participants: state.registry().iter().count(),
+        accounts: state.accounts().iter().count(),
         figures: audit.figures(),
         quarantined,
         snapshots,
@@ -658,8 +659,8 @@ fn print(proof: &Proof, json: bool) -> Result<(), CliError> {
         Count(figures.notices_dead),
         Count(figures.notices_pending)
     );
-    for noted in &proof.quarantined {
-        println!("  quarantine       {noted}");
+    for record in &proof.quarantined {
+        println!("  quarantine       {record}");
     }
     match proof.durable_mark {
         Some(record) => println!("  end              reaches record {record} of {MARK}"),
@@ -677,16 +678,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_log_is_not_kept_in_memory() {
-        let asked = Path::new("/asked/for");
-        for (records, asked, expected) in [
+    fn long_log_uses_a_scratch_directory() {
+        let path = Path::new("/requested");
+        for (records, requested, expected) in [
             (0, None, None),
             (RECORDS_IN_MEMORY, None, None),
             (RECORDS_IN_MEMORY + 1, None, Some(temporary())),
-            (RECORDS_IN_MEMORY, Some(asked), Some(asked.to_owned())),
-            (RECORDS_IN_MEMORY + 1, Some(asked), Some(asked.to_owned())),
+            (RECORDS_IN_MEMORY, Some(path), Some(path.to_owned())),
+            (RECORDS_IN_MEMORY + 1, Some(path), Some(path.to_owned())),
         ] {
-            assert_eq!(scratch_for(records, asked), expected, "{records} {asked:?}");
+            assert_eq!(scratch_for(records, requested), expected, "{records} {requested:?}");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! `upesi what-if`: which refusals for want of liquidity would have appeared or vanished in a
-//! period under other caps or other cover. [`engine`] has the details.
+//! `upesi what-if`: shows which refusals for insufficient liquidity would have appeared or vanished
+//! in a period under other net debit caps or another liquidity cover. [`engine`] has the details.
 
 mod engine;
 
-use std::cmp::Ordering;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,12 +13,14 @@ use serde::Serialize;
 
 use crate::CliError;
 use crate::cli::stdout::{moment, print_json};
+use crate::cli::table::{Align, Table};
+use crate::cli::units::Count;
 use crate::inspect::explain::report::Decimal;
 use crate::inspect::offline::{Continue, OfflineLog};
 use crate::inspect::replay::Until;
 use crate::inspect::what_if::engine::{
-    ChangedDecision, ChangedFunds, Edge, FundsStatus, Mark, Override, OverrideEffect, Row, Tally,
-    Totals, TotalsByCopy, WhatIf,
+    ByCopy, ChangedDecision, ChangedFunds, CountAndValue, FundsStatus, Override, OverrideEffect,
+    PeriodBound, Totals, TransferRecord, WhatIf,
 };
 use crate::operate::quarantine::Entry;
 
@@ -35,17 +36,17 @@ that all expire at their deadline, and that all are aborted by the payee at once
 lies between the columns as a rule, and sometimes slightly outside. A withdrawal that was accepted
 but that a column refuses is listed: its amount still covers transfers in that column.";
 
-/// Movements of funds that are named without `--list`.
-const FUNDS_SHOWN: usize = 20;
+/// Maximum number of movements of funds in the text without `--list`.
+const FUNDS_MAX: usize = 20;
 
 /// Explanation of a withdrawal that a column refuses.
-const KEPT: &str = "\
+const REFUSED_WITHDRAWAL: &str = "\
 If a column refuses a withdrawal that the log accepted, its amount stays in the cover from that
 record on, or until the log cancels it. This also lowers the refusals in that column. \"Transfers so
 covered\" were reserved above the cover that the withdrawal would have left.
 ";
 /// Explanation of a withdrawal that only a column accepts.
-const GONE: &str = "\
+const ADDED_WITHDRAWAL: &str = "\
 If a column accepts a withdrawal that the log refused, the cover is lower by its amount from that
 record on. This also raises the refusals in that column. The withdrawal stays reserved.
 ";
@@ -100,8 +101,8 @@ impl FromStr for AmountArgument {
         let amount = amount.and_then(Amount::parse_decimal);
         let currency = parts.next().and_then(Currency::parse);
         let name = parts.next().and_then(FspName::new);
-        let said = name.zip(currency).zip(amount);
-        said.map(|((name, currency), amount)| Self { name, currency, amount }).ok_or_else(|| {
+        let parsed = name.zip(currency).zip(amount);
+        parsed.map(|((name, currency), amount)| Self { name, currency, amount }).ok_or_else(|| {
             "expected NAME:CURRENCY:AMOUNT such as dfsp1:USD:50000, with at most 18 digits and 4 \
                  decimals"
                 .to_owned()
@@ -111,27 +112,27 @@ impl FromStr for AmountArgument {
 
 pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), CliError> {
     let started = Instant::now();
-    if let Some(said) = arguments.limit.iter().find(|said| said.amount < Amount::ZERO) {
-        let name = said.name.as_str();
+    if let Some(limit) = arguments.limit.iter().find(|limit| limit.amount < Amount::ZERO) {
+        let name = limit.name.as_str();
         return Err(CliError::new(format!("--limit {name}: a cap cannot be negative")));
     }
     refuse_repeated(&arguments.limit, "--limit")?;
     refuse_repeated(&arguments.cover, "--cover")?;
-    let from = edge(arguments.from, "--from")?;
-    let to = arguments.to.map(|to| edge(to, "--to")).transpose()?;
+    let from = bound(arguments.from, "--from")?;
+    let to = arguments.to.map(|to| bound(to, "--to")).transpose()?;
     if to.is_some_and(|to| is_before(to, from)) {
         return Err(CliError::new("--to: is before --from"));
     }
-    let log = OfflineLog::open_beside(&arguments.data)?;
-    if from == Edge::Record(LogIndex(1)) {
+    let log = OfflineLog::open_live(&arguments.data)?;
+    if from == PeriodBound::Record(LogIndex(1)) {
         return Err(CliError::new(
             "--from: no participant has a cap before record 1; start after the record that set it",
         ));
     }
-    let mut period = WhatIf::new(assumptions(arguments), from, to);
+    let mut period = WhatIf::new(overrides(arguments), from, to);
     let (replay, _) = log.replay(&mut |replay, placed| {
-        replay.apply(placed.frame, &mut |moment, state, effects| {
-            period.watch(moment, state, effects);
+        replay.apply(placed.frame, &mut |step, state, effects| {
+            period.watch(step, state, effects);
         })?;
         Ok(if period.is_over() { Continue::Stop } else { Continue::On })
     })?;
@@ -142,192 +143,193 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), CliError> {
         let state = replay.state();
         let (log_index, at) = (state.log_index().0, moment(state.stamp()));
         let detail = match period.is_over() {
-            true => format!("the next records after it are of {at}"),
-            false => format!("the log ends with record {log_index}, at {at}"),
+            true => format!("the next records are stamped {at}"),
+            false => format!("the log ends with record {log_index}, stamped {at}"),
         };
         return Err(log.failure(format!("no record is within the period; {detail}")));
     }
-    if let Some(Edge::Record(LogIndex(to))) = period.unreached() {
+    if let Some(PeriodBound::Record(LogIndex(to))) = period.unreached() {
         let end = replay.state().log_index().0;
         return Err(log.failure(format!("--to {to}: the log ends with record {end}")));
     }
     let quarantined = log.quarantined_up_to(replay.state().log_index());
-    let shown = Shown::of(&period, replay.state(), arguments, started);
-    let shown = Shown { quarantined, ..shown };
+    let report = WhatIfReport::new(&period, replay.state(), arguments, started);
+    let report = WhatIfReport { quarantined, ..report };
     match arguments.json {
-        true => print_json(&shown)?,
-        false => println!("{shown}"),
+        true => print_json(&report)?,
+        false => println!("{report}"),
     }
     Ok(())
 }
 
-/// Of two changes of one account, which one is meant is not known.
+/// Refuses two changes of one account.
 fn refuse_repeated(all: &[AmountArgument], option: &str) -> Result<(), CliError> {
-    let account = |said: &AmountArgument| (said.name, said.currency);
-    for (at, said) in all.iter().enumerate() {
-        if all[..at].iter().any(|other| account(other) == account(said)) {
-            let (name, currency) = (said.name.as_str(), said.currency);
+    let account = |argument: &AmountArgument| (argument.name, argument.currency);
+    for (at, argument) in all.iter().enumerate() {
+        if all[..at].iter().any(|other| account(other) == account(argument)) {
+            let (name, currency) = (argument.name.as_str(), argument.currency);
             return Err(CliError::new(format!("{option} of {name}:{currency} is given twice")));
         }
     }
     Ok(())
 }
 
-/// Whether that is so by what is said alone: a record and a time are not held against each other.
-fn is_before(to: Edge, from: Edge) -> bool {
+/// Whether the period ends before it begins. A record and a time cannot be compared here.
+fn is_before(to: PeriodBound, from: PeriodBound) -> bool {
     match (to, from) {
-        (Edge::Record(to), Edge::Record(from)) => to < from,
-        (Edge::Moment(to), Edge::Moment(from)) => to < from,
+        (PeriodBound::Record(to), PeriodBound::Record(from)) => to < from,
+        (PeriodBound::Time(to), PeriodBound::Time(from)) => to < from,
         _ => false,
     }
 }
 
-fn edge(until: Until, option: &str) -> Result<Edge, CliError> {
+fn bound(until: Until, option: &str) -> Result<PeriodBound, CliError> {
     match until {
-        Until::Record(log_index) => Ok(Edge::Record(log_index)),
-        Until::Moment(stamp) => Ok(Edge::Moment(stamp)),
-        Until::End => Err(CliError::new(format!("{option} is the number of a record, or a time"))),
+        Until::Record(log_index) => Ok(PeriodBound::Record(log_index)),
+        Until::Time(stamp) => Ok(PeriodBound::Time(stamp)),
+        Until::End => Err(CliError::new(format!("{option}: expected a log index or a time"))),
     }
 }
 
-fn assumptions(arguments: &WhatIfArguments) -> Vec<Override> {
-    let assume = |said: &AmountArgument, what: fn(Amount) -> OverrideEffect| {
-        let AmountArgument { name, currency, amount } = *said;
-        Override { name, currency, what: what(amount) }
+fn overrides(arguments: &WhatIfArguments) -> Vec<Override> {
+    let override_of = |argument: &AmountArgument, effect: fn(Amount) -> OverrideEffect| {
+        let AmountArgument { name, currency, amount } = *argument;
+        Override { name, currency, effect: effect(amount) }
     };
-    let caps = arguments.limit.iter().map(|said| assume(said, OverrideEffect::Cap));
-    caps.chain(arguments.cover.iter().map(|said| assume(said, OverrideEffect::Cover))).collect()
+    let caps = arguments.limit.iter().map(|limit| override_of(limit, OverrideEffect::Cap));
+    let covers = arguments.cover.iter().map(|cover| override_of(cover, OverrideEffect::Cover));
+    caps.chain(covers).collect()
 }
 
-/// The answer as it is shown.
+/// The result.
 #[derive(Debug, Serialize)]
-struct Shown {
-    from: Moment,
-    to: Moment,
-    /// Whether `to` is the log's last record, and the moment that was asked for a later one.
+struct WhatIfReport {
+    from: RecordAndTime,
+    to: RecordAndTime,
+    /// Whether the log ends before the requested end of the period.
     log_ends_before: bool,
     assumed: Vec<String>,
-    participants: Vec<ShownRow>,
-    /// Changes of a cap in the log that the assumed one took the place of.
+    participants: Vec<ParticipantReport>,
+    /// Changes of a cap in the log that the assumed cap replaced.
     caps_overridden: u64,
-    /// Movements of funds that would have ended otherwise, in any column and in each.
+    /// Movements of funds with another result, in any column and in each.
     funds_differing: usize,
-    funds_differing_in: Columns,
-    funds: Vec<ShownFunds>,
+    funds_differing_in: CountByColumn,
+    funds: Vec<FundsReport>,
     transfers_differing: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    transfers: Option<Vec<ShownTransfer>>,
-    /// Records up to the end of the period that decide nothing, in any column.
+    transfers: Option<Vec<TransferReport>>,
+    /// Quarantined records up to the end of the period. They have no effect in any column.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<Entry>,
     seconds: f64,
 }
 
 #[derive(Debug, Serialize)]
-struct Moment {
+struct RecordAndTime {
     log_index: u64,
     time: String,
 }
 
 #[derive(Debug, Serialize)]
-struct ShownRow {
+struct ParticipantReport {
     participant: String,
     currency: String,
     #[serde(flatten)]
-    courses: TotalsByCopy<ShownCourse>,
+    columns: ByCopy<ColumnReport>,
 }
 
 #[derive(Debug, Serialize)]
-struct ShownCourse {
-    refused: ShownTally,
-    refusals_that_appear: ShownTally,
-    refusals_that_vanish: ShownTally,
+struct ColumnReport {
+    refused: CountReport,
+    refusals_that_appear: CountReport,
+    refusals_that_vanish: CountReport,
     highest_position: Decimal,
     least_headroom: Decimal,
-    withdrawals_refused: ShownTally,
+    withdrawals_refused: CountReport,
     /// At the end of the period; below zero if more was withdrawn than in the log.
     cover_not_withdrawn: Decimal,
-    transfers_so_covered: ShownTally,
+    transfers_so_covered: CountReport,
 }
 
-/// A count for each of the copies.
+/// A count for each assumed result.
 #[derive(Debug, Serialize)]
-struct Columns {
+struct CountByColumn {
     all_commit: usize,
     none_commit: usize,
     given_back: usize,
 }
 
 #[derive(Debug, Serialize)]
-struct ShownFunds {
+struct FundsReport {
     #[serde(flatten)]
-    mark: ShownMark,
+    record: TransferRecordReport,
     participant: String,
     direction: &'static str,
     amount: Decimal,
     currency: String,
     #[serde(flatten)]
-    standings: TotalsByCopy<&'static str>,
+    statuses: ByCopy<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
-struct ShownTally {
+struct CountReport {
     count: u64,
     value: Decimal,
-    first: Option<ShownMark>,
-    last: Option<ShownMark>,
+    first: Option<TransferRecordReport>,
+    last: Option<TransferRecordReport>,
 }
 
 #[derive(Debug, Serialize)]
-struct ShownMark {
+struct TransferRecordReport {
     log_index: u64,
     time: String,
     transfer: String,
 }
 
 #[derive(Debug, Serialize)]
-struct ShownTransfer {
+struct TransferReport {
     #[serde(flatten)]
-    mark: ShownMark,
+    record: TransferRecordReport,
     payer: String,
     payee: String,
     amount: Decimal,
     currency: String,
     #[serde(flatten)]
-    outcomes: TotalsByCopy<String>,
+    outcomes: ByCopy<String>,
 }
 
-impl Shown {
-    fn of(period: &WhatIf, state: &State, arguments: &WhatIfArguments, started: Instant) -> Self {
-        let at = |edge: Option<(LogIndex, ledger::Stamp)>| {
-            let (log_index, stamp) = edge.expect("the period has a record");
-            Moment { log_index: log_index.0, time: moment(stamp) }
+impl WhatIfReport {
+    fn new(period: &WhatIf, state: &State, arguments: &WhatIfArguments, started: Instant) -> Self {
+        let at = |bound: Option<(LogIndex, ledger::Stamp)>| {
+            let (log_index, stamp) = bound.expect("the period has a record");
+            RecordAndTime { log_index: log_index.0, time: moment(stamp) }
         };
-        let named = |name: &FspName, currency: &Currency| {
-            let said = arguments.limit.iter().chain(&arguments.cover);
-            said.into_iter().any(|said| (&said.name, &said.currency) == (name, currency))
+        let is_argument = |name: &FspName, currency: &Currency| {
+            let mut all = arguments.limit.iter().chain(&arguments.cover);
+            all.any(|argument| (&argument.name, &argument.currency) == (name, currency))
         };
-        let rows = period.rows.iter().filter_map(|((index, currency), row)| {
-            let name = state.register().get(*index).name;
-            let touched = row.all().into_iter().any(is_touched);
-            (touched || named(&name, currency)).then(|| ShownRow::of(&name, *currency, row))
+        let participants = period.rows.iter().filter_map(|((index, currency), totals)| {
+            let name = state.registry().get(*index).name;
+            let is_affected = totals.all().into_iter().any(is_affected);
+            (is_affected || is_argument(&name, currency))
+                .then(|| ParticipantReport::new(&name, *currency, totals))
         });
-        let cap = arguments.limit.iter().map(|said| words(said, "cap", ""));
-        let cover = arguments
-            .cover
-            .iter()
-            .map(|said| words(said, "cover", if Amount::ZERO <= said.amount { "+" } else { "" }));
-        let transfers = || period.differing.iter().map(ShownTransfer::of).collect();
+        let caps = arguments.limit.iter().map(|limit| describe(limit, "cap", ""));
+        let covers = arguments.cover.iter().map(|cover| {
+            describe(cover, "cover", if Amount::ZERO <= cover.amount { "+" } else { "" })
+        });
+        let transfers = || period.differing.iter().map(TransferReport::new).collect();
         Self {
             from: at(period.first),
             to: at(period.last),
             log_ends_before: period.unreached().is_some(),
-            assumed: cap.chain(cover).collect(),
-            participants: rows.collect(),
+            assumed: caps.chain(covers).collect(),
+            participants: participants.collect(),
             caps_overridden: period.overridden,
             funds_differing: period.funds_differing.len(),
-            funds_differing_in: Columns::of(&period.funds_differing),
-            funds: period.funds_differing.iter().map(ShownFunds::of).collect(),
+            funds_differing_in: CountByColumn::of_funds(&period.funds_differing),
+            funds: period.funds_differing.iter().map(FundsReport::new).collect(),
             transfers_differing: period.differing.len(),
             transfers: arguments.list.then(transfers),
             quarantined: Vec::new(),
@@ -336,80 +338,80 @@ impl Shown {
     }
 }
 
-/// Whether there is more to say of somebody than how high the position went.
-fn is_touched(course: &Totals) -> bool {
-    let Totals { refused, appear, vanish, withdrawals_refused, .. } = course;
-    let tallies = [refused, appear, vanish, withdrawals_refused];
-    tallies.iter().any(|tally| 0 < tally.count) || course.not_withdrawn != Amount::ZERO
+/// Whether totals contain more than the peak position and the headroom.
+fn is_affected(totals: &Totals) -> bool {
+    let Totals { refused, appear, vanish, withdrawals_refused, .. } = totals;
+    let counts = [refused, appear, vanish, withdrawals_refused];
+    counts.iter().any(|one| 0 < one.count) || totals.not_withdrawn != Amount::ZERO
 }
 
-fn words(said: &AmountArgument, what: &str, sign: &str) -> String {
-    let AmountArgument { name, currency, amount } = said;
+fn describe(argument: &AmountArgument, what: &str, sign: &str) -> String {
+    let AmountArgument { name, currency, amount } = argument;
     format!("{what} of {} {sign}{amount} {currency}", name.as_str())
 }
 
-impl ShownRow {
-    fn of(name: &FspName, currency: Currency, row: &Row) -> Self {
+impl ParticipantReport {
+    fn new(name: &FspName, currency: Currency, totals: &ByCopy<Totals>) -> Self {
         Self {
             participant: name.as_str().to_owned(),
             currency: currency.to_string(),
-            courses: row.map(ShownCourse::of),
+            columns: totals.map(ColumnReport::new),
         }
     }
 }
 
-impl ShownCourse {
-    fn of(course: &Totals) -> Self {
+impl ColumnReport {
+    fn new(totals: &Totals) -> Self {
         Self {
-            refused: ShownTally::of(&course.refused),
-            refusals_that_appear: ShownTally::of(&course.appear),
-            refusals_that_vanish: ShownTally::of(&course.vanish),
-            highest_position: Decimal(course.highest.unwrap_or(Amount::ZERO)),
-            least_headroom: Decimal(course.headroom.unwrap_or(Amount::ZERO)),
-            withdrawals_refused: ShownTally::of(&course.withdrawals_refused),
-            cover_not_withdrawn: Decimal(course.not_withdrawn),
-            transfers_so_covered: ShownTally::of(&course.so_covered),
+            refused: CountReport::new(&totals.refused),
+            refusals_that_appear: CountReport::new(&totals.appear),
+            refusals_that_vanish: CountReport::new(&totals.vanish),
+            highest_position: Decimal(totals.highest.unwrap_or(Amount::ZERO)),
+            least_headroom: Decimal(totals.headroom.unwrap_or(Amount::ZERO)),
+            withdrawals_refused: CountReport::new(&totals.withdrawals_refused),
+            cover_not_withdrawn: Decimal(totals.not_withdrawn),
+            transfers_so_covered: CountReport::new(&totals.so_covered),
         }
     }
 }
 
-impl Columns {
-    fn of(funds: &[ChangedFunds]) -> Self {
+impl CountByColumn {
+    fn of_funds(funds: &[ChangedFunds]) -> Self {
         let count = |column: usize| funds.iter().filter(|one| one.differs()[column]).count();
         Self { all_commit: count(0), none_commit: count(1), given_back: count(2) }
     }
 }
 
-impl ShownFunds {
-    fn of(one: &ChangedFunds) -> Self {
+impl FundsReport {
+    fn new(funds: &ChangedFunds) -> Self {
         Self {
-            mark: ShownMark::of(&one.mark),
-            participant: one.participant.as_str().to_owned(),
-            direction: match one.direction {
+            record: TransferRecordReport::new(&funds.record),
+            participant: funds.participant.as_str().to_owned(),
+            direction: match funds.direction {
                 FundsDirection::In => "in",
                 FundsDirection::Out => "out",
             },
-            amount: Decimal(one.amount),
-            currency: one.currency.to_string(),
-            standings: one.standings.map(standing),
+            amount: Decimal(funds.amount),
+            currency: funds.currency.to_string(),
+            statuses: funds.statuses.map(status_name),
         }
     }
 
-    /// Whether a column refuses what the log took.
-    fn is_kept(&self) -> bool {
-        self.standings.log != REFUSED && self.standings.copies().contains(&&REFUSED)
+    /// Whether the log accepted the movement and a column refuses it.
+    fn is_only_in_log(&self) -> bool {
+        self.statuses.log != REFUSED && self.statuses.copies().contains(&&REFUSED)
     }
 
-    /// Whether a column took what the log refused.
-    fn is_gone(&self) -> bool {
-        self.standings.log == REFUSED && self.standings.copies().iter().any(|one| **one != REFUSED)
+    /// Whether the log refused the movement and a column accepts it.
+    fn is_only_in_copy(&self) -> bool {
+        self.statuses.log == REFUSED && self.statuses.copies().iter().any(|one| **one != REFUSED)
     }
 }
 
 const REFUSED: &str = "refused";
 
-const fn standing(standing: &FundsStatus) -> &'static str {
-    match standing {
+const fn status_name(status: &FundsStatus) -> &'static str {
+    match status {
         FundsStatus::Deposited => "deposited",
         FundsStatus::Refused => REFUSED,
         FundsStatus::Reserved => "reserved",
@@ -418,159 +420,193 @@ const fn standing(standing: &FundsStatus) -> &'static str {
     }
 }
 
-impl ShownTally {
-    fn of(tally: &Tally) -> Self {
+impl CountReport {
+    fn new(total: &CountAndValue) -> Self {
         Self {
-            count: tally.count,
-            value: Decimal(tally.value),
-            first: tally.first.as_ref().map(ShownMark::of),
-            last: tally.last.as_ref().map(ShownMark::of),
+            count: total.count,
+            value: Decimal(total.value),
+            first: total.first.as_ref().map(TransferRecordReport::new),
+            last: total.last.as_ref().map(TransferRecordReport::new),
         }
     }
 }
 
-impl ShownMark {
-    fn of(mark: &Mark) -> Self {
-        let Mark { log_index, stamp, transfer } = *mark;
+impl TransferRecordReport {
+    fn new(record: &TransferRecord) -> Self {
+        let TransferRecord { log_index, stamp, transfer } = *record;
         Self { log_index: log_index.0, time: moment(stamp), transfer: transfer.to_string() }
     }
 }
 
-impl ShownTransfer {
-    fn of(one: &ChangedDecision) -> Self {
+impl TransferReport {
+    fn new(decision: &ChangedDecision) -> Self {
         Self {
-            mark: ShownMark::of(&one.mark),
-            payer: one.payer.as_str().to_owned(),
-            payee: one.payee.as_str().to_owned(),
-            amount: Decimal(one.amount),
-            currency: one.currency.to_string(),
-            outcomes: one.outcomes.map(|outcome| format!("{outcome:?}")),
+            record: TransferRecordReport::new(&decision.record),
+            payer: decision.payer.as_str().to_owned(),
+            payee: decision.payee.as_str().to_owned(),
+            amount: Decimal(decision.amount),
+            currency: decision.currency.to_string(),
+            outcomes: decision.outcomes.map(|outcome| format!("{outcome:?}")),
         }
     }
 }
 
-impl Display for Shown {
+/// Headings of the columns for the log and the three assumed results.
+const COLUMNS: [&str; 4] = ["in the log", "all commit", "none commits", "given back"];
+
+impl Display for WhatIfReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { from, to, assumed, .. } = self;
+        let Self { from, to, .. } = self;
         write!(f, "records {} to {}, {} to {}", from.log_index, to.log_index, from.time, to.time)?;
-        writeln!(f, "{}", if self.log_ends_before { "; there the log ends" } else { "" })?;
-        writeln!(f, "assumed: {}", assumed.join(", "))?;
-        for row in &self.participants {
-            write!(f, "\n{row}")?;
+        writeln!(f, "{}", if self.log_ends_before { "; the log ends there" } else { "" })?;
+        writeln!(f, "assumed: {}", self.assumed.join(", "))?;
+        for participant in &self.participants {
+            write!(f, "\n{}", participant.table())?;
         }
         if 0 < self.caps_overridden {
-            let count = self.caps_overridden;
-            writeln!(f, "\n{count} changes of a cap in the log were passed over")?;
+            let count = Count(self.caps_overridden);
+            writeln!(f, "\nchanges of a cap in the log that the assumed cap replaces: {count}")?;
         }
         if !self.funds.is_empty() {
             self.write_funds(f)?;
         }
-        for transfer in self.transfers.iter().flatten() {
-            let ShownTransfer { mark, payer, payee, amount, currency, .. } = transfer;
-            let (log_index, id) = (mark.log_index, &mark.transfer);
-            write!(f, "\nrecord {log_index}: {id}, {amount} {currency} from {payer} to {payee}: ")?;
-            let TotalsByCopy { log, all_commit, none_commit, given_back } = &transfer.outcomes;
-            write!(f, "{log}; all commit: {all_commit}; none commits: {none_commit}; ")?;
-            write!(f, "given back: {given_back}")?;
+        let differing = Count(self.transfers_differing as u64);
+        writeln!(f, "\ntransfers with another decision: {differing}")?;
+        if let Some(transfers) = self.transfers.as_ref().filter(|list| !list.is_empty()) {
+            write!(f, "\n{}\n", transfers_table(transfers))?;
         }
-        self.quarantined.iter().try_for_each(|entry| write!(f, "\n{entry}"))?;
-        let transfers = if self.transfers_differing == 1 { "transfer" } else { "transfers" };
-        write!(f, "\n{} {transfers} decided otherwise; ", self.transfers_differing)?;
-        write!(f, "found in {:.1} s", self.seconds)
+        self.quarantined.iter().try_for_each(|entry| writeln!(f, "{entry}"))?;
+        write!(f, "replayed in {:.1} s", self.seconds)
     }
 }
 
-impl Shown {
-    /// Movements of funds that end otherwise, and what that means for the rest.
+impl WhatIfReport {
+    /// Writes the movements of funds with another result, and their effect on the columns.
     fn write_funds(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (count, Columns { all_commit, none_commit, given_back }) =
+        let (count, CountByColumn { all_commit, none_commit, given_back }) =
             (self.funds_differing, &self.funds_differing_in);
-        write!(f, "\nmovements of funds that would have ended otherwise: {count} (all commit ")?;
-        writeln!(f, "{all_commit}, none commits {none_commit}, given back {given_back})")?;
-        let most = if self.transfers.is_some() { usize::MAX } else { FUNDS_SHOWN };
-        for one in self.funds.iter().take(most) {
-            writeln!(f, "{one}")?;
+        writeln!(
+            f,
+            "\nmovements of funds with another result: {count} (all commit {all_commit}, none \
+             commits {none_commit}, given back {given_back})"
+        )?;
+        let most = if self.transfers.is_some() { usize::MAX } else { FUNDS_MAX };
+        write!(f, "\n{}", funds_table(self.funds.iter().take(most)))?;
+        if let omitted @ 1.. = count.saturating_sub(most) {
+            writeln!(f, "  and {omitted} more; --list and --json list all")?;
         }
-        if let more @ 1.. = count.saturating_sub(most) {
-            writeln!(f, "and {more} more; --list and --json have them all")?;
-        }
-        for row in &self.participants {
-            row.write_cover(f)?;
-        }
-        let kept = if self.funds.iter().any(ShownFunds::is_kept) { KEPT } else { "" };
-        let gone = if self.funds.iter().any(ShownFunds::is_gone) { GONE } else { "" };
-        write!(f, "{kept}{gone}")
+        let (has_refused, has_added) = (
+            self.funds.iter().any(FundsReport::is_only_in_log),
+            self.funds.iter().any(FundsReport::is_only_in_copy),
+        );
+        let refused = if has_refused { REFUSED_WITHDRAWAL } else { "" };
+        let added = if has_added { ADDED_WITHDRAWAL } else { "" };
+        write!(f, "\n{refused}{added}")
     }
 }
 
-impl Display for ShownFunds {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { mark, participant, direction, amount, currency, standings } = self;
-        let (log_index, id) = (mark.log_index, &mark.transfer);
-        let way = if *direction == "in" { "into" } else { "out of" };
-        write!(f, "record {log_index}: {id}, {amount} {currency} {way} {participant}: ")?;
-        let [log, all, none, back] = standings.all();
-        write!(f, "in the log {log}; all commit: {all}; none commits: {none}; given back: {back}")
+fn funds_table<'a>(funds: impl Iterator<Item = &'a FundsReport>) -> Table<10> {
+    let [log, all, none, back] = COLUMNS;
+    let mut table = Table::new([
+        ("record", Align::Right),
+        ("movement", Align::Left),
+        ("participant", Align::Left),
+        ("funds", Align::Left),
+        ("amount", Align::Right),
+        ("currency", Align::Left),
+        (log, Align::Left),
+        (all, Align::Left),
+        (none, Align::Left),
+        (back, Align::Left),
+    ]);
+    for one in funds {
+        let [log, all, none, back] = one.statuses.all().map(|status| (*status).to_owned());
+        table.add([
+            one.record.log_index.to_string(),
+            one.record.transfer.clone(),
+            one.participant.clone(),
+            one.direction.to_owned(),
+            one.amount.to_string(),
+            one.currency.clone(),
+            log,
+            all,
+            none,
+            back,
+        ]);
     }
+    table
 }
 
-impl ShownRow {
-    /// How much the cover differs in the end for what was not withdrawn, or was.
-    fn write_cover(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let columns = [
-            ("all commit", &self.courses.all_commit),
-            ("none commits", &self.courses.none_commit),
-            ("given back", &self.courses.given_back),
-        ];
-        let differing = columns.into_iter().filter_map(|(name, course)| {
-            let Decimal(more) = course.cover_not_withdrawn;
-            match more.cmp(&Amount::ZERO) {
-                Ordering::Less => Some(format!("{name} {} lower", -more)),
-                Ordering::Equal => None,
-                Ordering::Greater => Some(format!("{name} {more} higher")),
-            }
-        });
-        let differing: Vec<_> = differing.collect();
-        if differing.is_empty() {
-            return Ok(());
-        }
-        let (participant, currency) = (&self.participant, &self.currency);
-        let differing = differing.join(", ");
-        writeln!(f, "cover of {participant} in {currency} at the end for that: {differing}")
+fn transfers_table(transfers: &[TransferReport]) -> Table<10> {
+    let [log, all, none, back] = COLUMNS;
+    let mut table = Table::new([
+        ("record", Align::Right),
+        ("transfer", Align::Left),
+        ("payer", Align::Left),
+        ("payee", Align::Left),
+        ("amount", Align::Right),
+        ("currency", Align::Left),
+        (log, Align::Left),
+        (all, Align::Left),
+        (none, Align::Left),
+        (back, Align::Left),
+    ]);
+    for one in transfers {
+        let [log, all, none, back] = one.outcomes.all().map(Clone::clone);
+        table.add([
+            one.record.log_index.to_string(),
+            one.record.transfer.clone(),
+            one.payer.clone(),
+            one.payee.clone(),
+            one.amount.to_string(),
+            one.currency.clone(),
+            log,
+            all,
+            none,
+            back,
+        ]);
     }
+    table
 }
 
-impl Display for ShownRow {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl ParticipantReport {
+    fn table(&self) -> Table<5> {
         let title = format!("{}, {}", self.participant, self.currency);
-        let [log, all, none, back] = ["in the log", "all commit", "none commits", "given back"];
-        writeln!(f, "{title:<24} {log:>19} {all:>19} {none:>19} {back:>19}")?;
-        let courses = self.courses.all();
-        let mut line = |what: &str, of: &dyn Fn(&ShownCourse) -> String| {
-            let [log, all, none, back] = courses.map(of);
-            writeln!(f, "  {what:<22} {log:>19} {all:>19} {none:>19} {back:>19}")
+        let [log, all, none, back] = COLUMNS.map(|name| (name, Align::Right));
+        let mut table = Table::new([(&*title, Align::Left), log, all, none, back]);
+        let columns = self.columns.all();
+        let mut add = |name: &str, value: &dyn Fn(&ColumnReport) -> String| {
+            let [log, all, none, back] = columns.map(value);
+            table.add([name.to_owned(), log, all, none, back]);
         };
-        line("refused", &|course| course.refused.count.to_string())?;
-        line("  their value", &|course| course.refused.value.to_string())?;
-        line("  the first", &|course| first_of(&course.refused.first))?;
-        line("  the last", &|course| first_of(&course.refused.last))?;
-        line("refusals that appear", &|course| course.refusals_that_appear.count.to_string())?;
-        line("  their value", &|course| course.refusals_that_appear.value.to_string())?;
-        line("refusals that vanish", &|course| course.refusals_that_vanish.count.to_string())?;
-        line("  their value", &|course| course.refusals_that_vanish.value.to_string())?;
-        line("highest position", &|course| course.highest_position.to_string())?;
-        line("least headroom", &|course| course.least_headroom.to_string())?;
-        if courses.iter().all(|course| course.withdrawals_refused.count == 0) {
-            return Ok(());
+        add("refused", &|column| count(&column.refused));
+        add("  value", &|column| column.refused.value.to_string());
+        add("  first", &|column| record_of(&column.refused.first));
+        add("  last", &|column| record_of(&column.refused.last));
+        add("refusals that appear", &|column| count(&column.refusals_that_appear));
+        add("  value", &|column| column.refusals_that_appear.value.to_string());
+        add("refusals that vanish", &|column| count(&column.refusals_that_vanish));
+        add("  value", &|column| column.refusals_that_vanish.value.to_string());
+        add("highest position", &|column| column.highest_position.to_string());
+        add("least headroom", &|column| column.least_headroom.to_string());
+        if columns.iter().any(|column| 0 < column.withdrawals_refused.count) {
+            add("withdrawals refused", &|column| count(&column.withdrawals_refused));
+            add("  value", &|column| column.withdrawals_refused.value.to_string());
+            add("  transfers so covered", &|column| count(&column.transfers_so_covered));
         }
-        line("withdrawals refused", &|course| course.withdrawals_refused.count.to_string())?;
-        line("  their value", &|course| course.withdrawals_refused.value.to_string())?;
-        line("  transfers so covered", &|course| course.transfers_so_covered.count.to_string())
+        if columns.iter().any(|column| column.cover_not_withdrawn != Decimal(Amount::ZERO)) {
+            add("cover not withdrawn", &|column| column.cover_not_withdrawn.to_string());
+        }
+        table
     }
 }
 
-fn first_of(mark: &Option<ShownMark>) -> String {
-    mark.as_ref().map_or_else(|| "-".to_owned(), |mark| format!("record {}", mark.log_index))
+fn count(report: &CountReport) -> String {
+    Count(report.count).to_string()
+}
+
+fn record_of(record: &Option<TransferRecordReport>) -> String {
+    record.as_ref().map_or_else(|| "-".to_owned(), |one| format!("record {}", one.log_index))
 }
 
 #[cfg(test)]
@@ -578,7 +614,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_assumed() {
+    fn amount_arguments_are_parsed() {
         for (text, expected) in [
             ("dfsp1:USD:50000", Some(("dfsp1", 50_000))),
             ("dfsp1:USD:+10", Some(("dfsp1", 10))),
@@ -590,11 +626,11 @@ mod tests {
             ("dfsp1:USD:", None),
             (":USD:1", None),
         ] {
-            let said: Option<AmountArgument> = text.parse().ok();
-            let said = said.map(|said| (said.name, said.amount.units()));
+            let parsed: Option<AmountArgument> = text.parse().ok();
+            let parsed = parsed.map(|parsed| (parsed.name, parsed.amount.units()));
             let expected =
                 expected.map(|(name, whole)| (FspName::new(name).expect("a name"), whole * 10_000));
-            assert_eq!(said, expected, "{text}");
+            assert_eq!(parsed, expected, "{text}");
         }
     }
 }

@@ -81,7 +81,7 @@ struct ImportArguments {
     file: PathBuf,
     /// Address of the switch.
     #[command(flatten)]
-    place: Place,
+    place: AdminAddress,
     /// Only check all lines against the rules and the switch's participants.
     #[arg(long)]
     dry_run: bool,
@@ -125,14 +125,14 @@ struct FindArguments {
     sub_id: Option<String>,
     /// Address of the switch.
     #[command(flatten)]
-    place: Place,
+    place: AdminAddress,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args)]
-struct Place {
+struct AdminAddress {
     /// Address of the switch's admin API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
     admin: String,
@@ -156,29 +156,29 @@ struct Row {
 
 /// The answer of the switch to a batch.
 #[derive(Deserialize)]
-struct Registered {
+struct BatchResponse {
     registered: u64,
-    refused: Vec<RefusedRow>,
+    refused: Vec<RejectedRow>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RefusedRow {
+struct RejectedRow {
     row: usize,
-    error_information: Fault,
+    error_information: ErrorInformation,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Fault {
+struct ErrorInformation {
     error_description: String,
 }
 
 /// An answer that refuses everything.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Refused {
-    error_information: Fault,
+struct ErrorResponse {
+    error_information: ErrorInformation,
 }
 
 pub(crate) fn parties(arguments: &PartiesArguments) -> Result<(), CliError> {
@@ -189,7 +189,7 @@ pub(crate) fn parties(arguments: &PartiesArguments) -> Result<(), CliError> {
 }
 
 fn import(arguments: &ImportArguments) -> Result<(), CliError> {
-    let mut source = Source::open(&arguments.file)?;
+    let mut source = CsvFile::open(&arguments.file)?;
     source.skip_to(arguments.from_line)?;
     let mut import = Import::new(arguments, &source)?;
     let interrupt = Interrupt::listen();
@@ -217,19 +217,19 @@ struct Import<'a> {
     batch: Vec<(Line, Row)>,
     /// Lines rejected since the last batch; at most one batch together with it.
     left_out: Vec<Line>,
-    /// Lines read, and of these the good ones that were answered for or, in a check, found so.
+    /// Lines read; of these the registered ones, or the valid ones with --dry-run.
     lines: u64,
     registered: u64,
     refused: u64,
-    /// Everything before this line is done.
+    /// All lines before this one are processed.
     next_line: u64,
 }
 
 impl<'a> Import<'a> {
-    fn new(arguments: &'a ImportArguments, source: &Source) -> Result<Self, CliError> {
+    fn new(arguments: &'a ImportArguments, source: &CsvFile) -> Result<Self, CliError> {
         let rejects = arguments.rejects.as_deref();
         rejects.map_or(Ok(()), |path| source.keep_from(path))?;
-        let Place { admin, token } = &arguments.place;
+        let AdminAddress { admin, token } = &arguments.place;
         let mut admin =
             Admin::at(admin, token.as_deref()).map_err(|error| CliError::new(error.to_string()))?;
         for (name, text) in [("x-actor", &arguments.by), ("x-reason", &arguments.reason)] {
@@ -258,7 +258,7 @@ impl<'a> Import<'a> {
         })
     }
 
-    fn carry_out(&mut self, source: &mut Source, interrupt: &Interrupt) -> Result<(), CliError> {
+    fn carry_out(&mut self, source: &mut CsvFile, interrupt: &Interrupt) -> Result<(), CliError> {
         let start = source.bytes;
         while let Some(line) = source.next()? {
             self.lines += 1;
@@ -291,7 +291,7 @@ impl<'a> Import<'a> {
             let answer = self.register(&body)?;
             self.registered += answer.registered;
             let mut lines: Vec<_> = batch.into_iter().map(|(line, _)| Some(line)).collect();
-            for RefusedRow { row, error_information } in answer.refused {
+            for RejectedRow { row, error_information } in answer.refused {
                 if let Some(line) = lines.get_mut(row).and_then(Option::take) {
                     self.refuse(line, &error_information.error_description);
                 }
@@ -301,7 +301,7 @@ impl<'a> Import<'a> {
         self.keep_refused()?;
         if self.has_too_many() {
             let most = self.arguments.errors_max;
-            return Err(self.unfinished(&format!("more than {most} bad lines (--errors-max)")));
+            return Err(self.unfinished(&format!("more than {most} invalid lines (--errors-max)")));
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl<'a> Import<'a> {
     }
 
     /// Has a batch registered, waiting for a switch that is away or full.
-    fn register(&mut self, body: &str) -> Result<Registered, CliError> {
+    fn register(&mut self, body: &str) -> Result<BatchResponse, CliError> {
         let batch = ("POST", "/parties", Some(body));
         let answered = ask_patiently(&mut self.admin, self.arguments.wait, batch);
         let answered = answered.map_err(|problem| self.unfinished(&problem))?;
@@ -329,7 +329,7 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// A line is left out.
+    /// Rejects a line.
     fn refuse(&mut self, line: Line, fault: &str) {
         self.refused += 1;
         eprintln!("{}, line {}: {fault}", self.arguments.file.display(), line.number);
@@ -358,9 +358,9 @@ impl<'a> Import<'a> {
             println!("{summary}");
             return;
         }
-        let done = if dry_run { "good" } else { "registered" };
+        let done = if dry_run { "valid" } else { "registered" };
         println!(
-            "{lines} lines in {seconds:.1} s ({rate:.0}/s): {registered} {done}, {refused} refused"
+            "{lines} lines in {seconds:.1} s ({rate:.0}/s): {registered} {done}, {refused} rejected"
         );
     }
 }
@@ -387,9 +387,9 @@ fn ask_patiently(
 
 /// The error text of a refused request.
 fn problem(answered: &AdminResponse) -> String {
-    let error = serde_json::from_slice::<Refused>(&answered.body);
+    let error = serde_json::from_slice::<ErrorResponse>(&answered.body);
     let error = error.map(|error| error.error_information.error_description);
-    let hint = if answered.status == 401 { ": name the file that holds it, --token" } else { "" };
+    let hint = if answered.status == 401 { "; name the token file with --token" } else { "" };
     format!("the switch answered {} {}{hint}", answered.status, error.unwrap_or_default())
 }
 
@@ -402,12 +402,12 @@ struct Rejects {
 impl Rejects {
     /// Creates the file, or appends to it if the import is resumed.
     fn begin(path: &Path, from_line: u64) -> Result<Self, CliError> {
-        let goes_on = 2 < from_line;
+        let is_resumed = 2 < from_line;
         let opened = File::options()
             .create(true)
             .write(true)
-            .append(goes_on)
-            .truncate(!goes_on)
+            .append(is_resumed)
+            .truncate(!is_resumed)
             .open(path)
             .and_then(|file| Ok((file.metadata()?.len() == 0, file)));
         let (is_empty, file) = opened.map_err(cannot("write", path))?;
@@ -435,7 +435,7 @@ struct Line {
 }
 
 /// The file, line by line.
-struct Source {
+struct CsvFile {
     path: PathBuf,
     reader: BufReader<File>,
     /// Number of the next line, the first being 1.
@@ -444,7 +444,7 @@ struct Source {
     length: u64,
 }
 
-impl Source {
+impl CsvFile {
     /// Opens the file and checks its header.
     fn open(path: &Path) -> Result<Self, CliError> {
         let file = File::open(path).map_err(cannot("read", path))?;
@@ -465,16 +465,16 @@ impl Source {
         )))
     }
 
-    /// Refuses to write the rejects into the file that is read.
+    /// Refuses to write the rejects to the file that is read.
     fn keep_from(&self, rejects: &Path) -> Result<(), CliError> {
         let own = self.reader.get_ref().metadata().map_err(cannot("read", &self.path))?;
-        // One that is not there, or cannot be looked at, is not this one, which is open.
+        // A file that does not exist or is not accessible is another file than the open one.
         let Ok(other) = fs::metadata(rejects) else { return Ok(()) };
         if (own.dev(), own.ino()) != (other.dev(), other.ino()) {
             return Ok(());
         }
         Err(CliError::new(format!(
-            "--rejects {} is the file that is imported, {}: it would be overwritten; name another",
+            "--rejects {}: is the imported file, {}, and would be overwritten; name another file",
             rejects.display(),
             self.path.display()
         )))
@@ -484,7 +484,7 @@ impl Source {
         while self.line < line {
             if self.next()?.is_none() {
                 return Err(CliError::new(format!(
-                    "{} has {} lines: there is nothing from line {line} on",
+                    "{}: has only {} lines; --from-line is {line}",
                     self.path.display(),
                     self.line - 1
                 )));
@@ -493,7 +493,7 @@ impl Source {
         Ok(())
     }
 
-    /// The next line; of one that is too long the begin, which no row can be.
+    /// The next line; if it is too long, only its beginning, which is rejected.
     fn next(&mut self) -> Result<Option<Line>, CliError> {
         let mut text = Vec::with_capacity(96);
         let limit = LINE_BYTES_MAX as u64;
@@ -513,13 +513,13 @@ impl Source {
         Ok(Some(Line { number: self.line - 1, text }))
     }
 
-    /// Reads away the rest of a line.
+    /// Skips the rest of a line.
     fn skip_rest(&mut self) -> Result<usize, CliError> {
         self.reader.skip_until(b'\n').map_err(cannot("read", &self.path))
     }
 }
 
-/// Reads one line; else which column is wrong, and what it may be.
+/// Parses a line. The error names the wrong column and the allowed values.
 fn row(line: &[u8], fsps: &BTreeSet<String>) -> Result<Row, String> {
     if LINE_BYTES_MAX <= line.len() {
         return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
@@ -544,24 +544,25 @@ fn row(line: &[u8], fsps: &BTreeSet<String>) -> Result<Row, String> {
     let [kind, id, sub_id, fsp, currency] = [0, 1, 2, 3, 4].map(|at| &record[at]);
     let Some(known) = PartyIdType::parse(kind) else {
         let names = PartyIdType::NAMES.join(", ");
-        return wrong("type", &format!("'{}' is not one of {names}", shown(kind)));
+        return wrong("type", &format!("'{}' is not one of {names}", excerpt(kind)));
     };
     let form = "must have no blanks, controls or any of {}<>`\\, and 1 to 128 characters";
     let fits = |text: &str| is_identifier(text) && text.chars().count() <= IDENTIFIER_CHARS_MAX;
     if !fits(id) {
-        return wrong("id", &format!("'{}' {form}", shown(id)));
+        return wrong("id", &format!("'{}' {form}", excerpt(id)));
     }
     if !known.allows(id) {
-        return wrong("id", &format!("'{}' as {kind} {}", shown(id), known.form()));
+        return wrong("id", &format!("'{}' as {kind} {}", excerpt(id), known.form()));
     }
     if !sub_id.is_empty() && !fits(sub_id) {
-        return wrong("sub_id", &format!("'{}' {form}, or be empty", shown(sub_id)));
+        return wrong("sub_id", &format!("'{}' {form}, or be empty", excerpt(sub_id)));
     }
     if !fsps.contains(fsp) {
-        return wrong("fsp", &format!("'{}' is no participant of this switch", shown(fsp)));
+        return wrong("fsp", &format!("'{}' is not a participant of this switch", excerpt(fsp)));
     }
     if !currency.is_empty() && !is_known_currency(currency) {
-        let what = format!("'{}' is no currency code of ISO 4217, nor empty", shown(currency));
+        let what =
+            format!("'{}' is neither an ISO 4217 currency code nor empty", excerpt(currency));
         return wrong("currency", &what);
     }
     let optional = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -576,7 +577,7 @@ fn row(line: &[u8], fsps: &BTreeSet<String>) -> Result<Row, String> {
 
 /// The context of a byte in a line.
 #[derive(Clone, Copy)]
-enum Within {
+enum CsvState {
     /// At the start of a value.
     Begin,
     /// In a value without quotes.
@@ -595,28 +596,28 @@ fn check_ends(line: &[u8]) -> Result<(), String> {
             at + 1
         ));
     }
-    let (mut place, mut column) = (Within::Begin, 0);
+    let (mut place, mut column) = (CsvState::Begin, 0);
     for byte in line {
         place = match (place, byte) {
-            (Within::Begin | Within::Closed, b'"') => Within::Quoted,
-            (Within::Quoted, b'"') => Within::Closed,
-            (Within::Quoted, _) => Within::Quoted,
+            (CsvState::Begin | CsvState::Closed, b'"') => CsvState::Quoted,
+            (CsvState::Quoted, b'"') => CsvState::Closed,
+            (CsvState::Quoted, _) => CsvState::Quoted,
             (_, b',') => {
                 column += 1;
-                Within::Begin
+                CsvState::Begin
             }
-            (Within::Closed, _) => {
+            (CsvState::Closed, _) => {
                 let name = HEADER.split(',').nth(column).unwrap_or("after the last");
                 return Err(format!("column {name}: text after the closing quote"));
             }
-            (Within::Begin | Within::Bare, _) => Within::Bare,
+            (CsvState::Begin | CsvState::Bare, _) => CsvState::Bare,
         };
     }
     Ok(())
 }
 
-/// The begin of a value, fit for a line of an error.
-fn shown(text: &str) -> String {
+/// The beginning of a value, escaped for an error.
+fn excerpt(text: &str) -> String {
     text.chars().take(40).flat_map(char::escape_debug).collect()
 }
 
@@ -629,7 +630,7 @@ fn find(arguments: &FindArguments) -> Result<(), CliError> {
     let FindArguments { kind, id, sub_id, place, json } = arguments;
     let mut path = format!("/parties/{kind}/{}", fspiop::percent_encode(id));
     if let Some(sub_id) = sub_id {
-        // What a query means something else by is not what a path does.
+        // A query gives these characters another meaning than a path.
         let sub_id = fspiop::percent_encode(sub_id).replace('+', "%2B").replace('&', "%26");
         path += &format!("?subId={sub_id}");
     }
@@ -654,7 +655,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_row_or_told_by_its_column() {
+    fn invalid_line_is_reported_with_its_column() {
         let fsps = BTreeSet::from(["payerfsp".to_owned()]);
         let long = format!("MSISDN,{},,payerfsp,", "1".repeat(5_000));
         for (line, expected) in [
@@ -666,8 +667,8 @@ mod tests {
             ("ALIAS,a b,,payerfsp,", Err("column id: 'a b' must have no blanks")),
             ("ALIAS,,,payerfsp,", Err("column id: '' must have no blanks")),
             ("ALIAS,a,b c,payerfsp,", Err("column sub_id: 'b c' must have no blanks")),
-            ("ALIAS,a,,otherfsp,", Err("column fsp: 'otherfsp' is no participant")),
-            ("ALIAS,a,,payerfsp,XXQ", Err("column currency: 'XXQ' is no currency code")),
+            ("ALIAS,a,,otherfsp,", Err("column fsp: 'otherfsp' is not a participant")),
+            ("ALIAS,a,,payerfsp,XXQ", Err("column currency: 'XXQ' is neither an ISO 4217")),
             ("ALIAS,a,payerfsp,", Err("4 columns, where type,id,sub_id,fsp,currency are 5")),
             ("ALIAS,\"a,,payerfsp,", Err("2 columns")),
             ("ALIAS,a,,payerfsp,\rALIAS,b,,payerfsp,", Err("a carriage return at byte 19: ")),

@@ -1,9 +1,9 @@
-//! `upesi quarantine`, and the file in which it says what is set aside
+//! `upesi quarantine`, and the file with the quarantined records
 //! (docs/decisions/0016-quarantine.md).
 //!
-//! The file holds who, when, why and the digest of the record. The next start of the switch writes
-//! the same words into the log, before anything else, so that the chain covers them; `verify`
-//! compares the two. A record in quarantine decides nothing, in every replay.
+//! The file has the operator, the time, the reason and the digest of each record. The next start of
+//! the switch first writes the same text to the log, so that the hash chain covers it. `verify`
+//! compares both. A quarantined record has no effect in any replay.
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
@@ -38,15 +38,15 @@ const WAS_QUARANTINED: &str = " was quarantined at ";
 const ADVICE: &str = "; the file was changed or belongs to another log: restore the one that \
                       `upesi quarantine` wrote from a backup";
 
-/// The file.
+/// Content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sheet {
+struct QuarantineFile {
     version: u32,
     records: Vec<Entry>,
 }
 
-/// A record that is set aside.
+/// A quarantined record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Entry {
@@ -77,13 +77,13 @@ impl Entry {
     }
 
     /// The text of the note in the log.
-    fn words(&self) -> String {
+    fn note_text(&self) -> String {
         format!("{}{WAS_QUARANTINED}{}: {}", self.subject(), self.time, self.reason)
     }
 
     /// The note as a command: a change without effect that records the operator and the reason.
     pub(crate) fn note(&self, settings: Settings) -> Command {
-        let (actor, reason) = (self.by.clone(), self.words());
+        let (actor, reason) = (self.by.clone(), self.note_text());
         let change = Change::Configure(Configure { settings });
         Command::Administer(Box::new(Administer { actor, reason, change }))
     }
@@ -97,44 +97,45 @@ impl Display for Entry {
 
 /// A quarantined record and its note in the log.
 #[derive(Debug, Serialize)]
-pub(crate) struct Noted {
+pub(crate) struct QuarantinedRecord {
     #[serde(flatten)]
     entry: Entry,
     /// Log index of the note; `None` until the next start of the switch.
-    noted: Option<u64>,
+    #[serde(rename = "noted")]
+    note: Option<u64>,
     /// An earlier note with another text, such as the note of another node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    said_before: Option<String>,
+    earlier_note: Option<String>,
 }
 
-impl Display for Noted {
+impl Display for QuarantinedRecord {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}; ", self.entry)?;
-        match self.noted {
-            Some(noted) => write!(f, "noted in record {noted}")?,
+        match self.note {
+            Some(note) => write!(f, "noted in record {note}")?,
             None => write!(f, "the next start will write a note to the log")?,
         }
-        self.said_before.iter().try_for_each(|said| write!(f, "; earlier note: {said}"))
+        self.earlier_note.iter().try_for_each(|note| write!(f, "; earlier note: {note}"))
     }
 }
 
 /// A note in the log about a quarantined record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Word {
+struct LogNote {
     at: LogIndex,
     actor: String,
-    words: String,
+    text: String,
 }
 
-impl Word {
+impl LogNote {
     fn is_of(&self, entry: &Entry) -> bool {
-        self.actor == entry.by && self.words == entry.words()
+        self.actor == entry.by && self.text == entry.note_text()
     }
 }
 
-impl Display for Word {
+impl Display for LogNote {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "record {} by {}: {}", self.at.0, self.actor, self.words)
+        write!(f, "record {} by {}: {}", self.at.0, self.actor, self.text)
     }
 }
 
@@ -142,7 +143,7 @@ impl Display for Word {
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     /// By subject ([`Entry::subject`]); without duplicates.
-    noted: HashMap<String, Vec<Word>>,
+    by_subject: HashMap<String, Vec<LogNote>>,
     /// Records whose notes cannot be read, with the error. A start reported them before the
     /// snapshot was taken.
     pub(crate) unread: Vec<(LogIndex, LogError)>,
@@ -152,20 +153,21 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// A batch begins that ends with `last`.
-    pub(crate) fn batch(&mut self, last: LogIndex) {
+    /// Begins a batch whose last record is `last`.
+    pub(crate) fn begin_batch(&mut self, last: LogIndex) {
         (self.before_last, self.last) = (self.last, last);
     }
 
-    pub(crate) fn see(&mut self, log_index: LogIndex, command: &Command) {
+    /// Adds the note in a command, if it is one.
+    pub(crate) fn read(&mut self, log_index: LogIndex, command: &Command) {
         let Command::Administer(administer) = command else { return };
         let Administer { actor, reason, change } = &**administer;
         let Some((subject, _)) = reason.split_once(WAS_QUARANTINED) else { return };
         if matches!(change, Change::Configure(_)) {
-            let all = self.noted.entry(subject.to_owned()).or_default();
-            if all.iter().all(|word| (&word.actor, &word.words) != (actor, reason)) {
-                all.push(Word { at: log_index, actor: actor.clone(), words: reason.clone() });
-                all.sort_by_key(|word| word.at);
+            let all = self.by_subject.entry(subject.to_owned()).or_default();
+            if all.iter().all(|note| (&note.actor, &note.text) != (actor, reason)) {
+                all.push(LogNote { at: log_index, actor: actor.clone(), text: reason.clone() });
+                all.sort_by_key(|note| note.at);
             }
         }
     }
@@ -186,7 +188,7 @@ impl Notes {
                     let read =
                         record::command::read_fields(record.kind, record.version, record.fields);
                     if let Ok(command) = read {
-                        self.see(record.log_index, &command);
+                        self.read(record.log_index, &command);
                     }
                 }
                 batches += 1;
@@ -198,22 +200,22 @@ impl Notes {
     }
 
     /// The notes about the record of an entry, oldest first.
-    fn all(&self, entry: &Entry) -> &[Word] {
-        self.noted.get(&entry.subject()).map_or(&[], Vec::as_slice)
+    fn all(&self, entry: &Entry) -> &[LogNote] {
+        self.by_subject.get(&entry.subject()).map_or(&[], Vec::as_slice)
     }
 
     fn of(&self, entry: &Entry) -> Option<LogIndex> {
-        self.all(entry).iter().find(|word| word.is_of(entry)).map(|word| word.at)
+        self.all(entry).iter().find(|note| note.is_of(entry)).map(|note| note.at)
     }
 
     /// Compares the file with the notes in the log, if no other node writes to the log. A second
     /// note with another text is not added.
-    pub(crate) fn check_words(&self, entries: &[Entry]) -> Result<(), String> {
-        let is_said = |entry: &Entry| self.of(entry).is_some();
-        let other = |entry: &Entry| self.all(entry).first().filter(|_| !is_said(entry));
+    pub(crate) fn check_texts(&self, entries: &[Entry]) -> Result<(), String> {
+        let has_note = |entry: &Entry| self.of(entry).is_some();
+        let other = |entry: &Entry| self.all(entry).first().filter(|_| !has_note(entry));
         match entries.iter().find_map(|entry| Some((entry, other(entry)?))) {
-            Some((entry, word)) => Err(format!(
-                "{FILE}: the entry of record {} differs from its note in the log, {word}{ADVICE}",
+            Some((entry, note)) => Err(format!(
+                "{FILE}: the entry of record {} differs from its note in the log, {note}{ADVICE}",
                 entry.log_index
             )),
             None => Ok(()),
@@ -228,13 +230,17 @@ impl Notes {
 
     /// Compares the file with the log, which ends with `end`: the record of every entry exists, and
     /// its note too unless nothing was written since.
-    pub(crate) fn check(&self, entries: &[Entry], end: LogIndex) -> Result<Vec<Noted>, Finding> {
+    pub(crate) fn check(
+        &self,
+        entries: &[Entry],
+        end: LogIndex,
+    ) -> Result<Vec<QuarantinedRecord>, Finding> {
         let find = |entry: &Entry, what: &str| Finding {
             log_index: LogIndex(entry.log_index),
             transfer: None,
             what: format!("listed in {FILE}, but {what}"),
         };
-        let mut noted = Vec::new();
+        let mut records = Vec::new();
         for entry in entries {
             let at = self.of(entry).map(|log_index| log_index.0);
             if end.0 < entry.log_index {
@@ -242,14 +248,14 @@ impl Notes {
             }
             if at.is_none() && entry.log_index <= self.before_last.0 {
                 let what = "later records of the log have no note about it: the file was changed";
-                let said = self.all(entry).first().map(|word| format!("; {word}"));
-                return Err(find(entry, &format!("{what}{}", said.unwrap_or_default())));
+                let note = self.all(entry).first().map(|note| format!("; {note}"));
+                return Err(find(entry, &format!("{what}{}", note.unwrap_or_default())));
             }
-            let first = self.all(entry).first().filter(|word| !word.is_of(entry));
-            let said_before = first.map(ToString::to_string);
-            noted.push(Noted { entry: entry.clone(), noted: at, said_before });
+            let first = self.all(entry).first().filter(|note| !note.is_of(entry));
+            let earlier_note = first.map(ToString::to_string);
+            records.push(QuarantinedRecord { entry: entry.clone(), note: at, earlier_note });
         }
-        Ok(noted)
+        Ok(records)
     }
 }
 
@@ -265,19 +271,19 @@ pub(crate) fn load(disk: &impl Disk) -> Result<Vec<Entry>, String> {
     }
     let mut bytes = vec![0; length as usize];
     let read = file.read_at(0, &mut bytes).map_err(|error| error.to_string())?;
-    let sheet: Sheet = serde_json::from_slice(&bytes[..read])
+    let content: QuarantineFile = serde_json::from_slice(&bytes[..read])
         .map_err(|error| format!("{FILE}: {error}{ADVICE}"))?;
-    if sheet.version != VERSION || ENTRIES_MAX < sheet.records.len() {
+    if content.version != VERSION || ENTRIES_MAX < content.records.len() {
         return Err(format!("{FILE}: unknown version, or more than {ENTRIES_MAX} records"));
     }
-    match sheet.records.iter().find(|entry| digest_of(entry).is_none()) {
+    match content.records.iter().find(|entry| digest_of(entry).is_none()) {
         Some(entry) => Err(format!("{FILE}: invalid digest of record {}{ADVICE}", entry.log_index)),
-        None => Ok(sheet.records),
+        None => Ok(content.records),
     }
 }
 
-/// The same for a replay.
-pub(crate) fn of(entries: &[Entry]) -> Quarantine {
+/// The quarantined records in the form that a replay needs.
+pub(crate) fn for_replay(entries: &[Entry]) -> Quarantine {
     let digests =
         entries.iter().filter_map(|entry| Some((LogIndex(entry.log_index), digest_of(entry)?)));
     Quarantine::of(digests)
@@ -329,7 +335,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
         .map_err(|error| failed(error.to_string()))?;
     let mut entries = load(&disk).map_err(failed)?;
     let wanted = LogIndex(arguments.log_index);
-    let poison = match find_poison(&disk, of(&entries)).map_err(failed)? {
+    let poison = match find_broken_record(&disk, for_replay(&entries)).map_err(failed)? {
         None => return Err(failed("the log replays to its end; nothing to quarantine".into())),
         Some(poison) if poison.log_index != wanted => {
             let what = format!(
@@ -350,10 +356,10 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
         reason: arguments.reason.clone(),
         time: now(),
     });
-    // What is behind it must be sound, or stop at a record of its own.
-    let next = find_poison(&disk, of(&entries)).map_err(failed)?;
+    // The later records must be valid, or the replay must stop at another record.
+    let next = find_broken_record(&disk, for_replay(&entries)).map_err(failed)?;
     if next.as_ref().is_some_and(|next| next.log_index == wanted) {
-        let what = "the log stops there without this record as well; nothing is set aside";
+        let what = "the replay stops there without this record too; nothing was quarantined";
         return Err(failed(what.into()));
     }
     store(&disk, entries).map_err(|error| failed(error.to_string()))?;
@@ -362,29 +368,37 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), CliError
         Some(next) => {
             println!("record {} ({}) breaks an invariant too", next.log_index.0, next.what)
         }
-        None => println!("the log replays to its end; `upesi verify` shows what is set aside"),
+        None => {
+            println!("the log replays to its end; `upesi verify` lists the quarantined records")
+        }
     }
     Ok(())
 }
 
 /// A record that breaks an invariant.
-struct Poison {
+struct BrokenRecord {
     log_index: LogIndex,
     digest: Digest,
-    /// What it is, as far as it can be read.
+    /// Kind and subject of the record, if it can be read.
     what: String,
 }
 
-/// The first record at which a replay stops; an error when it stops for another reason.
-fn find_poison(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<Poison>, String> {
+/// Finds the first record that breaks an invariant.
+///
+/// # Errors
+/// The replay stops for another reason.
+fn find_broken_record(
+    disk: &impl Disk,
+    quarantine: Quarantine,
+) -> Result<Option<BrokenRecord>, String> {
     let mut replay = Replay::without(quarantine);
     let mut stopped = None;
     let walked = journal::walk(disk, &mut |placed| {
         replay.apply(placed.frame, &mut |_, _, _| {}).map_err(|error| {
             stopped = Some(match error {
-                ReplayError::Poison { log_index } => {
+                ReplayError::InvariantBroken { log_index } => {
                     let record = placed.frame.record(log_index);
-                    record.map(|record| poison_of(&record)).ok_or_else(|| error.to_string())
+                    record.map(|record| broken_record(&record)).ok_or_else(|| error.to_string())
                 }
                 other => Err(other.to_string()),
             });
@@ -397,7 +411,7 @@ fn find_poison(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<Poison
     }
 }
 
-fn poison_of(record: &record::frame::Record<'_>) -> Poison {
+fn broken_record(record: &record::frame::Record<'_>) -> BrokenRecord {
     let read = record::command::read_fields(record.kind, record.version, record.fields);
     let command = read.as_ref().ok();
     let about = command.and_then(|command| match transfer_of(command) {
@@ -405,13 +419,13 @@ fn poison_of(record: &record::frame::Record<'_>) -> Poison {
         None => command.change().map(|change| format!(", {}", change.declaration().name)),
     });
     let what = format!("kind {}{}", record.kind, about.unwrap_or_default());
-    Poison { log_index: record.log_index, digest: record.digest(), what }
+    BrokenRecord { log_index: record.log_index, digest: record.digest(), what }
 }
 
-/// Replaces the file in one step.
+/// Replaces the file atomically.
 fn store(disk: &impl Disk, records: Vec<Entry>) -> Result<(), DiskError> {
-    let sheet = Sheet { version: VERSION, records };
-    let text = serde_json::to_string_pretty(&sheet).expect("an entry is text and numbers") + "\n";
+    let content = QuarantineFile { version: VERSION, records };
+    let text = serde_json::to_string_pretty(&content).expect("an entry is text and numbers") + "\n";
     match disk.remove(NEW_FILE) {
         Ok(()) | Err(DiskError::NotFound(_)) => {}
         Err(error) => return Err(error),

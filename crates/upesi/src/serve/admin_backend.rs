@@ -24,27 +24,27 @@ use snapshots::SnapshotterHandle;
 use switch::{Message, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::inspect::explain::{ANSWER_PATIENCE, Question, wait_for_store};
+use crate::inspect::explain::{ExplainRequest, IO_ANSWER_TIMEOUT, wait_for_store};
 use crate::operate::quarantine::Entry;
 use crate::serve::metrics;
 
-/// The node as operators reach it.
+/// Answers the requests of the admin API.
 pub(crate) struct NodeBackend {
     pub(crate) handle: Handle<Message>,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) snapshots: SnapshotterHandle,
     pub(crate) clock: SystemClock,
     pub(crate) began: ClockReading,
-    /// Places for those who have a transfer explained.
+    /// Permits for explain requests.
     pub(crate) explaining: Arc<Semaphore>,
-    /// Records that decide nothing.
+    /// Quarantined records, which have no effect.
     pub(crate) quarantined: Arc<[Entry]>,
     pub(crate) storage: Arc<Mutex<DiskStatus>>,
 }
 
-/// Open breakers that `/health` lists; all of them are counted.
+/// Maximum number of open breakers that `/health` lists; all are counted.
 const BREAKERS_SHOWN_MAX: usize = 100;
-/// Transfers explained at a time.
+/// Maximum number of concurrent explain requests.
 pub(crate) const EXPLAINED_MAX: usize = 2;
 
 impl AdminBackend for NodeBackend {
@@ -90,12 +90,12 @@ impl AdminBackend for NodeBackend {
         }))
     }
 
-    fn ask(&self, question: operations::StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
+    fn query_state(&self, query: operations::StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async move {
             let (done, has_run) = oneshot::channel();
             let ask = move |state: &State| {
-                question(state);
-                let _asker_may_be_gone = done.send(());
+                query(state);
+                let _requester_may_be_gone = done.send(());
             };
             self.handle.ask(ask).map_err(unavailable)?;
             has_run.await.map_err(|_| self.unanswered())
@@ -107,7 +107,7 @@ impl AdminBackend for NodeBackend {
             let view = self.ask_about(id, move |state| state.view(&id)).await?;
             let Some(view) = view else { return Ok(None) };
             let reader = self.handle.reader();
-            // Off the thread: the disk may take its time.
+            // On another thread, because the disk may block.
             let reading = tokio::task::spawn_blocking(move || reader.read(view.prepare));
             let read = reading.await.map_err(|_| Unavailable::Stopped)?;
             let record = read.map_err(|_| Unavailable::RecordUnreadable)?;
@@ -117,24 +117,24 @@ impl AdminBackend for NodeBackend {
 
     fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
         Box::pin(async move {
-            let place = Arc::clone(&self.explaining);
-            let place = place.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
+            let permits = Arc::clone(&self.explaining);
+            let permit = permits.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
             let store = self.handle.store().ok_or(Unavailable::Stopped)?;
             let asked_at = self.handle.committed();
             let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
             let quarantined = Arc::clone(&self.quarantined);
-            let question = Question { id, store, reader, asked_at, traffic, quarantined };
-            let telling = tokio::task::spawn_blocking(move || {
-                let told = question.answer();
-                drop(place);
-                told
+            let request = ExplainRequest { id, store, reader, asked_at, traffic, quarantined };
+            let task = tokio::task::spawn_blocking(move || {
+                let answer = request.answer();
+                drop(permit);
+                answer
             });
-            let told = telling.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
-                ports::log_line(format_args!("{id} cannot be explained: {error}"));
+            let answer = task.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
+                ports::log_line(format_args!("transfer {id}: cannot be explained: {error}"));
                 Unavailable::Unreadable
             })?;
-            let written = told.map(|told| serde_json::to_vec(&told).map(Bytes::from)).transpose();
-            written.map_err(|_| Unavailable::Unreadable)
+            let json = answer.map(|it| serde_json::to_vec(&it).map(Bytes::from)).transpose();
+            json.map_err(|_| Unavailable::Unreadable)
         })
     }
 
@@ -161,11 +161,11 @@ impl AdminBackend for NodeBackend {
         })
     }
 
-    fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>> {
+    fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>> {
         Box::pin(async move {
             let traffic = Arc::clone(&self.traffic);
             let asking =
-                tokio::task::spawn_blocking(move || traffic.parked(PARKED_MAX, ANSWER_PATIENCE));
+                tokio::task::spawn_blocking(move || traffic.parked(PARKED_MAX, IO_ANSWER_TIMEOUT));
             asking.await.unwrap_or_default()
         })
     }
@@ -196,11 +196,12 @@ impl AdminBackend for NodeBackend {
     }
 
     fn storage(&self) -> DiskStatus {
-        let condition = self.handle.condition();
+        let condition = self.handle.health();
         if let Some(ReadFailure { log_index, .. }) = condition.unread {
             let reader = self.handle.reader();
-            // Nobody else may ever ask for it: the next answer knows whether it can be read.
-            let _forgets_it = tokio::task::spawn_blocking(move || reader.read(log_index).is_ok());
+            // Read again, because no other request may need it. A success clears the failure.
+            let _clears_failure =
+                tokio::task::spawn_blocking(move || reader.read(log_index).is_ok());
         }
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let fullness = if condition.is_full { DiskUse::Full } else { storage.fullness };
@@ -240,34 +241,34 @@ impl AdminBackend for NodeBackend {
         }
     }
 
-    fn is_watching(&self) -> bool {
+    fn is_tracing(&self) -> bool {
         self.handle.stages().is_watching()
     }
 
-    fn watch(&self, watching: bool) {
-        self.handle.stages().watch(watching);
+    fn set_tracing(&self, enabled: bool) {
+        self.handle.stages().watch(enabled);
     }
 
-    fn stages(&self, transfer: &TransferId) -> TransferTrace {
-        let noted = self.handle.stages().of(transfer);
-        let shown = |stage: node::latency_trace::StageSpan| Span {
+    fn trace(&self, transfer: &TransferId) -> TransferTrace {
+        let trace = self.handle.stages().of(transfer);
+        let span = |stage: node::latency_trace::StageSpan| Span {
             start_ns: stage.start_ns,
             end_ns: stage.end_ns,
             label: stage.label,
         };
         TransferTrace {
-            stages: noted.stages.into_iter().map(shown).collect(),
-            waits: noted.waits.into_iter().map(shown).collect(),
-            reach: noted.reach,
-            under_way: noted.under_way,
+            stages: trace.stages.into_iter().map(span).collect(),
+            waits: trace.waits.into_iter().map(span).collect(),
+            retained: trace.reach,
+            under_way: trace.under_way,
         }
     }
 
     fn health(&self) -> Health {
-        let condition = self.handle.condition();
+        let condition = self.handle.health();
         let uptime_us = self.clock.now().monotonic_us.saturating_sub(self.began.monotonic_us);
         let service = |down| if down { ServiceStatus::Down } else { ServiceStatus::Ok };
-        let shown = |stuck: &Stall| StuckStage {
+        let stage = |stuck: &Stall| StuckStage {
             name: stuck.stage.clone(),
             idle: stuck.idle,
             detail: stuck.detail.clone(),
@@ -278,7 +279,7 @@ impl AdminBackend for NodeBackend {
             uptime: Duration::from_micros(uptime_us),
             datastore: service(condition.stopped.is_some()),
             broker: service(condition.is_log_down()),
-            stuck: condition.stuck.iter().map(shown).collect(),
+            stuck: condition.stuck.iter().map(stage).collect(),
             stalled_lanes: self.stalled_lanes(),
             open_breakers: self.open_breakers(),
         }
@@ -315,20 +316,20 @@ impl NodeBackend {
         OpenBreakers { count: open.len() as u64, shown }
     }
 
-    /// Asks about a transfer, wherever its row is.
+    /// Runs a query about a transfer, whose row may be in memory or in the cold store.
     async fn ask_about<R: Send + 'static>(
         &self,
         id: TransferId,
         question: impl FnOnce(&State) -> R + Send + 'static,
     ) -> Result<R, Unavailable> {
         let (answer, answered) = oneshot::channel();
-        // Whoever asked may have gone.
+        // The requester may be gone.
         let ask = move |state: &State| drop(answer.send(question(state)));
         self.handle.ask_about(id, ask).map_err(unavailable)?;
         answered.await.map_err(|_| self.unanswered())
     }
 
-    /// Why a question was given back without an answer.
+    /// Why a query was dropped without an answer.
     fn unanswered(&self) -> Unavailable {
         match self.handle.ask_local(|_| ()) {
             Err(SubmissionRefused::Stopped) => Unavailable::Stopped,
@@ -336,7 +337,7 @@ impl NodeBackend {
         }
     }
 
-    /// Has a command decided, and waits until that is durable.
+    /// Submits a command and waits until its decision is durable.
     async fn record(
         &self,
         command: Command,
@@ -344,8 +345,8 @@ impl NodeBackend {
     ) -> Result<Outcome, Unavailable> {
         let (answer, answered) = oneshot::channel();
         let call = Box::new(move |result| {
-            // Whoever asked may have gone; the change stands all the same.
-            let _told = answer.send(result);
+            // The requester may be gone; the change is recorded anyway.
+            let _sent = answer.send(result);
         });
         let attached = SubmissionContext { ticket: ReplyTo::Call(call), message: None };
         let record = sequencer::encode(&command, payload).map_err(|_| Unavailable::InboxFull)?;
@@ -358,7 +359,7 @@ impl NodeBackend {
 
 fn unavailable(refused: SubmissionRefused) -> Unavailable {
     match refused {
-        // Nothing that operators send comes from a participant.
+        // Commands of operators have no sender, so the second case does not occur.
         SubmissionRefused::Full | SubmissionRefused::SenderBacklogFull => Unavailable::InboxFull,
         SubmissionRefused::DiskFull => Unavailable::DiskFull,
         SubmissionRefused::BrokersTimedOut => Unavailable::Unacknowledged,

@@ -7,7 +7,7 @@ use journal::TailPolicy;
 
 use crate::serve::log_backend::LogArguments;
 use crate::serve::slow_disk::SlownessArguments;
-use crate::serve::watchdog::Injected;
+use crate::serve::watchdog::StallTarget;
 
 /// Arguments of `serve`.
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ pub(crate) struct ServeArguments {
     pub(crate) slowness: SlownessArguments,
     /// Stall a part of the switch once it is ready; only to test the watchdog.
     #[arg(long, value_name = "STAGE", hide = true, value_enum)]
-    pub(crate) inject_stuck: Option<Injected>,
+    pub(crate) inject_stuck: Option<StallTarget>,
     /// Exit abruptly after N changes of the log's directory; only to test recovery.
     #[arg(long, value_name = "N", hide = true,
         value_parser = clap::value_parser!(u64).range(..u64::MAX))]

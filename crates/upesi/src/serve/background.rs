@@ -1,10 +1,9 @@
-//! What a running switch does beside its work, each on a thread of low priority: hands closed
-//! segments over to the archive, keeps a copy of the log, and watches how full the disk is and
-//! whether archives are there.
+//! Background jobs of a running switch, each on a low-priority thread: archiving of closed
+//! segments, the backup, and checks of disk space and of the archives.
 //!
-//! None of it is needed to decide or to acknowledge. What fails is said once, shown by
-//! `GET /storage` and the metrics, and tried again; nothing is lost meanwhile but room and the
-//! bound on what the copy lacks.
+//! No decision and no acknowledgement depends on them. A failure is logged once, shown by
+//! `GET /storage` and the metrics, and retried. Until then, no disk
+//! space is freed and the backup is not updated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,34 +28,34 @@ use crate::data::archive::before_now;
 use crate::data::backup::{self, extras};
 use crate::data::layout;
 
-/// Between two looks for segments that are due.
-const ARCHIVE_EVERY: Duration = Duration::from_secs(10);
-/// Between two looks at how much room the disk has.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// Between two looks at what log and store take of it.
-const MEASURE_EVERY: Duration = Duration::from_secs(10);
-/// Between two looks whether archives are there.
-const VISIT_EVERY: Duration = Duration::from_secs(600);
-/// After a failure, before the next attempt.
-const AFTER_FAILURE: Duration = Duration::from_secs(30);
-/// How often it is looked whether the copy is as it was left.
-const LOOK_OVER: Duration = Duration::from_secs(24 * 3_600);
-/// Growth is measured over this time.
-const DAY: u64 = 24 * 3_600 * 1_000_000;
-/// And over no less than this.
-const LEAST: u64 = 600 * 1_000_000;
-/// Lets every other thread of the machine go first.
+/// Interval of the checks for segments to archive.
+const ARCHIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval of the checks of free disk space.
+const DISK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of the measurements of log and store.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval of the checks that archives are reachable.
+const ARCHIVE_CHECK_INTERVAL: Duration = Duration::from_secs(600);
+/// Minimum pause after a failure.
+const FAILURE_PAUSE: Duration = Duration::from_secs(30);
+/// Interval of the full checks of the backup.
+const BACKUP_CHECK_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
+/// Period over which growth is measured, in microseconds.
+const GROWTH_PERIOD_US: u64 = 24 * 3_600 * 1_000_000;
+/// Shortest period over which growth is measured, in microseconds.
+const GROWTH_PERIOD_US_MIN: u64 = 600 * 1_000_000;
+/// Lowest scheduling priority.
 const NICE: i32 = 19;
 
-/// What the work is done on.
+/// The segments that the jobs work on.
 #[derive(Clone)]
 pub(crate) struct Segments {
     pub(crate) log: TieredDisk<RealDisk>,
-    /// Makes readers let go of a segment that was moved.
+    /// Closes the readers of a segment that was moved.
     pub(crate) closer: Arc<dyn Fn(LogIndex) + Send + Sync>,
 }
 
-/// The threads; they end when this is dropped.
+/// The threads, which end when this is dropped.
 pub(crate) struct BackgroundJobs {
     stopping: Arc<AtomicBool>,
     alarms: Vec<SyncSender<()>>,
@@ -65,53 +64,54 @@ pub(crate) struct BackgroundJobs {
 }
 
 impl BackgroundJobs {
-    /// Starts what the configuration asks for.
+    /// Starts the configured jobs.
     pub(crate) fn start(
         config: &Config,
         paths: (&Path, Option<&Path>),
         segments: Segments,
     ) -> Result<Self, CliError> {
         let (data, configuration) = paths;
-        let mut keeper = Self {
+        let mut jobs = Self {
             stopping: Arc::default(),
             alarms: Vec::new(),
             threads: Vec::new(),
             storage: Arc::default(),
         };
-        let mut disk = Disk::new(data, segments.log.clone(), Arc::clone(&keeper.storage));
-        // The first look is part of the start, so that the first question has an answer.
-        disk.look();
-        keeper.spawn("disk", WATCH_EVERY, move |_| {
-            disk.look();
+        let mut disk = DiskMonitor::new(data, segments.log.clone(), Arc::clone(&jobs.storage));
+        // The first check is part of the start, so that `GET /storage` has an answer at once.
+        disk.check();
+        jobs.spawn("disk", DISK_CHECK_INTERVAL, move |_| {
+            disk.check();
             Ok(())
         })?;
-        let mut archives = Archives { log: segments.log.clone(), absent: BTreeMap::new() };
-        keeper.spawn("archives", VISIT_EVERY, move |_| archives.visit())?;
+        let log = segments.log.clone();
+        let mut archives = ArchiveMonitor { log, unreachable: BTreeMap::new() };
+        jobs.spawn("archives", ARCHIVE_CHECK_INTERVAL, move |_| archives.check())?;
         if config.archive.to.is_some() || config.archive.compress {
             let place = open(config.archive.to.as_deref())?;
-            let mut archiver = ArchiveJob::new(&config.archive, place, segments.clone(), &keeper);
-            keeper.spawn("archive", ARCHIVE_EVERY, move |stopping| archiver.run(stopping))?;
+            let mut archive = ArchiveJob::new(&config.archive, place, segments.clone(), &jobs);
+            jobs.spawn("archive", ARCHIVE_INTERVAL, move |stopping| archive.run(stopping))?;
         }
         if let Some(place) = open(config.backup.to.as_deref())? {
             let configuration = configuration.map(Path::to_owned);
-            let mut copier = BackupJob::new(place, segments.log, configuration, &keeper);
-            let every = Duration::from_secs(config.backup.every_seconds);
-            keeper.spawn("backup", every, move |stopping| copier.run(stopping))?;
+            let mut backup = BackupJob::new(place, segments.log, configuration, &jobs);
+            let interval = Duration::from_secs(config.backup.every_seconds);
+            jobs.spawn("backup", interval, move |stopping| backup.run(stopping))?;
         }
-        Ok(keeper)
+        Ok(jobs)
     }
 
     fn spawn(
         &mut self,
         name: &'static str,
-        every: Duration,
+        interval: Duration,
         mut work: impl FnMut(&AtomicBool) -> Result<(), ()> + Send + 'static,
     ) -> Result<(), CliError> {
         let (alarm, waiting) = sync_channel(1);
         let stopping = Arc::clone(&self.stopping);
         let run = move || {
-            be_nice();
-            repeat(&waiting, every, || work(&stopping));
+            lower_priority();
+            repeat(&waiting, interval, || work(&stopping));
         };
         let thread = thread::Builder::new().name(name.into()).spawn(run);
         let cannot = |error| CliError::new(format!("cannot start the thread {name}: {error}"));
@@ -120,7 +120,7 @@ impl BackgroundJobs {
         Ok(())
     }
 
-    /// Ends the threads, in the middle of a segment if need be.
+    /// Ends the threads, even in the middle of a segment.
     pub(crate) fn stop(mut self) {
         self.end();
     }
@@ -129,7 +129,7 @@ impl BackgroundJobs {
         self.stopping.store(true, Ordering::Relaxed);
         self.alarms.clear();
         for thread in self.threads.drain(..) {
-            // What it had to say it has said.
+            // The thread reports its errors itself.
             let _ended = thread.join();
         }
     }
@@ -141,12 +141,12 @@ impl Drop for BackgroundJobs {
     }
 }
 
-/// Works, waits, works again, until the other end of the channel is gone.
-fn repeat(waiting: &Receiver<()>, every: Duration, mut work: impl FnMut() -> Result<(), ()>) {
+/// Repeats the work until the sender of the channel is dropped.
+fn repeat(waiting: &Receiver<()>, interval: Duration, mut work: impl FnMut() -> Result<(), ()>) {
     loop {
         let pause = match work() {
-            Ok(()) => every,
-            Err(()) => every.max(AFTER_FAILURE),
+            Ok(()) => interval,
+            Err(()) => interval.max(FAILURE_PAUSE),
         };
         match waiting.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -155,9 +155,9 @@ fn repeat(waiting: &Receiver<()>, every: Duration, mut work: impl FnMut() -> Res
     }
 }
 
-fn be_nice() {
-    // A hint: if it is not taken, the work costs others a little more.
-    let _taken = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+fn lower_priority() {
+    // Not essential: without it, the work delays other threads a little more.
+    let _lowered = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
 }
 
 fn open(url: Option<&str>) -> Result<Option<Arc<dyn BlobStore>>, CliError> {
@@ -177,43 +177,40 @@ fn now() -> Stamp {
     before_now(Duration::ZERO)
 }
 
-/// Which of the two kinds of work is told about.
+/// Selects the status of a job.
 type Field = fn(&mut DiskStatus) -> &mut Option<BackgroundJob>;
 
-/// Tells how a kind of work goes, and says it when that changes.
-struct Teller {
+/// Publishes the status of a job, and logs its failures and recoveries.
+struct JobReporter {
     name: &'static str,
     storage: Arc<Mutex<DiskStatus>>,
     field: Field,
 }
 
-impl Teller {
+impl JobReporter {
     fn new(name: &'static str, storage: &Arc<Mutex<DiskStatus>>, field: Field) -> Self {
         *field(&mut lock(storage)) = Some(BackgroundJob::default());
         Self { name, storage: Arc::clone(storage), field }
     }
 
-    fn tell(&self, done: Result<Option<LogIndex>, ArchiveError>) -> Result<(), ()> {
+    fn report(&self, result: Result<Option<LogIndex>, ArchiveError>) -> Result<(), ()> {
         let mut storage = lock(&self.storage);
-        let task = (self.field)(&mut storage).get_or_insert_default();
-        match done {
+        let job = (self.field)(&mut storage).get_or_insert_default();
+        match result {
             Ok(log_index) => {
-                if task.failing.take().is_some() {
-                    stdout::print_message(format_args!("{}: it goes well again", self.name));
+                if job.failing.take().is_some() {
+                    stdout::print_message(format_args!("{}: recovered", self.name));
                 }
-                task.last_done = Some(now());
-                task.log_index = log_index.map_or(task.log_index, |log_index| log_index.0);
+                job.last_done = Some(now());
+                job.log_index = log_index.map_or(job.log_index, |log_index| log_index.0);
                 Ok(())
             }
             Err(ArchiveError::Stopped) => Ok(()),
             Err(error) => {
                 let error = error.to_string();
-                if task.failing.as_ref() != Some(&error) {
-                    stdout::print_message(format_args!(
-                        "{}: {error}; it is tried again",
-                        self.name
-                    ));
-                    task.failing = Some(error);
+                if job.failing.as_ref() != Some(&error) {
+                    stdout::print_message(format_args!("{}: {error}; will be retried", self.name));
+                    job.failing = Some(error);
                 }
                 Err(())
             }
@@ -221,12 +218,12 @@ impl Teller {
     }
 }
 
-/// Hands closed segments over.
+/// Archives closed segments.
 struct ArchiveJob {
     settings: config::Archive,
     place: Option<Arc<dyn BlobStore>>,
     segments: Segments,
-    teller: Teller,
+    reporter: JobReporter,
 }
 
 impl ArchiveJob {
@@ -234,17 +231,17 @@ impl ArchiveJob {
         settings: &config::Archive,
         place: Option<Arc<dyn BlobStore>>,
         segments: Segments,
-        keeper: &BackgroundJobs,
+        jobs: &BackgroundJobs,
     ) -> Self {
-        let teller = Teller::new("archive", &keeper.storage, |storage| &mut storage.archive);
-        Self { settings: settings.clone(), place, segments, teller }
+        let reporter = JobReporter::new("archive", &jobs.storage, |storage| &mut storage.archive);
+        Self { settings: settings.clone(), place, segments, reporter }
     }
 
     fn run(&mut self, stopping: &AtomicBool) -> Result<(), ()> {
-        self.teller.tell(self.hand_over(stopping))
+        self.reporter.report(self.archive_due(stopping))
     }
 
-    fn hand_over(&self, stopping: &AtomicBool) -> Result<Option<LogIndex>, ArchiveError> {
+    fn archive_due(&self, stopping: &AtomicBool) -> Result<Option<LogIndex>, ArchiveError> {
         let Segments { log, closer } = &self.segments;
         let destination =
             self.place.as_deref().map_or(Destination::InPlace, Destination::BlobStore);
@@ -256,64 +253,62 @@ impl ArchiveJob {
             if let Some(place) = &self.place {
                 journal::claim_for(log, &**place)?;
             }
-            let handed = journal::archive_segment(log, &due, destination, &mut watch(stopping))?;
-            closer(handed.first);
-            last = Some(handed.last);
+            let archived = journal::archive_segment(log, &due, destination, &mut watch(stopping))?;
+            closer(archived.first);
+            last = Some(archived.last);
         }
         Ok(last)
     }
 }
 
-/// Looks whether the places are there that segments were moved to: a start from a snapshot needs
-/// none of them, and nobody would notice one that is not mounted before a segment is wanted.
-struct Archives {
+/// Checks that the archives of moved segments are reachable. A start from a snapshot does not need
+/// them, so an archive that is not mounted would go unnoticed until a segment is read.
+struct ArchiveMonitor {
     log: TieredDisk<RealDisk>,
-    /// Those that are not, and why.
-    absent: BTreeMap<Arc<str>, String>,
+    /// Unreachable archives, with the error.
+    unreachable: BTreeMap<Arc<str>, String>,
 }
 
-impl Archives {
-    fn visit(&mut self) -> Result<(), ()> {
+impl ArchiveMonitor {
+    fn check(&mut self) -> Result<(), ()> {
         let segments = self.log.segments().unwrap_or_default();
         let place = |segment: SegmentInfo| match segment.tier {
             Tier::Archived(place) => Some(place),
-            Tier::Plain | Tier::Packed => None,
+            Tier::Plain | Tier::Compressed => None,
         };
         let places: BTreeSet<_> = segments.into_iter().filter_map(place).collect();
         for place in places {
-            let looked = journal::open_blob_store(&place).map_err(ArchiveError::from);
-            let looked = looked.and_then(|it| journal::claim_for(&self.log, &*it));
-            match looked.map_err(|error| error.to_string()) {
-                Err(why) if self.absent.get(&place) != Some(&why) => {
+            let opened = journal::open_blob_store(&place).map_err(ArchiveError::from);
+            let checked = opened.and_then(|it| journal::claim_for(&self.log, &*it));
+            match checked.map_err(|error| error.to_string()) {
+                Err(why) if self.unreachable.get(&place) != Some(&why) => {
                     stdout::print_message(format_args!(
-                        "THE ARCHIVE IS NOT THERE; whatever needs the segments in it is \
-                         refused: {why}"
+                        "ARCHIVE UNREACHABLE; requests that need its segments fail: {why}"
                     ));
-                    self.absent.insert(place, why);
+                    self.unreachable.insert(place, why);
                 }
                 Err(_) => {}
                 Ok(()) => {
-                    if self.absent.remove(&place).is_some() {
+                    if self.unreachable.remove(&place).is_some() {
                         stdout::print_message(format_args!(
-                            "the archive in {place} is there again"
+                            "the archive in {place} is reachable again"
                         ));
                     }
                 }
             }
         }
-        if self.absent.is_empty() { Ok(()) } else { Err(()) }
+        if self.unreachable.is_empty() { Ok(()) } else { Err(()) }
     }
 }
 
-/// Keeps the copy.
+/// Keeps the backup up to date.
 struct BackupJob {
     place: Arc<dyn BlobStore>,
     log: TieredDisk<RealDisk>,
     configuration: Option<PathBuf>,
-    /// With the moment at which it was opened. None before the first attempt, and after one that
-    /// failed.
+    /// With the time at which it was opened. `None` before the first attempt and after a failure.
     backup: Option<(Backup, Instant)>,
-    teller: Teller,
+    reporter: JobReporter,
 }
 
 impl BackupJob {
@@ -321,37 +316,39 @@ impl BackupJob {
         place: Arc<dyn BlobStore>,
         log: TieredDisk<RealDisk>,
         configuration: Option<PathBuf>,
-        keeper: &BackgroundJobs,
+        jobs: &BackgroundJobs,
     ) -> Self {
-        let teller = Teller::new("backup", &keeper.storage, |storage| &mut storage.backup);
-        Self { place, log, configuration, backup: None, teller }
+        let reporter = JobReporter::new("backup", &jobs.storage, |storage| &mut storage.backup);
+        Self { place, log, configuration, backup: None, reporter }
     }
 
     fn run(&mut self, stopping: &AtomicBool) -> Result<(), ()> {
         let copied = self.copy(stopping);
         if copied.is_err() {
-            // The next attempt looks at the place anew.
+            // The next attempt reads the backup's inventory again.
             self.backup = None;
         }
-        self.teller.tell(copied)
+        self.reporter.report(copied)
     }
 
     fn open(&self) -> Result<Backup, ArchiveError> {
         let backup = Backup::open(&self.log, Arc::clone(&self.place))?;
         for object in backup.damaged() {
             stdout::print_message(format_args!(
-                "backup: {object} is missing or damaged there; it is written again"
+                "backup: {object}: missing or damaged; will be rewritten"
             ));
         }
         Ok(backup)
     }
 
     fn copy(&mut self, stopping: &AtomicBool) -> Result<Option<LogIndex>, ArchiveError> {
-        // Between two runs anybody else may copy, even to the same place.
+        // Between two runs, another process may back up to the same place.
         let _alone = backup::copy_alone(self.log.below(), || stopping.load(Ordering::Relaxed))?;
         let backup = match self.backup.take() {
-            Some((kept, since)) if since.elapsed() < LOOK_OVER && kept.is_current()? => {
-                (kept, since)
+            Some((open, since))
+                if since.elapsed() < BACKUP_CHECK_INTERVAL && open.is_current()? =>
+            {
+                (open, since)
             }
             _ => (self.open()?, Instant::now()),
         };
@@ -362,51 +359,51 @@ impl BackupJob {
     }
 }
 
-/// Watches the disk.
-struct Disk {
+/// Monitors disk space.
+struct DiskMonitor {
     data: PathBuf,
     log: TieredDisk<RealDisk>,
     storage: Arc<Mutex<DiskStatus>>,
-    /// When it was looked at first, and how long the log was.
-    start: Option<Point>,
-    /// When log and store were measured last.
+    /// The first measurement.
+    start: Option<LogSize>,
+    /// Time of the last measurement of log and store.
     measured: Option<Instant>,
 }
 
-/// How long the log was at a moment, its plain bytes counted.
+/// Uncompressed size of the log at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Point {
+struct LogSize {
     stamp: Stamp,
     bytes: u64,
 }
 
-impl Disk {
+impl DiskMonitor {
     fn new(data: &Path, log: TieredDisk<RealDisk>, storage: Arc<Mutex<DiskStatus>>) -> Self {
         Self { data: data.to_owned(), log, storage, start: None, measured: None }
     }
 
-    /// Looks at the room that is left, and now and then at what log and store take. What cannot be
-    /// looked at stays as it was seen last, and the reason is shown.
-    fn look(&mut self) {
-        let failing = self.try_look().err();
+    /// Reads the free space, and at longer intervals the sizes of log and store. On an error, the
+    /// last values stay and the error is published.
+    fn check(&mut self) {
+        let failing = self.try_check().err();
         let mut storage = lock(&self.storage);
         if failing.is_some() && storage.failing.is_none() {
             let why = failing.as_deref().unwrap_or_default();
-            stdout::print_message(format_args!("{why}; what GET /storage shows is as of before"));
+            stdout::print_message(format_args!("{why}; GET /storage shows the last values"));
         }
         storage.failing = failing;
     }
 
-    fn try_look(&mut self) -> Result<(), String> {
+    fn try_check(&mut self) -> Result<(), String> {
         let data = self.data.display();
         let disk = rustix::fs::statvfs(&self.data)
-            .map_err(|error| format!("{data}: its disk cannot be looked at: {error}"))?;
+            .map_err(|error| format!("{data}: cannot read the free space of its disk: {error}"))?;
         let (disk_bytes, free_bytes) =
             (disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize);
-        if self.measured.is_none_or(|last| MEASURE_EVERY <= last.elapsed()) {
+        if self.measured.is_none_or(|last| MEASURE_INTERVAL <= last.elapsed()) {
             let segments = self.log.segments();
-            let segments = segments
-                .map_err(|error| format!("{data}: its segments cannot be listed: {error}"))?;
+            let segments =
+                segments.map_err(|error| format!("{data}: cannot list the segments: {error}"))?;
             self.measure(&segments);
             self.measured = Some(Instant::now());
         }
@@ -415,20 +412,20 @@ impl Disk {
             storage.growth_bytes_per_day.and_then(|growth| (free_bytes * 24).checked_div(growth));
         let fullness = fullness(disk_bytes, free_bytes, hours_until_full);
         if fullness != storage.fullness {
-            say(fullness, free_bytes, hours_until_full);
+            print_disk_use(fullness, free_bytes, hours_until_full);
         }
         let known = storage.clone();
         *storage = DiskStatus { fullness, disk_bytes, free_bytes, hours_until_full, ..known };
         Ok(())
     }
 
-    /// What log and store take, and how they grow.
+    /// Measures log and store and their growth.
     fn measure(&mut self, segments: &[SegmentInfo]) {
-        let points = self.points(segments);
+        let sizes = self.sizes(segments);
         let store_bytes = store::bytes_below(&self.data.join(layout::STORE));
-        let whole_log = points.last().map_or(0, |now| now.bytes);
+        let whole_log = sizes.last().map_or(0, |now| now.bytes);
         let growth =
-            growth_per_day(&points).map(|growth| with_store(growth, whole_log, store_bytes));
+            growth_per_day(&sizes).map(|growth| with_store(growth, whole_log, store_bytes));
         let count = |archived: bool| {
             let of = segments
                 .iter()
@@ -446,52 +443,53 @@ impl Disk {
         storage.growth_bytes_per_day = growth;
     }
 
-    /// How the log grew: at the start of each segment, at the first look, and now.
-    fn points(&mut self, segments: &[SegmentInfo]) -> Vec<Point> {
+    /// Sizes of the log: at the start of each segment, at the first measurement, and now.
+    fn sizes(&mut self, segments: &[SegmentInfo]) -> Vec<LogSize> {
         let mut bytes = 0;
-        let mut points = Vec::new();
+        let mut sizes = Vec::new();
         for segment in segments {
             if segment.base.stamp.0 != 0 {
-                points.push(Point { stamp: segment.base.stamp, bytes });
+                sizes.push(LogSize { stamp: segment.base.stamp, bytes });
             }
             bytes += segment.plain_bytes;
         }
-        let now = Point { stamp: now(), bytes };
-        points.push(*self.start.get_or_insert(now));
-        points.push(now);
-        points.sort_by_key(|point| point.stamp);
-        points
+        let now = LogSize { stamp: now(), bytes };
+        sizes.push(*self.start.get_or_insert(now));
+        sizes.push(now);
+        sizes.sort_by_key(|size| size.stamp);
+        sizes
     }
 }
 
-/// Bytes per day, over the last day or what is known of it.
-fn growth_per_day(points: &[Point]) -> Option<u64> {
-    let now = points.last()?;
-    let since = Stamp(now.stamp.0.saturating_sub(DAY));
-    let at = points.partition_point(|point| point.stamp < since);
-    let first = match (at.checked_sub(1).map(|before| points[before]), points.get(at)) {
-        (Some(before), Some(after)) => between(before, *after, since),
+/// Growth in bytes per day, measured over the last day at most.
+fn growth_per_day(sizes: &[LogSize]) -> Option<u64> {
+    let now = sizes.last()?;
+    let since = Stamp(now.stamp.0.saturating_sub(GROWTH_PERIOD_US));
+    let at = sizes.partition_point(|size| size.stamp < since);
+    let first = match (at.checked_sub(1).map(|before| sizes[before]), sizes.get(at)) {
+        (Some(before), Some(after)) => interpolate(before, *after, since),
         (_, first) => *first?,
     };
     let time = now.stamp.0 - first.stamp.0;
     let bytes = u128::from(now.bytes.saturating_sub(first.bytes));
-    (LEAST <= time).then(|| (bytes * u128::from(DAY) / u128::from(time)) as u64)
+    (GROWTH_PERIOD_US_MIN <= time)
+        .then(|| (bytes * u128::from(GROWTH_PERIOD_US) / u128::from(time)) as u64)
 }
 
-/// What log and store grow by together, if the store goes on taking as much as it did for each byte
-/// of the whole log. Its own journal is left out: it takes room once.
+/// Growth of log and store together, if the store keeps its ratio to the log. The store's journal
+/// has a fixed size and is not included.
 fn with_store(log_growth: u64, log_bytes: u64, store_bytes: u64) -> u64 {
     let tables = u128::from(store_bytes.saturating_sub(store::JOURNAL));
     let store_growth = u128::from(log_growth) * tables / u128::from(log_bytes.max(1));
     log_growth.saturating_add(u64::try_from(store_growth).unwrap_or(u64::MAX))
 }
 
-/// How long the log was at a moment between two others.
-fn between(before: Point, after: Point, stamp: Stamp) -> Point {
+/// The size of the log at a time between two others.
+fn interpolate(before: LogSize, after: LogSize, stamp: Stamp) -> LogSize {
     let whole = u128::from(after.stamp.0 - before.stamp.0).max(1);
     let part = u128::from(stamp.0 - before.stamp.0);
     let grown = u128::from(after.bytes.saturating_sub(before.bytes)) * part / whole;
-    Point { stamp, bytes: before.bytes + grown as u64 }
+    LogSize { stamp, bytes: before.bytes + grown as u64 }
 }
 
 fn fullness(disk_bytes: u64, free_bytes: u64, hours_until_full: Option<u64>) -> DiskUse {
@@ -503,17 +501,17 @@ fn fullness(disk_bytes: u64, free_bytes: u64, hours_until_full: Option<u64>) -> 
     }
 }
 
-fn say(fullness: DiskUse, free_bytes: u64, hours_until_full: Option<u64>) {
+fn print_disk_use(fullness: DiskUse, free_bytes: u64, hours_until_full: Option<u64>) {
     let free = free_bytes >> 20;
     let until = hours_until_full
-        .map_or(String::new(), |hours| format!(", full in about {hours} hours at this growth"));
+        .map_or(String::new(), |hours| format!(", full in about {hours} h at the present growth"));
     match fullness {
         DiskUse::Ok => stdout::print_message(format_args!(
-            "the disk of the log has room again: {free} MiB free"
+            "the disk of the log has enough space again: {free} MiB free"
         )),
         DiskUse::Low | DiskUse::Critical | DiskUse::Full => stdout::print_message(format_args!(
-            "the disk of the log fills up ({}): {free} MiB free{until}. Make room, or set \
-             archive.to; a full disk refuses with 503",
+            "the disk of the log fills up ({}): {free} MiB free{until}. Free space or set \
+             archive.to; requests are refused with 503 when the disk is full",
             fullness.name()
         )),
     }
@@ -523,28 +521,28 @@ fn say(fullness: DiskUse, free_bytes: u64, hours_until_full: Option<u64>) {
 mod tests {
     use super::*;
 
-    const HOUR: u64 = DAY / 24;
+    const HOUR: u64 = GROWTH_PERIOD_US / 24;
 
     #[test]
     fn growth_is_that_of_the_last_day() {
-        let check = |points: &[(u64, u64)], expected: Option<u64>| {
-            let points: Vec<_> = points
+        let check = |sizes: &[(u64, u64)], expected: Option<u64>| {
+            let sizes: Vec<_> = sizes
                 .iter()
-                .map(|&(hours, bytes)| Point { stamp: Stamp(hours * HOUR), bytes })
+                .map(|&(hours, bytes)| LogSize { stamp: Stamp(hours * HOUR), bytes })
                 .collect();
-            assert_eq!(growth_per_day(&points), expected, "{points:?}");
+            assert_eq!(growth_per_day(&sizes), expected, "{sizes:?}");
         };
         check(&[], None);
         check(&[(5, 100), (5, 100)], None);
         check(&[(5, 100), (6, 200)], Some(2_400));
         check(&[(0, 0), (24, 100), (48, 300)], Some(200));
-        // What came before the last day counts by its share.
+        // A segment that began before the last day counts in proportion.
         check(&[(0, 0), (40, 400), (48, 1_000)], Some(1_000 - 240));
         check(&[(0, 0), (48, 0)], Some(0));
     }
 
     #[test]
-    fn the_store_grows_as_it_did() {
+    fn store_grows_in_proportion() {
         let store = |tables: u64| store::JOURNAL + tables;
         assert_eq!(with_store(1_000, 10_000, store(1_500)), 1_150);
         assert_eq!(with_store(1_000, 0, store::JOURNAL), 1_000);
@@ -552,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_low_by_room_or_by_time() {
+    fn disk_is_low_by_space_or_by_time() {
         for (free, hours, expected) in [
             (100, None, DiskUse::Ok),
             (100, Some(72), DiskUse::Ok),

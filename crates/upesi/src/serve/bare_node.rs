@@ -12,33 +12,33 @@ use crate::cli::stdout;
 use crate::config::Config;
 use crate::data::layout;
 use crate::serve::durable_mark_thread::DurableMarkThread;
-use crate::serve::{self, Opened, Opening};
+use crate::serve::{self, LogOptions, OpenedNode};
 
 /// A data directory whose log was read to its end.
 pub struct BareNode {
     config: Config,
-    opened: Opened,
+    opened: OpenedNode,
     clock: SystemClock,
 }
 
-/// The same, taking commands.
+/// A running node that accepts commands.
 pub struct RunningBareNode {
     node: Node<()>,
-    follower: Snapshotter,
-    /// Lives until the node has stopped, so that the last mark is of the last sync.
-    _marking: DurableMarkThread,
+    snapshotter: Snapshotter,
+    /// Dropped after the node has stopped, so that the last mark covers the last sync.
+    _durable_mark: DurableMarkThread,
 }
 
 impl BareNode {
-    /// Opens a directory, or begins one, with notices as measurements have them: payees get no
-    /// confirmation. Start-up messages go to standard error: standard output is for the result.
+    /// Opens or creates a directory. Payees get no confirmation, as in measurements. Start messages
+    /// go to standard error, because standard output is for the result.
     pub fn open(data: &Path, segment_mib: u64, clock: &SystemClock) -> Result<Self, CliError> {
         let mut config = Config::default();
         config.transfers.confirm_to_payee = false;
         config.log.segment_mib = segment_mib;
         stdout::reserve_output_for_script();
         layout::refuse_unfinished(data)?;
-        let opened = serve::open(&config, data, &Opening::default(), clock)?;
+        let opened = serve::open(&config, data, &LogOptions::default(), clock)?;
         Ok(Self { config, opened, clock: *clock })
     }
 
@@ -51,13 +51,14 @@ impl BareNode {
     /// Starts the sequencer's thread, the snapshots and the durable mark.
     pub fn start(self, mailbox: Arc<Mailbox<()>>) -> Result<RunningBareNode, CliError> {
         let Self { config, opened, clock } = self;
-        let Opened { sequencer, directory, following, .. } = opened;
+        let OpenedNode { sequencer, directory, snapshots, .. } = opened;
         let limits = InboxLimits::default();
         let node = node::start(sequencer, clock, directory, vec![mailbox], limits)
             .map_err(|error| CliError::new(format!("cannot start the sequencer: {error}")))?;
-        let marking = DurableMarkThread::start(following.disk.clone(), following.frames.clone())?;
-        let follower = following.start(&config, node.handle(), |_| ())?;
-        Ok(RunningBareNode { node, follower, _marking: marking })
+        let durable_mark =
+            DurableMarkThread::start(snapshots.disk.clone(), snapshots.frames.clone())?;
+        let snapshotter = snapshots.start(&config, node.handle(), |_| ())?;
+        Ok(RunningBareNode { node, snapshotter, _durable_mark: durable_mark })
     }
 }
 
@@ -68,9 +69,9 @@ impl RunningBareNode {
         self.node.handle()
     }
 
-    /// Ends everything in order.
+    /// Stops all threads in order.
     pub fn stop(self) -> Result<(), CliError> {
-        self.follower.stop();
+        self.snapshotter.stop();
         self.node.stop().map_err(CliError::new)
     }
 }

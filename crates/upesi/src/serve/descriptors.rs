@@ -4,13 +4,13 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use switch::PoolLimits;
 
-/// Connections to participants may use one part in so many of the descriptors. The others are for
-/// connections of clients, the log and the store.
+/// Connections to participants may use one in `PARTS` descriptors. The others are for connections
+/// of clients, the log and the store.
 const PARTS: u64 = 4;
-/// Connections that each I/O thread has in any case.
+/// Minimum of connections per I/O thread.
 const CONNECTIONS_MIN: u64 = 64;
 
-/// Raises the limit to what the system allows; answers with the limit in force.
+/// Raises the limit to the maximum of the system. Returns the limit in force.
 pub(crate) fn raise_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_raised_to_what_is_allowed() {
+    fn limit_is_raised_to_the_maximum() {
         let limit = raise_limit();
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         assert_eq!(current, maximum);

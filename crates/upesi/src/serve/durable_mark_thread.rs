@@ -1,6 +1,5 @@
-//! Notes once a second how far the log is durable ([`journal::Marker`]), on a thread of its own
-//! that the sequencer never waits for; so that a start tells a log whose end somebody cut off from
-//! one that ends there.
+//! Writes the durable mark once a second ([`journal::DurableMarkWriter`]), on a thread of its own
+//! that the sequencer never waits for. With the mark, a start detects a truncated log.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -11,12 +10,12 @@ use ports::Disk;
 
 use crate::CliError;
 
-/// Between two notes: what became durable after the last one is not covered.
-const EVERY: Duration = Duration::from_secs(1);
+/// Interval of the mark. It does not cover records that became durable after the last write.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The thread; it ends, after a last note, when this is dropped.
+/// The thread. It writes a last mark and ends when this is dropped.
 pub(crate) struct DurableMarkThread {
-    alarm: Option<SyncSender<()>>,
+    stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -27,30 +26,30 @@ impl DurableMarkThread {
         D::File: Send,
         DurableFrames<D>: Send,
     {
-        let (alarm, waiting) = sync_channel(1);
+        let (stop, waiting) = sync_channel(1);
         let marker = DurableMarkWriter::new(disk, frames);
         let thread = thread::Builder::new()
             .name("mark".into())
-            .spawn(move || note_until_told(marker, &waiting))
+            .spawn(move || write_until_dropped(marker, &waiting))
             .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
-        Ok(Self { alarm: Some(alarm), thread: Some(thread) })
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
 
 impl Drop for DurableMarkThread {
     fn drop(&mut self) {
-        self.alarm = None;
+        self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // What it had to say it has said.
+            // The thread reports its errors itself.
             let _ended = thread.join();
         }
     }
 }
 
-fn note_until_told<D: Disk>(mut marker: DurableMarkWriter<D>, waiting: &Receiver<()>) {
+fn write_until_dropped<D: Disk>(mut marker: DurableMarkWriter<D>, waiting: &Receiver<()>) {
     let mut is_failing = false;
     loop {
-        let told = waiting.recv_timeout(EVERY);
+        let received = waiting.recv_timeout(INTERVAL);
         match marker.note() {
             Ok(()) => is_failing = false,
             Err(error) if !is_failing => {
@@ -62,7 +61,7 @@ fn note_until_told<D: Disk>(mut marker: DurableMarkWriter<D>, waiting: &Receiver
             }
             Err(_) => {}
         }
-        if told != Err(RecvTimeoutError::Timeout) {
+        if received != Err(RecvTimeoutError::Timeout) {
             return;
         }
     }

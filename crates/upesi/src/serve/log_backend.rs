@@ -1,8 +1,7 @@
-//! Where the log that is served is: in files, or on Kafka with a copy in files.
+//! The log of a switch: in files, or on Kafka with a copy in files.
 //!
-//! Everything beside the sequencer (snapshots, the cold store, readers, `verify`, archives) works
-//! on the files and knows nothing of Kafka. A switch without the feature `kafka` has the files
-//! alone, and this is no more than a name for them.
+//! All other parts (snapshots, the cold store, readers, `verify`, archives) use the files and do
+//! not know Kafka. Without the feature `kafka` a log is always in files.
 
 #[cfg(feature = "kafka")]
 use std::fmt::Display;
@@ -39,7 +38,7 @@ use crate::data::layout::MARKER;
 use crate::data::layout::has_segments;
 use crate::serve::slow_disk::DelayedLog;
 
-/// The log of a switch, with its stages and its slowness noted.
+/// The log of a switch, with traced stages and an injected delay.
 pub(crate) type Log = TracedLog<DelayedLog<LogBackend>>;
 
 /// `--log` and `--node` of a switch.
@@ -74,9 +73,9 @@ fn node_name(text: &str) -> Result<String, String> {
     Err("expected 1 to 64 letters, digits and hyphens".into())
 }
 
-/// Where a log is.
+/// Location of a log.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Place {
+pub(crate) enum LogLocation {
     /// In the files of the data directory.
     #[default]
     Files,
@@ -87,22 +86,22 @@ pub(crate) enum Place {
         address: kafka::Address,
         /// This node's name.
         node: String,
-        /// Whether a log is begun where there is none.
-        begins: bool,
-        /// How this node and the brokers know each other.
+        /// Whether to create a missing log.
+        creates: bool,
+        /// TLS and authentication with the brokers.
         security: Box<kafka::Security>,
     },
 }
 
-/// What was opened.
+/// An opened log.
 pub(crate) struct OpenBackend {
     pub(crate) log: LogBackend,
-    /// What recovering the files found.
+    /// Result of the recovery of the files.
     pub(crate) recovery: Recovery,
     pub(crate) topic: Option<Topic>,
 }
 
-/// The topic behind a copy.
+/// The topic of a copy.
 #[cfg(feature = "kafka")]
 pub(crate) struct Topic {
     pub(crate) address: kafka::Address,
@@ -111,14 +110,14 @@ pub(crate) struct Topic {
     pub(crate) last: Option<sequencer::LastMessage>,
 }
 
-/// There is none without the feature `kafka`.
+/// Without the feature `kafka`, no log has a topic.
 #[cfg(not(feature = "kafka"))]
 pub(crate) enum Topic {}
 
-/// A node that was started; where it shares its log, who hears when it is one of the nodes.
+/// A started node. If it shares its log, the receiver gets a message once it is a member.
 pub(crate) type RunningNode = (Node<Message>, Option<Receiver<()>>);
 
-/// What a node is started with, wherever its log is.
+/// Parts that every node is started with.
 pub(crate) struct NodeParts {
     pub(crate) clock: SystemClock,
     pub(crate) directory: Directory,
@@ -126,8 +125,11 @@ pub(crate) struct NodeParts {
 }
 
 impl NodeParts {
-    /// Starts a node that has its log alone.
-    pub(crate) fn alone(self, sequencer: Sequencer<Log>) -> Result<RunningNode, CliError> {
+    /// Starts a node with its own log.
+    pub(crate) fn start_standalone(
+        self,
+        sequencer: Sequencer<Log>,
+    ) -> Result<RunningNode, CliError> {
         let Self { clock, directory, mailboxes } = self;
         let limits = InboxLimits::default();
         let node = node::start(sequencer, clock, directory, mailboxes, limits)
@@ -135,18 +137,18 @@ impl NodeParts {
         Ok((node, None))
     }
 
-    /// Starts one of several nodes over a topic.
+    /// Starts a node that shares its log over a topic.
     #[cfg(feature = "kafka")]
-    pub(crate) fn shared(
+    pub(crate) fn start_shared(
         self,
         sequencer: Sequencer<Log>,
         topic: Topic,
-        (place, data, quarantine): (&Place, &Path, Quarantine),
+        (place, data, quarantine): (&LogLocation, &Path, Quarantine),
         begin: node::FirstCommands,
     ) -> Result<RunningNode, CliError> {
         let Self { clock, directory, mailboxes } = self;
         let Topic { address, options, next, last } = topic;
-        let path = data.join(LIFE);
+        let path = data.join(EPOCH_FILE);
         let node = place.node();
         let mut instance = [0; 8];
         getrandom::fill(&mut instance).map_err(|error| CliError::new(error.to_string()))?;
@@ -158,16 +160,16 @@ impl NodeParts {
         };
         let replica = sequencer::Replica::new(sequencer, name, quarantine, last)
             .map_err(|error| CliError::new(error.to_string()))?;
-        let hooks = node::ReplicatedNodeOptions {
+        let node_options = node::ReplicatedNodeOptions {
             message: switch::message_of_payload,
-            begin,
-            note_life: Box::new(move |epoch| {
+            first_commands: begin,
+            save_epoch: Box::new(move |epoch| {
                 fs::write(&path, format!("{node} {epoch}\n"))
                     .map_err(|error| format!("{}: {error}", path.display()))
             }),
-            say: |what| {
-                // Nobody may listen any more.
-                let _heard = writeln!(std::io::stdout(), "upesi: {what}");
+            log: |what| {
+                // Standard output may be closed.
+                let _written = writeln!(std::io::stdout(), "upesi: {what}");
             },
         };
         let connect = |arrivals: node::Arrivals<Message>| {
@@ -175,8 +177,8 @@ impl NodeParts {
             kafka::Stream::start(&address, &options, next, sink).map_err(|error| error.to_string())
         };
         let of_io = (mailboxes, InboxLimits::default());
-        let beside = (clock, directory);
-        let node = node::ReplicatedNode::new(replica, next, beside, of_io, hooks, connect);
+        let context = (clock, directory);
+        let node = node::ReplicatedNode::new(replica, next, context, of_io, node_options, connect);
         let started = node.map_err(CliError::new)?.start();
         let (node, ready) =
             started.map_err(|error| CliError::new(format!("cannot start a thread: {error}")))?;
@@ -184,39 +186,45 @@ impl NodeParts {
     }
 }
 
-/// Beside the copy: the node's number and its newest life, which has ended when the directory is
-/// nobody else's.
+/// File next to the copy: the node's number and its last epoch, which has ended once the directory
+/// is locked.
 #[cfg(feature = "kafka")]
-pub(crate) const LIFE: &str = "node-life";
+pub(crate) const EPOCH_FILE: &str = "node-life";
 
 #[cfg(feature = "kafka")]
 fn former_epoch(path: &Path, node: u32) -> u32 {
-    let noted = fs::read_to_string(path).unwrap_or_default();
-    let mut words = noted.split_whitespace().map(|word| word.parse::<u32>().ok());
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut words = text.split_whitespace().map(|word| word.parse::<u32>().ok());
     match (words.next().flatten(), words.next().flatten()) {
         (Some(number), Some(epoch)) if number == node => epoch,
         _ => 0,
     }
 }
 
-impl Place {
-    /// What the arguments say.
+impl LogLocation {
+    /// The location that the arguments name.
     #[cfg(feature = "kafka")]
-    pub(crate) fn of(arguments: &LogArguments, config: &Config) -> Result<Self, CliError> {
+    pub(crate) fn from_arguments(
+        arguments: &LogArguments,
+        config: &Config,
+    ) -> Result<Self, CliError> {
         match (&arguments.log, &arguments.node) {
             (Some(log), Some(node)) => {
                 let address =
                     log.parse().map_err(|error| CliError::new(format!("--log: {error}")))?;
                 let security = Box::new(config.kafka.security()?);
-                Ok(Self::Kafka { address, node: node.clone(), begins: true, security })
+                Ok(Self::Kafka { address, node: node.clone(), creates: true, security })
             }
             _ => Ok(Self::Files),
         }
     }
 
-    /// What the arguments say.
+    /// The location that the arguments name.
     #[cfg(not(feature = "kafka"))]
-    pub(crate) fn of(arguments: &LogArguments, _config: &Config) -> Result<Self, CliError> {
+    pub(crate) fn from_arguments(
+        arguments: &LogArguments,
+        _config: &Config,
+    ) -> Result<Self, CliError> {
         if arguments.log.is_some() {
             return Err(CliError::new(
                 "--log: this binary was built without Kafka; build it with \
@@ -226,7 +234,7 @@ impl Place {
         Ok(Self::Files)
     }
 
-    /// The node's number in the log: 0 where there is only one; else made from its name.
+    /// The node's number in the log: a hash of its name, or 0 for a log in files.
     pub(crate) fn node(&self) -> u32 {
         match self {
             Self::Files => 0,
@@ -240,7 +248,7 @@ impl Place {
         }
     }
 
-    /// Opens the log, or begins one of this hub.
+    /// Opens the log, or creates one for this hub.
     pub(crate) fn open(
         &self,
         data: &Path,
@@ -254,7 +262,7 @@ impl Place {
             .map(|half| *half.first_chunk::<16>().expect("a half has sixteen bytes"));
         let identity = LogIdentity(identity);
         let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
-        self.mark(data)?;
+        self.check_marker(data)?;
         match self {
             Self::Files => {
                 let opened = FileLog::open_or_create(disk, identity, options);
@@ -264,10 +272,10 @@ impl Place {
                 Ok(OpenBackend { log, recovery, topic: None })
             }
             #[cfg(feature = "kafka")]
-            Self::Kafka { address, node, begins, security } => {
+            Self::Kafka { address, node, creates, security } => {
                 let options = kafka::Options {
                     node: node.clone(),
-                    patience: PATIENCE,
+                    patience: BROKER_TIMEOUT,
                     copy: options,
                     security: (**security).clone(),
                 };
@@ -279,9 +287,9 @@ impl Place {
                 };
                 let marker = data.join(MARKER);
                 let is_marked = marker.exists();
-                // A topic whose copy is here was there: it is never begun anew.
+                // If a copy exists, the topic existed and must not be created again.
                 let is_copy = has_segments(data);
-                let missing = match *begins && is_marked && !is_copy {
+                let missing = match *creates && is_marked && !is_copy {
                     true => kafka::Missing::Begin(&founding),
                     false => kafka::Missing::Refuse,
                 };
@@ -292,15 +300,16 @@ impl Place {
                         .map_err(|error| CliError::new(format!("{}: {error}", marker.display())))?;
                 }
                 let kafka::ConnectedLog { copy, next, last, report } = opened;
-                tell(address, &report);
+                print_connected(address, &report);
                 let topic = Topic { address: address.clone(), options, next, last };
                 Ok(OpenBackend { log: copy, recovery: report.copy, topic: Some(topic) })
             }
         }
     }
 
-    /// Makes sure that the copy of a topic is never continued on its own, nor as that of another.
-    fn mark(&self, data: &Path) -> Result<(), CliError> {
+    /// Checks the marker file, so that the copy of a topic is neither continued without its topic
+    /// nor used with another topic.
+    fn check_marker(&self, data: &Path) -> Result<(), CliError> {
         let path = data.join(MARKER);
         let cannot = |error: std::io::Error| CliError::new(format!("{}: {error}", path.display()));
         let marked = match fs::read_to_string(&path) {
@@ -311,9 +320,9 @@ impl Place {
         match (self, marked) {
             (Self::Files, None) => Ok(()),
             (Self::Files, Some(topic)) => Err(CliError::new(format!(
-                "{} holds the copy of a log on Kafka, topic {topic}: name that with --log \
-                 kafka://HOST:PORT/{topic} and --node, for what is recorded here alone would be \
-                 lost",
+                "{} holds the copy of a log on Kafka, topic {topic}: use --log \
+                 kafka://HOST:PORT/{topic} and --node, because records written here alone would \
+                 be lost",
                 data.display()
             ))),
             #[cfg(feature = "kafka")]
@@ -321,23 +330,23 @@ impl Place {
             #[cfg(feature = "kafka")]
             (Self::Kafka { address, .. }, Some(topic)) if has_segments(data) => {
                 Err(CliError::new(format!(
-                    "{} holds the copy of topic {topic}, and --log names {}: name that topic, or \
+                    "{} holds the copy of topic {topic}, but --log names {}: use that topic or \
                      another data directory",
                     data.display(),
                     address.topic
                 )))
             }
-            // What was restored from a copy is held against the topic first.
+            // A restored copy is compared with the topic first.
             #[cfg(feature = "kafka")]
             (Self::Kafka { .. }, None) if has_segments(data) => Ok(()),
-            // Nothing is here, or nothing came of a start with another topic.
+            // An empty directory, or one left by a failed start with another topic.
             #[cfg(feature = "kafka")]
             (Self::Kafka { address, .. }, _) => fs::write(&path, &address.topic).map_err(cannot),
         }
     }
 }
 
-/// Why a log was not opened; with what to do about a directory that is not known to be a copy.
+/// The error about a log that cannot be opened, with advice that depends on the directory.
 #[cfg(feature = "kafka")]
 fn refusal(
     error: &kafka::OpenError,
@@ -349,10 +358,10 @@ fn refusal(
     let data = data.display();
     if is_marked && is_copy && is_gone {
         return CliError::new(format!(
-            "{error}, and {data} holds a copy of one: the topic was deleted, or --log names other \
-             brokers. Nothing was made. If the topic is gone, stop all nodes, find with `upesi \
-             verify` whose copy is the longest, and make the topic again of that one: `upesi \
-             restore --from {data} --data NEW`, then `upesi export-log --data NEW --log {address}`"
+            "{error}, but {data} holds a copy of one: the topic was deleted, or --log names other \
+             brokers. Nothing was created. If the topic is lost, stop all nodes, find the longest \
+             copy with `upesi verify`, and recreate the topic from it: `upesi restore --from \
+             {data} --data NEW`, then `upesi export-log --data NEW --log {address}`"
         ));
     }
     if let (true, kafka::OpenError::Copy(OpenError::Damaged(damage))) = (is_marked, error) {
@@ -367,44 +376,44 @@ fn refusal(
     ))
 }
 
-/// A damaged copy is made again, never mended: it is synced by nobody, and the topic has all of it.
+/// The error about a damaged copy. A copy is not synced, and the topic has all of its records, so
+/// it is replaced instead of repaired.
 #[cfg(feature = "kafka")]
 fn damaged_copy(damage: &Damage, data: &impl Display, address: &kafka::Address) -> CliError {
     let Damage { segment, offset, log_index, reason } = damage;
     let topic = &address.topic;
     CliError::new(format!(
         "the copy of topic {topic} in {data} is damaged in {segment} at byte {offset}, where \
-         record {} should start: {reason}. Nothing was changed. After a loss of power that is no \
-         wonder. Put the directory aside and start with an empty one, which is filled from the \
-         topic; with --from and a copy of the log, as of another node's directory, that takes less \
-         time",
+         record {} should start: {reason}. Nothing was changed. A power failure can damage a \
+         copy. Move the directory away and start with an empty one, which is filled from the \
+         topic; --from with another node's directory or a backup takes less time",
         log_index.0
     ))
 }
 
-/// How long brokers may take to answer at the start, and to acknowledge a batch. A broker that
-/// died is noticed by the others after its session, 9 s unless they are set otherwise.
+/// Time limit for answers of brokers at the start, and for the acknowledgement of a batch. Brokers
+/// detect the loss of another broker after its session timeout, 9 s by default.
 #[cfg(feature = "kafka")]
-pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+pub(crate) const BROKER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[cfg(feature = "kafka")]
-fn tell(address: &kafka::Address, report: &kafka::ConnectReport) {
-    let kafka::ConnectReport { brokers, replicas, in_sync, behind, .. } = report;
-    let made = if report.created { ", made just now" } else { "" };
+fn print_connected(address: &kafka::Address, report: &kafka::ConnectReport) {
+    let kafka::ConnectReport { brokers, replicas, in_sync, behind: missing, .. } = report;
+    let created = if report.created { ", just created" } else { "" };
     print_message(format_args!(
-        "the log is topic {}{made}: {brokers} brokers, {replicas} replicas, {in_sync} of them have \
-         a record before it is acknowledged, in memory at least",
+        "the log is topic {}{created}: {brokers} brokers, {replicas} replicas; a record is \
+         acknowledged when {in_sync} replicas have it at least in memory",
         address.topic
     ));
     if *replicas == 1 {
         print_message("ONE REPLICA: acknowledged records are lost if its broker is lost");
     }
-    if 0 < *behind {
+    if 0 < *missing {
         print_message(format_args!(
-            "fetching {behind} messages that are missing in the local copy"
+            "fetching {missing} messages that are missing in the local copy"
         ));
     }
 }
 
-/// The log that is served: the log itself, or the copy of a topic.
+/// A log in files, or the copy of a topic.
 pub(crate) type LogBackend = FileLog<TieredDisk<RealDisk>>;

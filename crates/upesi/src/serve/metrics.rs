@@ -6,7 +6,7 @@ use switch::{Message, StalledLanes, Totals, Traffic};
 
 /// Sources of the metrics.
 #[derive(Default)]
-struct Now {
+struct MetricSources {
     node: node::NodeStatus,
     store_bytes: u64,
     inbox_refused: u64,
@@ -15,10 +15,10 @@ struct Now {
     open_breakers: u64,
 }
 
-static TABLE: &[Metric<Now>] = metrics! { now: Now;
+static TABLE: &[Metric<MetricSources>] = metrics! { now: MetricSources;
     Counter "upesi_log_syncs_total" "Syncs of the log." now.node.counts.syncs;
     Counter "upesi_log_bytes_total" "Bytes appended to the log." now.node.counts.bytes;
-    Gauge "upesi_log_index" "Position of the last record applied." now.node.log_index.0;
+    Gauge "upesi_log_index" "Log index of the last applied record." now.node.log_index.0;
     Counter "upesi_batches_total" "Batches appended." now.node.counts.batches;
     Counter "upesi_records_total" "Records appended." now.node.counts.records;
     Counter "upesi_transfers_reserved_total" "Transfers reserved." now.node.counters.reserved;
@@ -26,54 +26,56 @@ static TABLE: &[Metric<Now>] = metrics! { now: Now;
     Counter "upesi_transfers_committed_total" "Transfers committed." now.node.counters.committed;
     Counter "upesi_transfers_aborted_total" "Transfers aborted." now.node.counters.aborted;
     Counter "upesi_transfers_expired_total" "Transfers expired." now.node.counters.expired;
-    Gauge "upesi_transfers_in_flight" "Transfers not ended." now.node.in_flight;
-    Gauge "upesi_transfers_ended" "Transfers ended and kept." now.node.ended;
+    Gauge "upesi_transfers_in_flight" "Reserved transfers." now.node.in_flight;
+    Gauge "upesi_transfers_ended" "Final transfers." now.node.ended;
     Gauge "upesi_notices_owed" "Notices owed to participants." now.node.owed;
     Counter "upesi_notices_delivered_total" "Notices delivered." now.node.counters.delivered;
-    Counter "upesi_notices_given_up_total" "Notices given up that lose nothing: no dead letters."
+    Counter "upesi_notices_given_up_total"
+        "Notices given up whose loss costs nothing; they are not dead letters."
         now.node.counters.given_up;
     Gauge "upesi_notices_without_address"
         "Notices that wait until their recipient registers an address." now.edge.parked;
-    Gauge "upesi_dead_letters" "Notices given up." now.node.dead;
+    Gauge "upesi_dead_letters" "Dead letters: notices given up, which can be resent." now.node.dead;
 
-    Gauge "upesi_transfers_ended_in_memory" "Transfers ended whose rows are in memory."
+    Gauge "upesi_transfers_ended_in_memory" "Final transfers whose rows are in memory."
         now.node.hot;
-    Gauge "upesi_store_log_index" "Position up to which the cold store is complete."
+    Gauge "upesi_store_log_index" "Log index up to which the cold store is complete."
         now.node.stored.0;
-    Counter "upesi_store_reads_total" "Questions to the cold store for transfers not in memory."
+    Counter "upesi_store_reads_total" "Reads of the cold store for transfers not in memory."
         now.node.cold.reads;
-    Counter "upesi_store_reads_found_total" "Questions to the cold store that found a transfer."
+    Counter "upesi_store_reads_found_total" "Reads of the cold store that found a transfer."
         now.node.cold.found;
-    Counter "upesi_store_waits_total" "Times that decisions waited for the cold store."
+    Counter "upesi_store_waits_total" "Waits of decisions for the cold store."
         now.node.cold.waits;
     Gauge "upesi_store_bytes" "Bytes of the cold store on disk." now.store_bytes;
 
-    Gauge "upesi_lanes_stalled" "Participants to which notices are owed and none is delivered."
+    Gauge "upesi_lanes_stalled" "Participants with owed notices of which none is delivered."
         now.stalled.count;
     Gauge "upesi_lanes_stalled_notices" "Notices owed to these participants." now.stalled.owed;
     Gauge "upesi_forward_breakers_open"
-        "Participants to which forwards fail at once, as they do not answer." now.open_breakers;
+        "Participants that do not answer, so that forwards to them fail at once." now.open_breakers;
 
-    Counter "upesi_inbox_refused_total" "Commands refused, inbox full." now.inbox_refused;
+    Counter "upesi_inbox_refused_total" "Commands refused because the inbox was full."
+        now.inbox_refused;
     Counter "upesi_requests_total" "FSPIOP requests accepted." now.edge.requests;
     Counter "upesi_requests_refused_total" "FSPIOP requests refused." now.edge.refused;
     Counter "upesi_forwards_total" "Messages forwarded unrecorded." now.edge.forwards;
     Counter "upesi_forwards_failed_total" "Forwards that failed." now.edge.forwards_failed;
     Counter "upesi_attempts_total"
-        "Tries to deliver a notice, those too for which its message could not be read."
+        "Attempts to deliver a notice, including those whose message could not be read."
         now.edge.attempts;
-    Counter "upesi_connections_total" "FSPIOP connections taken." now.edge.connections;
-    Counter "upesi_connections_refused_total" "FSPIOP connections turned away."
+    Counter "upesi_connections_total" "FSPIOP connections accepted." now.edge.connections;
+    Counter "upesi_connections_refused_total" "FSPIOP connections refused."
         now.edge.connections_refused;
     Counter "upesi_connections_evicted_total"
-        "Silent FSPIOP connections that lost their place to a new one."
+        "Idle FSPIOP connections that were replaced by a new one."
         now.edge.connections_evicted;
-    Counter "upesi_malformed_requests_total" "FSPIOP requests that were not whole, or no HTTP."
+    Counter "upesi_malformed_requests_total" "FSPIOP requests that were incomplete or not HTTP."
         now.edge.malformed;
     Counter "upesi_socket_reads_total"
-        "System calls that read from a socket of FSPIOP and found something."
+        "System calls that read data from an FSPIOP socket."
         now.edge.socket_reads;
-    Counter "upesi_socket_writes_total" "System calls that wrote to a socket of FSPIOP."
+    Counter "upesi_socket_writes_total" "System calls that wrote to an FSPIOP socket."
         now.edge.socket_writes;
     Counter "upesi_calls_denied_total" "Calls to addresses that are not allowed."
         now.edge.calls_denied;
@@ -81,21 +83,21 @@ static TABLE: &[Metric<Now>] = metrics! { now: Now;
         "Messages that changed nothing: their sender is not a participant."
         now.edge.unknown_senders;
 
-    Counter "upesi_signatures_verified_total" "Good signatures of participants."
+    Counter "upesi_signatures_verified_total" "Valid signatures of participants."
         now.edge.signatures_verified;
     Counter "upesi_signatures_refused_total" "Messages refused for their signature."
         now.edge.signatures_refused;
-    Counter "upesi_signatures_made_total" "Own messages signed." now.edge.signatures_made;
-    Counter "upesi_signatures_failed_total" "Own messages that could not be signed."
+    Counter "upesi_signatures_made_total" "Messages of the hub signed." now.edge.signatures_made;
+    Counter "upesi_signatures_failed_total" "Messages of the hub that could not be signed."
         now.edge.signatures_failed;
-    Gauge "upesi_signatures_waiting" "Own messages waiting for their signature."
+    Gauge "upesi_signatures_waiting" "Messages of the hub that wait for their signature."
         now.edge.signatures_asked.saturating_sub(
             now.edge.signatures_made + now.edge.signatures_failed);
 };
 
 /// Writes the metrics of the node.
 pub(crate) fn write(handle: &Handle<Message>, traffic: &Traffic, text: &mut String) {
-    let now = Now {
+    let now = MetricSources {
         node: handle.status(),
         store_bytes: handle.store_bytes(),
         inbox_refused: handle.refused_count(),
@@ -113,17 +115,17 @@ mod tests {
 
     use expect_test::expect_file;
     use ledger::LogIndex;
-    use operations::{Family, families};
+    use operations::{MetricFamily, families};
 
     use super::*;
 
-    fn all() -> impl Iterator<Item = Family> {
+    fn all() -> impl Iterator<Item = MetricFamily> {
         TABLE.iter().map(|metric| metric.family).chain(families())
     }
 
     /// UPDATE_EXPECT=1 writes the page anew.
     #[test]
-    fn the_page_for_operators_has_each_metric() {
+    fn manual_lists_each_metric() {
         let mut page = "# Metrics\n\n\
             `GET /metrics` of the admin API has these, in the text format of Prometheus. This page \
             is made\nfrom the tables in [crates/upesi/src/serve/metrics.rs]\
@@ -133,14 +135,14 @@ mod tests {
             | Metric | Kind | Unit | Meaning |\n|---|---|---|---|\n"
             .to_owned();
         for metric in all() {
-            let Family { kind, name, help } = metric;
+            let MetricFamily { kind, name, help } = metric;
             writeln!(page, "| `{name}` | {kind} | {} | {help} |", metric.unit()).unwrap();
         }
         expect_file!["../../../../docs/operating/metrics.md"].assert_eq(&page);
     }
 
-    /// The words of a text that are names of metrics.
-    fn named(text: &str) -> impl Iterator<Item = &str> {
+    /// The names of metrics in a text.
+    fn names_in(text: &str) -> impl Iterator<Item = &str> {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         words.filter(|word| word.starts_with("upesi_") || word.starts_with("process_"))
     }
@@ -149,7 +151,7 @@ mod tests {
     fn rules_documents_and_measurements_name_metrics_of_the_table() {
         let known: BTreeSet<_> = all().map(|metric| metric.name).collect();
         assert_eq!(known.len(), all().count(), "each name once");
-        // A name that ends in `_` stands for all that begin so.
+        // A name that ends in `_` matches all names with this prefix.
         let is_known = |name: &str| match name.ends_with('_') {
             true => known.iter().any(|known| known.starts_with(name)),
             false => known.contains(name),
@@ -166,10 +168,10 @@ mod tests {
             for file in root.join(place).read_dir().expect(place) {
                 let file = file.expect(place).path();
                 let Ok(text) = std::fs::read_to_string(&file) else { continue };
-                // In code the words that begin with process_ are others.
+                // In code, identifiers may begin with process_.
                 let is_code = file.extension().is_some_and(|it| it == "rs");
-                let is_meant = |name: &&str| !(is_code && name.starts_with("process_"));
-                let named = named(&text).filter(is_meant);
+                let is_metric = |name: &&str| !(is_code && name.starts_with("process_"));
+                let named = names_in(&text).filter(is_metric);
                 let unknown: Vec<_> = named.filter(|name| !is_known(name)).collect();
                 assert!(unknown.is_empty(), "{}: {unknown:?}", file.display());
             }
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn every_metric_has_its_source() {
-        let now = Now {
+        let now = MetricSources {
             node: node::NodeStatus {
                 counts: sequencer::WriteCounts { syncs: 1, bytes: 2, batches: 4, records: 5 },
                 log_index: LogIndex(3),

@@ -1,5 +1,5 @@
-//! The cold store of a data directory: opened, held against the log, and begun anew when it cannot
-//! be used. It is never the truth, so that it can always be deleted.
+//! Opens the cold store of a data directory, compares it with the log, and rebuilds it if it cannot
+//! be used. The store is derived from the log and can always be deleted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,40 +18,40 @@ use crate::config::Config;
 use crate::data::layout;
 use crate::serve::truncation;
 
-/// Where the store is, and how it is held.
-pub(crate) struct Place {
+/// Path and options of the store.
+pub(crate) struct StorePaths {
     path: PathBuf,
     identity: LogIdentity,
     options: Options,
-    keep: Duration,
+    keep_final: Duration,
 }
 
-impl Place {
+impl StorePaths {
     pub(crate) fn new(config: &Config, data: &Path, identity: LogIdentity) -> Self {
         Self {
             path: data.join(layout::STORE),
             identity,
             options: Options { cache_bytes: config.store.cache_mib << 20 },
-            keep: Duration::from_secs(config.store.keep_ended_seconds),
+            keep_final: Duration::from_secs(config.store.keep_ended_seconds),
         }
     }
 
-    /// The store that is there, if it was made from this log; else an empty one. One that shows
-    /// that the end of a log of this node's `own` is missing is left as it is, unless that is given
-    /// up.
+    /// Opens the existing store if it was made from this log, or creates an empty one.
+    /// `tail_policy` is that of a log in files; with it, a store with later records than the log is
+    /// an error or is rebuilt.
     pub(crate) fn open(
         &self,
         log: &mut impl Log,
-        own: Option<TailPolicy>,
+        tail_policy: Option<TailPolicy>,
     ) -> Result<Arc<Disk>, CliError> {
         let opened = Disk::open(&self.path, self.identity, self.options);
         let (store, reason) = opened.map_err(|error| CliError::new(error.to_string()))?;
         if let Some(reason) = reason {
-            say(&reason);
+            print_rebuild(&reason);
             return Ok(Arc::new(store));
         }
         let (mark, end) = (store.mark(), log.end());
-        if let Some(tail_policy) = own {
+        if let Some(tail_policy) = tail_policy {
             truncation::check_store(&store, end, tail_policy)
                 .map_err(|why| CliError::new(format!("{}: {why}", self.path.display())))?;
         }
@@ -59,33 +59,33 @@ impl Place {
             .map_err(|error| CliError::new(format!("{}: {error}", self.path.display())))?;
         if same {
             if mark.log_index == LogIndex(0) && LogIndex(0) < end {
-                say("it is empty");
+                print_rebuild("it is empty");
             }
             return Ok(Arc::new(store));
         }
-        say(&match end < mark.log_index {
-            true => format!("it is at record {}, and the log ends at {}", mark.log_index.0, end.0),
-            false => "it was made from a log that went another way".into(),
+        print_rebuild(&match end < mark.log_index {
+            true => format!("it has record {}, but the log ends with {}", mark.log_index.0, end.0),
+            false => "it belongs to another log".into(),
         });
         drop(store);
-        self.begin()
+        self.create()
     }
 
-    /// After what is there was found damaged: an empty store.
-    pub(crate) fn begin(&self) -> Result<Arc<Disk>, CliError> {
+    /// Replaces the store by an empty one.
+    pub(crate) fn create(&self) -> Result<Arc<Disk>, CliError> {
         let begun = Disk::begin(&self.path, self.identity, self.options);
         begun.map(Arc::new).map_err(|error| CliError::new(error.to_string()))
     }
 
-    /// The cold side of a sequencer over the store.
-    pub(crate) fn side(&self, store: &Arc<Disk>) -> Result<ColdTier, CliError> {
-        let behind = WriteBehind::start(Arc::clone(store) as _)
+    /// The cold tier of a sequencer with this store.
+    pub(crate) fn cold_tier(&self, store: &Arc<Disk>) -> Result<ColdTier, CliError> {
+        let queue = WriteBehind::start(Arc::clone(store) as _)
             .map_err(|error| CliError::new(format!("cannot start the store's thread: {error}")))?;
-        Ok(ColdTier::new(Box::new(behind), self.keep))
+        Ok(ColdTier::new(Box::new(queue), self.keep_final))
     }
 }
 
-/// Says that, and why, everything is written anew.
-pub(crate) fn say(reason: &str) {
-    stdout::print_message(format_args!("the cold store is built anew from the log: {reason}"));
+/// Reports why the store is rebuilt.
+pub(crate) fn print_rebuild(reason: &str) {
+    stdout::print_message(format_args!("the cold store is rebuilt from the log: {reason}"));
 }

@@ -1,4 +1,4 @@
-//! The keys that the section `[jws]` of the configuration names, read at start.
+//! Loads the keys that the section `[jws]` of the configuration names.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::CliError;
 use crate::cli::stdout;
 use crate::config::Config;
 
-/// What the rest of the program needs of the keys.
+/// The loaded keys.
 pub(crate) struct Keys {
     /// For the I/O threads.
     pub(crate) signatures: Signatures,
@@ -25,8 +25,8 @@ pub(crate) struct Keys {
 impl Keys {
     /// Reads the directory and the hub's own key, and starts the threads that sign with it.
     ///
-    /// Fails with what to do when either cannot be used: a hub that starts without its keys would
-    /// refuse good messages, or send unsigned ones.
+    /// Fails if either cannot be used: without its keys a hub would refuse valid messages or send
+    /// unsigned ones.
     pub(crate) fn open(config: &Config) -> Result<Self, CliError> {
         let directory = match &config.jws.keys {
             None => None,
@@ -49,7 +49,7 @@ impl Keys {
     }
 }
 
-/// Fails as [`Keys::open`] would for what the keys' files are; starts nothing.
+/// Checks the key files as [`Keys::open`] does, without starting threads.
 pub(crate) fn check(config: &Config) -> Result<(), CliError> {
     if let Some(path) = &config.jws.keys {
         open_directory(path)?;
@@ -60,16 +60,16 @@ pub(crate) fn check(config: &Config) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Reads the directory again and says what came of it.
+/// Reloads the directory and reports the result.
 pub(crate) async fn reload(directory: Arc<KeyDirectory>) {
     let reading = tokio::task::spawn_blocking(move || directory.reload());
     // An error means that the runtime ends, and the program with it.
     let Ok(ReloadReport { keys, participants, faults }) = reading.await else { return };
     for fault in faults {
-        ports::log_line(format_args!("jws.keys: {fault}; what was known of it stays in force"));
+        ports::log_line(format_args!("jws.keys: {fault}; its previous keys stay in force"));
     }
     stdout::print_message(format_args!(
-        "{keys} keys of {participants} participants in the directory"
+        "jws.keys: {keys} keys of {participants} participants loaded"
     ));
 }
 
@@ -77,7 +77,7 @@ fn open_directory(path: &Path) -> Result<KeyDirectory, CliError> {
     KeyDirectory::open(path).map_err(|fault| {
         CliError::new(format!(
             "jws.keys: {fault}; it must be a directory of public keys as PEM files, <fspId>.pem \
-             or <fspId>.<number>.pem: mend or remove what is named"
+             or <fspId>.<number>.pem; repair or remove the named file"
         ))
     })
 }
@@ -104,8 +104,8 @@ fn read_signing_key(path: &Path) -> Result<(SigningKey, VerificationKey), CliErr
     });
     parsed.map_err(|error| {
         failed(format!(
-            "{error}; a PEM file with an RSA key of 2048 to 8192 bits or one on P-256 is needed, \
-             without a password"
+            "{error}; expected a PEM file without a password, with an RSA key of 2048 to 8192 bits \
+             or a P-256 key"
         ))
     })
 }
@@ -124,11 +124,11 @@ mod tests {
         let error = read_signing_key(&path).err().map_or_else(String::new, |it| it.to_string());
         assert!(error.contains(expected), "{mode:o}: {error}");
         assert_eq!(error.is_empty(), expected.is_empty(), "{mode:o}: {error}");
-        assert!(!error.contains("BEGIN"), "nothing of the file is shown");
+        assert!(!error.contains("BEGIN"), "the error does not quote the file");
     }
 
     #[test]
-    fn only_a_private_file_with_a_private_key_is_taken() {
+    fn only_a_private_file_with_a_private_key_is_accepted() {
         let vectors = include_str!("../../../jws/tests/vectors/vectors.json");
         let vectors: serde_json::Value = serde_json::from_str(vectors).expect("JSON");
         let key = |name: &str, form: &str| vectors["keys"][name][form].as_str().expect("a text");

@@ -1,8 +1,8 @@
-//! A log on a slower disk than the one that is there, to measure what disks cost.
+//! Simulates a slower disk, to measure the effect of disks.
 //!
-//! Everything goes to the real log; only a sync returns later, by a fixed delay, or not before the
-//! pace of so many syncs a second allows it. Without either, a sync costs one branch more. The
-//! waiting is a sleep, which may be some 0.06 ms longer than asked.
+//! A sync of the real log returns later: by a fixed delay, or by a limit of syncs per second.
+//! Without either, a sync costs one branch more. The delay is a sleep, which may take 0.06 ms
+//! longer than requested.
 
 use std::fmt;
 use std::thread::sleep;
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use ports::{LogError, LogObserver, ObservedLog};
 
-/// How much slower.
+/// Delay of syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SyncDelay {
     delay: Duration,
-    /// From the begin of one sync to that of the next at least.
-    distance: Duration,
+    /// Minimum time between the beginnings of two syncs.
+    interval: Duration,
 }
 
-/// A log whose syncs take longer.
+/// A log with delayed syncs.
 pub(crate) type DelayedLog<L> = ObservedLog<L, Delay>;
 
 /// Delays syncs, or does nothing.
@@ -50,7 +50,7 @@ impl SyncDelay {
         }
         Some(Self {
             delay: Duration::from_micros(arguments.inject_sync_delay_us.unwrap_or(0)),
-            distance: per_second.map_or(Duration::ZERO, |syncs| Duration::from_secs(1) / syncs),
+            interval: per_second.map_or(Duration::ZERO, |syncs| Duration::from_secs(1) / syncs),
         })
     }
 }
@@ -66,7 +66,7 @@ impl LogObserver for Delay {
         let Some(slowness) = self.slowness else { return sync() };
         let begin = Instant::now().max(self.next);
         sleep(begin.saturating_duration_since(Instant::now()));
-        self.next = begin + slowness.distance;
+        self.next = begin + slowness.interval;
         let synced = sync();
         sleep(slowness.delay);
         synced
@@ -79,8 +79,8 @@ impl fmt::Display for SyncDelay {
         if !self.delay.is_zero() {
             parts.push(format!("each sync takes {:?} longer", self.delay));
         }
-        if !self.distance.is_zero() {
-            parts.push(format!("one sync every {:?} at most", self.distance));
+        if !self.interval.is_zero() {
+            parts.push(format!("one sync every {:?} at most", self.interval));
         }
         f.write_str(&parts.join(", "))
     }
@@ -94,10 +94,10 @@ mod tests {
     use record::frame::LogIdentity;
 
     #[test]
-    fn syncs_take_as_long_as_asked() {
+    fn syncs_are_delayed() {
         let ms = Duration::from_millis;
-        for (delay, distance, least) in [(3, 0, 15), (0, 4, 16), (2, 5, 20)] {
-            let slowness = SyncDelay { delay: ms(delay), distance: ms(distance) };
+        for (delay, interval, least) in [(3, 0, 15), (0, 4, 16), (2, 5, 20)] {
+            let slowness = SyncDelay { delay: ms(delay), interval: ms(interval) };
             let opened = FileLog::open_or_create(
                 MemoryDisk::new(1),
                 LogIdentity([1; 16]),
@@ -113,9 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_injected_is_told() {
+    fn delay_is_described() {
         let delay = Duration::from_micros(140);
-        let both = SyncDelay { delay, distance: Duration::from_millis(2) };
+        let both = SyncDelay { delay, interval: Duration::from_millis(2) };
         assert_eq!(both.to_string(), "each sync takes 140µs longer, one sync every 2ms at most");
     }
 }

@@ -1,8 +1,8 @@
-//! Looks a few times a second whether every stage that has work gets on with it, says so on
-//! standard error and to `/health`, and ends the process when the operator wants that.
+//! The watchdog: checks a few times a second whether every stage with work makes progress, reports
+//! stalls on standard error and to `/health`, and exits the process if configured.
 //!
-//! It runs on the main thread, which carries no traffic of participants; it reads counters that
-//! the stages keep anyway ([`node::progress`]).
+//! It runs on the main thread, which has no traffic of participants, and reads counters that the
+//! stages maintain anyway ([`node::stall`]).
 
 use std::process::exit;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use switch::{InjectedStall, Message, Traffic};
 use crate::cli::stdout;
 use crate::config::{self, Health};
 
-/// The process's code when the watchdog ended it.
+/// Exit code of the process if the watchdog ends it.
 pub(crate) const EXIT_CODE: i32 = 70;
 
-/// A part that is stopped on purpose.
+/// A stage that `--inject-stuck` stalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Injected {
-    /// The thread that decides.
+pub(crate) enum StallTarget {
+    /// The sequencer's thread.
     Sequencer,
     /// The last I/O thread.
     Io,
     /// Every lane.
     Lane,
-    /// The clock's own batches, by which deadlines are met when no message comes.
+    /// The batches without a message, in which transfers expire.
     Expiry,
 }
 
-impl Injected {
-    /// What the edge must leave undone.
+impl StallTarget {
+    /// The stall that the I/O threads inject.
     pub(crate) fn injected_stall(self) -> Option<InjectedStall> {
         match self {
             Self::Io => Some(InjectedStall::Thread),
@@ -43,15 +43,15 @@ impl Injected {
         }
     }
 
-    /// Breaks what is the node's, and says so.
-    pub(crate) fn break_node(self, node: &Handle<Message>) {
+    /// Injects the stall of the node's own stages, and reports it.
+    pub(crate) fn stall_node(self, node: &Handle<Message>) {
         stdout::print_message(format_args!(
             "INJECTED: {} will be stuck; only to test",
             self.name()
         ));
         match self {
             Self::Sequencer => {
-                // A question that has no answer: the thread stays in it.
+                // A query that never returns.
                 let _refused = node.ask_local(|_| {
                     loop {
                         std::thread::park();
@@ -74,14 +74,15 @@ impl Injected {
     }
 }
 
-/// The one who looks.
+/// Detects and reports stalls.
 pub(crate) struct Watchdog {
-    watch: StallDetector,
-    bites: bool,
+    detector: StallDetector,
+    exits: bool,
     node: Handle<Message>,
     traffic: Arc<Traffic>,
     clock: SystemClock,
-    told: Vec<String>,
+    /// Names of the stalled stages that were reported.
+    reported: Vec<String>,
 }
 
 impl Watchdog {
@@ -92,41 +93,40 @@ impl Watchdog {
         clock: SystemClock,
     ) -> Self {
         Self {
-            watch: StallDetector::new(Duration::from_secs(health.stuck_seconds)),
-            bites: health.watchdog == config::Watchdog::Exit,
+            detector: StallDetector::new(Duration::from_secs(health.stuck_seconds)),
+            exits: health.watchdog == config::Watchdog::Exit,
             node,
             traffic,
             clock,
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
-    /// Looks once. Does not return when a stage is stuck, a start can free it, and the
-    /// configuration says so. Nothing that was acknowledged is lost by that: it is in the log.
-    pub(crate) fn look(&mut self) {
+    /// Checks all stages once. Exits the process if a stage is stuck, a restart helps, and the
+    /// configuration requests it. Nothing acknowledged is lost: it is in the log.
+    pub(crate) fn check(&mut self) {
         let now_us = self.clock.now().monotonic_us;
-        let stuck = self.watch.look(now_us, &self.node.progress(), &self.traffic.pulses());
-        for name in &self.told {
+        let stuck = self.detector.look(now_us, &self.node.progress(), &self.traffic.pulses());
+        for name in &self.reported {
             if stuck.iter().all(|one| one.stage != *name) {
-                ports::log_line(format_args!("{name} gets on again"));
+                ports::log_line(format_args!("{name} makes progress again"));
             }
         }
         for one in &stuck {
-            if !self.told.contains(&one.stage) {
+            if !self.reported.contains(&one.stage) {
                 ports::log_line(line(one));
             }
         }
-        self.told = stuck.iter().map(|one| one.stage.clone()).collect();
-        let victim = stuck.iter().find(|one| self.bites && one.restart_helps);
-        if let Some(one) = victim {
+        self.reported = stuck.iter().map(|one| one.stage.clone()).collect();
+        let fatal = stuck.iter().find(|one| self.exits && one.restart_helps);
+        if let Some(one) = fatal {
             ports::log_line(format_args!(
-                "watchdog: ends the process, because {} is stuck; a supervisor should start \
-                 it again",
+                "watchdog: the process exits because {} is stuck; a supervisor should restart it",
                 one.stage
             ));
             exit(EXIT_CODE);
         }
-        self.node.publish_ills(stuck, self.watch.is_full());
+        self.node.publish_faults(stuck, self.detector.is_full());
     }
 }
 

@@ -15,7 +15,7 @@ use crate::support::switch::{Printed, files};
 /// Of each kind.
 const TRANSFERS: usize = 5;
 const PARTY: &str = "/participants/MSISDN/+254700000009";
-const REBUILT: &str = "upesi: the cold store is built anew from the log: ";
+const REBUILT: &str = "upesi: the cold store is rebuilt from the log: ";
 
 /// How a transfer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ fn a_store_that_is_damaged_or_of_another_log_is_built_anew() {
             fs::write(file, b"not what was written").unwrap();
         }
     };
-    let scheme = restart(scheme, damage, Some("current is not what was written"));
+    let scheme = restart(scheme, damage, Some("current is corrupt"));
     past.check(&scheme);
     let truncate = |data: &Path| {
         for path in files(&data.join("store")) {
@@ -184,7 +184,7 @@ fn a_store_that_is_damaged_or_of_another_log_is_built_anew() {
             file.set_len(file.metadata().unwrap().len() / 2).unwrap();
         }
     };
-    let scheme = restart(scheme, truncate, Some("current is not what was written"));
+    let scheme = restart(scheme, truncate, Some("current is corrupt"));
     past.check(&scheme);
     let other = Scheme::start();
     Past::new(&other);
@@ -223,7 +223,7 @@ fn a_store_that_is_ahead_of_its_log_shows_that_its_end_is_missing() {
     scheme.switch = scheme.home.serve_on(ports);
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     let greeting = &scheme.switch.greeting;
-    assert!(greeting.contains(REBUILT) && greeting.contains("and the log ends at"), "{greeting}");
+    assert!(greeting.contains(REBUILT) && greeting.contains("but the log ends with"), "{greeting}");
     past.check(&scheme);
     // The log goes another way than the store that was put aside, and beyond it.
     let other = Past::new(&scheme);

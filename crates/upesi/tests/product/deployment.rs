@@ -306,7 +306,7 @@ fn a_page_comes_before_many_notices_are_owed_to_stalled_lanes() {
     const SECONDS_UNTIL_SEEN: u64 = 15;
     const OWED_PER_SECOND: u64 = 600;
     let rules = read("deploy/prometheus/rules.yaml");
-    let page = alert(&rules, "UpesiStalledNoticesPileUp");
+    let page = alert(&rules, "UpesiStalledNoticeBacklog");
     assert!(page.contains(&"labels: {severity: page}"), "{page:?}");
     assert!(page.iter().all(|line| !line.starts_with("for:")), "{page:?}");
     let prefix = "expr: sum by (job) (upesi_lanes_stalled_notices) > ";

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use openapi::generate::{Message, OperationMessages, fault_of_answer, operations};
+use openapi::generate::{Message, OperationMessages, operations, response_fault};
 use serde_json::Value;
 use testkit::http::Connection;
 
@@ -69,7 +69,7 @@ fn play(
     let answer = client.exchange(render(message).as_bytes()).unwrap();
     let media = answer.headers.get("content-type");
     let text = answer.text();
-    let fault = fault_of_answer(document, played.operation, answer.status, media, &text);
+    let fault = response_fault(document, played.operation, answer.status, media, &text);
     assert_eq!(fault, None, "{} when {}: {text}", played.id, message.what);
     answer.status
 }

@@ -121,7 +121,7 @@ fn a_start_on_a_full_disk_keeps_the_store() {
         fill_up(&fill);
 
         let kept = |switch: &Switch| {
-            assert!(!switch.greeting.contains("built anew"), "{}", switch.greeting);
+            assert!(!switch.greeting.contains("rebuilt"), "{}", switch.greeting);
         };
         if let Ok(switch) = home.serve_or_not() {
             kept(&switch);

@@ -153,7 +153,10 @@ fn three_nodes_and_one_that_is_killed() {
     let cluster = start_brokers(&directory);
     let scheme = Scheme::at(home(&cluster, "a"));
     assert!(
-        scheme.switch.greeting.contains("topic scheme, made just now: 3 brokers, 3 replicas, 2 of"),
+        scheme
+            .switch
+            .greeting
+            .contains("topic scheme, just created: 3 brokers, 3 replicas; a record"),
         "{}",
         scheme.switch.greeting
     );
@@ -366,7 +369,7 @@ fn names_directories_and_brokers() {
     // Who is there goes on, and who comes says why it does not; a supervisor may try that for ever.
     let refused = |home: &Home| {
         let said = home.serve_in_vain(Ports::free()).fails();
-        assert!(said.contains("another node of the name b is there, in its life 1"), "{said}");
+        assert!(said.contains("another node with the name b is live in its epoch 1"), "{said}");
         assert!(said.contains("with another data directory: stop that one first"), "{said}");
     };
     let second = home(&cluster, "b");
@@ -378,7 +381,7 @@ fn names_directories_and_brokers() {
     assert!(namesake.switch.greeting.contains("waits 3 s for a sign"), "at once");
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
     let said = b.home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains("another node of the name b is there, in its life 2"), "{said}");
+    assert!(said.contains("another node with the name b is live in its epoch 2"), "{said}");
 
     scheme.switch.stop(Signal::TERM);
     scheme.home = home(&cluster, "a");
@@ -412,7 +415,7 @@ fn names_directories_and_brokers() {
     cluster.restart_all().unwrap();
     // Nothing came of it: the directory is that of whatever topic is named next.
     let elsewhere = fresh.started(other);
-    assert!(elsewhere.greeting.contains("topic other, made just now"), "{}", elsewhere.greeting);
+    assert!(elsewhere.greeting.contains("topic other, just created"), "{}", elsewhere.greeting);
     elsewhere.stop(Signal::TERM);
     let admin = Admin::new(&scheme.home, &scheme.switch);
     wait_until(|| admin.call("POST", "/participants", body).status != 503);
@@ -422,7 +425,10 @@ fn names_directories_and_brokers() {
         let said = end_of(switch);
         assert!(said.contains("log is stuck for 10 s: the brokers hand out nothing"), "{said}");
         let is_about_it = |line: &str| line.starts_with("upesi: log ");
-        assert!(said.lines().all(is_about_it) && said.ends_with("gets on again\n"), "{said}");
+        assert!(
+            said.lines().all(is_about_it) && said.ends_with("makes progress again\n"),
+            "{said}"
+        );
     }
     prove(&[&scheme.home, &b.home, &namesake.home]);
 }

@@ -319,7 +319,7 @@ fn an_old_disk_and_foreign_messages() {
         assert!(!status.success() && said.contains(advice), "{said}");
     }
     let said = b.home.serve_in_vain(Ports::free()).err();
-    assert!(said.contains(advice) && said.contains("start that one here too"), "{said}");
+    assert!(said.contains(advice) && said.contains("upgrade this node"), "{said}");
     prove(&[&scheme.home, &b.home]);
 }
 

@@ -61,7 +61,7 @@ fn a_node_that_is_told_to_stop() {
     let (status, said) = leaver.end();
     assert!(status.success() && said.is_empty(), "{said}");
     let line = stays.next_line();
-    assert_eq!(line, format!("upesi: {ends} has left: what it served is taken over"));
+    assert_eq!(line, format!("upesi: {ends} has left: other nodes take over its lanes"));
     assert_eq!(lanes(&admin)["lastTakeover"]["gone"][0], ends);
     for transfer in [&before, &after] {
         send(stays.fspiop, &transfer.fulfil("COMMITTED"), 200);

@@ -38,6 +38,27 @@ pub(crate) fn assert_refuses(output: &Output, named: &[&str]) {
 }
 
 #[test]
+fn man_pages_and_completions_are_generated() {
+    let directory = tempfile::tempdir().unwrap();
+    let pages = directory.path().join("man1");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments);
+        finish(command).succeeds().out()
+    };
+    run(&["man", "--out", pages.to_str().unwrap()]);
+    for (page, text) in [("upesi.1", "upesi"), ("upesi-serve.1", "fspiop"), ("upesi-man.1", "out")]
+    {
+        let page = fs::read_to_string(pages.join(page)).unwrap();
+        assert!(page.contains(".TH ") && page.contains(text), "{page}");
+    }
+    for shell in ["bash", "fish", "zsh"] {
+        let script = run(&["completions", shell]);
+        assert!(script.contains("check-config") && script.contains("what-if"), "{shell}: {script}");
+    }
+}
+
+#[test]
 fn a_port_that_is_taken() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();

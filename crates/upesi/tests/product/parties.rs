@@ -73,7 +73,7 @@ fn good_lines_are_served_and_bad_ones_told() {
     assert!(!imported.status.success(), "some lines were refused");
     let told = imported.err();
     for (line, fault) in [
-        (3, "column fsp: 'nobody' is no participant of this switch"),
+        (3, "column fsp: 'nobody' is not a participant of this switch"),
         (5, "column type: 'PHONE' is not one of MSISDN, EMAIL"),
         (6, "column id: 'a,b' as EMAIL must be an e-mail address"),
         (7, "3 columns, where type,id,sub_id,fsp,currency are 5"),
@@ -127,7 +127,7 @@ fn what_cannot_be_imported_is_said_at_once() {
     for (path, more, said) in [
         (&wrong, &[][..], "line 1: the first line must be type,id,sub_id,fsp,currency"),
         (&none, &[], "cannot read"),
-        (&good, &["--errors-max", "1"], "more than 1 bad lines (--errors-max)"),
+        (&good, &["--errors-max", "1"], "more than 1 invalid lines (--errors-max)"),
         (&good, &["--from-line", "9"], "there is nothing from line 9 on"),
         (&good, &["--rejects", "/nowhere/bad.csv"], "cannot write /nowhere/bad.csv"),
         (&good, &["--rejects", good.to_str().unwrap()], "is the file that is imported"),

@@ -86,7 +86,7 @@ fn keys_of_a_directory_change_without_a_restart() {
     keys.write("payerfsp.2.pem", &pem("ec", "public"));
     keys.write("payerfsp.pem", "half a k");
     scheme.switch.signal(Signal::HUP);
-    assert_eq!(scheme.switch.next_line(), "upesi: 2 keys of 1 participants in the directory");
+    assert_eq!(scheme.switch.next_line(), "upesi: jws.keys: 2 keys of 1 participants loaded");
     assert!(scheme.switch.complaints().contains("payerfsp.pem"), "the broken file is named");
     check(&scheme, "ec", true);
     check(&scheme, "rsa", true);

@@ -163,7 +163,7 @@ fn a_deadline_that_is_not_met_is_named() {
     scheme.admin.set_limit("otherfsp", "900");
     scheme.admin.wait_for("upesi_transfers_expired_total", |expired| expired == 1);
     wait_until_well(&scheme.admin);
-    assert!(scheme.switch.complaints().ends_with("expiry gets on again\n"));
+    assert!(scheme.switch.complaints().ends_with("expiry makes progress again\n"));
 }
 
 fn wait_until_well(admin: &Admin) {
@@ -203,7 +203,7 @@ fn a_store_that_is_found_damaged_when_it_is_read_is_named() {
     assert!(0 < damaged, "no table is that long");
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
-    assert!(!switch.greeting.contains("built anew"), "{}", switch.greeting);
+    assert!(!switch.greeting.contains("rebuilt"), "{}", switch.greeting);
     let explained = |admin: &Admin, transfer: &Transfer| {
         admin.call("GET", &format!("/transfers/{}/explanation", transfer.id), "").status
     };
@@ -254,7 +254,7 @@ fn a_store_that_hangs_is_named() {
         wait_until_well(&scheme.admin);
         commit();
         scheme.positions("40", "-40");
-        assert!(scheme.switch.complaints().ends_with("store gets on again\n"));
+        assert!(scheme.switch.complaints().ends_with("store makes progress again\n"));
         scheme.switch.signal(Signal::TERM);
         let (status, said) = scheme.switch.end();
         assert!(status.success(), "{said}");
@@ -293,7 +293,7 @@ fn a_log_without_room_is_named_and_ends_nothing() {
         while agreeing(&scheme.admin).1["storage"] == "FULL" {
             assert!(Instant::now() < deadline, "there is room");
         }
-        assert!(scheme.switch.complaints().contains("log gets on again\n"));
+        assert!(scheme.switch.complaints().contains("log makes progress again\n"));
     });
 }
 

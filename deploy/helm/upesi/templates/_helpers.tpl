@@ -18,20 +18,20 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
 {{- end -}}
 
-{{/* What cannot be meant is refused before anything is made. */}}
+{{/* Rejects invalid combinations before anything is created. */}}
 {{- define "upesi.check" -}}
 {{- if and (not .Values.log.kafka.brokers) (ne (int .Values.replicas) 1) -}}
 {{- fail "a log in files has one node: set replicas to 1, or log.kafka.brokers to the brokers of a Kafka cluster" -}}
 {{- end -}}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.admin.tokenSecret.name) -}}
-{{- fail "several nodes need one admin token: make a Secret (kubectl create secret generic upesi-admin --from-file=admin-token=FILE) and set admin.tokenSecret.name" -}}
+{{- fail "several nodes need one admin token: create a Secret (kubectl create secret generic upesi-admin --from-file=admin-token=FILE) and set admin.tokenSecret.name" -}}
 {{- end -}}
 {{- if lt (int .Values.end.graceSeconds) (add (int .Values.end.pauseSeconds) 20 | int) -}}
-{{- fail "end.graceSeconds must be end.pauseSeconds and 20 more at least: an orderly end takes some seconds" -}}
+{{- fail "end.graceSeconds must be at least end.pauseSeconds plus 20: an orderly stop takes some seconds" -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Names under which the admin API is asked from elsewhere. */}}
+{{/* Host names of the admin API for other pods. */}}
 {{- define "upesi.hosts" -}}
 {{- $name := include "upesi.name" . -}}
 {{- $hosts := list -}}
@@ -47,7 +47,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- concat $hosts .Values.admin.hosts | uniq | toJson -}}
 {{- end -}}
 
-{{/* The configuration file. Numbers, words, truth and lists are written alike in JSON and TOML. */}}
+{{/* The configuration file. Numbers, strings, booleans and lists have the same syntax in JSON and TOML. */}}
 {{- define "upesi.configuration" -}}
 {{- $admin := dict "listen" "0.0.0.0:3001" "hosts" (include "upesi.hosts" . | fromJsonArray) -}}
 {{- if .Values.admin.tokenSecret.name -}}
@@ -64,7 +64,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* What `upesi` is told, as one line. */}}
+{{/* The arguments of `upesi`, on one line. */}}
 {{- define "upesi.arguments" -}}
 {{- $arguments := list "serve" "--data" "/var/lib/upesi/data" "--config" "/etc/upesi/upesi.toml" -}}
 {{- with .Values.log.kafka -}}

@@ -1,4 +1,4 @@
-//! Combinations of settings that are allowed and can hurt, with what to set instead.
+//! Dangerous combinations of settings, each with a safer value.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,32 +7,32 @@ use serde::Serialize;
 
 use crate::config::{Auth, Config, Watchdog};
 
-/// A combination that can hurt.
+/// A dangerous combination of settings, and a safer value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Warning {
     pub(super) what: &'static str,
     pub(super) instead: &'static str,
 }
 
-/// Those that a configuration has, in the order of their declaration.
+/// The warnings about a configuration, in the order of their declaration.
 pub(super) fn warnings(config: &Config) -> Vec<Warning> {
     let applying = WARNINGS.iter().filter(|(applies, _)| applies(config));
     applying.map(|(_, warning)| *warning).collect()
 }
 
 const MINUTE_MS: u64 = 60_000;
-/// Below it an answer over a network, or of a busy participant, is too late.
-const HASTE_MS: u64 = 1_000;
-/// Above it a copy elsewhere, or an alarm, is too late to be of use.
+/// Shorter timeouts end requests over a network or of a busy participant too early.
+const SHORT_MS: u64 = 1_000;
+/// A backup or an alarm that comes later is of little use.
 const LATE_SECONDS: u64 = 300;
-/// A participant that is away for longer does not come back by itself.
+/// A participant that is down for longer does not recover without intervention.
 const WEEK_SECONDS: u64 = 7 * 24 * 3_600;
-/// Callbacks owed to one participant that take gigabytes of memory.
+/// Owed callbacks of one participant that take gigabytes of memory.
 const LANE_MANY: u32 = 10_000_000;
-/// Fewer connections cannot carry a gateway.
+/// Minimum number of connections for a gateway.
 const CONNECTIONS_FEW: usize = 16;
 
-/// Makes the table: when it applies, what can hurt, and what to set instead.
+/// Builds the table: condition, danger, and safer value.
 macro_rules! warnings {
     ($config:ident; $($applies:expr => $what:literal, $instead:literal;)*) => {
         &[$((
@@ -42,77 +42,77 @@ macro_rules! warnings {
     };
 }
 
-/// Whether it applies, and the warning.
+/// A condition and its warning.
 type Rule = (fn(&Config) -> bool, Warning);
 
 static WARNINGS: &[Rule] = warnings! { config;
-    // Who could do what they must not.
+    // Access.
     is_open(config.admin.listen) && config.admin.auth == Auth::None =>
-        "admin.auth = \"none\" on an address that other machines reach: any client can create \
+        "admin.auth = \"none\" on an address that other machines can reach: any client can create \
          participants and move funds",
         "admin.auth = \"token\", or admin.listen on 127.0.0.1 with a gateway that authenticates \
          operators";
     is_open(config.admin.listen) && config.admin.auth == Auth::Token =>
-        "admin.listen is reached by other machines in plain HTTP: the bearer token can be read on \
-         the way",
+        "admin.listen accepts plain HTTP from other machines: the bearer token can be read on the \
+         network",
         "admin.listen = \"127.0.0.1:3001\" and a gateway that terminates TLS";
     is_open(config.fspiop.listen) =>
-        "fspiop.listen is reached by other machines: FSPIOP-Source is believed unless a gateway \
-         sets X-Client-Id",
-        "a gateway in front that authenticates participants and sets X-Client-Id; jws.validate \
-         where participants sign";
+        "fspiop.listen accepts requests from other machines: FSPIOP-Source is trusted unless a \
+         gateway sets X-Client-Id",
+        "a gateway that authenticates participants and sets X-Client-Id; jws.validate if \
+         participants sign";
     is_open(config.fspiop.listen) && config.gateways().is_empty() =>
-        "fspiop.gateways is empty: X-Client-Id is believed from any address, so a caller that \
-         bypasses the gateway can name itself",
+        "fspiop.gateways is empty: X-Client-Id is trusted from any address, so a caller that \
+         bypasses the gateway can choose its identity",
         "fspiop.gateways = [\"10.0.0.0/8\"] with the addresses that the gateway connects from";
-    config.jws.lets_deletes_pass() =>
-        "jws.unsigned_delete: entries of the directory are released without the signature that \
-         jws.validate asks of everything else",
+    config.jws.allows_unsigned_delete() =>
+        "jws.unsigned_delete: directory entries are deleted without the signature that \
+         jws.validate requires of all other messages",
         "jws.unsigned_delete = false, unless an SDK cannot sign a DELETE";
-    config.kafka.is_read_by_others() =>
+    config.kafka.is_unencrypted() =>
         "kafka.user without kafka.tls: anyone who can read the network between node and brokers \
          can read every transfer and may take over the connection",
         "kafka.tls = true, and a listener of the brokers with SASL_SSL";
 
-    // What makes the switch refuse, wait or lose more than it must.
+    // Needless refusals, waits and losses.
     cores() < config.threads() =>
-        "fspiop.threads is above the machine's cores: threads take turns",
-        "fspiop.threads = 0, which takes half of the cores";
+        "fspiop.threads is above the number of cores: threads compete for them",
+        "fspiop.threads = 0, which uses half of the cores";
     config.transfers.lane_capacity < config.delivery.window =>
         "transfers.lane_capacity is below delivery.window: prepares are refused while callbacks \
-         are merely in flight",
+         are only in flight",
         "transfers.lane_capacity well above delivery.window (default 50000)";
     config.transfers.expiration_max.is_none() =>
-        "transfers.expiration_max is not set: a transfer that is never answered may hold the \
-         payer's position for years",
+        "transfers.expiration_max is not set: an unanswered transfer may hold the payer's \
+         position for years",
         "transfers.expiration_max = \"24h\", or the longest life that the scheme rules allow";
     config.delivery.horizon_seconds < 3_600 =>
         "delivery.horizon_seconds is below an hour: callbacks to a participant that is down for \
          maintenance become dead letters",
         "delivery.horizon_seconds = 86400";
     60_000 < config.delivery.answer_timeout_ms =>
-        "delivery.answer_timeout_ms is above a minute: a silent participant holds each place of \
-         its window that long",
+        "delivery.answer_timeout_ms is above a minute: a silent participant occupies its \
+         window that long",
         "delivery.answer_timeout_ms = 20000";
 
-    // What makes the log slower than it must be.
+    // A slow log.
     config.log.segment_mib < 16 =>
         "log.segment_mib is below 16: at full rate a new segment every second",
         "log.segment_mib = 256";
     config.log.batch_records_max.get() < 256 =>
-        "log.batch_records_max is below 256: a sync is shared by few records, so the disk sets \
-         the rate",
+        "log.batch_records_max is below 256: few records share a sync, so the disk limits the \
+         rate",
         "log.batch_records_max = 8192; a batch never waits to become full";
     config.health.watchdog == Watchdog::Exit && config.health.stuck_seconds < 5 =>
-        "health.stuck_seconds is below 5 with health.watchdog = \"exit\": a disk that pauses, or \
-         GET /state of a long log, ends the process",
+        "health.stuck_seconds is below 5 with health.watchdog = \"exit\": a slow disk, or GET \
+         /state of a long log, ends the process",
         "health.stuck_seconds = 10";
     config.snapshot.every_records == 0 && config.snapshot.every_mib == 0 =>
-        "snapshot.every_records and snapshot.every_mib are 0: a start takes longer with every \
-         transfer ever made, unless snapshots are asked for",
+        "snapshot.every_records and snapshot.every_mib are 0: the start time grows with \
+         every transfer, unless snapshots are requested",
         "snapshot.every_records = 1000000";
 
-    // Time-outs and counts that no longer bound anything.
+    // Limits that are too high.
     MINUTE_MS < config.fspiop.header_timeout_ms =>
         "fspiop.header_timeout_ms is above a minute: clients that never finish their headers hold \
          connections that long",
@@ -122,98 +122,97 @@ static WARNINGS: &[Rule] = warnings! { config;
          that long",
         "fspiop.body_timeout_ms = 15000";
     10 * MINUTE_MS < config.fspiop.idle_timeout_ms =>
-        "fspiop.idle_timeout_ms is above ten minutes: connections of clients that have gone count \
-         against fspiop.connections_max that long",
+        "fspiop.idle_timeout_ms is above ten minutes: abandoned connections count against \
+         fspiop.connections_max that long",
         "fspiop.idle_timeout_ms = 75000";
     MINUTE_MS < config.delivery.connect_timeout_ms =>
-        "delivery.connect_timeout_ms is above a minute: a participant that cannot be reached \
-         holds each place of its window that long",
+        "delivery.connect_timeout_ms is above a minute: an unreachable participant \
+         occupies its window that long",
         "delivery.connect_timeout_ms = 5000";
     WEEK_SECONDS < config.delivery.horizon_seconds =>
-        "delivery.horizon_seconds is above a week: callbacks to a participant that is gone for \
-         good stay owed that long, and fill its lane",
-        "delivery.horizon_seconds = 86400; POST /deadletters/{id}/resend sends again";
+        "delivery.horizon_seconds is above a week: callbacks to a participant that has left \
+         stay owed that long and fill its lane",
+        "delivery.horizon_seconds = 86400; POST /deadletters/{id}/resend resends a callback";
     15 * MINUTE_MS < config.delivery.backoff_max_ms =>
-        "delivery.backoff_max_ms is above 15 minutes: a callback that failed for a while arrives \
-         that long after its participant has recovered",
+        "delivery.backoff_max_ms is above 15 minutes: a failed callback arrives up to that \
+         long after its participant has recovered",
         "delivery.backoff_max_ms = 300000";
     LANE_MANY < config.transfers.lane_capacity =>
-        "transfers.lane_capacity is above 10000000: what one participant does not take fills the \
-         memory before its payers are refused",
+        "transfers.lane_capacity is above 10000000: the callbacks owed to one participant can fill \
+         the memory before prepares to it are refused",
         "transfers.lane_capacity = 50000";
 
-    // Time-outs that end what would have gone well.
-    config.fspiop.header_timeout_ms < HASTE_MS =>
-        "fspiop.header_timeout_ms is below a second: a client whose packets are sent twice is \
-         hung up on",
+    // Timeouts that are too short.
+    config.fspiop.header_timeout_ms < SHORT_MS =>
+        "fspiop.header_timeout_ms is below a second: clients with retransmitted packets are \
+         disconnected",
         "fspiop.header_timeout_ms = 15000";
-    config.fspiop.body_timeout_ms < HASTE_MS =>
-        "fspiop.body_timeout_ms is below a second: a client whose packets are sent twice is hung \
-         up on",
+    config.fspiop.body_timeout_ms < SHORT_MS =>
+        "fspiop.body_timeout_ms is below a second: clients with retransmitted packets are \
+         disconnected",
         "fspiop.body_timeout_ms = 15000";
-    config.fspiop.idle_timeout_ms < HASTE_MS =>
-        "fspiop.idle_timeout_ms is below a second: clients connect again for nearly every \
-         message, and one that is just sent may be lost",
+    config.fspiop.idle_timeout_ms < SHORT_MS =>
+        "fspiop.idle_timeout_ms is below a second: clients reconnect for nearly every \
+         message, and a message sent during the close may be lost",
         "fspiop.idle_timeout_ms = 75000";
-    config.delivery.connect_timeout_ms < HASTE_MS / 4 =>
-        "delivery.connect_timeout_ms is below 250: participants far away, and those that are \
-         busy, count as away",
+    config.delivery.connect_timeout_ms < SHORT_MS / 4 =>
+        "delivery.connect_timeout_ms is below 250: remote or busy participants count as \
+         unreachable",
         "delivery.connect_timeout_ms = 5000";
-    config.delivery.answer_timeout_ms < HASTE_MS =>
+    config.delivery.answer_timeout_ms < SHORT_MS =>
         "delivery.answer_timeout_ms is below a second: callbacks that a busy participant has \
-         taken are sent again, and transfers expire meanwhile",
+         accepted are resent, and transfers expire meanwhile",
         "delivery.answer_timeout_ms = 20000";
 
-    // What takes more memory than there is, or comes too late.
+    // Memory, and reports that come too late.
     fills_memory(config.store.cache_mib << 20) =>
         "store.cache_mib is more than half of this machine's memory: the system may end the \
          process when it fills",
         "store.cache_mib = 32, and 1.3 more for each million of transfers";
     config.backup.to.is_some() && LATE_SECONDS < config.backup.every_seconds =>
-        "backup.every_seconds is above five minutes: what was acknowledged meanwhile is lost with \
-         the disk",
+        "backup.every_seconds is above five minutes: if the disk fails, records acknowledged since \
+         the last copy are lost",
         "backup.every_seconds = 10";
     LATE_SECONDS < config.health.stuck_seconds =>
-        "health.stuck_seconds is above five minutes: a part that is stuck counts as well that \
-         long",
+        "health.stuck_seconds is above five minutes: a stuck stage counts as healthy that long",
         "health.stuck_seconds = 10";
     config.delivery.window < 4 =>
         "delivery.window is below 4: callbacks to a participant wait for answers to others, and \
          its rate is that of its round trips",
         "delivery.window = 64";
 
-    // is so.
+    // Networks and funds.
     config.connections().per_address < CONNECTIONS_FEW =>
         "fspiop.connections_per_address_max, or half of fspiop.connections_max, is below 16: a \
-         gateway brings all participants from one address, and they are turned away",
+         gateway connects all participants from one address, and they are refused",
         "fspiop.connections_per_address_max = 0, fspiop.connections_max = 8192";
     is_open(config.fspiop.listen) && config.reach(Vec::new()).names_loopback() =>
-        "endpoints.networks allows loopback addresses, and fspiop.listen is reached by other \
-         machines: an endpoint can make the hub call services of this machine that trust it",
+        "endpoints.networks allows loopback addresses, and fspiop.listen accepts requests from \
+         other machines: an endpoint can make the hub call local services",
         "endpoints.networks without 127.0.0.0/8 and ::1, outside of tests";
     config.reach(Vec::new()).is_closed() =>
-        "endpoints.denied_networks, or addresses that are never called, hold all of \
-         endpoints.networks: every callback ends among the dead letters",
-        "endpoints.denied_networks inside of endpoints.networks, to leave parts out";
+        "endpoints.denied_networks, or addresses that are never called, contain all of \
+         endpoints.networks: every callback becomes a dead letter",
+        "endpoints.denied_networks inside endpoints.networks, to exclude parts";
     !config.transfers.funds_out_covers_position =>
-        "transfers.funds_out_covers_position = false: a participant may take out the cover of \
-         what it owes",
+        "transfers.funds_out_covers_position = false: a participant can withdraw the cover of \
+         its position",
         "transfers.funds_out_covers_position = true";
 
-    // What is not there.
+    // Missing directories and features.
     is_missing(&config.archive.to) =>
-        "archive.to names a directory that is not on this machine: nothing is moved there, and \
-         the disk of the log fills up",
-        "a directory that is there, mounted before the switch starts";
+        "archive.to names a directory that does not exist: no segment is archived, and the disk of \
+         the log fills up",
+        "an existing directory, mounted before the switch starts";
     is_missing(&config.backup.to) =>
-        "backup.to names a directory that is not on this machine: no copy is kept",
-        "a directory that is there, mounted before the switch starts";
+        "backup.to names a directory that does not exist: there is no backup",
+        "an existing directory, mounted before the switch starts";
     config.kafka.tls && !cfg!(feature = "kafka-tls") =>
-        "kafka.tls = true, and this program was built without it: a start with --log is refused",
+        "kafka.tls = true, but this binary was built without TLS: a start with --log is refused",
         "a build with `cargo build --profile dist --features kafka-tls`";
 };
 
-/// Whether other machines reach an address.
+/// Whether other machines can reach an address.
 fn is_open(address: SocketAddr) -> bool {
     !address.ip().is_loopback()
 }
@@ -222,13 +221,13 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Whether so many bytes are more than half of this machine's memory, if that is known.
+/// Whether a size is more than half of this machine's memory, if that is known.
 fn fills_memory(bytes: u64) -> bool {
     let memory = harness::Origin::here(None).environment.memory_bytes;
     0 < memory && memory / 2 < bytes
 }
 
-/// Whether a directory is named that is not on this machine.
+/// Whether a URL names a directory that does not exist.
 fn is_missing(url: &Option<String>) -> bool {
     let path = url.as_deref().and_then(|url| url.strip_prefix("file://"));
     path.is_some_and(|path| !Path::new(path).is_dir())
@@ -240,10 +239,10 @@ mod tests {
 
     use super::*;
 
-    /// Settings of a hub on loopback with a limit on expirations, and how its warnings begin.
+    /// Settings of a hub on loopback with a limit on expirations, and the start of each warning.
     const CASES: &str = r#"
         |
-        fspiop.listen = "0.0.0.0:4000" | fspiop.listen is reached | fspiop.gateways is empty
+        fspiop.listen = "0.0.0.0:4000" | fspiop.listen accepts | fspiop.gateways is empty
         fspiop.threads = 64 | fspiop.threads is above
         fspiop.header_timeout_ms = 3600000 | fspiop.header_timeout_ms is above
         fspiop.header_timeout_ms = 1 | fspiop.header_timeout_ms is below
@@ -253,7 +252,7 @@ mod tests {
         fspiop.idle_timeout_ms = 1 | fspiop.idle_timeout_ms is below
         fspiop.connections_max = 30 | fspiop.connections_per_address_max
         fspiop.connections_per_address_max = 1 | fspiop.connections_per_address_max
-        admin.listen = "0.0.0.0:3001" | admin.listen is reached
+        admin.listen = "0.0.0.0:3001" | admin.listen accepts
         admin.listen = "0.0.0.0:3001"; admin.auth = "none" | admin.auth = "none"
         transfers.funds_out_covers_position = false | transfers.funds_out_covers_position = false
         transfers.lane_capacity = 9 | transfers.lane_capacity is below
@@ -272,7 +271,7 @@ mod tests {
         endpoints.networks = ["10.1.0.0/16"]; endpoints.denied_networks = ["10.0.0.0/8"] \
             | endpoints.denied_networks, or addresses
         fspiop.listen = "0.0.0.0:0"; endpoints.networks = ["127.0.0.0/8", "10.0.0.0/8"] \
-            | fspiop.listen is | fspiop.gateways is | endpoints.networks allows loopback
+            | fspiop.listen accepts | fspiop.gateways is | endpoints.networks allows loopback
         jws.validate = ["participants"]; jws.unsigned_delete = true | jws.unsigned_delete
         log.segment_mib = 1 | log.segment_mib is below
         log.batch_records_max = 50 | log.batch_records_max is below
@@ -283,14 +282,14 @@ mod tests {
         snapshot.every_records = 0 |
         snapshot.every_records = 0; snapshot.every_mib = 0 | snapshot.every_records and
         store.cache_mib = 10000000 | store.cache_mib is more than half
-        archive.to = "file:///nobody/made/it" | archive.to names
-        backup.to = "file:///nobody/made/it" | backup.to names
+        archive.to = "file:///missing/directory" | archive.to names
+        backup.to = "file:///missing/directory" | backup.to names
         backup.to = "file:///tmp"; backup.every_seconds = 3600 | backup.every_seconds is above
     "#;
 
     #[test]
-    fn each_warning_appears_and_no_other() {
-        let no_tls = "kafka.tls = true | kafka.tls = true, and this program was built without it";
+    fn each_warning_applies_to_its_settings_only() {
+        let no_tls = "kafka.tls = true | kafka.tls = true, but this binary was built without TLS";
         let no_tls = if cfg!(feature = "kafka-tls") { "" } else { no_tls };
         let text = CASES.replace("\\\n", "");
         let cases = text.lines().chain([no_tls]).filter(|line| !line.trim().is_empty());

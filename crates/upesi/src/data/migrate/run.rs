@@ -26,8 +26,8 @@ use crate::cli::units::{Bytes, Count};
 use crate::config::Config;
 use crate::data::layout::{MARKER, has_segments};
 use crate::inspect::offline::records_about;
-use crate::serve::log_backend::{LIFE, Log, PATIENCE, Place, Topic};
-use crate::serve::{self, Opened, Opening, Sharing};
+use crate::serve::log_backend::{BROKER_TIMEOUT, EPOCH_FILE, Log, LogLocation, Topic};
+use crate::serve::{self, LogOptions, OpenedNode, SharedLogParams};
 
 /// Client name of these commands at the brokers.
 const NAME: &str = "import-log";
@@ -38,7 +38,7 @@ struct Report {
     topic: String,
     end: u64,
     chain_head: String,
-    /// Frames that had to be sent to the topic, or decided here.
+    /// Frames that were sent to the topic, or replayed from it.
     moved: u64,
     bytes: u64,
     seconds: f64,
@@ -47,8 +47,8 @@ struct Report {
 pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
     let started = Instant::now();
     let data = &*arguments.data;
-    let shown = data.display();
-    let failed = |what: String| CliError::new(format!("{shown}: {what}"));
+    let data_dir = data.display();
+    let failed = |what: String| CliError::new(format!("{data_dir}: {what}"));
     let address = address_of(&arguments.log)?;
     let security = Config::read(arguments.config.as_deref())?.kafka.security()?;
     if !data.is_dir() {
@@ -58,15 +58,15 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
     let disk = disk.map_err(|error| failed(error.to_string()))?;
     check_marker(data, &address)?;
     let all = records_about(&disk);
-    let mut leaving = Leaving {
+    let mut observer = ExportObserver {
         data,
         topic: &address.topic,
         sent: Progress::new("records compared or sent", all),
         read: Progress::new("records read back", all),
     };
-    let exported = kafka::export(&address, &disk, &options("export-log", security), &mut leaving);
-    leaving.sent.end();
-    leaving.read.end();
+    let exported = kafka::export(&address, &disk, &options("export-log", security), &mut observer);
+    observer.sent.end();
+    observer.read.end();
     let exported = exported.map_err(|error| {
         let is_left = data.join(MARKER).exists();
         failed(match is_left {
@@ -92,9 +92,9 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
     if arguments.json {
         return print_json(&report);
     }
-    let made = if created { ", just created," } else { "" };
+    let created = if created { ", just created," } else { "" };
     println!(
-        "topic {}{made} holds the log up to record {}, chain head {}",
+        "topic {}{created} holds the log up to record {}, chain head {}",
         address.topic, report.end, report.chain_head
     );
     println!(
@@ -104,17 +104,17 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), CliError> {
         Count(sent),
         report.seconds
     );
-    println!("The log has moved. {shown} is now a copy of the topic. Continue with:");
-    println!("  upesi serve --data {shown} --log {address} --node NAME");
+    println!("The log has moved. {data_dir} is now a copy of the topic. Continue with:");
+    println!("  upesi serve --data {data_dir} --log {address} --node NAME");
     if data.join("quarantine.json").exists() {
         println!(
-            "Copy {shown}/quarantine.json to the directory of each other node before it starts."
+            "Copy {data_dir}/quarantine.json to the directory of each other node before it starts."
         );
     }
     Ok(())
 }
 
-/// Whether another attempt may succeed without anything else being done.
+/// Whether the same command may succeed later.
 const fn is_passing(error: &MigrateError) -> bool {
     matches!(error, MigrateError::Open(_) | MigrateError::Files(_) | MigrateError::Stopped(_))
 }
@@ -130,15 +130,15 @@ fn check_marker(data: &Path, address: &Address) -> Result<(), CliError> {
     }
 }
 
-/// The directory from which a log is exported.
-struct Leaving<'a> {
+/// Shows the progress of an export and marks its directory.
+struct ExportObserver<'a> {
     data: &'a Path,
     topic: &'a str,
     sent: Progress,
     read: Progress,
 }
 
-impl MigrationObserver for Leaving<'_> {
+impl MigrationObserver for ExportObserver<'_> {
     fn tell(&mut self, step: MigrationStep) -> Result<(), String> {
         match step {
             MigrationStep::Sent(log_index) => self.sent.show(log_index.0),
@@ -148,19 +148,19 @@ impl MigrationObserver for Leaving<'_> {
     }
 
     fn note_left(&mut self) -> Result<(), String> {
-        note(self.data, MARKER, self.topic)
+        write_marker(self.data, MARKER, self.topic)
     }
 }
 
-/// Writes the name of a topic into a file of a directory, durably.
-fn note(data: &Path, name: &str, topic: &str) -> Result<(), String> {
+/// Writes the name of a topic to a marker file, durably.
+fn write_marker(data: &Path, name: &str, topic: &str) -> Result<(), String> {
     let path = data.join(name);
-    let noted = File::create(&path).and_then(|mut file| {
+    let written = File::create(&path).and_then(|mut file| {
         file.write_all(topic.as_bytes())?;
         file.sync_all()?;
         File::open(data)?.sync_all()
     });
-    noted.map_err(|error| format!("{}: {error}", path.display()))
+    written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Marks the directory that imports the log, before the final message is written to the topic. The
@@ -177,26 +177,31 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     let config = Config::read(arguments.config.as_deref())?;
     let clock = SystemClock::new();
     let security = Box::new(config.kafka.security()?);
-    let place =
-        Place::Kafka { address: address.clone(), node: NAME.into(), begins: false, security };
-    let opening = Opening { place, ..Opening::default() };
+    let location = LogLocation::Kafka {
+        address: address.clone(),
+        node: NAME.into(),
+        creates: false,
+        security,
+    };
+    let options = LogOptions { location, ..LogOptions::default() };
     let was_own = has_segments(data) && !data.join(MARKER).exists();
-    let Opened { sequencer, sharing, .. } = serve::open(&config, data, &opening, &clock)?;
-    let Some(Sharing { topic, quarantine, .. }) = sharing else {
-        return Err(CliError::new("a log on Kafka is shared"));
+    let node = options.location.node();
+    let OpenedNode { sequencer, shared, .. } = serve::open(&config, data, &options, &clock)?;
+    let Some(SharedLogParams { topic, quarantine, .. }) = shared else {
+        return Err(CliError::new("internal error: a log on Kafka has no topic"));
     };
     let Topic { options, next, last, .. } = topic;
-    let name = NodeName { name: NAME.into(), node: opening.place.node(), instance: 0, ended: 0 };
+    let name = NodeName { name: NAME.into(), node, instance: 0, ended: 0 };
     let replica = Replica::new(sequencer, name, quarantine, last)
         .map_err(|error| CliError::new(error.to_string()))?;
     let reader = Reader::open(&address, &options).map_err(failure)?;
-    let mut arriving =
-        Arriving { replica, clock, progress: Progress::new("records decided", None), moved: 0 };
-    let had_left = arriving.read(&reader, next, &|identity| {
-        note(data, TAKING, &address.topic).map_err(CliError::new)?;
+    let mut topic_reader =
+        TopicReader { replica, clock, progress: Progress::new("records replayed", None), moved: 0 };
+    let had_left = topic_reader.read(&reader, next, &|identity| {
+        write_marker(data, TAKING, &address.topic).map_err(CliError::new)?;
         kafka::say_left(&address, &options, identity).map_err(failure)
     })?;
-    arriving.progress.end();
+    topic_reader.progress.end();
     let is_ours = fs::read_to_string(data.join(TAKING)).is_ok_and(|it| it == address.topic);
     if had_left && !is_ours && !arguments.again {
         if was_own {
@@ -208,10 +213,10 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
              continues here after record {}",
             address.topic,
             data.display(),
-            arriving.replica.sequencer().log().tail().end.0
+            topic_reader.replica.sequencer().log().tail().end.0
         )));
     }
-    let Arriving { replica, moved, .. } = arriving;
+    let TopicReader { replica, moved, .. } = topic_reader;
     let tail = replica.sequencer().log().tail();
     drop(replica);
     let bytes = make_own_log(data, (&reader, &address), &tail)?;
@@ -226,18 +231,24 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), CliError> {
     if arguments.json {
         return print_json(&report);
     }
-    let Report { topic, end, chain_head, seconds, moved, bytes } = &report;
-    let shown = data.display();
-    println!("{shown} holds the log of topic {topic} up to record {end}, chain head {chain_head}");
-    let (moved, bytes) = (Count(*moved), Bytes(*bytes));
-    println!("  {moved} batches replayed, {bytes} compared with the topic in {seconds:.1} s");
-    println!("No node can use the topic any more. Continue with:");
-    println!("  upesi serve --data {shown}");
+    print_imported(&report, data);
     Ok(())
 }
 
+fn print_imported(report: &Report, data: &Path) {
+    let Report { topic, end, chain_head, seconds, moved, bytes } = report;
+    let data_dir = data.display();
+    println!(
+        "{data_dir} holds the log of topic {topic} up to record {end}, chain head {chain_head}"
+    );
+    let (moved, bytes) = (Count(*moved), Bytes(*bytes));
+    println!("  {moved} batches replayed, {bytes} compared with the topic in {seconds:.1} s");
+    println!("No node can use the topic any more. Continue with:");
+    println!("  upesi serve --data {data_dir}");
+}
+
 /// A log that is read from its topic.
-struct Arriving {
+struct TopicReader {
     replica: Replica<Log>,
     clock: SystemClock,
     progress: Progress,
@@ -245,7 +256,7 @@ struct Arriving {
     moved: u64,
 }
 
-impl Arriving {
+impl TopicReader {
     /// Applies all messages up to the final one, and writes the final message once the topic is
     /// read. Returns whether the final message existed already.
     fn read(
@@ -307,14 +318,16 @@ impl Arriving {
         let delivered = match message {
             TopicMessage::Bundle(bundle) => self.replica.deliver(&bundle, at),
             TopicMessage::Frame(frame) => self.replica.restore(&frame),
-            TopicMessage::Whole(end) => {
+            TopicMessage::EndOfMovedLog(end) => {
                 let _is_whole = self.replica.complete_migration(&end);
                 return Ok(ControlFlow::Continue(()));
             }
-            TopicMessage::Left(left) if left == identity && !self.replica.is_partial() => {
+            TopicMessage::LogMoved(left) if left == identity && !self.replica.is_partial() => {
                 return Ok(ControlFlow::Break(()));
             }
-            TopicMessage::Left(_) | TopicMessage::State(_) => return Ok(ControlFlow::Continue(())),
+            TopicMessage::LogMoved(_) | TopicMessage::State(_) => {
+                return Ok(ControlFlow::Continue(()));
+            }
         };
         let delivered = delivered.map_err(failure)?;
         self.moved += u64::from(matches!(delivered, AppliedMessage::Applied { .. }));
@@ -346,13 +359,13 @@ fn make_own_log(
     if (walked.tail.end, walked.tail.chain) != (tail.end, tail.chain) {
         return Err(failed("the files differ from the topic".into()));
     }
-    remove(data, LIFE)?;
+    remove(data, EPOCH_FILE)?;
     remove(data, MARKER)?;
     disk.sync_directory().map_err(|error| failed(error.to_string()))?;
     Ok(walked.bytes)
 }
 
-/// Removes a file of a directory; it need not be there.
+/// Removes a file of a directory, if it exists.
 fn remove(data: &Path, name: &str) -> Result<(), CliError> {
     match fs::remove_file(data.join(name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -362,7 +375,7 @@ fn remove(data: &Path, name: &str) -> Result<(), CliError> {
     }
 }
 
-/// A copy is not synced while it grows.
+/// Syncs all segments, because a copy is not synced while it grows.
 fn sync(disk: &RealDisk) -> Result<(), ports::DiskError> {
     for name in disk.list()?.iter().filter(|name| name.ends_with(".segment")) {
         disk.open(name)?.sync()?;
@@ -372,7 +385,7 @@ fn sync(disk: &RealDisk) -> Result<(), ports::DiskError> {
 
 pub(crate) fn options(name: &str, security: kafka::Security) -> kafka::Options {
     let copy = journal::Options::default();
-    kafka::Options { node: name.into(), patience: PATIENCE, copy, security }
+    kafka::Options { node: name.into(), patience: BROKER_TIMEOUT, copy, security }
 }
 
 pub(crate) fn address_of(text: &str) -> Result<Address, CliError> {

@@ -1,9 +1,9 @@
-//! The directory that a restore makes, and how it becomes whole at once.
+//! The target directory of a restore, which becomes complete in one step.
 //!
-//! Everything is brought into a directory within it, and moved up when it is proved: a mounted
-//! volume can neither be replaced by another directory nor have one beside it. What is within it is
-//! called [`UNFINISHED`] until all of it is there, and [`WHOLE`] while it is moved up, name by
-//! name; a start goes on with the latter ([`put_in_place`]), and refuses the former.
+//! Files are written to a staging directory inside the target, because a mounted volume can neither
+//! be renamed nor have a sibling. The staging directory is called [`UNFINISHED`] until it is
+//! complete and verified, and [`WHOLE`] while its files move up, one by one. A start continues the
+//! latter ([`put_in_place`]) and refuses the former.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -17,35 +17,38 @@ use crate::CliError;
 use crate::data::layout::MARKER;
 use crate::data::layout::{UNFINISHED, WHOLE, move_up, put_in_place, sync};
 
-/// What stands in a volume that nobody has used.
+/// Directory in every new volume.
 const IN_EVERY_VOLUME: &str = "lost+found";
-/// What a first start leaves that had no log to begin with.
+/// Files left by a first start that found no log.
 #[cfg(feature = "kafka")]
-const OF_A_START_IN_VAIN: [&str; 2] = [MARKER, "admin-token"];
+const LEFT_BY_A_FAILED_START: [&str; 2] = [MARKER, "admin-token"];
 
-/// The directory being made. Nobody else owns it meanwhile.
+/// Advice if the target exists.
+const NO_OVERWRITE: &str = "restore overwrites nothing; use an empty or new directory";
+
+/// The target directory, locked while it is filled.
 pub(super) struct StagingDirectory {
     data: PathBuf,
     unfinished: PathBuf,
-    /// Whether it was made for this.
+    /// Whether this restore created the directory.
     is_new: bool,
     owned: RealDisk,
 }
 
 impl StagingDirectory {
-    /// Takes a directory that is not there or empty.
+    /// Locks a directory that does not exist or is empty.
     ///
     /// # Errors
-    /// There is something in it, or somebody owns it.
+    /// The directory is not empty, or another process uses it.
     pub(super) fn of(data: &Path) -> Result<Self, CliError> {
-        Self::beside(data, &[])
+        Self::with_allowed(data, &[])
     }
 
-    /// Takes a directory in which no log was begun, for a node.
+    /// Locks a directory without a log, for a node.
     #[cfg(feature = "kafka")]
     pub(super) fn of_node(data: &Path) -> Result<Self, CliError> {
-        let target = Self::beside(data, &OF_A_START_IN_VAIN)?;
-        // What comes is held against the topic, and is marked then.
+        let target = Self::with_allowed(data, &LEFT_BY_A_FAILED_START)?;
+        // The start compares the restored log with the topic and then writes the marker.
         match fs::remove_file(data.join(MARKER)) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(target.failure(&error.to_string()))
@@ -54,12 +57,12 @@ impl StagingDirectory {
         }
     }
 
-    fn beside(data: &Path, allowed: &[&str]) -> Result<Self, CliError> {
+    fn with_allowed(data: &Path, allowed: &[&str]) -> Result<Self, CliError> {
         let failed = |what: &str| CliError::new(format!("{}: {what}", data.display()));
         if put_in_place(data)? {
             return Err(failed(
-                "an earlier restore had all of it, which is in its place now: `upesi verify` \
-                 proves it",
+                "finished an earlier restore, which was complete and is in its place now; run \
+                 `upesi verify`",
             ));
         }
         let is_new = match fs::read_dir(data) {
@@ -69,15 +72,14 @@ impl StagingDirectory {
                 let mut others =
                     names.filter(|name| !ours.iter().chain(allowed).any(|one| name == one));
                 if let Some(name) = others.next() {
-                    let what = "the directory is not empty, there is";
                     let name = Path::new(&name).display();
-                    return Err(failed(&format!("{what} {name}; nothing is ever overwritten")));
+                    let what = format!("the directory is not empty: it has {name}; {NO_OVERWRITE}");
+                    return Err(failed(&what));
                 }
                 false
             }
             Err(_) if fs::symlink_metadata(data).is_ok() => {
-                let what = "this is there and is no directory; nothing is ever overwritten";
-                return Err(failed(what));
+                return Err(failed(&format!("not a directory; {NO_OVERWRITE}")));
             }
             Err(_) => true,
         };
@@ -86,12 +88,12 @@ impl StagingDirectory {
         Ok(Self { data: data.to_path_buf(), unfinished, is_new, owned })
     }
 
-    /// Where everything is brought.
+    /// The staging directory.
     pub(super) fn unfinished(&self) -> &Path {
         &self.unfinished
     }
 
-    /// Forgets what an earlier attempt brought.
+    /// Removes the files of an earlier attempt.
     pub(super) fn begin_anew(&self) -> Result<(), CliError> {
         match fs::remove_dir_all(&self.unfinished) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -101,12 +103,12 @@ impl StagingDirectory {
         }
     }
 
-    /// Removes what was made for a copy of which nothing came; whether it did.
+    /// Removes a staging directory without files. Returns whether it was removed.
     pub(super) fn discard_if_empty(&self) -> bool {
-        holds_nothing(&self.unfinished) && fs::remove_dir_all(&self.unfinished).is_ok()
+        is_empty(&self.unfinished) && fs::remove_dir_all(&self.unfinished).is_ok()
     }
 
-    /// Makes the directory what was brought, durably.
+    /// Moves the staged files to their final place, durably.
     pub(super) fn finish(self) -> Result<(), CliError> {
         let failed = |error: io::Error| self.failure(&error.to_string());
         fs::rename(&self.unfinished, self.data.join(WHOLE)).map_err(failed)?;
@@ -116,22 +118,22 @@ impl StagingDirectory {
         sync(above.unwrap_or(Path::new("."))).map_err(failed)
     }
 
-    /// An error with the place where it happened.
+    /// An error that names the staging directory.
     pub(super) fn failure(&self, what: &str) -> CliError {
         CliError::new(format!("{}: {what}", self.unfinished.display()))
     }
 }
 
 impl Drop for StagingDirectory {
-    /// A directory that was made for nothing goes again.
+    /// Removes a new directory that stayed empty.
     fn drop(&mut self) {
-        if self.is_new && holds_nothing(&self.data) {
+        if self.is_new && is_empty(&self.data) {
             let _removed = fs::remove_dir_all(&self.data);
         }
     }
 }
 
-fn holds_nothing(directory: &Path) -> bool {
+fn is_empty(directory: &Path) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     entries.flatten().all(|entry| entry.file_name() == LOCK_FILE)
 }

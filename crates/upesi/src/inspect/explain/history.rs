@@ -1,14 +1,14 @@
-//! The life of one transfer, made of what is told of its decisions ([`ledger::Decided`]) and of the
-//! records that they were made on. Nothing is decided here, and no state is looked at.
+//! Builds the history of one transfer from its recorded decisions ([`ledger::Decision`]) and their
+//! records. Neither replays the log nor reads the state.
 //!
-//! Costs: a record read for each event, of which there are some thousands at most: where a message
-//! came more often, those in the middle are counted and not told.
+//! Cost: one record read per event, a few thousand at most. If a message was resent more often, the
+//! decisions in the middle are only counted.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use fspiop::body::ErrorInformation;
-use fspiop::stored_message::StoredMessage as Sent;
+use fspiop::stored_message::StoredMessage;
 use ledger::{
     Abort, AccountKind, Amount, BalanceChange, Change, Command, Currency, Decision, DecisionInputs,
     DeliveryResult, ExplainedOutcome, FinishedDelivery, FspName, Fulfilment, FundsDirection,
@@ -20,92 +20,92 @@ use record::frame::{Payload, Record, payload_digest};
 
 use crate::cli::stdout::moment;
 use crate::inspect::explain::report::{
-    Attempt, Decimal, DecisionReport, Delivery, Event, Explanation, Leg, Message, Party, Source,
-    Verdict, What, request_of,
+    Attempt, Decimal, DecisionReport, Delivery, Event, EventDetail, Explanation, MessageReport,
+    PartyReport, PostingLeg, Source, Verdict, request_of,
 };
 use crate::inspect::verify::accounting::is_end;
 use crate::operate::quarantine::Entry;
 
-/// Decisions about a transfer that are told of its beginning, and of its end.
-const TOLD_AT_EITHER_END: usize = 500;
-/// The end of a delivery that nothing follows.
+/// Number of decisions that are reported from the beginning of a history, and from its end.
+const REPORTED_AT_EACH_END: usize = 500;
+/// Result of a delivery that was given up.
 const DEAD: &str = "dead";
 
-/// What is told of one transfer.
+/// The recorded decisions about one transfer.
 #[derive(Debug, Default)]
 pub(crate) struct TransferDecisions {
-    /// Its decisions, in the order of the log.
-    pub(crate) told: Vec<Decision>,
-    /// The records that say how deliveries of its notices ended.
-    pub(crate) ends: BTreeMap<NoticeId, Vec<LogIndex>>,
+    /// In the order of the log.
+    pub(crate) decisions: Vec<Decision>,
+    /// The records with the results of the deliveries of each notice.
+    pub(crate) deliveries: BTreeMap<NoticeId, Vec<LogIndex>>,
 }
 
 impl TransferDecisions {
-    /// Whether a record is about the transfer `id`, which this is the tale of.
+    /// Whether a command is about the transfer `id`, to which these decisions belong.
     pub(crate) fn is_about(&self, id: TransferId, command: &Command) -> bool {
-        let owed = |notice| self.told.iter().any(|told| owes(told, notice));
-        command.rows().any(|row| *row == id) || command.notices().any(owed)
+        let is_owed = |notice| self.decisions.iter().any(|decision| creates(decision, notice));
+        command.rows().any(|row| *row == id) || command.notices().any(is_owed)
     }
 }
 
-fn owes(told: &Decision, notice: NoticeId) -> bool {
-    told.owed.iter().any(|owed| owed.notice == notice)
+fn creates(decision: &Decision, notice: NoticeId) -> bool {
+    decision.owed.iter().any(|owed| owed.notice == notice)
 }
 
-/// Tells it. `up_to` and `source` are for the caller to set right.
+/// Builds the history. The caller sets `up_to` and `source`.
 ///
 /// # Errors
 /// As [`RecordReader::read`].
-pub(crate) fn tell(
+pub(crate) fn build_history(
     id: TransferId,
-    tale: &TransferDecisions,
+    decisions: &TransferDecisions,
     (reader, quarantined): (&dyn RecordReader, &[Entry]),
 ) -> Result<Explanation, LogError> {
-    let reading = Reading { reader, records: Cell::new(0) };
-    let mut life = HistoryBuilder { expiration: String::new(), state: None, events: Vec::new() };
-    let shown = shown(&tale.told);
-    for told in &shown {
-        life.decided(told, &reading.read(told.log_index)?)?;
+    let reader = CountingReader { reader, records: Cell::new(0) };
+    let mut history = HistoryBuilder { expiration: String::new(), state: None, events: Vec::new() };
+    let reported = reported(&decisions.decisions);
+    for decision in &reported {
+        history.add_decision(decision, &reader.read(decision.log_index)?)?;
     }
-    let made_owed: HashSet<_> =
-        shown.iter().flat_map(|told| &told.owed).map(|owed| owed.notice).collect();
+    let reported_notices: HashSet<_> =
+        reported.iter().flat_map(|decision| &decision.owed).map(|owed| owed.notice).collect();
     let mut owed = BTreeMap::new();
-    for one in tale.told.iter().flat_map(|told| &told.owed) {
+    for one in decisions.decisions.iter().flat_map(|decision| &decision.owed) {
         *owed.entry(one.notice).or_insert((*one, 0)) =
             (*one, owed.get(&one.notice).map_or(0, |(_, times)| times + 1_usize));
     }
     let mut notices_pending = Vec::new();
-    for (notice, (owed, again)) in owed {
-        let ends = tale.ends.get(&notice).map_or(&[][..], |ends| ends);
-        for log_index in ends.iter().filter(|_| made_owed.contains(&notice)) {
-            life.delivered(&owed, &reading.read(*log_index)?)?;
+    for (notice, (owed, resent)) in owed {
+        let results = decisions.deliveries.get(&notice).map_or(&[][..], |results| results);
+        for log_index in results.iter().filter(|_| reported_notices.contains(&notice)) {
+            history.add_delivery(&owed, &reader.read(*log_index)?)?;
         }
-        if ends.len() <= again {
+        if results.len() <= resent {
             notices_pending.push(notice.0);
         }
     }
     let mut unread = Vec::new();
     for entry in quarantined {
-        let is_about = |command: &_| tale.is_about(id, command);
-        let read = reader.read(entry.log_index());
-        let told = read.and_then(|owned| life.set_aside(entry, owned, &is_about));
-        unread.extend(told.err().map(|error| unread_of(entry, &error)));
+        let is_about = |command: &_| decisions.is_about(id, command);
+        let read = reader.reader.read(entry.log_index());
+        let added = read.and_then(|owned| history.add_quarantined(entry, owned, &is_about));
+        unread.extend(added.err().map(|error| unread_of(entry, &error)));
     }
-    let HistoryBuilder { state, mut events, .. } = life;
+    let HistoryBuilder { state, mut events, .. } = history;
     events.sort_by_key(|event| event.log_index);
     let dead_letters = dead_letters(&events, &notices_pending);
     Ok(Explanation {
         transfer: id.to_string(),
         state,
         events,
-        left_out: (tale.told.len() - shown.len()) as u64,
+        left_out: (decisions.decisions.len() - reported.len()) as u64,
         notices_pending,
         dead_letters,
         under_way: Vec::new(),
         up_to: 0,
         source: Source::Store,
         unread,
-        records: reading.records.get(),
+        records: reader.records.get(),
         seconds: 0.0,
     })
 }
@@ -117,27 +117,29 @@ fn unread_of(entry: &Entry, error: &LogError) -> String {
     )
 }
 
-/// The decisions that are told: those at either end, and in the middle, where somebody sent the
-/// same again and again, the turns of the transfer's life.
-fn shown(told: &[Decision]) -> Vec<&Decision> {
-    let middle = TOLD_AT_EITHER_END..told.len().saturating_sub(TOLD_AT_EITHER_END);
-    let is_shown = |(at, told): &(usize, &Decision)| !middle.contains(at) || is_turn(told);
-    told.iter().enumerate().filter(is_shown).map(|(_, told)| told).collect()
+/// The decisions to report: the first and the last ones, and in the middle, where the same message
+/// was resent many times, those that began or ended the transfer.
+fn reported(decisions: &[Decision]) -> Vec<&Decision> {
+    let middle = REPORTED_AT_EACH_END..decisions.len().saturating_sub(REPORTED_AT_EACH_END);
+    let is_reported = |(at, decision): &(usize, &Decision)| {
+        !middle.contains(at) || begins_or_ends_transfer(decision)
+    };
+    decisions.iter().enumerate().filter(is_reported).map(|(_, decision)| decision).collect()
 }
 
-/// Whether a transfer, or a movement of funds, begins or ends with a decision. What is answered
-/// from what is stored has no numbers; answers that leave a transfer open have some.
-fn is_turn(decided: &Decision) -> bool {
-    let is_answer = ResponseOutcome::of(decided.outcome).is_some();
-    let is_new = decided.numbers.is_some() && !is_answer;
-    is_new || is_end(decided.outcome) || decided.outcome == Outcome::Expired
+/// Whether a transfer or a movement of funds begins or ends with a decision. An answer from stored
+/// results has no inputs. A response that leaves its transfer reserved has some.
+fn begins_or_ends_transfer(decision: &Decision) -> bool {
+    let is_response = ResponseOutcome::of(decision.outcome).is_some();
+    let is_new = decision.inputs.is_some() && !is_response;
+    is_new || is_end(decision.outcome) || decision.outcome == Outcome::Expired
 }
 
-/// The notices of which nothing is tried any more, in order: the last end of each was a failure.
+/// The notices whose last delivery failed and that are not pending, in order.
 fn dead_letters(events: &[Event], pending: &[u64]) -> Vec<u64> {
     let mut dead = BTreeSet::new();
     for event in events {
-        let What::Delivery(delivery) = &event.what else { continue };
+        let EventDetail::Delivery(delivery) = &event.detail else { continue };
         if delivery.result == DEAD {
             dead.insert(delivery.notice);
         } else {
@@ -147,89 +149,92 @@ fn dead_letters(events: &[Event], pending: &[u64]) -> Vec<u64> {
     dead.into_iter().filter(|notice| !pending.contains(notice)).collect()
 }
 
-/// Reads records, and counts them.
-struct Reading<'a> {
+/// Reads and counts records.
+struct CountingReader<'a> {
     reader: &'a dyn RecordReader,
     records: Cell<u64>,
 }
 
-impl Reading<'_> {
+impl CountingReader<'_> {
     fn read(&self, log_index: LogIndex) -> Result<OwnedRecord, LogError> {
         self.records.set(self.records.get() + 1);
         self.reader.read(log_index)?.ok_or_else(|| LogError::Damaged {
             place: format!("record {}", log_index.0),
-            reason: "it is referenced but missing".into(),
+            reason: "the cold store refers to it, but the log does not have it".into(),
         })
     }
 }
 
-/// What has been told so far.
+/// The events so far.
 struct HistoryBuilder {
-    /// Of the prepare that reserved.
+    /// Expiration of the reserved transfer.
     expiration: String,
     state: Option<&'static str>,
     events: Vec<Event>,
 }
 
 impl HistoryBuilder {
-    fn decided(&mut self, decided: &Decision, owned: &OwnedRecord) -> Result<(), LogError> {
-        if decided.outcome == Outcome::Expired {
-            self.expire(decided, &decided.owed, owned.stamp);
+    fn add_decision(&mut self, decision: &Decision, owned: &OwnedRecord) -> Result<(), LogError> {
+        if decision.outcome == Outcome::Expired {
+            self.add_expiry(decision, &decision.owed, owned.stamp);
             return Ok(());
         }
         let command = command_of(owned)?;
-        // A prepare that expires at the very moment of its reservation is two decisions in one.
-        let at_once = |owed: &&OwedNotice| owed.outcome == Outcome::Expired;
-        let expired = decided.owed.iter().any(|owed| at_once(&owed))
-            && decided.outcome == Outcome::PrepareReserved;
-        let (of_end, own): (Vec<_>, Vec<_>) =
-            decided.owed.iter().copied().partition(|owed| expired && at_once(&owed));
-        let outcome = ExplainedOutcome::of(decided.outcome);
+        // A prepare whose deadline has passed when it is reserved is two decisions in one.
+        let is_expiry = |owed: &&OwedNotice| owed.outcome == Outcome::Expired;
+        let expired = decision.owed.iter().any(|owed| is_expiry(&owed))
+            && decision.outcome == Outcome::PrepareReserved;
+        let (of_expiry, own): (Vec<_>, Vec<_>) =
+            decision.owed.iter().copied().partition(|owed| expired && is_expiry(&owed));
+        let outcome = ExplainedOutcome::of(decision.outcome);
         let outcome = outcome.ok_or_else(|| {
             damaged(owned, &"its outcome is not that of a decision about a transfer")
         })?;
-        let decision = decision_of(outcome, decided, &own);
-        let what = if let Command::Administer(administer) = &command {
-            What::Operator {
+        let report = decision_report(outcome, decision, &own);
+        let detail = if let Command::Administer(administer) = &command {
+            EventDetail::Operator {
                 actor: administer.actor.clone(),
                 reason: administer.reason.clone(),
-                change: words_of(&administer.change),
-                decision,
+                change: describe_change(&administer.change),
+                decision: report,
             }
         } else {
-            let message = message_of(&view_of(owned), &command, owned.stamp);
-            What::Message { message, decision }
+            let message = message_report(&view_of(owned), &command, owned.stamp);
+            EventDetail::Message { message, decision: report }
         };
-        if let (Command::Prepare(prepare), Outcome::PrepareReserved) = (&command, decided.outcome) {
+        if let (Command::Prepare(prepare), Outcome::PrepareReserved) = (&command, decision.outcome)
+        {
             self.expiration = moment(Stamp::from_millis(prepare.expiration_ms));
         }
-        self.state = state_after(&command, decided.outcome).or(self.state);
-        self.push(decided.log_index, owned.stamp, what);
+        self.state = state_after(&command, decision.outcome).or(self.state);
+        self.push(decision.log_index, owned.stamp, detail);
         if expired {
-            self.expire(&back(decided), &of_end, owned.stamp);
+            self.add_expiry(&reversed(decision), &of_expiry, owned.stamp);
         }
         Ok(())
     }
 
-    fn expire(&mut self, decided: &Decision, owed: &[OwedNotice], stamp: Stamp) {
-        let decision = decision_of(ExplainedOutcome::Expired, decided, owed);
+    fn add_expiry(&mut self, decision: &Decision, owed: &[OwedNotice], stamp: Stamp) {
+        let report = decision_report(ExplainedOutcome::Expired, decision, owed);
         let expiration = self.expiration.clone();
         self.state = Some("ABORTED");
-        self.push(decided.log_index, stamp, What::Expiry { expiration, decision });
+        let detail = EventDetail::Expiry { expiration, decision: report };
+        self.push(decision.log_index, stamp, detail);
     }
 
-    /// A record of ends of deliveries, one of which is that of the notice.
-    fn delivered(&mut self, owed: &OwedNotice, owned: &OwnedRecord) -> Result<(), LogError> {
-        let Command::FinishDeliveries(ends) = command_of(owned)? else { return Ok(()) };
-        for end in ends.iter().filter(|end| end.notice == owed.notice) {
-            let tried = tried_of(owned, end.notice)?;
-            self.push(owned.log_index, owned.stamp, What::Delivery(delivery_of(owed, end, tried)));
+    /// Adds the result of a delivery of the notice from a record of finished deliveries.
+    fn add_delivery(&mut self, owed: &OwedNotice, owned: &OwnedRecord) -> Result<(), LogError> {
+        let Command::FinishDeliveries(finished) = command_of(owned)? else { return Ok(()) };
+        for end in finished.iter().filter(|end| end.notice == owed.notice) {
+            let attempts = attempts_of(owned, end.notice)?;
+            let detail = EventDetail::Delivery(delivery_of(owed, end, attempts));
+            self.push(owned.log_index, owned.stamp, detail);
         }
         Ok(())
     }
 
-    /// A record in quarantine, if it is about the transfer.
-    fn set_aside(
+    /// Adds a quarantined record, if it is about the transfer.
+    fn add_quarantined(
         &mut self,
         entry: &Entry,
         owned: Option<OwnedRecord>,
@@ -241,28 +246,28 @@ impl HistoryBuilder {
             return Ok(());
         }
         let (message, change) = match &command {
-            Command::Administer(administer) => (None, Some(words_of(&administer.change))),
-            Command::FinishDeliveries(_) => (None, Some("how deliveries ended".to_owned())),
+            Command::Administer(administer) => (None, Some(describe_change(&administer.change))),
+            Command::FinishDeliveries(_) => (None, Some("results of deliveries".to_owned())),
             Command::Prepare(_)
             | Command::Fulfil(_)
             | Command::Abort(_)
             | Command::Genesis(_)
             | Command::Tick
             | Command::ChangeParties(_) => {
-                (Some(message_of(&view_of(&owned), &command, owned.stamp)), None)
+                (Some(message_report(&view_of(&owned), &command, owned.stamp)), None)
             }
         };
-        let what = What::SetAside { message, change, quarantined: entry.clone() };
-        self.push(owned.log_index, owned.stamp, what);
+        let detail = EventDetail::Quarantined { message, change, quarantined: entry.clone() };
+        self.push(owned.log_index, owned.stamp, detail);
         Ok(())
     }
 
-    fn push(&mut self, log_index: LogIndex, stamp: Stamp, what: What) {
-        self.events.push(Event { log_index: log_index.0, time: moment(stamp), what });
+    fn push(&mut self, log_index: LogIndex, stamp: Stamp, detail: EventDetail) {
+        self.events.push(Event { log_index: log_index.0, time: moment(stamp), detail });
     }
 }
 
-/// The state that a decision brings about, if it does.
+/// The state of the transfer after a decision, if the decision changed it.
 fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
     if let Some(end) = ResponseEnd::of(outcome) {
         return Some(if end.commits() { "COMMITTED" } else { "ABORTED" });
@@ -325,54 +330,56 @@ fn damaged(owned: &OwnedRecord, reason: &dyn std::fmt::Display) -> LogError {
     LogError::Damaged { place, reason: reason.to_string() }
 }
 
-/// The attempts of a notice that stand beside its end; none where it took but one, or they are
-/// erased.
-fn tried_of(owned: &OwnedRecord, notice: NoticeId) -> Result<Vec<Attempt>, LogError> {
+/// The attempts of a delivery that are stored in its record. Empty if the first attempt succeeded,
+/// or if they were erased.
+fn attempts_of(owned: &OwnedRecord, notice: NoticeId) -> Result<Vec<Attempt>, LogError> {
     let OwnedPayload::Stored(bytes) = &owned.payload else { return Ok(Vec::new()) };
     if payload_digest(bytes) != owned.payload_digest {
         return Err(damaged(owned, &"its delivery attempts do not match their digest"));
     }
     let all = record::attempts::read(bytes).map_err(|error| damaged(owned, &error))?;
     let own = all.iter().filter(|(other, _)| *other == notice);
-    Ok(own.flat_map(|(_, tried)| tried.iter().map(Attempt::of)).collect())
+    Ok(own.flat_map(|(_, attempts)| attempts.iter().map(Attempt::from_record)).collect())
 }
 
-fn decision_of(
+fn decision_report(
     outcome: ExplainedOutcome,
-    decided: &Decision,
+    decision: &Decision,
     owed: &[OwedNotice],
 ) -> DecisionReport {
-    let numbers = decided.numbers.as_ref();
-    let owes = owed.iter().map(|owed| crate::inspect::explain::report::Owed {
+    let inputs = decision.inputs.as_ref();
+    let owes = owed.iter().map(|owed| crate::inspect::explain::report::NoticeReport {
         notice: owed.notice.0,
         recipient: owed.recipient.as_str().to_owned(),
         request: request_of(owed.kind),
         outcome: format!("{:?}", owed.outcome),
     });
-    let parties = numbers.into_iter().flat_map(|numbers| {
-        numbers.sides.iter().map(move |side| party_of(side, numbers.lane_capacity))
+    let parties = inputs.into_iter().flat_map(|inputs| {
+        inputs.parties.iter().map(move |side| party_report(side, inputs.lane_capacity))
     });
     DecisionReport {
         verdict: Verdict::of(outcome),
         parties: parties.collect(),
-        postings: numbers.map(legs_of).unwrap_or_default(),
+        postings: inputs.map(legs_of).unwrap_or_default(),
         owes: owes.collect(),
     }
 }
 
-/// The end of a reservation within its own decision: what that moved goes back.
-fn back(decided: &Decision) -> Decision {
-    let mut back = decided.clone();
-    let turn = |held: &mut BalanceChange| (held.before, held.change) = (held.after(), -held.change);
-    if let Some(numbers) = &mut back.numbers {
-        numbers.sides.iter_mut().for_each(|side| turn(&mut side.position));
-        numbers.hub.iter_mut().for_each(|account| turn(&mut account.held));
+/// The expiry of a transfer within the decision that reserved it: reverses the reservation.
+fn reversed(decision: &Decision) -> Decision {
+    let mut expiry = decision.clone();
+    let reverse = |balance: &mut BalanceChange| {
+        (balance.before, balance.change) = (balance.after(), -balance.change);
+    };
+    if let Some(inputs) = &mut expiry.inputs {
+        inputs.parties.iter_mut().for_each(|side| reverse(&mut side.position));
+        inputs.hub.iter_mut().for_each(|account| reverse(&mut account.balance));
     }
-    back
+    expiry
 }
 
-fn party_of(side: &PartyInputs, lane_capacity: u32) -> Party {
-    Party {
+fn party_report(side: &PartyInputs, lane_capacity: u32) -> PartyReport {
+    PartyReport {
         name: side.name.as_str().to_owned(),
         currency: side.currency.to_string(),
         active: side.active,
@@ -381,20 +388,20 @@ fn party_of(side: &PartyInputs, lane_capacity: u32) -> Party {
         position_after: Decimal(side.position.after()),
         cover_before: Decimal(-side.settlement.before),
         cover_after: Decimal(-side.settlement.after()),
-        cap: side.cap.map(Decimal),
+        cap: side.net_debit_cap.map(Decimal),
         notices_owed: side.owed,
         lane_capacity,
     }
 }
 
 /// The accounts whose balances changed, in order of number.
-fn legs_of(numbers: &DecisionInputs) -> Vec<Leg> {
-    let of_sides = numbers.sides.iter().flat_map(|side| {
+fn legs_of(inputs: &DecisionInputs) -> Vec<PostingLeg> {
+    let of_sides = inputs.parties.iter().flat_map(|side| {
         [(AccountKind::Position, &side.position), (AccountKind::Settlement, &side.settlement)]
-            .map(|(kind, held)| leg_of(kind, held, (&side.name, side.currency)))
+            .map(|(kind, balance)| leg_of(kind, balance, (&side.name, side.currency)))
     });
-    let of_hub = numbers.hub.iter().map(|HubAccount { kind, held, currency }| {
-        leg_of(*kind, held, (&numbers.hub_name, *currency))
+    let of_hub = inputs.hub.iter().map(|HubAccount { kind, balance, currency }| {
+        leg_of(*kind, balance, (&inputs.hub_name, *currency))
     });
     let mut legs: Vec<_> = of_sides.chain(of_hub).flatten().collect();
     legs.sort_by_key(|leg| leg.account);
@@ -403,27 +410,27 @@ fn legs_of(numbers: &DecisionInputs) -> Vec<Leg> {
 
 fn leg_of(
     kind: AccountKind,
-    held: &BalanceChange,
+    balance: &BalanceChange,
     (owner, currency): (&FspName, Currency),
-) -> Option<Leg> {
-    let (side, amount) = match held.change {
+) -> Option<PostingLeg> {
+    let (side, amount) = match balance.change {
         Amount::ZERO => return None,
         rise if Amount::ZERO < rise => ("debit", rise),
         fall => ("credit", -fall),
     };
-    Some(Leg {
+    Some(PostingLeg {
         side,
-        account: held.account.0,
+        account: balance.account.0,
         kind: name_of(kind),
         owner: owner.as_str().to_owned(),
         amount: Decimal(amount),
         currency: currency.to_string(),
-        before: Decimal(held.before),
-        after: Decimal(held.after()),
+        before: Decimal(balance.before),
+        after: Decimal(balance.after()),
     })
 }
 
-fn delivery_of(owed: &OwedNotice, end: &FinishedDelivery, tried: Vec<Attempt>) -> Delivery {
+fn delivery_of(owed: &OwedNotice, end: &FinishedDelivery, attempts: Vec<Attempt>) -> Delivery {
     Delivery {
         notice: end.notice.0,
         recipient: owed.recipient.as_str().to_owned(),
@@ -437,7 +444,7 @@ fn delivery_of(owed: &OwedNotice, end: &FinishedDelivery, tried: Vec<Attempt>) -
         attempts: end.attempts,
         last_status: (end.status != 0).then_some(end.status),
         finished: moment(Stamp::from_millis(end.finished_ms)),
-        tried,
+        tried: attempts,
     }
 }
 
@@ -474,31 +481,31 @@ pub(crate) fn name_of(kind: AccountKind) -> String {
     name.to_owned()
 }
 
-fn words_of(change: &Change) -> String {
+fn describe_change(change: &Change) -> String {
     match change.about_transfer() {
         Some(TransferChange::MoveFunds(funds)) => {
-            let way = match funds.direction {
+            let kind = match funds.direction {
                 FundsDirection::In => "funds in",
-                FundsDirection::Out => "funds out, to be reserved",
+                FundsDirection::Out => "funds out, reservation",
             };
-            format!("{way}: {} {} of {}", funds.amount, funds.currency, funds.name.as_str())
+            format!("{kind}: {} {} of {}", funds.amount, funds.currency, funds.name.as_str())
         }
         Some(TransferChange::EndFundsOut(end)) => {
-            let back = if end.commit { "" } else { " given back" };
-            format!("funds out of {}{back}", end.name.as_str())
+            let result = if end.commit { "commit" } else { "abort" };
+            format!("funds out of {}, {result}", end.name.as_str())
         }
-        Some(TransferChange::Redeliver(again)) => {
-            format!("dead letter {}, to be sent again", again.notice.0)
+        Some(TransferChange::Redeliver(redeliver)) => {
+            format!("resend of dead letter {}", redeliver.notice.0)
         }
         None => format!("{change:?}"),
     }
 }
 
-/// A message as the record holds it.
-fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
-    let (kept, sent) = sent_of(record);
-    let sizes = sent.as_ref().map(sizes_of);
-    let blank = Message {
+/// A message as the record stores it.
+fn message_report(record: &Record<'_>, command: &Command, stamp: Stamp) -> MessageReport {
+    let (storage, stored) = read_stored_message(record);
+    let sizes = stored.as_ref().map(sizes_of);
+    let blank = MessageReport {
         request: "",
         sender: String::new(),
         destination: None,
@@ -507,20 +514,20 @@ fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
         expires_in_ms: None,
         trace: String::new(),
         hash: String::new(),
-        kept,
+        kept: storage,
         header_lines: sizes.map(|(lines, _, _)| lines),
         header_bytes: sizes.map(|(_, head, _)| head),
         body_bytes: sizes.map(|(_, _, body)| body),
-        digest: (kept != "none").then(|| record.payload_digest.to_string()),
+        digest: (storage != "none").then(|| record.payload_digest.to_string()),
     };
     let name = |name: &FspName| name.as_str().to_owned();
     let Some(message) = command.message() else { return blank };
     match message {
-        TransferMessage::Prepare(prepare) => Message {
+        TransferMessage::Prepare(prepare) => MessageReport {
             request: "POST /transfers",
             sender: name(&prepare.source),
-            // Nothing is decided by it, so that it stands in the headers alone.
-            destination: sent.as_ref().and_then(destination_of),
+            // Only the stored headers have it, because it does not affect the decision.
+            destination: stored.as_ref().and_then(destination_of),
             says: format!(
                 "{} {} from {} to {}, condition {}",
                 prepare.amount,
@@ -535,20 +542,20 @@ fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
             hash: prepare.hash.to_string(),
             ..blank
         },
-        TransferMessage::Fulfil(fulfil) => Message {
+        TransferMessage::Fulfil(fulfil) => MessageReport {
             request: "PUT /transfers/{id}",
             sender: name(&fulfil.source),
             destination: fulfil.destination.as_ref().map(name),
-            says: format!("{:?}, {}", fulfil.state, words_of_fulfilment(fulfil.fulfilment)),
+            says: format!("{:?}, {}", fulfil.state, describe_fulfilment(fulfil.fulfilment)),
             trace: hexadecimal(&fulfil.trace),
             hash: fulfil.hash.to_string(),
             ..blank
         },
-        TransferMessage::Abort(abort) => Message {
+        TransferMessage::Abort(abort) => MessageReport {
             request: "PUT /transfers/{id}/error",
             sender: name(&abort.source),
             destination: abort.destination.as_ref().map(name),
-            says: words_of_error(abort, sent.as_ref()),
+            says: describe_error(abort, stored.as_ref()),
             trace: hexadecimal(&abort.trace),
             hash: abort.hash.to_string(),
             ..blank
@@ -556,35 +563,36 @@ fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
     }
 }
 
-/// What is left of a message, and the message if it can be read.
-fn sent_of(record: &Record<'_>) -> (&'static str, Option<Sent>) {
+/// Whether a message is stored, and the message if it can be read.
+fn read_stored_message(record: &Record<'_>) -> (&'static str, Option<StoredMessage>) {
     match record.payload {
         Payload::None => ("none", None),
         Payload::Erased => ("erased", None),
         Payload::Stored(stored) => {
-            let is_sound = payload_digest(stored) == record.payload_digest;
-            let sent = fspiop::stored_message::decode(&bytes::Bytes::copy_from_slice(stored)).ok();
-            (if is_sound { "stored" } else { "damaged" }, sent)
+            let is_valid = payload_digest(stored) == record.payload_digest;
+            let message =
+                fspiop::stored_message::decode(&bytes::Bytes::copy_from_slice(stored)).ok();
+            (if is_valid { "stored" } else { "damaged" }, message)
         }
     }
 }
 
-/// Header lines, bytes of headers, and of the body.
-fn sizes_of(sent: &Sent) -> (usize, usize, usize) {
+/// Number of header lines, bytes of headers, and bytes of the body.
+fn sizes_of(message: &StoredMessage) -> (usize, usize, usize) {
     let line = |(name, value): (&_, &_)| length_of(name) + length_of(value);
-    (sent.headers.len(), sent.headers.iter().map(line).sum(), sent.body.len())
+    (message.headers.len(), message.headers.iter().map(line).sum(), message.body.len())
 }
 
-fn destination_of(sent: &Sent) -> Option<String> {
-    Some(sent.headers.get("fspiop-destination")?.to_str().ok()?.to_owned())
+fn destination_of(message: &StoredMessage) -> Option<String> {
+    Some(message.headers.get("fspiop-destination")?.to_str().ok()?.to_owned())
 }
 
-fn words_of_error(abort: &Abort, sent: Option<&Sent>) -> String {
+fn describe_error(abort: &Abort, message: Option<&StoredMessage>) -> String {
     let known = match abort.code_is_known {
-        true => "an error of the protocol or of private use",
-        false => "an error that the protocol does not know",
+        true => "error code of FSPIOP or private use",
+        false => "error code unknown to FSPIOP",
     };
-    let error = sent.and_then(|sent| ErrorInformation::parse(&sent.body).ok());
+    let error = message.and_then(|message| ErrorInformation::parse(&message.body).ok());
     error.map_or(known.to_owned(), |error| {
         format!("{known}: {} {:?}", error.code, error.description)
     })
@@ -594,14 +602,14 @@ fn length_of(text: &impl AsRef<[u8]>) -> usize {
     text.as_ref().len()
 }
 
-fn words_of_fulfilment(fulfilment: Fulfilment) -> String {
+fn describe_fulfilment(fulfilment: Fulfilment) -> String {
     use sha2::Digest;
     match fulfilment {
         Fulfilment::Absent => "no fulfilment".to_owned(),
-        Fulfilment::Undecodable => "a fulfilment that is not 32 bytes".to_owned(),
+        Fulfilment::Undecodable => "fulfilment is not 32 bytes".to_owned(),
         Fulfilment::Present(preimage) => {
             let hash = sha2::Sha256::digest(preimage);
-            format!("a fulfilment that hashes to {}", hexadecimal(&hash))
+            format!("fulfilment with SHA-256 {}", hexadecimal(&hash))
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What `upesi explain` tells: the life of one transfer as data for a script and as text for
-//! people. Nothing is decided here.
+//! The report of `upesi explain`: the history of one transfer, as JSON for scripts and as text for
+//! people.
 
-use std::fmt::{self, Display, Formatter, Write};
+use std::fmt::{self, Display, Formatter};
 
 use delivery::{AttemptResult, WaitReason};
 use ledger::{Amount, ExplainedOutcome, NoticeKind, Stamp};
@@ -9,96 +9,99 @@ use record::attempts::{AttemptEnd, DeliveryAttempt};
 use serde::{Serialize, Serializer};
 
 use crate::cli::stdout::moment;
+use crate::cli::table::{Align, Table};
+use crate::cli::units::Milliseconds;
 use crate::operate::quarantine::Entry;
 
-/// The life of one transfer.
+/// The history of one transfer.
 #[derive(Debug, Serialize)]
 pub(crate) struct Explanation {
     pub(crate) transfer: String,
-    /// `RESERVED`, `COMMITTED` or `ABORTED`; none if no record made it.
+    /// `RESERVED`, `COMMITTED` or `ABORTED`; `None` if no record created it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<&'static str>,
     pub(crate) events: Vec<Event>,
-    /// Decisions in the middle that are not told, nor what became of their notices: those about
-    /// messages that came again and again.
+    /// Number of omitted decisions in the middle, about messages that were resent many times. The
+    /// deliveries of their notices are omitted too.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) left_out: u64,
-    /// Notices about it that are owed at the end.
+    /// Notices about it that are pending at the end.
     pub(crate) notices_pending: Vec<u64>,
-    /// Notices about it that were given up: nothing is tried until an operator asks for it.
+    /// Notices about it that were given up. They are attempted again only if an operator resends
+    /// them.
     pub(crate) dead_letters: Vec<u64>,
-    /// How far these are, where a switch is running that sends them.
+    /// Delivery status of the pending notices, if a running switch reports it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) under_way: Vec<Underway>,
-    /// Last record that this takes account of.
+    pub(crate) under_way: Vec<PendingDelivery>,
+    /// Last record that the history includes.
     pub(crate) up_to: u64,
-    /// Whether the decisions were noted when they were made, or made again.
     #[serde(flatten)]
     pub(crate) source: Source,
-    /// Records in quarantine that cannot be read, and why.
+    /// Errors about quarantined records that cannot be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unread: Vec<String>,
-    /// Records read to know this.
+    /// Number of records read or replayed.
     pub(crate) records: u64,
     pub(crate) seconds: f64,
 }
 
-/// Where the numbers come from.
+/// Source of the decisions.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "source", rename_all = "snake_case")]
 pub(crate) enum Source {
-    /// The store beside the log.
+    /// Recorded when they were made, and read from the cold store.
     Store,
-    /// Every record was decided again.
+    /// A replay of the log.
     Replay {
-        /// Why the store does not do; `None` if nobody wanted it asked.
+        /// Why the store cannot be used; `None` if a replay was requested.
         #[serde(rename = "store_not_asked", skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
 }
 
-/// One thing that happened, in the order of the log.
+/// One event; events are in the order of the log.
 #[derive(Debug, Serialize)]
 pub(crate) struct Event {
-    /// The record; of an expiry, the one whose stamp met the deadline.
+    /// The record. For an expiry, the first one stamped at or after the deadline.
     pub(crate) log_index: u64,
     pub(crate) time: String,
     #[serde(flatten)]
-    pub(crate) what: What,
+    pub(crate) detail: EventDetail,
 }
 
-/// What happened.
+/// Kind and details of an event.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub(crate) enum What {
-    /// A participant's message came, and was decided on.
-    Message { message: Message, decision: DecisionReport },
-    /// The deadline was met.
+pub(crate) enum EventDetail {
+    /// A message of a participant and its decision.
+    Message { message: MessageReport, decision: DecisionReport },
+    /// The transfer expired.
     Expiry { expiration: String, decision: DecisionReport },
-    /// An operator moved funds, or sent a dead letter again.
+    /// An operator moved funds or resent a dead letter.
     Operator { actor: String, reason: String, change: String, decision: DecisionReport },
-    /// A callback came to its end.
+    /// A callback was delivered or given up.
     Delivery(Delivery),
-    /// A record that decides nothing: it broke an invariant, and an operator set it aside.
-    SetAside {
-        /// If it is a participant's.
+    /// A record that an operator quarantined because it broke an invariant. It has no effect.
+    #[serde(rename = "set_aside")]
+    Quarantined {
+        /// If the record is a message of a participant.
         #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<Message>,
-        /// If it is not.
+        message: Option<MessageReport>,
+        /// Otherwise.
         #[serde(skip_serializing_if = "Option::is_none")]
         change: Option<String>,
         quarantined: Entry,
     },
 }
 
-/// A message as it is stored.
+/// A stored message.
 #[derive(Debug, Serialize)]
-pub(crate) struct Message {
+pub(crate) struct MessageReport {
     /// Method and path.
     pub(crate) request: &'static str,
     pub(crate) sender: String,
     pub(crate) destination: Option<String>,
-    /// What it said, as far as the kernel looks at it.
+    /// The decoded fields.
     pub(crate) says: String,
     pub(crate) expiration: Option<String>,
     /// Time left until then; negative when it had passed.
@@ -106,22 +109,21 @@ pub(crate) struct Message {
     pub(crate) trace: String,
     /// Hash by which a resend is recognised.
     pub(crate) hash: String,
-    /// What is left of the message: `stored`, `damaged` if that is not what its digest was taken
-    /// of, `erased` or `none`.
+    /// `stored`, `damaged` if the stored message does not match its digest, `erased` or `none`.
     pub(crate) kept: &'static str,
     pub(crate) header_lines: Option<usize>,
     pub(crate) header_bytes: Option<usize>,
     pub(crate) body_bytes: Option<usize>,
-    /// BLAKE3 of headers and body as they are stored.
+    /// BLAKE3 of the stored headers and body.
     pub(crate) digest: Option<String>,
 }
 
-/// An outcome, for scripts and in words.
+/// An outcome as name, number and sentence.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) outcome: String,
     pub(crate) number: u16,
-    /// The same in words.
+    /// The sentence.
     pub(crate) why: &'static str,
 }
 
@@ -132,20 +134,21 @@ impl Verdict {
     }
 }
 
-/// What the kernel made of it.
+/// A decision of the kernel.
 #[derive(Debug, Serialize)]
 pub(crate) struct DecisionReport {
     #[serde(flatten)]
     pub(crate) verdict: Verdict,
-    /// The numbers it was made on, and those after it.
-    pub(crate) parties: Vec<Party>,
-    pub(crate) postings: Vec<Leg>,
-    pub(crate) owes: Vec<Owed>,
+    /// Inputs of the decision, and the balances after it.
+    pub(crate) parties: Vec<PartyReport>,
+    pub(crate) postings: Vec<PostingLeg>,
+    /// Notices that the decision created.
+    pub(crate) owes: Vec<NoticeReport>,
 }
 
-/// A participant's numbers around a decision.
+/// A participant's balances and limits before and after a decision.
 #[derive(Debug, Serialize)]
-pub(crate) struct Party {
+pub(crate) struct PartyReport {
     pub(crate) name: String,
     pub(crate) currency: String,
     pub(crate) active: bool,
@@ -155,15 +158,15 @@ pub(crate) struct Party {
     pub(crate) cover_before: Decimal,
     pub(crate) cover_after: Decimal,
     pub(crate) cap: Option<Decimal>,
-    /// Callbacks owed to it when the decision was made.
+    /// Callbacks owed to it before the decision.
     pub(crate) notices_owed: u32,
-    /// How many may be owed before prepares for it are refused.
+    /// Owed callbacks at which prepares to it are refused.
     pub(crate) lane_capacity: u32,
 }
 
-/// One account that changed.
+/// The change of one account.
 #[derive(Debug, Serialize)]
-pub(crate) struct Leg {
+pub(crate) struct PostingLeg {
     pub(crate) side: &'static str,
     pub(crate) account: u32,
     pub(crate) kind: String,
@@ -174,17 +177,17 @@ pub(crate) struct Leg {
     pub(crate) after: Decimal,
 }
 
-/// A notice that became owed.
+/// A notice that a decision created.
 #[derive(Debug, Serialize)]
-pub(crate) struct Owed {
+pub(crate) struct NoticeReport {
     pub(crate) notice: u64,
     pub(crate) recipient: String,
     pub(crate) request: &'static str,
-    /// What it reports.
+    /// Outcome that it reports.
     pub(crate) outcome: String,
 }
 
-/// How a delivery ended.
+/// The result of a delivery.
 #[derive(Debug, Serialize)]
 pub(crate) struct Delivery {
     pub(crate) notice: u64,
@@ -193,107 +196,106 @@ pub(crate) struct Delivery {
     /// `delivered`, `dead`, `withdrawn` or `given up`.
     pub(crate) result: &'static str,
     pub(crate) attempts: u16,
-    /// HTTP status of the last answer; none when there was no answer.
+    /// HTTP status of the last response; `None` without a response.
     pub(crate) last_status: Option<u16>,
-    /// When the last attempt ended, by the wall clock.
+    /// Wall-clock time at the end of the last attempt.
     pub(crate) finished: String,
-    /// Those that were made since the switch that ended it started, the newest of many; none where
-    /// the first one delivered it.
+    /// The newest attempts since the switch started. Empty if the first attempt succeeded.
     pub(crate) tried: Vec<Attempt>,
 }
 
-/// An attempt that has ended.
+/// A finished attempt.
 #[derive(Debug, Serialize)]
 pub(crate) struct Attempt {
-    /// When it began, by the wall clock.
+    /// Wall-clock time at its start.
     pub(crate) began: String,
     pub(crate) took_ms: u32,
-    /// HTTP status of the answer; none when there was no answer.
+    /// HTTP status of the response; `None` without a response.
     pub(crate) status: Option<u16>,
-    /// Why there was no answer.
+    /// Why there was no response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<&'static str>,
 }
 
 impl Attempt {
-    pub(crate) fn of(tried: &DeliveryAttempt) -> Self {
-        let (status, failure) = match tried.end {
+    pub(crate) fn from_record(attempt: &DeliveryAttempt) -> Self {
+        let (status, failure) = match attempt.end {
             AttemptEnd::Status(status) => (Some(status), None),
             AttemptEnd::TimedOut => (None, Some(TIMED_OUT)),
             AttemptEnd::ConnectFailed => (None, Some(CONNECT_FAILED)),
             AttemptEnd::Broken => (None, Some(BROKEN)),
         };
-        let began = moment(Stamp::from_millis(tried.began_ms));
-        Self { began, took_ms: tried.took_ms, status, failure }
+        let began = moment(Stamp::from_millis(attempt.began_ms));
+        Self { began, took_ms: attempt.took_ms, status, failure }
     }
 }
 
 const TIMED_OUT: &str = "no answer in time";
 const CONNECT_FAILED: &str = "no connection";
-/// The stored form does not tell the two apart.
-const BROKEN: &str = "the connection broke, or no message could be made of the records";
+/// The stored form does not distinguish the two cases.
+const BROKEN: &str = "the connection broke, or the message could not be built from its records";
 
-/// A callback that has not come to its end, and what was tried since this switch started.
+/// A pending callback, and its attempts since this switch started.
 #[derive(Debug, Serialize)]
-pub(crate) struct Underway {
+pub(crate) struct PendingDelivery {
     pub(crate) notice: u64,
     pub(crate) recipient: String,
     pub(crate) request: &'static str,
-    /// What it waits for.
+    /// The next step that it waits for.
     pub(crate) waits: &'static str,
     pub(crate) attempts: u32,
     pub(crate) first_attempt: Option<String>,
-    /// HTTP status of the last answer; none when there was no answer.
+    /// HTTP status of the last response; `None` without a response.
     pub(crate) last_status: Option<u16>,
-    /// Why the last attempt had no answer.
+    /// Why the last attempt had no response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_failure: Option<&'static str>,
-    /// When the next attempt may begin, if it waits for that.
+    /// Earliest time of the next attempt, if a pause delays it.
     pub(crate) next_attempt: Option<String>,
-    /// The attempts that have ended, oldest first; the newest of many.
+    /// The newest finished attempts, oldest first.
     pub(crate) tried: Vec<Attempt>,
 }
 
-impl Underway {
-    pub(crate) fn of(
-        underway: &switch::DeliveryStatus,
+impl PendingDelivery {
+    pub(crate) fn new(
+        status: &switch::DeliveryStatus,
         (recipient, request): (String, &'static str),
     ) -> Self {
         let at = |ms: u64| moment(Stamp::from_millis(ms));
         Self {
-            notice: underway.notice.0,
+            notice: status.notice.0,
             recipient,
             request,
-            waits: match underway.waits {
+            waits: match status.wait_reason {
                 WaitReason::Earlier => "an earlier callback of this transfer to this participant",
                 WaitReason::Turn => "its turn among the callbacks to this participant",
-                WaitReason::Result => "the answer to an attempt",
+                WaitReason::Result => "the response to an attempt",
                 WaitReason::Until(_) => "the end of a pause after a failure",
                 WaitReason::Address => {
-                    "an address: its recipient has registered none for this request"
+                    "an address for this request to be registered by the recipient"
                 }
-                WaitReason::Record => "the record of its end",
+                WaitReason::Record => "its result to be recorded",
             },
-            attempts: underway.attempts,
-            first_attempt: underway.first_attempt_ms.map(at),
-            last_status: underway.last.and_then(AttemptResult::status),
-            last_failure: underway.last.and_then(|last| match last {
+            attempts: status.attempts,
+            first_attempt: status.first_attempt_ms.map(at),
+            last_status: status.last.and_then(AttemptResult::status),
+            last_failure: status.last.and_then(|last| match last {
                 AttemptResult::Status(_) => None,
                 AttemptResult::TimedOut => Some(TIMED_OUT),
                 AttemptResult::ConnectFailed => Some(CONNECT_FAILED),
                 AttemptResult::Broken => Some(BROKEN),
-                AttemptResult::Unsent => Some("nothing was sent: its message could not be read"),
-                AttemptResult::NoAddress => {
-                    Some("nothing was sent: no usable address is registered")
+                AttemptResult::Unsent => {
+                    Some("not sent: the message could not be read from the log")
                 }
+                AttemptResult::NoAddress => Some("not sent: no usable address is registered"),
             }),
-            next_attempt: underway.next_attempt_ms.map(at),
-            tried: underway.tried.iter().map(Attempt::of).collect(),
+            next_attempt: status.next_attempt_ms.map(at),
+            tried: status.finished_attempts.iter().map(Attempt::from_record).collect(),
         }
     }
 }
 
-/// An amount, a decimal string for scripts.
+/// An amount as a decimal string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decimal(pub(crate) Amount);
 
@@ -315,29 +317,27 @@ fn is_zero(count: &u64) -> bool {
 
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "transfer {}: {}", self.transfer, self.state.unwrap_or("never made"))?;
+        writeln!(f, "transfer {}: {}", self.transfer, self.state.unwrap_or("not created"))?;
         for event in &self.events {
-            write!(f, "\nrecord {}, {}: {}", event.log_index, event.time, event.what)?;
+            write!(f, "\nrecord {}, {}: {}", event.log_index, event.time, event.detail)?;
         }
         writeln!(f)?;
         if 0 < self.left_out {
             writeln!(
                 f,
-                "{} more messages about it, between the first and the last ones, decided nothing \
-                 new and are left out, with what became of the callbacks that they made owed",
+                "{} decisions in the middle are omitted, with the deliveries of their callbacks",
                 self.left_out
             )?;
         }
         match &*self.notices_pending {
             [] => writeln!(f, "no pending notices at the end of the log"),
-            pending => writeln!(f, "pending notices at the end of the log: {pending:?}"),
+            pending => writeln!(f, "pending notices at the end of the log: {}", numbers(pending)),
         }?;
         if !self.dead_letters.is_empty() {
             writeln!(
                 f,
-                "given up, a dead letter each: notices {:?}; POST /deadletters/ID/resend of the \
-                 admin API sends one again",
-                self.dead_letters
+                "dead letters: {}; POST /deadletters/ID/resend of the admin API resends one",
+                numbers(&self.dead_letters)
             )?;
         }
         self.unread.iter().try_for_each(|unread| writeln!(f, "{unread}"))?;
@@ -345,39 +345,39 @@ impl Display for Explanation {
         match &self.source {
             Source::Store => write!(
                 f,
-                "as noted when it was decided, up to record {up_to}; {records} records read in \
-                 {:.1} ms",
+                "source: cold store, up to record {up_to}; {records} records read in {:.1} ms",
                 seconds * 1e3
             ),
-            Source::Replay { why: None } => {
-                write!(f, "{records} records decided again in {seconds:.1} s")
+            Source::Replay { why } => {
+                write!(f, "source: replay of {records} records in {seconds:.1} s")?;
+                why.iter().try_for_each(|why| write!(f, "; the cold store cannot be used: {why}"))
             }
-            Source::Replay { why: Some(why) } => write!(
-                f,
-                "{records} records decided again in {seconds:.1} s: the cold store was not asked, \
-                 {why}"
-            ),
         }
     }
 }
 
-impl Display for What {
+fn numbers(notices: &[u64]) -> String {
+    notices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl Display for EventDetail {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Message { message, decision } => write!(f, "{message}{decision}"),
             Self::Expiry { expiration, decision } => {
-                writeln!(f, "the deadline {expiration} was met")?;
+                writeln!(f, "expired at its deadline, {expiration}")?;
                 write!(f, "{decision}")
             }
             Self::Operator { actor, reason, change, decision } => {
-                writeln!(f, "{change}, by {actor}, because: {reason}")?;
+                writeln!(f, "{change}")?;
+                writeln!(f, "  operator  {actor}; reason: {reason}")?;
                 write!(f, "{decision}")
             }
             Self::Delivery(delivery) => write!(f, "{delivery}"),
-            Self::SetAside { message, change, quarantined } => {
+            Self::Quarantined { message, change, quarantined } => {
                 message.iter().try_for_each(|message| write!(f, "{message}"))?;
                 change.iter().try_for_each(|change| writeln!(f, "{change}"))?;
-                writeln!(f, "  decided  nothing: {}", quarantined.by_whom())
+                writeln!(f, "  decision  none: {}", quarantined.by_whom())
             }
         }
     }
@@ -386,52 +386,52 @@ impl Display for What {
 impl Display for Delivery {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { notice, recipient, request, result, attempts, tried, .. } = self;
+        writeln!(f, "notice {notice}, {request} to {recipient}: {result}")?;
         let status = match self.last_status {
-            Some(status) => format!("last answer {status}"),
-            None => "no answer".to_owned(),
+            Some(status) => format!("last status {status}"),
+            None => "no response".to_owned(),
         };
-        writeln!(
-            f,
-            "notice {notice}, {request} to {recipient}: {result}\n  \
-             {attempts} attempt{}, {status}, the last ended {}",
-            if *attempts == 1 { "" } else { "s" },
-            self.finished
-        )?;
-        let told_after = usize::from(*attempts).saturating_sub(tried.len());
-        for (number, attempt) in (told_after + 1..).zip(tried) {
-            writeln!(f, "  {number:>3}. {attempt}")?;
+        let count =
+            if *attempts == 1 { "1 attempt".into() } else { format!("{attempts} attempts") };
+        writeln!(f, "  {count}, {status}, finished {}", self.finished)?;
+        if tried.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let mut table = Table::new([
+            ("attempt", Align::Right),
+            ("began", Align::Left),
+            ("duration", Align::Right),
+            ("result", Align::Left),
+        ]);
+        let first = usize::from(*attempts).saturating_sub(tried.len()) + 1;
+        for (number, Attempt { began, took_ms, status, failure }) in (first..).zip(tried) {
+            let result = match status {
+                Some(status) => format!("status {status}"),
+                None => failure.unwrap_or("no response").to_owned(),
+            };
+            let duration = Milliseconds(u64::from(*took_ms)).to_string();
+            table.add([number.to_string(), began.clone(), duration, result]);
+        }
+        write!(f, "\n{table}")
     }
 }
 
-impl Display for Attempt {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { began, took_ms, status, failure } = self;
-        write!(f, "{began}: ")?;
-        match (status, failure) {
-            (Some(status), _) => write!(f, "answer {status} after {took_ms} ms"),
-            (None, failure) => {
-                write!(f, "{} after {took_ms} ms", failure.unwrap_or("no answer"))
-            }
-        }
-    }
-}
-
-impl Display for Message {
+impl Display for MessageReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} from {}", self.request, self.sender)?;
         match &self.destination {
             Some(destination) => writeln!(f, " to {destination}")?,
             None => writeln!(f)?,
         }
-        writeln!(f, "  content  {}", self.says)?;
-        if let (Some(expiration), Some(left)) = (&self.expiration, self.expires_in_ms) {
-            writeln!(f, "  expires  {expiration}, {}", distance(left))?;
+        writeln!(f, "  content   {}", self.says)?;
+        if let (Some(expiration), Some(left_ms)) = (&self.expiration, self.expires_in_ms) {
+            let distance = Milliseconds(left_ms.unsigned_abs());
+            let side = if left_ms < 0 { "before" } else { "after" };
+            writeln!(f, "  expires   {expiration}, {distance} {side} its arrival")?;
         }
         match self.kept {
-            "damaged" => write!(f, "  message  DAMAGED, not what was taken in and decided on")?,
-            kept => write!(f, "  message  {kept}")?,
+            "damaged" => write!(f, "  message   DAMAGED, does not match its digest")?,
+            kept => write!(f, "  message   {kept}")?,
         }
         if let (Some(lines), Some(head), Some(body)) =
             (self.header_lines, self.header_bytes, self.body_bytes)
@@ -445,74 +445,93 @@ impl Display for Message {
 impl Display for DecisionReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Verdict { outcome, number, why } = &self.verdict;
-        writeln!(f, "  decided  {outcome} ({number}): {why}")?;
-        for party in &self.parties {
-            writeln!(f, "  numbers  {party}")?;
+        writeln!(f, "  decision  {outcome} ({number}): {why}")?;
+        if !self.parties.is_empty() {
+            write!(f, "\n{}", parties_table(&self.parties))?;
         }
-        for leg in &self.postings {
-            writeln!(f, "  posted   {leg}")?;
+        if !self.postings.is_empty() {
+            write!(f, "\n{}", postings_table(&self.postings))?;
         }
-        for owed in &self.owes {
-            let Owed { notice, recipient, request, outcome } = owed;
-            writeln!(f, "  owes     notice {notice}: {request} to {recipient}, about {outcome}")?;
+        if !self.owes.is_empty() {
+            write!(f, "\n{}", notices_table(&self.owes))?;
         }
         Ok(())
     }
 }
 
-impl Display for Party {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let changed = |before: Decimal, after: Decimal| match before == after {
-            true => format!("{before}"),
-            false => format!("{before} -> {after}"),
+fn parties_table(parties: &[PartyReport]) -> Table<9> {
+    let mut table = Table::new([
+        ("participant", Align::Left),
+        ("currency", Align::Left),
+        ("position before", Align::Right),
+        ("after", Align::Right),
+        ("cover before", Align::Right),
+        ("after", Align::Right),
+        ("net debit cap", Align::Right),
+        ("notices owed", Align::Right),
+        ("status", Align::Left),
+    ]);
+    for party in parties {
+        let status = match (party.active, party.account_active) {
+            (true, true) => "active",
+            (true, false) => "account inactive",
+            (false, _) => "inactive",
         };
-        let mut text = format!(
-            "{}: position {} {}, cover {}",
-            self.name,
-            changed(self.position_before, self.position_after),
-            self.currency,
-            changed(self.cover_before, self.cover_after)
-        );
-        match self.cap {
-            Some(cap) => write!(text, ", cap {cap}")?,
-            None => text += ", no cap",
-        }
-        write!(text, "; {} of {} notices owed", self.notices_owed, self.lane_capacity)?;
-        if !self.active {
-            text += "; switched off";
-        }
-        if !self.account_active {
-            text += "; account switched off";
-        }
-        f.write_str(&text)
+        table.add([
+            party.name.clone(),
+            party.currency.clone(),
+            party.position_before.to_string(),
+            party.position_after.to_string(),
+            party.cover_before.to_string(),
+            party.cover_after.to_string(),
+            party.cap.map_or_else(|| "none".to_owned(), |cap| cap.to_string()),
+            format!("{} of {}", party.notices_owed, party.lane_capacity),
+            status.to_owned(),
+        ]);
     }
+    table
 }
 
-impl Display for Leg {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { side, account, kind, owner, amount, currency, before, after } = self;
-        write!(
-            f,
-            "{side:<6} {amount} {currency} to account {account}, {kind} of {owner}: {before} -> \
-             {after}"
-        )
+fn postings_table(legs: &[PostingLeg]) -> Table<8> {
+    let mut table = Table::new([
+        ("posting", Align::Left),
+        ("amount", Align::Right),
+        ("currency", Align::Left),
+        ("account", Align::Right),
+        ("kind", Align::Left),
+        ("owner", Align::Left),
+        ("balance before", Align::Right),
+        ("after", Align::Right),
+    ]);
+    for leg in legs {
+        table.add([
+            leg.side.to_owned(),
+            leg.amount.to_string(),
+            leg.currency.clone(),
+            leg.account.to_string(),
+            leg.kind.clone(),
+            leg.owner.clone(),
+            leg.before.to_string(),
+            leg.after.to_string(),
+        ]);
     }
+    table
 }
 
-/// How long it is until then, or has been since, for people.
-fn distance(left_ms: i64) -> String {
-    let ms = left_ms.unsigned_abs();
-    let far = match ms {
-        0..10_000 => format!("{ms} ms"),
-        10_000..600_000 => format!("{} s", ms / 1_000),
-        600_000..36_000_000 => format!("{} min", ms / 60_000),
-        36_000_000..864_000_000 => format!("{} h", ms / 3_600_000),
-        _ => format!("{} days", ms / 86_400_000),
-    };
-    if left_ms < 0 { format!("{far} before it came") } else { format!("{far} after it came") }
+fn notices_table(notices: &[NoticeReport]) -> Table<4> {
+    let mut table = Table::new([
+        ("new notice", Align::Right),
+        ("request", Align::Left),
+        ("recipient", Align::Left),
+        ("reports", Align::Left),
+    ]);
+    for NoticeReport { notice, recipient, request, outcome } in notices {
+        table.add([notice.to_string(), (*request).to_owned(), recipient.clone(), outcome.clone()]);
+    }
+    table
 }
 
-/// The request that a notice becomes.
+/// The request that delivers a notice.
 pub(crate) const fn request_of(kind: NoticeKind) -> &'static str {
     match kind {
         NoticeKind::Prepare => "POST /transfers",
@@ -529,66 +548,62 @@ pub(crate) const fn request_of(kind: NoticeKind) -> &'static str {
     }
 }
 
-/// An outcome in words, for whoever asks why.
+/// An outcome as a sentence.
 const fn why(outcome: ExplainedOutcome) -> &'static str {
     use ExplainedOutcome::*;
     match outcome {
         Accepted => "accepted",
-        Repeated => "the same record was applied before; nothing happened",
-        SenderNotFound => "ignored: the sender is not a participant; nothing happened",
-        PrepareModified => "refused: another transfer has this id; the stored one is untouched",
-        PrepareResentCommitted => "sent again: answered with the stored end, COMMITTED",
-        PrepareResentAborted => "sent again: answered with the stored end, ABORTED",
-        PrepareResentReserved => "sent again: answered with the stored state, RESERVED",
+        Repeated => "duplicate log record: no effect",
+        SenderNotFound => "ignored: the sender is not a participant",
+        PrepareModified => "refused: the id belongs to another transfer, which is unchanged",
+        PrepareResentCommitted => "resend: answered with the stored result, COMMITTED",
+        PrepareResentAborted => "resend: answered with the stored result, ABORTED",
+        PrepareResentReserved => "resend: answered with the stored state, RESERVED",
         PrepareSourceNotPayer => "refused: the sender is not the payer",
         PrepareAmountPrecision => "refused: the amount has more than 18 digits",
-        PreparePayerNotFound => "refused: the payer is no participant",
-        PreparePayerInactive => "refused: the payer is switched off",
-        PreparePayeeNotFound => "refused: the payee is no participant",
-        PreparePayeeInactive => "refused: the payee is switched off",
-        PrepareExpirationPast => "refused: it had expired when it came",
+        PreparePayerNotFound => "refused: the payer is not a participant",
+        PreparePayerInactive => "refused: the payer is inactive",
+        PreparePayeeNotFound => "refused: the payee is not a participant",
+        PreparePayeeInactive => "refused: the payee is inactive",
+        PrepareExpirationPast => "refused: it had expired on arrival",
         PreparePayerIsPayee => "refused: payer and payee are the same",
         PreparePayerAccountNotFound => "refused: the payer has no account in the currency",
-        PreparePayerAccountInactive => "refused: the payer's account is switched off",
+        PreparePayerAccountInactive => "refused: the payer's account is inactive",
         PreparePayeeAccountNotFound => "refused: the payee has no account in the currency",
-        PreparePayeeAccountInactive => "refused: the payee's account is switched off",
+        PreparePayeeAccountInactive => "refused: the payee's account is inactive",
         PreparePayeeLaneFull => "refused: too many notices are owed to the payee",
         PrepareLiquidityInsufficient => {
-            "refused: with the amount the payer's position would be above its cover"
+            "refused: the payer's position would exceed its liquidity cover"
         }
-        PrepareCapExceeded => {
-            "refused: with the amount the payer's position would be above its cap"
-        }
-        PrepareReserved => "reserved: with the amount the payer is within cover and cap",
-        FulfilVersionIgnored => "passed over: version 1.0 knows no RESERVED; left to time out",
-        ResponseTransferNotFound => "refused: there is no such transfer",
-        ResponseNotFromPayee => "refused: the sender is not the payee; the transfer is untouched",
-        ResponseNotToPayer => "aborted: the payee addressed an FSP other than the payer",
-        ResponseModified => "refused: it differs from the answer already taken",
-        ResponseResent => "sent again: answered with the stored end",
+        PrepareCapExceeded => "refused: the payer's position would exceed its net debit cap",
+        PrepareReserved => "reserved: the payer's position is within cover and cap",
+        FulfilVersionIgnored => "ignored: FSPIOP 1.0 has no RESERVED; the transfer will time out",
+        ResponseTransferNotFound => "refused: the transfer does not exist",
+        ResponseNotFromPayee => "refused: the sender is not the payee; the transfer is unchanged",
+        ResponseNotToPayer => "aborted: the payee addressed another FSP than the payer",
+        ResponseModified => "refused: it differs from the accepted response",
+        ResponseResent => "resend: answered with the stored result",
         ResponseAfterExpiry => "refused: the transfer had expired",
         ResponseStateNotReserved => "refused: the transfer is not RESERVED",
-        FulfilAbortedIgnored => "passed over: ABORTED by PUT is left to time out",
+        FulfilAbortedIgnored => "ignored: ABORTED by PUT; the transfer will time out",
         FulfilmentInvalid => "aborted: the fulfilment is missing or does not hash to the condition",
         Committed => "committed: the fulfilment hashes to the condition",
-        AbortedWithUnknownCode => {
-            "aborted by the payee, with a code that the protocol does not know"
-        }
+        AbortedWithUnknownCode => "aborted by the payee, with an unknown error code",
         Aborted => "aborted by the payee",
         AbortedByPut => "aborted by the payee, by PUT with ABORTED",
-        Expired => "expired: no answer ended it before its deadline",
-        FundsOutAborted => "aborted: the reserved funds were given back",
-        FundsInsufficient => "refused: the outflow is more than the participant can spare",
-        FundsOutNotReserved => "refused: there is no such outflow, or it has ended",
-        FundsRepeated => "sent again: nothing moved",
-        ParticipantInactive => "refused: the participant is switched off",
-        AccountInactive => "refused: the account is switched off",
-        FundsModified => "refused: the id belongs to something else",
-        DeadLetterNotFound => "refused: it is no dead letter",
-        ParticipantNotFound => "refused: there is no such participant",
-        AccountNotFound => "refused: the participant has no such account",
+        Expired => "expired: no response before its deadline",
+        FundsOutAborted => "aborted: the reserved funds were returned",
+        FundsInsufficient => "refused: the outflow exceeds the participant's available liquidity",
+        FundsOutNotReserved => "refused: the outflow does not exist or has ended",
+        FundsRepeated => "resend: no funds moved",
+        ParticipantInactive => "refused: the participant is inactive",
+        AccountInactive => "refused: the account is inactive",
+        FundsModified => "refused: the id belongs to another movement or transfer",
+        DeadLetterNotFound => "refused: the notice is not a dead letter",
+        ParticipantNotFound => "refused: the participant does not exist",
+        AccountNotFound => "refused: the participant does not have this account",
         AccountKindWrong => "refused: the account is not a SETTLEMENT account",
-        CurrencyMismatch => "refused: the amount is not in the currency of the account",
+        CurrencyMismatch => "refused: the currency of the amount differs from that of the account",
         HubAccountsMissing => "refused: the hub has no reconciliation account in the currency",
     }
 }

@@ -1,13 +1,13 @@
-//! An account of a log kept apart from the kernel's: made from the commands and what was decided
-//! about each, never from the kernel's sums.
+//! Independent accounts of a log, computed from the commands and their outcomes, never from the
+//! kernel's balances.
 //!
-//! Of every decision it posts what that decision must move, ends what it must end, and notes what
-//! it makes the hub owe. After each it holds the accounts that were touched and the counts against
-//! the kernel's, every [`FULL_INTERVAL`] batches and at the end every account. The first difference
-//! is kept, with its place; nothing after it is looked at.
+//! For every decision the audit posts the amounts that the decision must move, ends its transfers
+//! and tracks its notices. After each decision it compares the changed accounts and the counts with
+//! the kernel's; every [`FULL_INTERVAL`] batches and at the end, every account. It keeps the first
+//! difference with its location and stops there.
 //!
-//! Memory: 25 bytes per transfer, or of a file ([`reserved`]), 200 per transfer in flight, 80 per
-//! notice owed. Nothing of a message is kept.
+//! Memory: 25 bytes per transfer in memory or in a file ([`reserved_ids`]), 200 bytes per transfer
+//! in flight, 80 bytes per owed notice. No messages are kept.
 
 mod id_hasher;
 mod reserved_ids;
@@ -30,32 +30,32 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use self::id_hasher::IdHasher;
-use self::reserved_ids::Reserved;
+use self::reserved_ids::ReservedIds;
 
 /// Batches between two comparisons of all accounts.
 const FULL_INTERVAL: u64 = 1_024;
 
-/// What was counted; every figure is the audit's own.
+/// Counts of the audit, independent of the kernel's.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Figures {
-    /// Movements of money posted, each with two legs.
+    /// Postings, each with two legs.
     pub(crate) postings: u64,
-    /// Prepares that reserved, each found within cover and cap.
+    /// Reserved transfers, each checked against cover and cap.
     pub(crate) reserved: u64,
     pub(crate) committed: u64,
     pub(crate) aborted: u64,
     pub(crate) expired: u64,
-    /// Fulfilments hashed and found to be what their conditions ask for.
+    /// Fulfilments whose hash equals the condition.
     pub(crate) fulfilments_hashed: u64,
-    /// Stored messages whose digest was taken again.
+    /// Stored messages whose digest was verified.
     pub(crate) messages: u64,
-    /// Messages of which only the digest is left.
+    /// Erased messages, of which the log has only the digest.
     pub(crate) messages_erased: u64,
-    /// Bodies of transfer messages read again and found to say what was decided on.
+    /// Bodies of transfer messages that equal the decoded fields.
     pub(crate) bodies_compared: u64,
-    /// Bodies that the rules of today do not take.
+    /// Bodies that the present parser rejects.
     pub(crate) bodies_unreadable: u64,
-    /// Notices ever owed; the sum of the next five.
+    /// All notices; the sum of the next five.
     pub(crate) notices: u64,
     pub(crate) notices_delivered: u64,
     pub(crate) notices_withdrawn: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Figures {
     pub(crate) notices_pending: u64,
 }
 
-/// The first thing that does not add up.
+/// The first difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) log_index: LogIndex,
@@ -72,40 +72,42 @@ pub(crate) struct Finding {
     pub(crate) what: String,
 }
 
-/// The account of a log.
+/// Independent accounts of a log.
 #[derive(Default)]
 pub(crate) struct Audit {
     figures: Figures,
     finding: Option<Finding>,
-    /// The record that is being decided.
+    /// The present record.
     at: LogIndex,
-    /// The transfer that it is about.
-    about: Option<TransferId>,
+    /// Its transfer.
+    transfer: Option<TransferId>,
     batches: u64,
-    /// By number of the account.
-    own: Vec<Amount>,
-    touched: Vec<AccountId>,
+    /// Balances by account number.
+    balances: Vec<Amount>,
+    /// Accounts that the present decision changed.
+    changed: Vec<AccountId>,
     internal: HashMap<(Currency, AccountKind), AccountId>,
-    open: HashMap<TransferId, Open, IdHasher>,
+    /// Reserved transfers.
+    open: HashMap<TransferId, OpenTransfer, IdHasher>,
     /// By expiration, then by prepare.
     deadlines: BTreeMap<(u64, LogIndex), TransferId>,
-    /// Every transfer that ever was in flight.
-    reserved: Reserved,
+    /// All transfers that were ever reserved.
+    reserved: ReservedIds,
     outflows: HashMap<TransferId, Amount>,
-    owed: HashMap<NoticeId, Owed, IdHasher>,
+    owed: HashMap<NoticeId, OpenNotice, IdHasher>,
     dead: HashSet<NoticeId, IdHasher>,
-    /// Notices of this batch that were looked at.
+    /// Number of notices of this batch that were processed.
     noticed: usize,
 }
 
-/// A notice that waits for its delivery.
-struct Owed {
+/// A pending notice.
+struct OpenNotice {
     transfer: Option<TransferId>,
     kind: NoticeKind,
 }
 
 /// A reserved transfer.
-struct Open {
+struct OpenTransfer {
     payer: ParticipantIndex,
     payee: ParticipantIndex,
     payer_account: AccountId,
@@ -118,9 +120,9 @@ struct Open {
 }
 
 impl Audit {
-    /// An account whose list of transfers goes to this file, which is empty.
-    pub(crate) fn within(scratch: File) -> Self {
-        Self { reserved: Reserved::within(scratch), ..Self::default() }
+    /// An audit whose list of transfers is kept in an empty file.
+    pub(crate) fn with_file(scratch: File) -> Self {
+        Self { reserved: ReservedIds::with_file(scratch), ..Self::default() }
     }
 
     pub(crate) fn figures(&self) -> Figures {
@@ -132,15 +134,15 @@ impl Audit {
         self.finding.as_ref()
     }
 
-    /// Why the file with the list of transfers cannot be written, if that is so.
+    /// The error of the file with the list of transfers.
     pub(crate) fn failure(&self) -> Option<&io::Error> {
         self.reserved.failure()
     }
 
-    /// One moment of a replay; `records` are those of the frame, from the next one on.
+    /// Follows one step of a replay; `records` are the remaining ones of the frame.
     pub(crate) fn watch(
         &mut self,
-        moment: ApplyStep<'_>,
+        step: ApplyStep<'_>,
         records: &mut Records<'_>,
         state: &State,
         effects: &Effects,
@@ -148,9 +150,9 @@ impl Audit {
         if self.finding.is_some() {
             return;
         }
-        match moment {
+        match step {
             ApplyStep::Opened => {
-                (self.at, self.about) = (LogIndex(state.log_index().0 + 1), None);
+                (self.at, self.transfer) = (LogIndex(state.log_index().0 + 1), None);
                 self.noticed = 0;
             }
             ApplyStep::DeadlinesFired => {
@@ -160,7 +162,7 @@ impl Audit {
             }
             ApplyStep::Expiring(_) | ApplyStep::Expired(_) => {}
             ApplyStep::Before(log_index, command) => {
-                (self.at, self.about) = (log_index, command.rows().next().copied());
+                (self.at, self.transfer) = (log_index, command.rows().next().copied());
             }
             ApplyStep::After(_, command, outcome) => {
                 let record = records.next();
@@ -172,37 +174,41 @@ impl Audit {
         }
     }
 
-    /// The end of a batch.
+    /// Ends a batch.
     pub(crate) fn close_batch(&mut self, state: &State) {
         self.batches += 1;
-        self.about = None;
+        self.transfer = None;
         if self.batches.is_multiple_of(FULL_INTERVAL) {
             self.compare_all(state);
         }
     }
 
-    /// The end of a decision, or of what deadlines brought about.
+    /// Compares with the kernel after a decision, or after the processing of deadlines.
     fn close_decision(&mut self, state: &State, effects: &Effects) {
-        self.note_new(effects);
-        self.compare_touched(state);
+        self.add_notices(effects);
+        self.compare_changed(state);
         for (what, own, kernel) in [
-            ("transfers are in flight", self.open.len(), state.transfers_in_flight()),
-            ("notices are owed", self.owed.len(), state.notices_owed_count()),
-            ("notices are dead letters", self.dead.len(), state.dead_letter_count()),
+            ("transfers in flight", self.open.len(), state.reserved_transfer_count()),
+            ("notices owed", self.owed.len(), state.notices_owed_count()),
+            ("dead letters", self.dead.len(), state.dead_letter_count()),
         ] {
             if own != kernel {
-                self.find(None, format!("{own} {what} by this account, {kernel} by the kernel's"));
+                self.find(
+                    None,
+                    format!("{own} {what} according to the audit, {kernel} in the kernel"),
+                );
             }
         }
     }
 
-    /// The end of the log: every account, every sum, every count, and that no transfer came twice.
+    /// Ends the log: compares every account, sum and count, and checks that no transfer was
+    /// reserved twice.
     ///
     /// # Errors
-    /// When the file with the list of transfers cannot be written or read: nothing is proved.
+    /// The file with the list of transfers cannot be written or read. Nothing is proved then.
     pub(crate) fn close(&mut self, state: &State) -> io::Result<()> {
         if let Some((id, at)) = self.reserved.repeated()? {
-            let what = "reserved again; it has ended before".into();
+            let what = "reserved again after its end".into();
             self.finding.get_or_insert(Finding { log_index: at, transfer: Some(id), what });
         }
         self.compare_all(state);
@@ -216,23 +222,26 @@ impl Audit {
             ("given up", own.notices_given_up, kernel.given_up),
         ] {
             if own != kernel {
-                self.find(None, format!("{own} {what} by this account, {kernel} by the kernel's"));
+                self.find(
+                    None,
+                    format!("{own} {what} according to the audit, {kernel} in the kernel"),
+                );
             }
         }
         let ends = own.notices_delivered + own.notices_withdrawn + own.notices_given_up;
         if own.notices != ends + own.notices_dead + own.notices_pending {
-            let what = format!("{} notices were owed, but {ends} have ended", own.notices);
+            let what = format!("{} notices were created, but {ends} have ended", own.notices);
             self.find(None, what);
         }
         Ok(())
     }
 
     fn find(&mut self, transfer: Option<TransferId>, what: String) {
-        let (log_index, transfer) = (self.at, transfer.or(self.about));
+        let (log_index, transfer) = (self.at, transfer.or(self.transfer));
         self.finding.get_or_insert(Finding { log_index, transfer, what });
     }
 
-    /// What a decision must have brought about.
+    /// Applies the effects that a decision must have.
     fn follow(&mut self, command: &Command, outcome: Outcome, state: &State, new: &[Notice]) {
         self.check_sender(command, outcome, state, new);
         let is_accepted = outcome == Outcome::Accepted;
@@ -249,9 +258,9 @@ impl Audit {
                 if outcome == Outcome::Committed {
                     self.check_fulfilment(fulfil);
                 }
-                self.answered(&fulfil.id, outcome, state, new);
+                self.apply_response(&fulfil.id, outcome, state, new);
             }
-            Command::Abort(abort) => self.answered(&abort.id, outcome, state, new),
+            Command::Abort(abort) => self.apply_response(&abort.id, outcome, state, new),
             Command::FinishDeliveries(ends) => {
                 ends.iter().filter(|_| is_accepted).for_each(|end| self.finish(end));
             }
@@ -264,7 +273,7 @@ impl Audit {
         }
     }
 
-    /// An unknown sender changes nothing, and nobody else is taken for one.
+    /// Checks that messages of unknown senders, and only those, are ignored.
     fn check_sender(&mut self, command: &Command, outcome: Outcome, state: &State, new: &[Notice]) {
         let Some(source) = command.message().map(TransferMessage::source) else { return };
         let is_known = is_participant(state, source);
@@ -282,12 +291,12 @@ impl Audit {
     }
 
     fn reserve(&mut self, prepare: &Prepare, state: &State) {
-        let found = |name| {
-            let (index, participant) = state.register().find(name)?;
-            Some((index, *participant.holding(prepare.currency)?))
+        let accounts_of = |name| {
+            let (index, participant) = state.registry().find(name)?;
+            Some((index, *participant.accounts_in(prepare.currency)?))
         };
         let (Some((payer, holding)), Some((payee, payee_holding))) =
-            (found(&prepare.payer), found(&prepare.payee))
+            (accounts_of(&prepare.payer), accounts_of(&prepare.payee))
         else {
             return self.find(Some(prepare.id), "reserved between unknown accounts".into());
         };
@@ -295,16 +304,16 @@ impl Audit {
         let in_flight = self.internal(AccountKind::InFlight, prepare.currency, state);
         self.post(holding.position, in_flight, prepare.amount);
         let (after, cover) = (self.value(holding.position), -self.value(holding.settlement));
-        let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
+        let cap = holding.net_debit_cap.map_or(Amount::ZERO, |cap| cap.value);
         if after > cover || after > cap {
             let what = format!(
-                "reserved although the position of {} then is {after}, with cover {cover} and cap \
+                "reserved although the position of {} becomes {after}, with cover {cover} and cap \
                  {cap}",
                 prepare.payer.as_str()
             );
             self.find(Some(prepare.id), what);
         }
-        let open = Open {
+        let open = OpenTransfer {
             payer,
             payee,
             payer_account: holding.position,
@@ -333,25 +342,25 @@ impl Audit {
         } else {
             let prepare = open.prepare.0;
             let what = format!(
-                "committed by a fulfilment whose SHA-256 is not the condition of record {prepare}"
+                "committed with a fulfilment whose SHA-256 is not the condition of record {prepare}"
             );
             self.find(Some(fulfil.id), what);
         }
     }
 
-    /// An answer ends its transfer, or leaves it as it is.
-    fn answered(&mut self, id: &TransferId, outcome: Outcome, state: &State, new: &[Notice]) {
+    /// A response ends its transfer or does not change it.
+    fn apply_response(&mut self, id: &TransferId, outcome: Outcome, state: &State, new: &[Notice]) {
         if is_end(outcome) {
             self.end(id, outcome, state, new);
         }
     }
 
-    /// The one end of a transfer.
+    /// Ends a transfer, which can end once.
     fn end(&mut self, id: &TransferId, outcome: Outcome, state: &State, new: &[Notice]) {
         let Some(open) = self.open.remove(id) else {
             let what = match self.reserved.contains(id) {
-                true => "has two ends: this one and one before",
-                false => "ended without having been reserved",
+                true => "has two final states: this one and an earlier one",
+                false => "ended without a reservation",
             };
             return self.find(Some(*id), what.into());
         };
@@ -366,17 +375,18 @@ impl Audit {
         };
         *count += 1;
         self.post(in_flight, to, open.amount);
-        let told = |who| new.iter().any(|one| one.transfer == Some(*id) && one.recipient == who);
-        let both = matches!(outcome, Outcome::Expired | Outcome::ResponseNotToPayer);
-        if !told(open.payer) || (both && !told(open.payee)) {
-            self.find(Some(*id), "ended, and no notice to its parties is owed".into());
+        let is_notified =
+            |party| new.iter().any(|one| one.transfer == Some(*id) && one.recipient == party);
+        let is_for_both = matches!(outcome, Outcome::Expired | Outcome::ResponseNotToPayer);
+        if !is_notified(open.payer) || (is_for_both && !is_notified(open.payee)) {
+            self.find(Some(*id), "ended without a notice to its parties".into());
         }
         let is_error = |one: &&Notice| {
             one.transfer == Some(*id) && one.kind == NoticeKind::Error && one.outcome == outcome
         };
         let to_payer = |one: &&Notice| one.recipient == open.payer;
         if 1 < new.iter().filter(is_error).filter(to_payer).count() {
-            self.find(Some(*id), "ended, and its payer is owed the same notice twice".into());
+            self.find(Some(*id), "ended with the same notice to its payer twice".into());
         }
     }
 
@@ -385,25 +395,26 @@ impl Audit {
         if self.deadlines.first_key_value().is_none_or(|(key, _)| now < key.0) {
             return;
         }
-        let mut about: HashMap<TransferId, Vec<Notice>> = HashMap::new();
+        let mut by_transfer: HashMap<TransferId, Vec<Notice>> = HashMap::new();
         for one in new {
             let Some(transfer) = one.transfer else { continue };
-            about.entry(transfer).or_default().push(*one);
+            by_transfer.entry(transfer).or_default().push(*one);
         }
         while let Some((&key, &id)) = self.deadlines.first_key_value() {
             if now < key.0 {
                 return;
             }
             self.deadlines.remove(&key);
-            self.end(&id, Outcome::Expired, state, about.get(&id).map_or(&[], Vec::as_slice));
+            let new = by_transfer.get(&id).map_or(&[][..], Vec::as_slice);
+            self.end(&id, Outcome::Expired, state, new);
         }
     }
 
     fn finish(&mut self, end: &FinishedDelivery) {
         let Some(owed) = self.owed.remove(&end.notice) else { return };
-        if !self.is_end_of(&owed, end) {
+        if !self.is_possible_end(&owed, end) {
             let what = format!(
-                "its notice {} ({:?}) counts as {:?} after {} attempts and status {}",
+                "its notice {} ({:?}) ended as {:?} after {} attempts with status {}",
                 end.notice.0, owed.kind, end.result, end.attempts, end.status
             );
             self.find(owed.transfer, what);
@@ -416,30 +427,30 @@ impl Audit {
         }
     }
 
-    /// Whether a delivery can have ended so. Withdrawn is only a prepare that was never sent, of a
-    /// transfer that has ended. Given up is such a prepare that was sent, or an answer to a
-    /// registration. Every other notice is delivered or a dead letter.
-    fn is_end_of(&self, owed: &Owed, end: &FinishedDelivery) -> bool {
-        let taken = (200..=299).contains(&end.status);
-        let failed = !taken && (0 < end.attempts || end.status == 0);
+    /// Whether a delivery can have this result. Only a prepare that was never sent is withdrawn,
+    /// and only if its transfer has ended. A prepare that was sent is given up then, and so is the
+    /// answer to a registration. Every other notice is delivered or becomes a dead letter.
+    fn is_possible_end(&self, owed: &OpenNotice, end: &FinishedDelivery) -> bool {
+        let is_success = (200..=299).contains(&end.status);
+        let failed = !is_success && (0 < end.attempts || end.status == 0);
         let is_open = owed.transfer.is_some_and(|transfer| self.open.contains_key(&transfer));
         let is_stale = owed.kind == NoticeKind::Prepare && !is_open;
         match end.result {
-            DeliveryResult::Delivered => 0 < end.attempts && taken,
+            DeliveryResult::Delivered => 0 < end.attempts && is_success,
             DeliveryResult::Dead => failed && owed.transfer.is_some(),
             DeliveryResult::Withdrawn => is_stale && end.attempts == 0,
             DeliveryResult::GivenUp => failed && (is_stale || owed.transfer.is_none()),
         }
     }
 
-    /// Notices that the last decision made the hub owe, or owe again.
-    fn note_new(&mut self, effects: &Effects) {
+    /// Adds the notices that the last decision created or requeued.
+    fn add_notices(&mut self, effects: &Effects) {
         for notice in &effects.notices[self.noticed..] {
-            let again = !self.dead.is_empty() && self.dead.remove(&notice.id);
-            self.figures.notices += u64::from(!again);
-            let owed = Owed { transfer: notice.transfer, kind: notice.kind };
+            let is_resend = !self.dead.is_empty() && self.dead.remove(&notice.id);
+            self.figures.notices += u64::from(!is_resend);
+            let owed = OpenNotice { transfer: notice.transfer, kind: notice.kind };
             if self.owed.insert(notice.id, owed).is_some() {
-                let what = format!("notice {} is owed twice", notice.id.0);
+                let what = format!("notice {} was created twice", notice.id.0);
                 self.find(notice.transfer, what);
             }
         }
@@ -451,11 +462,11 @@ impl Audit {
             PostingChange::MoveFunds(funds) => self.move_funds(funds, state),
             PostingChange::EndFundsOut(end) => {
                 let Some(amount) = self.outflows.remove(&end.id) else {
-                    let what = "an outflow ended that was not reserved".into();
+                    let what = "an outflow ended without a reservation".into();
                     return self.find(Some(end.id), what);
                 };
-                let held = state.books().get(end.account).map(|account| account.currency);
-                let Some(currency) = held else { return };
+                let account = state.accounts().get(end.account);
+                let Some(currency) = account.map(|account| account.currency) else { return };
                 let outflow = self.internal(AccountKind::Outflow, currency, state);
                 let to = match end.commit {
                     true => self.internal(AccountKind::HubReconciliation, currency, state),
@@ -465,8 +476,8 @@ impl Audit {
             }
             PostingChange::SetInitialPositionAndLimits(change) => {
                 let SetInitialPositionAndLimits { name, currency, position, .. } = change;
-                let found = state.register().find(name);
-                let holding = found.and_then(|(_, participant)| participant.holding(*currency));
+                let found = state.registry().find(name);
+                let holding = found.and_then(|(_, participant)| participant.accounts_in(*currency));
                 let Some(holding) = holding.filter(|_| *position != Amount::ZERO) else { return };
                 let opening = self.internal(AccountKind::Opening, *currency, state);
                 self.post(holding.position, opening, *position);
@@ -492,25 +503,25 @@ impl Audit {
         self.figures.postings += 1;
         for (account, change) in [(debit, amount), (credit, -amount)] {
             let at = account.0 as usize;
-            if self.own.len() <= at {
-                self.own.resize(at + 1, Amount::ZERO);
+            if self.balances.len() <= at {
+                self.balances.resize(at + 1, Amount::ZERO);
             }
-            match self.own[at].checked_add(change) {
-                Some(sum) => self.own[at] = sum,
-                None => self.find(None, format!("account {at} leaves the range of the ledger")),
+            match self.balances[at].checked_add(change) {
+                Some(sum) => self.balances[at] = sum,
+                None => self.find(None, format!("account {at}: balance out of range")),
             }
-            self.touched.push(account);
+            self.changed.push(account);
         }
     }
 
     fn value(&self, account: AccountId) -> Amount {
-        self.own.get(account.0 as usize).copied().unwrap_or(Amount::ZERO)
+        self.balances.get(account.0 as usize).copied().unwrap_or(Amount::ZERO)
     }
 
-    /// The hub's account of this kind. Which number it has is looked up, what it holds never.
+    /// The hub's account of this kind. Only its number is read from the kernel, never its balance.
     fn internal(&mut self, kind: AccountKind, currency: Currency, state: &State) -> AccountId {
         *self.internal.entry((currency, kind)).or_insert_with(|| {
-            let mut accounts = state.books().iter();
+            let mut accounts = state.accounts().iter();
             let found = accounts
                 .find(|account| (account.kind, account.currency) == (kind, currency))
                 .map(|account| account.id);
@@ -518,20 +529,20 @@ impl Audit {
         })
     }
 
-    fn compare_touched(&mut self, state: &State) {
-        while let Some(account) = self.touched.pop() {
+    fn compare_changed(&mut self, state: &State) {
+        while let Some(account) = self.changed.pop() {
             self.compare(account, state);
         }
     }
 
     fn compare(&mut self, id: AccountId, state: &State) {
         let own = self.value(id);
-        let Some(account) = state.books().get(id).filter(|account| account.value != own) else {
+        let Some(account) = state.accounts().get(id).filter(|account| account.value != own) else {
             return;
         };
-        let owner = state.register().get(account.owner).name;
+        let owner = state.registry().get(account.owner).name;
         let what = format!(
-            "account {} ({:?} of {} in {}) has the value {}, but its postings add up to {own}",
+            "account {} ({:?} of {} in {}) has the balance {}, but its postings add up to {own}",
             id.0,
             account.kind,
             owner.as_str(),
@@ -543,57 +554,59 @@ impl Audit {
 
     fn compare_all(&mut self, state: &State) {
         let mut sums: HashMap<Currency, i128> = HashMap::new();
-        for account in state.books().iter() {
+        for account in state.accounts().iter() {
             *sums.entry(account.currency).or_default() += account.value.units();
             self.compare(account.id, state);
         }
-        let mut held: HashMap<Currency, i128> = HashMap::new();
+        let mut reserved: HashMap<Currency, i128> = HashMap::new();
         for open in self.open.values() {
-            *held.entry(open.currency).or_default() += open.amount.units();
+            *reserved.entry(open.currency).or_default() += open.amount.units();
         }
         for (currency, sum) in sums {
             let sum = Amount::from_units(sum);
-            let open = Amount::from_units(held.get(&currency).copied().unwrap_or(0));
-            let in_flight = state.books().in_flight(currency);
+            let open = Amount::from_units(reserved.get(&currency).copied().unwrap_or(0));
+            let in_flight = state.accounts().in_flight(currency);
             if sum != Amount::ZERO {
-                self.find(None, format!("the accounts of {currency} sum to {sum}, not to zero"));
+                self.find(None, format!("the accounts in {currency} sum to {sum}, not to zero"));
             } else if open != in_flight {
-                let what = format!("{in_flight} {currency} are held in flight, for {open}");
+                let what = format!(
+                    "{in_flight} {currency} in flight, but the reserved transfers sum to {open}"
+                );
                 self.find(None, what);
             }
         }
     }
 
-    /// The message is the one that was stored, and says what the kernel was told.
+    /// Checks that a message matches its digest, and that its content equals the decoded fields.
     fn check_message(&mut self, record: &Record<'_>, command: &Command) {
         let transfer = transfer_of(command);
         let stored = match record.payload {
             Payload::None if transfer.is_none() => return,
-            Payload::None => return self.find(transfer, "no message is stored with it".into()),
+            Payload::None => return self.find(transfer, "it has no stored message".into()),
             Payload::Erased => return self.figures.messages_erased += 1,
             Payload::Stored(stored) => stored,
         };
         self.figures.messages += 1;
         if !record.verify_payload() {
-            let what = "the stored message is not the one that its digest was taken of";
+            let what = "the stored message does not match its digest";
             return self.find(transfer, what.into());
         }
         let Some((_, hash)) = transfer.zip(command.message().map(TransferMessage::hash)) else {
             return;
         };
-        let Ok(stated) = fspiop::stored_message::stated(stored) else {
+        let Ok(summary) = fspiop::stored_message::stated(stored) else {
             return self.find(transfer, "the stored message cannot be read".into());
         };
-        let body = stated.body;
-        if !names_the_same(&stated, command) {
-            let what = "the stored headers name other participants than what was decided on";
+        let body = summary.body;
+        if !has_same_parties(&summary, command) {
+            let what = "the stored headers name other participants than the decoded fields";
             return self.find(transfer, what.into());
         }
         if fspiop::body_hash(body) != hash.0 {
-            let what = "the stored body is not the one that the hash of the record was taken of";
+            let what = "the stored body does not match the hash of the record";
             return self.find(transfer, what.into());
         }
-        match says_the_same(body, command) {
+        match has_same_content(body, command) {
             None => self.figures.bodies_unreadable += 1,
             Some(true) => self.figures.bodies_compared += 1,
             Some(false) => {
@@ -604,15 +617,15 @@ impl Audit {
     }
 }
 
-/// The first of a damaged frame's records that does not say what its message does, and its transfer
-/// by whichever of the two is as it was written.
-pub(crate) fn first_untrue<'a>(records: impl Iterator<Item = Record<'a>>) -> Option<Finding> {
+/// The first record of a damaged frame whose fields differ from its message. The transfer is taken
+/// from the undamaged one of the two.
+pub(crate) fn first_mismatch<'a>(records: impl Iterator<Item = Record<'a>>) -> Option<Finding> {
     let mut audit = Audit::default();
     for record in records {
         audit.at = record.log_index;
         match read_fields(record.kind, record.version, record.fields) {
             Ok(command) => audit.check_message(&record, &command),
-            Err(error) => audit.find(None, format!("its fields: {error}")),
+            Err(error) => audit.find(None, format!("invalid fields: {error}")),
         }
         if let Some(finding) = audit.finding {
             let transfer = transfer_of_body(&record).or(finding.transfer);
@@ -622,11 +635,12 @@ pub(crate) fn first_untrue<'a>(records: impl Iterator<Item = Record<'a>>) -> Opt
     None
 }
 
-/// The transfer that a stored prepare is about, by its body.
+/// The transfer id in the body of a stored prepare.
 fn transfer_of_body(record: &Record<'_>) -> Option<TransferId> {
     let Payload::Stored(stored) = record.payload else { return None };
-    let stated = fspiop::stored_message::stated(stored).ok().filter(|_| record.verify_payload())?;
-    body::Prepare::parse(stated.body).ok().map(|prepare| prepare.transfer)
+    let summary =
+        fspiop::stored_message::stated(stored).ok().filter(|_| record.verify_payload())?;
+    body::Prepare::parse(summary.body).ok().map(|prepare| prepare.transfer)
 }
 
 /// The transfer that a message is about.
@@ -634,22 +648,22 @@ pub(crate) fn transfer_of(command: &Command) -> Option<TransferId> {
     command.message().map(|message| *message.transfer())
 }
 
-/// Whether the outcome of an answer ends its transfer.
+/// Whether a response with this outcome ends its transfer.
 pub(crate) fn is_end(outcome: Outcome) -> bool {
     ResponseEnd::of(outcome).is_some()
 }
 
-/// Whether the name is a participant's, in whatever case. The hub is none.
+/// Whether the name is that of a participant, in any case. The hub is not a participant.
 fn is_participant(state: &State, name: &FspName) -> bool {
-    let mut others = state.register().iter().skip(1);
-    let exact = state.register().find(name);
+    let mut others = state.registry().iter().skip(1);
+    let exact = state.registry().find(name);
     exact.is_some_and(|(index, _)| index != ParticipantIndex::HUB)
         || others.any(|(_, participant)| participant.name.matches(name))
 }
 
-/// Whether the headers say from whom to whom the command is. A prepare goes to its payee, whatever
-/// they say.
-fn names_the_same(stated: &StoredSummary<'_>, command: &Command) -> bool {
+/// Whether the headers name the sender and the recipient of the command. A prepare is sent to its
+/// payee, whatever recipient the header names.
+fn has_same_parties(summary: &StoredSummary<'_>, command: &Command) -> bool {
     let Some(message) = command.message() else { return true };
     let source = message.source();
     let destination = match message {
@@ -659,19 +673,20 @@ fn names_the_same(stated: &StoredSummary<'_>, command: &Command) -> bool {
     };
     let written = |name: Option<FspName>| {
         let written = name.as_ref().map_or("", FspName::as_str);
-        written.as_bytes() == stated.destination
+        written.as_bytes() == summary.destination
     };
-    stated.source == source.as_str().as_bytes() && destination.is_none_or(written)
+    summary.source == source.as_str().as_bytes() && destination.is_none_or(written)
 }
 
-/// Whether a body says what the command has; `None` if the rules of today do not take the body.
-fn says_the_same(body: &[u8], command: &Command) -> Option<bool> {
+/// Whether a body has the content of the command; `None` if the present parser rejects the body.
+fn has_same_content(body: &[u8], command: &Command) -> Option<bool> {
     let Some(message) = command.message() else { return Some(true) };
     match message {
         TransferMessage::Prepare(prepare) => {
             let read = body::Prepare::parse(body).ok()?;
-            let said = (read.transfer, read.payer, read.payee, read.condition, read.expiration_ms);
-            let taken = (
+            let stored =
+                (read.transfer, read.payer, read.payee, read.condition, read.expiration_ms);
+            let decoded = (
                 prepare.id,
                 prepare.payer,
                 prepare.payee,
@@ -679,15 +694,15 @@ fn says_the_same(body: &[u8], command: &Command) -> Option<bool> {
                 prepare.expiration_ms,
             );
             let money = (read.amount.amount, read.amount.currency);
-            Some(said == taken && money == (prepare.amount, prepare.currency))
+            Some(stored == decoded && money == (prepare.amount, prepare.currency))
         }
         TransferMessage::Fulfil(fulfil) => {
             let read = body::Fulfil::parse(body).ok()?;
-            let state = states_the_same(read.state, fulfil.state);
+            let state = is_same_state(read.state, fulfil.state);
             match (read.fulfilment, fulfil.fulfilment) {
-                (Some(said), Fulfilment::Present(taken)) => Some(said == taken && state),
+                (Some(stored), Fulfilment::Present(decoded)) => Some(stored == decoded && state),
                 (None, Fulfilment::Absent) => Some(state),
-                // What earlier rules did not read, those of today do.
+                // The present parser accepts a fulfilment that an earlier version rejected.
                 (Some(_), Fulfilment::Undecodable) => None,
                 _ => Some(false),
             }
@@ -699,13 +714,13 @@ fn says_the_same(body: &[u8], command: &Command) -> Option<bool> {
     }
 }
 
-/// Whether a body's state is the one decided on. Which version it came under is not looked at.
-fn states_the_same(read: TransferState, taken: FulfilState) -> bool {
+/// Whether a body has the state of the command. The FSPIOP version is not compared.
+fn is_same_state(read: TransferState, decoded: FulfilState) -> bool {
     match read {
-        TransferState::Committed | TransferState::Received => taken == FulfilState::Committed,
-        TransferState::Aborted => taken == FulfilState::Aborted,
+        TransferState::Committed | TransferState::Received => decoded == FulfilState::Committed,
+        TransferState::Aborted => decoded == FulfilState::Aborted,
         TransferState::Reserved => {
-            matches!(taken, FulfilState::Reserved | FulfilState::ReservedUnderVersion10)
+            matches!(decoded, FulfilState::Reserved | FulfilState::ReservedUnderVersion10)
         }
     }
 }

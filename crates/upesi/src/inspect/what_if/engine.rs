@@ -1,24 +1,23 @@
-//! A part of a log decided once more under other caps or other cover.
+//! Replays a part of a log under other net debit caps or another liquidity cover.
 //!
-//! Up to the beginning everything is the log's own state. There three copies are made of it, the
-//! change is decided in each by commands that any operator could give, and every later record is
-//! decided in the log's state and in all copies, by the same kernel, at the same stamp.
+//! Up to the beginning of the period the log's own state is replayed. There it is copied three
+//! times, and each copy applies the change with commands that an operator could give. Every later
+//! record is decided in the log's state and in all copies, by the same kernel, with the same stamp.
 //!
-//! What the copies cannot know is how a transfer would have ended that the log refused and a copy
-//! takes. So there are the three ends that it can have: in one copy such a transfer is committed at
-//! once, in one it comes back at its deadline, in one its payee gives it back at once. They are the
-//! ends for all such transfers alike; what really comes is some mixture. What the log holds for
-//! transfers on which log and copy differ (answers to them) is left out of the copy. Notices that
-//! the copy owes as the log did are delivered when they were; others at once.
+//! The log has no result of a transfer that it refused and a copy accepts. Each copy assumes one of
+//! three results for all such transfers: committed at once, expired at the deadline, or aborted by
+//! the payee at once. Reality is a mixture. If log and copy differ on a transfer, the copy skips
+//! the log's later messages about it. Notices that exist in the log and the copy are delivered in
+//! the copy when the log delivered them; notices that exist only in the copy are delivered at once.
 //!
-//! Deposits and withdrawals are decided in the copies as everything else is. A withdrawal that the
-//! log took can be refused in a copy, whose position is higher. What was not withdrawn then covers
-//! transfers there, so that each such movement is named, and what it covers is counted.
+//! Copies decide deposits and withdrawals like every other command. A withdrawal that the log
+//! accepted may be refused in a copy with a higher position. Its amount then covers transfers in
+//! that copy. Each such movement is reported, and the transfers that it covers are counted.
 //!
-//! Costs: four decisions a record instead of one. Memory: the log's state is held whole, with no
-//! store beside it. Of what ended before the period the copies share the rows, and have an index
-//! each; within the period everything is held four times, and some 250 bytes more are for each
-//! transfer on which a copy differs.
+//! Costs: four decisions per record instead of one. Memory: the log's state is held whole, without
+//! a store. The copies share the rows of transfers that ended before the period and have an index
+//! each. Within the period everything is held four times. A transfer on which a copy differs takes
+//! about 250 bytes more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -32,106 +31,102 @@ use ledger::{
 use serde::Serialize;
 use sha2::Digest as _;
 
-/// What commits a transfer of which no fulfilment is known.
+/// Fulfilment of transfers that the log refused.
 const FULFILMENT: [u8; 32] = [0x57; 32];
 
-/// Something that could have been otherwise.
+/// An assumed change for a participant in one currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Override {
     pub(crate) name: FspName,
     pub(crate) currency: Currency,
-    pub(crate) what: OverrideEffect,
+    pub(crate) effect: OverrideEffect,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverrideEffect {
     /// This net debit cap.
     Cap(Amount),
-    /// So much more cover, or less.
+    /// Change of the liquidity cover.
     Cover(Amount),
 }
 
-/// Where a period begins or ends.
+/// Beginning or end of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Edge {
+pub(crate) enum PeriodBound {
     Record(LogIndex),
-    Moment(Stamp),
+    Time(Stamp),
 }
 
-/// How transfers end that the log refused.
+/// Result of transfers that the log refused and a copy accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AssumedEnd {
     Commit,
-    ComeBack,
-    GiveBack,
+    Expire,
+    Abort,
 }
 
 impl AssumedEnd {
-    const ALL: [Self; 3] = [Self::Commit, Self::ComeBack, Self::GiveBack];
+    const ALL: [Self; 3] = [Self::Commit, Self::Expire, Self::Abort];
 }
 
-/// Transfers, counted and added up.
+/// Number and sum of transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct CountAndValue {
     pub(crate) count: u64,
     pub(crate) value: Amount,
-    pub(crate) first: Option<Mark>,
-    pub(crate) last: Option<Mark>,
+    pub(crate) first: Option<TransferRecord>,
+    pub(crate) last: Option<TransferRecord>,
 }
 
-/// A transfer and its record.
+/// A transfer or a movement of funds, and its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct TransferRecord {
     pub(crate) log_index: LogIndex,
     pub(crate) stamp: Stamp,
     pub(crate) transfer: TransferId,
 }
 
-impl Tally {
-    fn add(&mut self, mark: Mark, amount: Amount) {
+impl CountAndValue {
+    fn add(&mut self, record: TransferRecord, amount: Amount) {
         self.count += 1;
         self.value = self.value.checked_add(amount).expect("amounts have 18 digits");
-        self.first.get_or_insert(mark);
-        self.last = Some(mark);
+        self.first.get_or_insert(record);
+        self.last = Some(record);
     }
 }
 
-/// What became of a participant's own transfers in one currency, in one course of things.
+/// A participant's transfers as payer in one currency, in the log or in one copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Refused for want of cover, or by the cap.
-    pub(crate) refused: Tally,
-    /// Refused here and reserved by the log.
-    pub(crate) appear: Tally,
-    /// Refused by the log and reserved here.
-    pub(crate) vanish: Tally,
-    /// Withdrawals that were more than could be spared.
-    pub(crate) withdrawals_refused: Tally,
-    /// So much more cover than in the log, beside what is assumed: of all that the log let out and
-    /// this course did not, less what only this course let out. As of the last record.
+    /// Refused because of the cover or the cap.
+    pub(crate) refused: CountAndValue,
+    /// Refused here, reserved by the log.
+    pub(crate) appear: CountAndValue,
+    /// Refused by the log, reserved here.
+    pub(crate) vanish: CountAndValue,
+    /// Withdrawals refused for insufficient liquidity.
+    pub(crate) withdrawals_refused: CountAndValue,
+    /// Cover at the last record, less that of the log and the assumed change: the withdrawals that
+    /// only the log accepted, less those that only this copy accepted.
     pub(crate) not_withdrawn: Amount,
-    /// Reserved here with a position above the cover that would be left without
-    /// [`Self::not_withdrawn`].
-    pub(crate) so_covered: Tally,
-    /// The highest position reached.
+    /// Reserved here at a position above the cover without [`Self::not_withdrawn`].
+    pub(crate) so_covered: CountAndValue,
+    /// The highest position.
     pub(crate) highest: Option<Amount>,
-    /// The least that was left below cover and cap.
+    /// The smallest distance between the position and the lower of cover and cap.
     pub(crate) headroom: Option<Amount>,
 }
 
-/// A value of the log, and one of each copy in the order of [`AssumedEnd::ALL`].
+/// A value for the log, and one for each copy in the order of [`AssumedEnd::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct TotalsByCopy<T> {
+pub(crate) struct ByCopy<T> {
     pub(crate) log: T,
     pub(crate) all_commit: T,
     pub(crate) none_commit: T,
     pub(crate) given_back: T,
 }
 
-/// A participant in one currency.
-pub(crate) type Row = TotalsByCopy<Totals>;
-
-impl<T> TotalsByCopy<T> {
+impl<T> ByCopy<T> {
     fn new(log: T, [all_commit, none_commit, given_back]: [T; 3]) -> Self {
         Self { log, all_commit, none_commit, given_back }
     }
@@ -152,75 +147,75 @@ impl<T> TotalsByCopy<T> {
         [&mut self.all_commit, &mut self.none_commit, &mut self.given_back]
     }
 
-    pub(crate) fn map<U>(&self, of: impl Fn(&T) -> U) -> TotalsByCopy<U> {
-        TotalsByCopy::new(of(&self.log), self.copies().map(of))
+    pub(crate) fn map<U>(&self, convert: impl Fn(&T) -> U) -> ByCopy<U> {
+        ByCopy::new(convert(&self.log), self.copies().map(convert))
     }
 }
 
-/// A transfer that would have been decided otherwise.
+/// A transfer with another decision in a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChangedDecision {
-    pub(crate) mark: Mark,
+    pub(crate) record: TransferRecord,
     pub(crate) payer: FspName,
     pub(crate) payee: FspName,
     pub(crate) amount: Amount,
     pub(crate) currency: Currency,
-    pub(crate) outcomes: TotalsByCopy<Outcome>,
+    pub(crate) outcomes: ByCopy<Outcome>,
 }
 
-/// A deposit or a withdrawal, begun in the period, that ends otherwise in a copy.
+/// A deposit or withdrawal of the period with another result in a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChangedFunds {
-    /// The record that begins it.
-    pub(crate) mark: Mark,
+    /// Its first record.
+    pub(crate) record: TransferRecord,
     pub(crate) participant: FspName,
     pub(crate) direction: FundsDirection,
     pub(crate) amount: Amount,
     pub(crate) currency: Currency,
-    pub(crate) standings: TotalsByCopy<FundsStatus>,
+    pub(crate) statuses: ByCopy<FundsStatus>,
 }
 
-/// What became of a movement of funds up to the last record.
+/// State of a movement of funds at the last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FundsStatus {
     Deposited,
     Refused,
-    /// To be withdrawn: no longer cover.
+    /// A withdrawal that is reserved, and no longer part of the cover.
     Reserved,
     Withdrawn,
-    /// Reserved once, and cover again.
+    /// A withdrawal that was aborted, and is part of the cover again.
     CalledOff,
 }
 
-/// A log and its copies, in the order of [`AssumedEnd::ALL`].
+/// Follows a log with three copies of its state, in the order of [`AssumedEnd::ALL`].
 pub(crate) struct WhatIf {
-    assumptions: Vec<Override>,
-    from: Edge,
-    to: Option<Edge>,
-    copies: Option<Box<[Copy; 3]>>,
-    /// Notices of this batch that were looked at.
+    overrides: Vec<Override>,
+    from: PeriodBound,
+    to: Option<PeriodBound>,
+    copies: Option<Box<[StateCopy; 3]>>,
+    /// Number of notices of this batch that were processed.
     noticed: usize,
     over: bool,
-    pub(crate) rows: BTreeMap<(ParticipantIndex, Currency), Row>,
+    pub(crate) rows: BTreeMap<(ParticipantIndex, Currency), ByCopy<Totals>>,
     pub(crate) differing: Vec<ChangedDecision>,
-    /// Changes of a cap in the log that the assumed one took the place of.
+    /// Changes of a cap in the log that the assumed cap replaced.
     pub(crate) overridden: u64,
-    /// Movements of funds that end otherwise in a copy, each one once.
+    /// Movements of funds with another result in a copy, each one once.
     pub(crate) funds_differing: Vec<ChangedFunds>,
     pub(crate) first: Option<(LogIndex, Stamp)>,
     pub(crate) last: Option<(LogIndex, Stamp)>,
-    /// Why an assumption cannot be made.
+    /// Why a change cannot be applied.
     pub(crate) fault: Option<String>,
 }
 
-/// One course of things beside the log's.
-struct Copy {
-    ending: AssumedEnd,
+/// A copy of the state in which the change was applied.
+struct StateCopy {
+    assumed_end: AssumedEnd,
     state: State,
     epoch: u32,
     sequence: u64,
     effects: Effects,
-    /// Which notice of the copy is meant by one of the log since the copy was made.
+    /// The copy's notice for each notice of the log since the copy was made.
     notices: HashMap<NoticeId, NoticeId>,
     /// The log's last notice when the copy was made.
     common: NoticeId,
@@ -229,9 +224,13 @@ struct Copy {
 }
 
 impl WhatIf {
-    pub(crate) fn new(assumptions: Vec<Override>, from: Edge, to: Option<Edge>) -> Self {
+    pub(crate) fn new(
+        overrides: Vec<Override>,
+        from: PeriodBound,
+        to: Option<PeriodBound>,
+    ) -> Self {
         Self {
-            assumptions,
+            overrides,
             from,
             to,
             copies: None,
@@ -247,25 +246,25 @@ impl WhatIf {
         }
     }
 
-    /// Whether nothing that follows is looked at.
+    /// Whether the remaining records are irrelevant.
     pub(crate) fn is_over(&self) -> bool {
         self.over || self.fault.is_some()
     }
 
-    /// The end of the period, if the log ended before it.
-    pub(crate) fn unreached(&self) -> Option<Edge> {
+    /// The end of the period, unless it was reached.
+    pub(crate) fn unreached(&self) -> Option<PeriodBound> {
         self.to.filter(|_| !self.over)
     }
 
-    /// One moment of the log's own replay.
-    pub(crate) fn watch(&mut self, moment: ApplyStep<'_>, state: &State, effects: &Effects) {
+    /// Follows one step of the log's own replay.
+    pub(crate) fn watch(&mut self, step: ApplyStep<'_>, state: &State, effects: &Effects) {
         if self.is_over() {
             return;
         }
-        match moment {
+        match step {
             ApplyStep::Opened => {
                 self.noticed = 0;
-                self.over |= matches!(self.to, Some(Edge::Moment(to)) if to < state.stamp());
+                self.over |= matches!(self.to, Some(PeriodBound::Time(to)) if to < state.stamp());
             }
             ApplyStep::DeadlinesFired => {
                 let new = &effects.notices[self.noticed..];
@@ -286,17 +285,17 @@ impl WhatIf {
                     self.follow((log_index, command, outcome), state, new);
                     self.last = Some((log_index, state.stamp()));
                 }
-                self.over |= matches!(self.to, Some(Edge::Record(to)) if to <= log_index);
+                self.over |= matches!(self.to, Some(PeriodBound::Record(to)) if to <= log_index);
             }
         }
         self.noticed = effects.notices.len();
     }
 
-    /// Makes the copies, and the change in them.
+    /// Makes the copies and applies the change to them.
     fn begin(&mut self, log_index: LogIndex, state: &State) {
         self.first = Some((log_index, state.stamp()));
-        let mut copies = Box::new(AssumedEnd::ALL.map(|ending| Copy {
-            ending,
+        let mut copies = Box::new(AssumedEnd::ALL.map(|assumed_end| StateCopy {
+            assumed_end,
             state: state.clone(),
             epoch: state.epoch_of(0) + 1,
             sequence: 0,
@@ -305,9 +304,9 @@ impl WhatIf {
             common: state.last_notice(),
             differing: HashSet::new(),
         }));
-        for (at, assumption) in self.assumptions.iter().enumerate() {
+        for (at, change) in self.overrides.iter().enumerate() {
             for copy in copies.iter_mut() {
-                if let Err(fault) = copy.assume(assumption, at, state.stamp()) {
+                if let Err(fault) = copy.apply_override(change, at, state.stamp()) {
                     self.fault = Some(fault);
                     return;
                 }
@@ -317,7 +316,7 @@ impl WhatIf {
         self.observe_all(state);
     }
 
-    /// One record, decided in the copies too.
+    /// Decides a record in the copies.
     fn follow(
         &mut self,
         (log_index, command, outcome): (LogIndex, &Command, Outcome),
@@ -325,27 +324,27 @@ impl WhatIf {
         new: &[Notice],
     ) {
         let Some(copies) = &mut self.copies else { return };
-        let overridden = is_overridden(&self.assumptions, command);
+        let overridden = is_overridden(&self.overrides, command);
         self.overridden += u64::from(overridden);
         let followed = if overridden { &Command::Tick } else { command };
-        let known = outcome == Outcome::Repeated;
-        let outcomes = copies.each_mut().map(|copy| match known {
+        let is_duplicate = outcome == Outcome::Repeated;
+        let outcomes = copies.each_mut().map(|copy| match is_duplicate {
             true => copy.decide(state.stamp(), Some(&Command::Tick), new),
             false => copy.follow(followed, outcome, state.stamp(), new),
         });
-        let mark = |transfer| Mark { log_index, stamp: state.stamp(), transfer };
+        let record = |transfer| TransferRecord { log_index, stamp: state.stamp(), transfer };
         if let Some(TransferMessage::Prepare(prepare)) = command.message()
-            && is_first(outcome)
+            && begins_transfer(outcome)
         {
-            self.note(prepare, mark(prepare.id), (outcome, outcomes), state);
+            self.compare_prepare(prepare, record(prepare.id), (outcome, outcomes), state);
         }
         if let Some(change) = command.change() {
-            match change.about_transfer().filter(|_| !known) {
+            match change.about_transfer().filter(|_| !is_duplicate) {
                 Some(TransferChange::MoveFunds(funds)) => {
-                    self.note_funds(funds, mark(funds.id), (outcome, outcomes), state);
+                    self.compare_funds(funds, record(funds.id), (outcome, outcomes), state);
                 }
                 Some(TransferChange::EndFundsOut(end)) => {
-                    self.note_funds_end(end, (outcome, outcomes));
+                    self.compare_funds_end(end, (outcome, outcomes));
                 }
                 Some(TransferChange::Redeliver(_)) | None => {}
             }
@@ -353,43 +352,43 @@ impl WhatIf {
         }
     }
 
-    fn note(
+    fn compare_prepare(
         &mut self,
         prepare: &Prepare,
-        mark: Mark,
+        record: TransferRecord,
         (outcome, outcomes): (Outcome, [Outcome; 3]),
         state: &State,
     ) {
         let Some(copies) = &mut self.copies else { return };
         let reserved = outcome == Outcome::PrepareReserved;
-        // What was reserved with its deadline passed came back within its own decision.
-        let is_past = prepare.expiration_ms <= mark.stamp.millis();
-        let besides = |outcome| {
-            let came_back = outcome == Outcome::PrepareReserved && is_past;
-            if came_back { prepare.amount } else { Amount::ZERO }
+        // A transfer whose deadline has passed expires within the decision that reserves it.
+        let is_past = prepare.expiration_ms <= record.stamp.millis();
+        let released = |outcome| {
+            let has_expired = outcome == Outcome::PrepareReserved && is_past;
+            if has_expired { prepare.amount } else { Amount::ZERO }
         };
-        if let Some((payer, participant)) = state.register().find(&prepare.payer) {
+        if let Some((payer, participant)) = state.registry().find(&prepare.payer) {
             let row = self.rows.entry((payer, prepare.currency)).or_default();
-            let holding = participant.holding(prepare.currency);
-            holding.iter().for_each(|holding| row.log.observe(state, holding, besides(outcome)));
-            if is_want(outcome) {
-                row.log.refused.add(mark, prepare.amount);
+            let holding = participant.accounts_in(prepare.currency);
+            holding.iter().for_each(|holding| row.log.observe(state, holding, released(outcome)));
+            if is_liquidity_refusal(outcome) {
+                row.log.refused.add(record, prepare.amount);
             }
-            let courses = row.copies_mut().into_iter().zip(&**copies);
-            for ((course, copy), outcome) in courses.zip(outcomes) {
-                if is_want(outcome) {
-                    course.refused.add(mark, prepare.amount);
+            let all_totals = row.copies_mut().into_iter().zip(&**copies);
+            for ((totals, copy), outcome) in all_totals.zip(outcomes) {
+                if is_liquidity_refusal(outcome) {
+                    totals.refused.add(record, prepare.amount);
                 }
                 match (reserved, outcome == Outcome::PrepareReserved) {
-                    (true, false) => course.appear.add(mark, prepare.amount),
-                    (false, true) => course.vanish.add(mark, prepare.amount),
+                    (true, false) => totals.appear.add(record, prepare.amount),
+                    (false, true) => totals.vanish.add(record, prepare.amount),
                     (true, true) | (false, false) => {}
                 }
                 let party = (&prepare.payer, prepare.currency);
-                course.observe_in(&copy.state, party, besides(outcome));
-                let is_so_covered = || course.is_so_covered(&copy.state, party, besides(outcome));
+                totals.observe_in(&copy.state, party, released(outcome));
+                let is_so_covered = || totals.is_so_covered(&copy.state, party, released(outcome));
                 if outcome == Outcome::PrepareReserved && is_so_covered() {
-                    course.so_covered.add(mark, prepare.amount);
+                    totals.so_covered.add(record, prepare.amount);
                 }
             }
         }
@@ -399,89 +398,93 @@ impl WhatIf {
                 copy.differing.insert(prepare.id);
             }
         }
-        // Ended only now: until here the position is that of the reservation.
+        // After the observation, which needs the position with the reservation.
         for (copy, outcome) in copies.iter_mut().zip(outcomes) {
             if !reserved && outcome == Outcome::PrepareReserved {
-                copy.end(prepare, mark.stamp);
+                copy.end(prepare, record.stamp);
             }
         }
         if outcomes.iter().any(differs) {
             self.differing.push(ChangedDecision {
-                mark,
+                record,
                 payer: prepare.payer,
                 payee: prepare.payee,
                 amount: prepare.amount,
                 currency: prepare.currency,
-                outcomes: TotalsByCopy::new(outcome, outcomes),
+                outcomes: ByCopy::new(outcome, outcomes),
             });
         }
     }
 
-    /// The beginning of a movement of funds.
-    fn note_funds(
+    /// Compares the results of the first record of a movement of funds.
+    fn compare_funds(
         &mut self,
         funds: &MoveFunds,
-        mark: Mark,
+        record: TransferRecord,
         (outcome, outcomes): (Outcome, [Outcome; 3]),
         state: &State,
     ) {
         let MoveFunds { name, direction, amount, currency, .. } = *funds;
-        let all = TotalsByCopy::new(outcome, outcomes);
-        if let Some((index, _)) = state.register().find(&name) {
+        let all = ByCopy::new(outcome, outcomes);
+        if let Some((index, _)) = state.registry().find(&name) {
             let row = self.rows.entry((index, currency)).or_default();
-            for (course, outcome) in row.all_mut().into_iter().zip(all.all()) {
+            for (totals, outcome) in row.all_mut().into_iter().zip(all.all()) {
                 if *outcome == Outcome::FundsInsufficient {
-                    course.withdrawals_refused.add(mark, amount);
+                    totals.withdrawals_refused.add(record, amount);
                 }
             }
         }
         if outcomes.iter().any(|one| *one != outcome) {
             self.funds_differing.push(ChangedFunds {
-                mark,
+                record,
                 participant: name,
                 direction,
                 amount,
                 currency,
-                standings: all.map(|outcome| FundsStatus::of(direction, *outcome)),
+                statuses: all.map(|outcome| FundsStatus::after(direction, *outcome)),
             });
         }
     }
 
-    /// The end of one: it is the same movement, and not counted again.
-    fn note_funds_end(&mut self, end: &EndFundsOut, (outcome, outcomes): (Outcome, [Outcome; 3])) {
+    /// Compares the results of the end of a withdrawal, which does not count again.
+    fn compare_funds_end(
+        &mut self,
+        end: &EndFundsOut,
+        (outcome, outcomes): (Outcome, [Outcome; 3]),
+    ) {
         let mut begun = self.funds_differing.iter_mut().rev();
-        let Some(found) = begun.find(|one| one.mark.transfer == end.id) else {
+        let Some(found) = begun.find(|one| one.record.transfer == end.id) else {
             let same = outcomes.iter().all(|one| *one == outcome);
-            assert!(same, "a withdrawal ends otherwise only where it began otherwise");
+            assert!(same, "results of a withdrawal differ only if its reservations differed");
             return;
         };
-        let all = TotalsByCopy::new(outcome, outcomes);
-        for (standing, outcome) in found.standings.all_mut().into_iter().zip(all.all()) {
-            standing.end(end, *outcome);
+        let all = ByCopy::new(outcome, outcomes);
+        for (status, outcome) in found.statuses.all_mut().into_iter().zip(all.all()) {
+            status.end(end, *outcome);
         }
     }
 
-    /// Positions, covers and caps of everybody: at the beginning, and after an operator's change.
-    /// Nothing else moves a cover.
+    /// Observes all positions, covers and caps: at the beginning, and after each operator's change.
+    /// Only operators change a cover.
     fn observe_all(&mut self, state: &State) {
         let Some(copies) = &self.copies else { return };
-        for (index, participant) in state.register().iter() {
-            for holding in participant.holdings.iter() {
+        for (index, participant) in state.registry().iter() {
+            for holding in participant.by_currency.iter() {
                 let row = self.rows.entry((index, holding.currency)).or_default();
                 row.log.observe(state, holding, Amount::ZERO);
                 let party = (&participant.name, holding.currency);
                 let expected = cover(state, holding)
-                    .checked_add(assumed_cover(&self.assumptions, party))
-                    .expect("both are far from the range");
-                for (course, copy) in row.copies_mut().into_iter().zip(&**copies) {
-                    course.observe_in(&copy.state, party, Amount::ZERO);
-                    course.observe_cover(&copy.state, party, expected);
+                    .checked_add(assumed_cover(&self.overrides, party))
+                    .expect("amounts have 18 digits");
+                for (totals, copy) in row.copies_mut().into_iter().zip(&**copies) {
+                    totals.observe_in(&copy.state, party, Amount::ZERO);
+                    totals.observe_cover(&copy.state, party, expected);
                 }
             }
         }
     }
 
-    /// Whether every copy holds what the log's state holds.
+    /// Whether every copy has the content of the log's state.
     #[cfg(test)]
     fn is_the_same(&self, state: &State) -> bool {
         let content = state.hashes().content;
@@ -491,38 +494,38 @@ impl WhatIf {
 }
 
 impl Totals {
-    fn observe_in(&mut self, state: &State, party: (&FspName, Currency), besides: Amount) {
-        holding_in(state, party).iter().for_each(|holding| self.observe(state, holding, besides));
+    fn observe_in(&mut self, state: &State, party: (&FspName, Currency), released: Amount) {
+        holding_in(state, party).iter().for_each(|holding| self.observe(state, holding, released));
     }
 
-    /// The position, with what was reserved `besides` and is gone again.
-    fn observe(&mut self, state: &State, holding: &CurrencyAccounts, besides: Amount) {
+    /// Observes the position, including the amount that was reserved and `released` at once.
+    fn observe(&mut self, state: &State, holding: &CurrencyAccounts, released: Amount) {
         let (position, cover) = (value(state, holding.position), cover(state, holding));
-        let position = position.checked_add(besides).expect("both are far from the range");
-        let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
-        let left = cover.min(cap).checked_sub(position).expect("both are far from the range");
+        let position = position.checked_add(released).expect("amounts have 18 digits");
+        let cap = holding.net_debit_cap.map_or(Amount::ZERO, |limit| limit.value);
+        let left = cover.min(cap).checked_sub(position).expect("amounts have 18 digits");
         self.highest = Some(self.highest.map_or(position, |highest| highest.max(position)));
         self.headroom = Some(self.headroom.map_or(left, |least| least.min(left)));
     }
 
-    /// The cover beside the one that is `expected` if all funds move as in the log.
+    /// Compares the cover with the one `expected` if all funds move as in the log.
     fn observe_cover(&mut self, state: &State, party: (&FspName, Currency), expected: Amount) {
         let found = holding_in(state, party).map_or(Amount::ZERO, |found| cover(state, &found));
-        self.not_withdrawn = found.checked_sub(expected).expect("both are far from the range");
+        self.not_withdrawn = found.checked_sub(expected).expect("amounts have 18 digits");
     }
 
-    /// Whether the position was within the cover only because a withdrawal was refused here.
-    fn is_so_covered(&self, state: &State, party: (&FspName, Currency), besides: Amount) -> bool {
+    /// Whether the position is within the cover only because a withdrawal was refused here.
+    fn is_so_covered(&self, state: &State, party: (&FspName, Currency), released: Amount) -> bool {
         let Some(holding) = holding_in(state, party) else { return false };
         let left = cover(state, &holding).checked_sub(self.not_withdrawn);
-        let left = left.and_then(|left| left.checked_sub(besides));
-        let left = left.expect("both are far from the range");
+        let left = left.and_then(|left| left.checked_sub(released));
+        let left = left.expect("amounts have 18 digits");
         Amount::ZERO < self.not_withdrawn && left < value(state, holding.position)
     }
 }
 
 impl FundsStatus {
-    fn of(direction: FundsDirection, outcome: Outcome) -> Self {
+    fn after(direction: FundsDirection, outcome: Outcome) -> Self {
         if outcome != Outcome::Accepted {
             return Self::Refused;
         }
@@ -540,13 +543,13 @@ impl FundsStatus {
 }
 
 impl ChangedFunds {
-    /// Whether it ends otherwise than in the log: with all commit, with none, and given back.
+    /// For each copy, whether the result differs from that in the log.
     pub(crate) fn differs(&self) -> [bool; 3] {
-        self.standings.copies().map(|one| *one != self.standings.log)
+        self.statuses.copies().map(|one| *one != self.statuses.log)
     }
 }
 
-impl Copy {
+impl StateCopy {
     /// Decides a command of the log.
     fn follow(
         &mut self,
@@ -555,33 +558,38 @@ impl Copy {
         stamp: Stamp,
         new: &[Notice],
     ) -> Outcome {
-        let left_out = |id: &TransferId| self.differing.contains(id);
+        let differs = |id: &TransferId| self.differing.contains(id);
         match command {
-            // Whether a lane has room is no matter of cap or cover: what the log refused for that,
-            // or for anything else, is refused here, and nothing of it stays.
-            Command::Prepare(prepare) if is_refused_otherwise(outcome) => {
+            // Caps and covers affect neither a full lane nor any other reason for a refusal. Such a
+            // transfer is refused here too, and a reservation is undone.
+            Command::Prepare(prepare) if is_other_refusal(outcome) => {
                 self.decide(stamp, Some(command), new);
-                if self.holds(&prepare.id) {
-                    self.give_back(prepare, stamp);
+                if self.is_reserved(&prepare.id) {
+                    self.abort(prepare, stamp);
                 }
                 outcome
             }
-            // Its condition is one that this copy can meet, should it be taken here.
-            Command::Prepare(prepare) if is_want(outcome) && self.ending == AssumedEnd::Commit => {
+            // With a condition that this copy can meet, in case it accepts the transfer.
+            Command::Prepare(prepare)
+                if is_liquidity_refusal(outcome) && self.assumed_end == AssumedEnd::Commit =>
+            {
                 let condition = sha2::Sha256::digest(FULFILMENT).into();
                 let prepare = Prepare { condition, ..(**prepare).clone() };
                 self.decide(stamp, Some(&Command::Prepare(Box::new(prepare))), new)
             }
-            Command::Fulfil(fulfil) if left_out(&fulfil.id) => {
+            Command::Fulfil(fulfil) if differs(&fulfil.id) => {
                 self.decide(stamp, Some(&Command::Tick), new)
             }
-            Command::Abort(abort) if left_out(&abort.id) => {
+            Command::Abort(abort) if differs(&abort.id) => {
                 self.decide(stamp, Some(&Command::Tick), new)
             }
             Command::FinishDeliveries(ends) => {
-                let own = ends.iter().filter_map(|end| self.own(end.notice).map(|own| (own, end)));
-                let own = own.map(|(notice, end)| FinishedDelivery { notice, ..*end }).collect();
-                // The log speaks again only of those that an operator can have sent again.
+                let own = ends.iter().filter_map(|end| {
+                    let notice = self.own_notice(end.notice)?;
+                    Some(FinishedDelivery { notice, ..*end })
+                });
+                let own = own.collect();
+                // The log refers again only to dead letters, which an operator can resend.
                 for end in ends.iter().filter(|end| end.result != DeliveryResult::Dead) {
                     self.notices.remove(&end.notice);
                 }
@@ -591,7 +599,7 @@ impl Copy {
                 let Change::Redeliver(Redeliver { notice }) = administer.change else {
                     return self.decide(stamp, Some(command), new);
                 };
-                let Some(notice) = self.own(notice) else {
+                let Some(notice) = self.own_notice(notice) else {
                     return self.decide(stamp, Some(&Command::Tick), new);
                 };
                 let change = Change::Redeliver(Redeliver { notice });
@@ -607,20 +615,20 @@ impl Copy {
         }
     }
 
-    /// The copy's notice that one of the log's stands for.
-    fn own(&self, notice: NoticeId) -> Option<NoticeId> {
+    /// The copy's notice that corresponds to one of the log.
+    fn own_notice(&self, notice: NoticeId) -> Option<NoticeId> {
         match notice <= self.common {
             true => Some(notice),
             false => self.notices.get(&notice).copied(),
         }
     }
 
-    /// Decides a command, or with none only lets deadlines fire. `new` is what the log then owed:
-    /// what the copy owes beside that is delivered at once.
+    /// Decides a command; without one, only processes deadlines. `new` are the notices that the log
+    /// created. Other notices of the copy are delivered at once.
     fn decide(&mut self, stamp: Stamp, command: Option<&Command>, new: &[Notice]) -> Outcome {
         let outcome = self.apply(stamp, command);
         let mut expected: Vec<Option<&Notice>> = new.iter().map(Some).collect();
-        let mut beside = Vec::new();
+        let mut only_here = Vec::new();
         for own in &self.effects.notices {
             let same = |other: &Notice| {
                 let subject = |one: &Notice| (one.recipient, one.transfer, one.kind);
@@ -628,14 +636,14 @@ impl Copy {
             };
             match expected.iter_mut().find(|other| other.is_some_and(same)) {
                 Some(found) => {
-                    let theirs = found.take().expect("it was just looked at");
-                    self.notices.insert(theirs.id, own.id);
+                    let of_log = found.take().expect("`same` checked it");
+                    self.notices.insert(of_log.id, own.id);
                 }
-                None => beside.push(delivered(own.id, stamp)),
+                None => only_here.push(delivered(own.id, stamp)),
             }
         }
-        if !beside.is_empty() {
-            self.apply(stamp, Some(&Command::FinishDeliveries(beside)));
+        if !only_here.is_empty() {
+            self.apply(stamp, Some(&Command::FinishDeliveries(only_here)));
         }
         outcome
     }
@@ -652,22 +660,22 @@ impl Copy {
 
     /// Ends a transfer that the log refused.
     fn end(&mut self, prepare: &Prepare, stamp: Stamp) {
-        if !self.holds(&prepare.id) {
+        if !self.is_reserved(&prepare.id) {
             return;
         }
-        match self.ending {
+        match self.assumed_end {
             AssumedEnd::Commit => self.commit(prepare, stamp),
-            AssumedEnd::ComeBack => {}
-            AssumedEnd::GiveBack => self.give_back(prepare, stamp),
+            AssumedEnd::Expire => {}
+            AssumedEnd::Abort => self.abort(prepare, stamp),
         }
     }
 
-    /// Whether it is reserved, and did not end within its own decision.
-    fn holds(&self, id: &TransferId) -> bool {
+    /// Whether a transfer is reserved, and did not expire on arrival.
+    fn is_reserved(&self, id: &TransferId) -> bool {
         self.state.view(id).is_some_and(|view| view.state == TransferState::Reserved)
     }
 
-    fn give_back(&mut self, prepare: &Prepare, stamp: Stamp) {
+    fn abort(&mut self, prepare: &Prepare, stamp: Stamp) {
         let abort = Abort {
             id: prepare.id,
             source: prepare.payee,
@@ -677,7 +685,7 @@ impl Copy {
             trace: prepare.trace,
         };
         let outcome = self.decide(stamp, Some(&Command::Abort(abort.into())), &[]);
-        assert_eq!(outcome, Outcome::Aborted, "a payee may give back what is reserved for it");
+        assert_eq!(outcome, Outcome::Aborted, "a payee may abort a reserved transfer");
     }
 
     fn commit(&mut self, prepare: &Prepare, stamp: Stamp) {
@@ -694,21 +702,26 @@ impl Copy {
         assert_eq!(outcome, Outcome::Committed, "the condition was made for this fulfilment");
     }
 
-    /// Makes an assumption true, as an operator would.
-    fn assume(&mut self, assumption: &Override, at: usize, stamp: Stamp) -> Result<(), String> {
-        let Override { name, currency, what } = *assumption;
+    /// Applies a change with the commands of an operator.
+    fn apply_override(&mut self, change: &Override, at: usize, stamp: Stamp) -> Result<(), String> {
+        let Override { name, currency, effect } = *change;
         let whose = format!("{} in {currency}", name.as_str());
         let holding = holding_in(&self.state, (&name, currency))
-            .ok_or_else(|| format!("{whose}: there is no such account when the period begins"))?;
-        let changes = match what {
+            .ok_or_else(|| format!("{whose}: no such account at the beginning of the period"))?;
+        let changes = match effect {
             OverrideEffect::Cap(value) => {
-                let limit = holding.limit.ok_or_else(|| {
-                    format!("{whose}: there is no net debit cap yet when the period begins")
+                let limit = holding.net_debit_cap.ok_or_else(|| {
+                    format!("{whose}: no net debit cap at the beginning of the period")
                 })?;
                 let alarm_percentage = limit.alarm_percentage;
-                vec![Change::SetLimit(SetLimit { name, currency, limit: value, alarm_percentage })]
+                vec![Change::SetLimit(SetLimit {
+                    name,
+                    currency,
+                    net_debit_cap: value,
+                    alarm_percentage,
+                })]
             }
-            OverrideEffect::Cover(more) => Self::funds(name, &holding, more, at),
+            OverrideEffect::Cover(more) => Self::move_funds(name, &holding, more, at),
         };
         for change in changes {
             let administer = Administer { actor: "what-if".into(), reason: String::new(), change };
@@ -717,20 +730,25 @@ impl Copy {
                 Outcome::Accepted => {}
                 Outcome::FundsInsufficient => {
                     return Err(format!(
-                        "{whose}: that much cover cannot be taken away when the period begins; the \
-                         position would not be covered"
+                        "{whose}: the cover cannot be reduced by this amount at the beginning of \
+                         the period; the position would exceed it"
                     ));
                 }
-                other => return Err(format!("{whose}: the change is refused: {other:?}")),
+                other => return Err(format!("{whose}: the change is refused with {other:?}")),
             }
         }
         Ok(())
     }
 
-    /// Funds in, or out and gone.
-    fn funds(name: FspName, holding: &CurrencyAccounts, more: Amount, at: usize) -> Vec<Change> {
+    /// Commands that deposit or withdraw funds.
+    fn move_funds(
+        name: FspName,
+        holding: &CurrencyAccounts,
+        more: Amount,
+        at: usize,
+    ) -> Vec<Change> {
         let account = holding.settlement;
-        let id = id_of_nobody(at);
+        let id = unused_id(at);
         let moving = |direction, amount| {
             let (currency, hash) = (holding.currency, Digest([0; 32]));
             Change::MoveFunds(MoveFunds { id, name, account, direction, currency, amount, hash })
@@ -752,7 +770,7 @@ impl Copy {
 }
 
 fn value(state: &State, account: AccountId) -> Amount {
-    state.books().get(account).map_or(Amount::ZERO, |account| account.value)
+    state.accounts().get(account).map_or(Amount::ZERO, |account| account.value)
 }
 
 fn cover(state: &State, holding: &CurrencyAccounts) -> Amount {
@@ -760,13 +778,13 @@ fn cover(state: &State, holding: &CurrencyAccounts) -> Amount {
 }
 
 fn holding_in(state: &State, (name, currency): (&FspName, Currency)) -> Option<CurrencyAccounts> {
-    let (_, participant) = state.register().find(name)?;
-    participant.holding(currency).copied()
+    let (_, participant) = state.registry().find(name)?;
+    participant.accounts_in(currency).copied()
 }
 
-/// How much more cover is assumed, or less.
-fn assumed_cover(assumptions: &[Override], (name, currency): (&FspName, Currency)) -> Amount {
-    let more = assumptions.iter().filter_map(|one| match one.what {
+/// Sum of the assumed changes of a cover.
+fn assumed_cover(overrides: &[Override], (name, currency): (&FspName, Currency)) -> Amount {
+    let more = overrides.iter().filter_map(|one| match one.effect {
         OverrideEffect::Cover(more) if (&one.name, one.currency) == (name, currency) => Some(more),
         OverrideEffect::Cover(_) | OverrideEffect::Cap(_) => None,
     });
@@ -774,44 +792,47 @@ fn assumed_cover(assumptions: &[Override], (name, currency): (&FspName, Currency
     more.fold(Amount::ZERO, sum)
 }
 
-/// An id that no transfer has or will have: a UUID of version 0, which no message is taken with.
-fn id_of_nobody(at: usize) -> TransferId {
+/// An id that no transfer can have: a UUID of version 0, which is rejected in messages.
+fn unused_id(at: usize) -> TransferId {
     let mut bytes = [0; 17];
     bytes[9..].copy_from_slice(&(at as u64 + 1).to_be_bytes());
     TransferId::from_bytes(bytes).expect("it has the form of a UUID")
 }
 
-fn reached(edge: Edge, log_index: LogIndex, stamp: Stamp) -> bool {
-    match edge {
-        Edge::Record(from) => from <= log_index,
-        Edge::Moment(from) => from <= stamp,
+fn reached(bound: PeriodBound, log_index: LogIndex, stamp: Stamp) -> bool {
+    match bound {
+        PeriodBound::Record(from) => from <= log_index,
+        PeriodBound::Time(from) => from <= stamp,
     }
 }
 
 /// Whether a command sets a cap for which another one is assumed.
-fn is_overridden(assumptions: &[Override], command: &Command) -> bool {
+fn is_overridden(overrides: &[Override], command: &Command) -> bool {
     let Command::Administer(administer) = command else { return false };
     let Change::SetLimit(SetLimit { name, currency, .. }) = &administer.change else {
         return false;
     };
-    assumptions.iter().any(|one| {
-        matches!(one.what, OverrideEffect::Cap(_)) && (&one.name, &one.currency) == (name, currency)
+    overrides.iter().any(|one| {
+        matches!(one.effect, OverrideEffect::Cap(_))
+            && (&one.name, &one.currency) == (name, currency)
     })
 }
 
-/// Whether a prepare was neither a resend, a change of one, nor ignored.
-fn is_first(outcome: Outcome) -> bool {
+/// Whether a prepare was neither a resend nor a modified resend nor ignored.
+fn begins_transfer(outcome: Outcome) -> bool {
     PrepareOutcome::of(outcome).is_some_and(PrepareOutcome::begins)
 }
 
-/// Refused for want of cover, or by the cap.
-fn is_want(outcome: Outcome) -> bool {
+/// Whether a prepare was refused because of the cover or the cap.
+fn is_liquidity_refusal(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::PrepareLiquidityInsufficient | Outcome::PrepareCapExceeded)
 }
 
-/// Refused, and not for want of anything.
-fn is_refused_otherwise(outcome: Outcome) -> bool {
-    is_first(outcome) && outcome != Outcome::PrepareReserved && !is_want(outcome)
+/// Whether a prepare was refused for another reason.
+fn is_other_refusal(outcome: Outcome) -> bool {
+    begins_transfer(outcome)
+        && outcome != Outcome::PrepareReserved
+        && !is_liquidity_refusal(outcome)
 }
 
 fn delivered(notice: NoticeId, stamp: Stamp) -> FinishedDelivery {

@@ -5,6 +5,7 @@ use operations::{Cluster, Takeover};
 use crate::CliError;
 use crate::cli::admin_get::admin_get;
 use crate::cli::stdout::moment;
+use crate::cli::table::{Align, Table};
 use crate::cli::units::{Count, Milliseconds};
 
 /// Arguments of `cluster status`.
@@ -28,7 +29,7 @@ pub(crate) fn run(StatusArguments { admin, json }: &StatusArguments) -> Result<(
         println!("{admin}: this switch does not share its log");
         return Ok(());
     }
-    show(&cluster);
+    print_report(&cluster);
     Ok(())
 }
 
@@ -43,7 +44,7 @@ pub(super) fn cluster_of(admin: &str) -> Result<(String, Cluster), CliError> {
 /// Silence of the brokers that is reported. Each node writes once a second.
 const SILENCE_REPORTED_MS: u64 = 3_000;
 
-fn show(cluster: &Cluster) {
+fn print_report(cluster: &Cluster) {
     println!(
         "seen by {} at record {}, lag {} messages\n",
         cluster.node,
@@ -59,24 +60,30 @@ fn show(cluster: &Cluster) {
             cluster.node
         );
     }
-    println!(
-        "  {:<12} {:>6} {:>16} {:>10} {:>6}  lanes served",
-        "node", "epoch", "applied record", "silent", "rules"
-    );
+    let mut table = Table::new([
+        ("node", Align::Left),
+        ("epoch", Align::Right),
+        ("applied record", Align::Right),
+        ("silent", Align::Right),
+        ("rules", Align::Right),
+        ("lanes served", Align::Left),
+    ]);
     for node in &cluster.nodes {
         let lanes = cluster.lanes.iter().filter(|lane| lane.node == node.name);
         let served: Vec<_> = lanes.map(|lane| lane.participant.as_str()).collect();
-        println!(
-            "  {:<12} {:>6} {:>16} {:>10} {:>6}  {}",
-            node.name,
-            node.epoch,
+        table.add([
+            node.name.clone(),
+            node.epoch.to_string(),
             Count(node.log_index).to_string(),
             Milliseconds(node.silent_ms).to_string(),
-            node.rules,
-            if served.is_empty() { "none".to_owned() } else { served.join(", ") }
-        );
+            node.rules.to_string(),
+            if served.is_empty() { "none".to_owned() } else { served.join(", ") },
+        ]);
+    }
+    print!("{table}");
+    for node in &cluster.nodes {
         if let Some(log_index) = node.contradicts_at {
-            println!("  {:<12} DIVERGED: another state by record {log_index}", "");
+            println!("DIVERGED: node {} has another state by record {log_index}", node.name);
         }
     }
     if let Some(log_index) = cluster.agreed_at {

@@ -85,14 +85,13 @@ mod work {
     use crate::data::layout::MARKER;
     use crate::data::migrate::{address_of, options};
 
-    /// What was done.
+    /// The deleted and the kept messages.
     #[derive(Serialize)]
     struct Report {
         topic: String,
-        /// The first record of the topic's first message; `None` if nothing can go.
+        /// The first record of the topic's first message; `None` if nothing can be deleted.
         first_record: Option<u64>,
         deleted_messages: u64,
-        /// Messages that stay.
         kept_messages: u64,
         dry_run: bool,
     }
@@ -100,12 +99,12 @@ mod work {
     pub(crate) fn run(arguments: &TrimArguments) -> Result<(), CliError> {
         let address = address_of(&arguments.log)?;
         let config = Config::read(arguments.config.as_deref())?;
-        let records = copy_of(arguments, &address.topic)?;
-        let copied = copied(arguments, &records)?;
+        let records = open_copy(arguments, &address.topic)?;
+        let copied = backup_end(arguments, &records)?;
         let (_, cluster) = cluster_of(&arguments.admin)?;
-        let until = last_to_go(copied.end, arguments.keep, &cluster)?;
+        let until = last_deletable(copied.end, arguments.keep, &cluster)?;
         let options = options("cluster-trim", config.kafka.security()?);
-        let found = match frame_behind(&records, until)? {
+        let found = match frame_after(&records, until)? {
             Some(frame) if 0 < until.0 => {
                 let trimming = kafka::trim(&address, &options, &frame, arguments.dry_run);
                 let trimming = trimming.map_err(|error| CliError::new(error.to_string()))?;
@@ -116,7 +115,7 @@ mod work {
         let (deleted, kept) = found.as_ref().map_or((0, 0), |(trimming, _)| {
             (trimming.deleted(), (trimming.held.end - trimming.held.start) as u64)
         });
-        tell(
+        print_report(
             arguments,
             &Report {
                 topic: address.topic,
@@ -129,7 +128,7 @@ mod work {
     }
 
     /// The records of a node's directory.
-    fn copy_of(
+    fn open_copy(
         arguments: &TrimArguments,
         topic: &str,
     ) -> Result<OfflineReader<TieredDisk<RealDisk>>, CliError> {
@@ -137,15 +136,15 @@ mod work {
         let failed = |what: String| CliError::new(format!("{}: {what}", data.display()));
         let marked = std::fs::read_to_string(data.join(MARKER)).unwrap_or_default();
         if marked != topic {
-            return Err(failed(format!("it is no copy of topic {topic}")));
+            return Err(failed(format!("not a copy of topic {topic}")));
         }
-        let disk = RealDisk::open_beside(data).and_then(TieredDisk::open_beside);
+        let disk = RealDisk::open_live(data).and_then(TieredDisk::open_live);
         let disk = disk.map_err(|error| failed(error.to_string()))?;
         OfflineReader::open(disk).map_err(|error| failed(error.to_string()))
     }
 
-    /// Where the packed segments of the other copy end, which is of this log.
-    fn copied(
+    /// The end of the compressed segments of the backup, which must belong to this log.
+    fn backup_end(
         arguments: &TrimArguments,
         records: &OfflineReader<TieredDisk<RealDisk>>,
     ) -> Result<Tail, CliError> {
@@ -161,30 +160,34 @@ mod work {
         match is_of_log && copied.identity == records.identity() {
             true => Ok(copied),
             false => Err(failed(format!(
-                "{} holds another log than {}, or a later part of it",
+                "{} has another log than {}, or a later part of it",
                 place.url(),
                 arguments.data.display()
             ))),
         }
     }
 
-    /// The last record whose message may go.
-    fn last_to_go(copied: LogIndex, keep: u64, cluster: &Cluster) -> Result<LogIndex, CliError> {
+    /// The last record whose message can be deleted.
+    fn last_deletable(
+        copied: LogIndex,
+        keep: u64,
+        cluster: &Cluster,
+    ) -> Result<LogIndex, CliError> {
         if cluster.node.is_empty() {
-            return Err(CliError::new("--admin: that switch has its log alone, in files"));
+            return Err(CliError::new("--admin: that switch does not use Kafka"));
         }
         let applied = cluster.nodes.iter().map(|node| node.log_index).min().unwrap_or(0);
         Ok(LogIndex(copied.0.min(applied).saturating_sub(keep)))
     }
 
-    /// The header of the frame that begins behind a record.
-    fn frame_behind(
+    /// The header of the first frame after a record.
+    fn frame_after(
         records: &OfflineReader<TieredDisk<RealDisk>>,
         until: LogIndex,
     ) -> Result<Option<FrameHeader>, CliError> {
         let mut found = None;
         let visited = records.visit(LogIndex(until.0 + 1), &mut |frame| {
-            // The one that holds it may begin before it.
+            // The frame with the record may begin before it.
             if frame.header().first <= until {
                 return Ok(());
             }
@@ -195,7 +198,7 @@ mod work {
         Ok(found)
     }
 
-    fn tell(arguments: &TrimArguments, report: &Report) -> Result<(), CliError> {
+    fn print_report(arguments: &TrimArguments, report: &Report) -> Result<(), CliError> {
         if arguments.json {
             return print_json(report);
         }

@@ -232,7 +232,7 @@ impl Switch {
         assert_eq!(self.complaints(), "", "nobody complained before the end");
     }
 
-    /// Asks it to stop in order; it complained of requests without a good token and nothing else.
+    /// Asks it to stop in order; it complained of requests without a valid token and nothing else.
     pub(crate) fn stop_after_refused_tokens(self, signal: Signal) {
         self.signal(signal);
         let (status, said) = self.end();

@@ -1,12 +1,12 @@
-//! Hashing for the tables of the account: ids by the million, looked up a few times each.
+//! Hashing for the tables of the audit: millions of ids, each looked up a few times.
 //!
-//! Each word is multiplied with a secret one and folded. The secrets are drawn for each run, so
-//! that whoever chose the ids of a log years ago cannot have aimed at one table place. A few
-//! nanoseconds for an id, a quarter of what the standard hasher takes.
+//! Each word is multiplied with a secret and folded. The secrets are random for each run, so that
+//! ids cannot be chosen to collide in a table. Costs a few nanoseconds per id, a quarter of the
+//! standard hasher.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Makes hashers that share two secrets.
+/// Builds hashers that share two secrets.
 #[derive(Clone, Debug)]
 pub(super) struct IdHasher {
     begin: u64,
@@ -21,20 +21,20 @@ impl Default for IdHasher {
 }
 
 impl BuildHasher for IdHasher {
-    type Hasher = Folded;
+    type Hasher = FoldedHasher;
 
-    fn build_hasher(&self) -> Folded {
-        Folded { state: self.begin, by: self.by }
+    fn build_hasher(&self) -> FoldedHasher {
+        FoldedHasher { state: self.begin, by: self.by }
     }
 }
 
-/// One value on its way.
-pub(super) struct Folded {
+/// The hash of one value.
+pub(super) struct FoldedHasher {
     state: u64,
     by: u64,
 }
 
-impl Hasher for Folded {
+impl Hasher for FoldedHasher {
     fn write(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
@@ -57,7 +57,7 @@ impl Hasher for Folded {
     }
 
     fn finish(&self) -> u64 {
-        // Once more, for the last word has reached the upper half only.
+        // Folded again, because the last word has reached the upper half only.
         let product = u128::from(self.state) * u128::from(self.by);
         product as u64 ^ (product >> 64) as u64
     }
@@ -69,9 +69,9 @@ mod tests {
 
     use super::*;
 
-    /// Numbers in a row, and words that differ in one bit, go to different places of a table.
+    /// Consecutive numbers, and words that differ in one bit, have different hashes.
     #[test]
-    fn near_values_are_spread() {
+    fn similar_values_are_spread() {
         let folding = IdHasher::default();
         for value in [|at: u64| at, |at: u64| at << 40, |at: u64| 1 << (at % 64)] {
             let distinct: HashSet<u64> = (0..4_096).map(value).collect();

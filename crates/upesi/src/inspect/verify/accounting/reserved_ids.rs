@@ -1,10 +1,9 @@
-//! Which transfers were ever reserved: the one thing that the account must know of every transfer
-//! of the log until its end. That each is in the list once proves that none has two ends: what has
-//! ended is in flight no more, and comes back only by being reserved again.
+//! The ids of all transfers that were ever reserved. If each is in the list once, no transfer has
+//! two final states: an ended transfer is no longer in flight unless it is reserved again.
 //!
-//! Ids are gathered, sorted by the quarter of a million, and compared when the log has ended. Cost:
-//! 25 bytes for a transfer, in memory or in a file; with a file 6.5 MB of memory, and 64 KiB more
-//! for each run at the end: 0.25 bytes for a transfer.
+//! Ids are sorted in runs of [`RUN`] entries and merged at the end of the log. Cost: 25 bytes per
+//! transfer, in memory or in a file. With a file: 6.5 MB of memory, and at the end 64 KiB per run,
+//! which is 0.25 bytes per transfer.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,45 +13,45 @@ use std::os::unix::fs::FileExt;
 
 use ledger::{LogIndex, TransferId};
 
-/// An id and, big endian, the record that reserved it: sorted as bytes, an id's records are
-/// together and in order.
+/// An id and the big-endian index of the record that reserved it. In byte order, the records of an
+/// id are adjacent and ordered.
 type Entry = [u8; ENTRY];
 const ID: usize = 17;
 const ENTRY: usize = ID + 8;
 
-/// Entries that are sorted together.
+/// Entries of a sorted run.
 const RUN: usize = 1 << 18;
-/// Entries that are read of a run at a time.
-const READING: usize = (64 << 10) / ENTRY;
+/// Entries read from a run at once.
+const READ_ENTRIES: usize = (64 << 10) / ENTRY;
 
-/// The list.
+/// The list of ids.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub(super) struct ReservedIds {
     recent: Vec<Entry>,
     runs: Vec<Run>,
-    /// What goes to the file and how long it is; without one everything stays in memory.
+    /// The file and its length; without one, all runs stay in memory.
     scratch: Option<(File, u64)>,
     run: usize,
     failed: Option<io::Error>,
 }
 
-/// Sorted entries.
+/// A sorted run of entries.
 #[derive(Debug)]
 enum Run {
     Memory(Vec<Entry>),
-    /// So many, from this byte of the file on.
+    /// Offset in the file, and number of entries.
     File(u64, usize),
 }
 
-impl Default for Reserved {
+impl Default for ReservedIds {
     fn default() -> Self {
         Self::with(None, RUN)
     }
 }
 
-impl Reserved {
-    /// A list that goes to this file, which is empty.
-    pub(super) fn within(scratch: File) -> Self {
+impl ReservedIds {
+    /// A list that is kept in an empty file.
+    pub(super) fn with_file(scratch: File) -> Self {
         Self::with(Some(scratch), RUN)
     }
 
@@ -71,12 +70,12 @@ impl Reserved {
         }
     }
 
-    /// What the file said when it could not be written or read.
+    /// The first error of the file.
     pub(super) fn failure(&self) -> Option<&io::Error> {
         self.failed.as_ref()
     }
 
-    /// Whether a transfer is in it. Looks through all of it: for what is a fault already.
+    /// Whether a transfer is in the list. Reads the whole list; only used to describe a fault.
     pub(super) fn contains(&mut self, id: &TransferId) -> bool {
         let id = id.to_bytes();
         self.close_run();
@@ -85,14 +84,14 @@ impl Reserved {
             found |= entry[..ID] == id;
             !found
         });
-        self.note(read);
+        self.keep_error(read);
         found
     }
 
-    /// The first transfer, by id, that was reserved twice, and the second record that did it.
+    /// The first transfer by id that was reserved twice, and its second record.
     ///
     /// # Errors
-    /// What the file said, now or before.
+    /// The first error of the file.
     pub(super) fn repeated(&mut self) -> io::Result<Option<(TransferId, LogIndex)>> {
         self.close_run();
         let (mut before, mut repeated) = (None::<Entry>, None);
@@ -103,14 +102,14 @@ impl Reserved {
             before = Some(*entry);
             repeated.is_none()
         });
-        self.note(read);
+        self.keep_error(read);
         match self.failed.take() {
             Some(error) => Err(error),
             None => Ok(repeated.as_ref().and_then(read_entry)),
         }
     }
 
-    fn note(&mut self, done: io::Result<()>) {
+    fn keep_error(&mut self, done: io::Result<()>) {
         if let Err(error) = done {
             self.failed.get_or_insert(error);
         }
@@ -118,7 +117,7 @@ impl Reserved {
 
     fn close_run(&mut self) {
         self.recent.sort_unstable();
-        let kept = match &mut self.scratch {
+        let run = match &mut self.scratch {
             None => Ok(Run::Memory(std::mem::take(&mut self.recent))),
             Some((file, length)) => {
                 let (at, entries) = (*length, self.recent.len());
@@ -128,14 +127,14 @@ impl Reserved {
                 written.map(|()| Run::File(at, entries))
             }
         };
-        match kept {
+        match run {
             Ok(run) => self.runs.push(run),
-            Err(error) => self.note(Err(error)),
+            Err(error) => self.keep_error(Err(error)),
         }
     }
 
-    /// Shows the entries in their order, until `show` has had enough.
-    fn merge(&self, show: &mut dyn FnMut(&Entry) -> bool) -> io::Result<()> {
+    /// Visits the entries in order, until `visit` returns false.
+    fn merge(&self, visit: &mut dyn FnMut(&Entry) -> bool) -> io::Result<()> {
         let file = self.scratch.as_ref().map(|(file, _)| file);
         let mut readers: Vec<_> = self.runs.iter().map(|run| Reader::of(run, file)).collect();
         let mut next = BinaryHeap::new();
@@ -143,7 +142,7 @@ impl Reserved {
             next.extend(reader.next()?.map(|entry| Reverse((entry, at))));
         }
         while let Some(Reverse((entry, at))) = next.pop() {
-            if !show(&entry) {
+            if !visit(&entry) {
                 break;
             }
             next.extend(readers[at].next()?.map(|entry| Reverse((entry, at))));
@@ -160,32 +159,32 @@ fn read_entry(entry: &Entry) -> Option<(TransferId, LogIndex)> {
 
 /// Reads a run from its beginning.
 struct Reader<'a> {
-    held: std::borrow::Cow<'a, [Entry]>,
+    entries: std::borrow::Cow<'a, [Entry]>,
     at: usize,
-    /// What is still in the file: from this byte on, so many entries.
+    /// Offset of the rest in the file, and its number of entries.
     rest: (u64, usize),
     file: Option<&'a File>,
 }
 
 impl<'a> Reader<'a> {
     fn of(run: &'a Run, file: Option<&'a File>) -> Self {
-        let (held, rest) = match run {
+        let (buffered, rest) = match run {
             Run::Memory(entries) => (entries.as_slice(), (0, 0)),
             Run::File(at, entries) => (&[][..], (*at, *entries)),
         };
-        Self { held: held.into(), at: 0, rest, file }
+        Self { entries: buffered.into(), at: 0, rest, file }
     }
 
     fn next(&mut self) -> io::Result<Option<Entry>> {
-        if let (true, Some(file)) = (self.at == self.held.len() && 0 < self.rest.1, self.file) {
-            let count = self.rest.1.min(READING);
-            let held = self.held.to_mut();
-            held.resize(count, [0; ENTRY]);
-            file.read_exact_at(held.as_flattened_mut(), self.rest.0)?;
+        if let (true, Some(file)) = (self.at == self.entries.len() && 0 < self.rest.1, self.file) {
+            let count = self.rest.1.min(READ_ENTRIES);
+            let entries = self.entries.to_mut();
+            entries.resize(count, [0; ENTRY]);
+            file.read_exact_at(entries.as_flattened_mut(), self.rest.0)?;
             self.rest = (self.rest.0 + (count * ENTRY) as u64, self.rest.1 - count);
             self.at = 0;
         }
-        let entry = self.held.get(self.at).copied();
+        let entry = self.entries.get(self.at).copied();
         self.at += 1;
         Ok(entry)
     }
@@ -203,13 +202,13 @@ mod tests {
         TransferId::from_bytes(bytes).expect("an id")
     }
 
-    fn both(run: usize) -> [Reserved; 2] {
+    fn both(run: usize) -> [ReservedIds; 2] {
         let file = tempfile::tempfile().expect("a file");
-        [Reserved::with(None, run), Reserved::with(Some(file), run)]
+        [ReservedIds::with(None, run), ReservedIds::with(Some(file), run)]
     }
 
     #[test]
-    fn what_is_in_it_twice_is_found_wherever_it_stands() {
+    fn repeated_id_is_found_at_any_position() {
         for count in [1_u64, 99, 100, 101, 10_000] {
             for again in [None, Some(0), Some(count / 2), Some(count - 1)] {
                 for mut list in both(100) {
@@ -225,9 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_not_passed_over() {
+    fn file_error_is_reported() {
         let file = File::open("/dev/null").expect("it opens to be read");
-        let mut list = Reserved::with(Some(file), 2);
+        let mut list = ReservedIds::with(Some(file), 2);
         list.insert(&id(0), LogIndex(1));
         assert!(list.failure().is_none(), "nothing was written");
         (1..5).for_each(|at| list.insert(&id(at), LogIndex(at + 1)));

@@ -1,4 +1,4 @@
-//! The account apart is told something else than what the kernel decided, and must find it.
+//! The audit gets commands or outcomes that differ from the kernel's decisions, and must find them.
 
 use http::{HeaderName, HeaderValue};
 use ledger::{
@@ -11,16 +11,16 @@ use super::*;
 
 const FULFILMENT: [u8; 32] = [7; 32];
 
-/// What the account is told of a decision.
-type Told<'a> = &'a dyn Fn(&mut Command, &mut Outcome);
-/// What is stored with a message, and the digest that the record has of it.
-type Message = (Vec<u8>, Hash);
-/// A message in the place of the one that was stored, or none.
-type Other<'a> = (fn(&Command) -> bool, Option<&'a Message>);
+/// Changes a decision before the audit sees it.
+type Falsify<'a> = &'a dyn Fn(&mut Command, &mut Outcome);
+/// A stored message, and the digest in its record.
+type StoredMessage = (Vec<u8>, Hash);
+/// A replacement for the stored message of the selected commands; `None` removes it.
+type Replacement<'a> = (fn(&Command) -> bool, Option<&'a StoredMessage>);
 
 const PREPARE: fn(&Command) -> bool = |command| matches!(command, Command::Prepare(_));
 const FULFIL: fn(&Command) -> bool = |command| matches!(command, Command::Fulfil(_));
-/// What the rules of today do not take, so that nothing is held against it.
+/// A body that the parser rejects, so that its content is not compared.
 const BODY: &[u8] = b"{}";
 
 struct Bench {
@@ -29,9 +29,14 @@ struct Bench {
 }
 
 impl Bench {
-    fn decide(&mut self, command: &Command, told: Told<'_>, other: Option<Other<'_>>) -> Outcome {
-        let own = usual(command);
-        let message = match other.filter(|(is_meant, _)| is_meant(command)) {
+    fn decide(
+        &mut self,
+        command: &Command,
+        falsify: Falsify<'_>,
+        other: Option<Replacement<'_>>,
+    ) -> Outcome {
+        let own = message_of(command);
+        let message = match other.filter(|(is_selected, _)| is_selected(command)) {
             Some((_, message)) => message,
             None => own.as_ref(),
         };
@@ -48,12 +53,12 @@ impl Bench {
         let batch = Batch { first, stamp, node: 0, epoch: 1, sequence: number };
         let mut effects = Effects::default();
         let Self { state, audit } = self;
-        state.apply_watched(&batch, [command], &mut effects, &mut |moment, state, effects| {
-            let (mut command, mut outcome) = match moment {
+        state.apply_watched(&batch, [command], &mut effects, &mut |step, state, effects| {
+            let (mut command, mut outcome) = match step {
                 ApplyStep::After(_, command, outcome) => (command.clone(), outcome),
-                _ => return audit.watch(moment, &mut records, state, effects),
+                _ => return audit.watch(step, &mut records, state, effects),
             };
-            told(&mut command, &mut outcome);
+            falsify(&mut command, &mut outcome);
             audit.watch(ApplyStep::After(first, &command, outcome), &mut records, state, effects);
         });
         self.audit.close_batch(&self.state);
@@ -61,8 +66,8 @@ impl Bench {
     }
 }
 
-/// The message that a command was made of.
-fn usual(command: &Command) -> Option<Message> {
+/// The message of a command.
+fn message_of(command: &Command) -> Option<StoredMessage> {
     let source = match command.message()? {
         TransferMessage::Prepare(_) => "payer",
         TransferMessage::Fulfil(_) => "payee",
@@ -71,7 +76,7 @@ fn usual(command: &Command) -> Option<Message> {
     Some(stored(&[("fspiop-source", source)], BODY))
 }
 
-fn stored(headers: &[(&'static str, &'static str)], body: &[u8]) -> Message {
+fn stored(headers: &[(&'static str, &'static str)], body: &[u8]) -> StoredMessage {
     let value = HeaderValue::from_static;
     let headers = headers.iter().map(|(name, text)| (HeaderName::from_static(name), value(text)));
     let mut payload = Vec::new();
@@ -101,7 +106,7 @@ fn change(change: Change) -> Command {
     Command::Administer(Box::new(Administer { actor, reason, change }))
 }
 
-/// A transfer of 5 from `payer` to `payee`, with everything before it, and sent again at the end.
+/// The set-up of a scheme, a transfer of 5 from `payer` to `payee`, and a resend of its response.
 fn commands() -> Vec<Command> {
     let currency = Currency::parse("USD").expect("a currency");
     let mut commands = vec![Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") })];
@@ -111,11 +116,11 @@ fn commands() -> Vec<Command> {
     for (at, fsp) in ["payer", "payee"].into_iter().enumerate() {
         let name = name(fsp);
         commands.push(change(Change::CreateParticipant(CreateParticipant { name, currency })));
-        let (limit, position) = (units(100), units(0));
+        let (net_debit_cap, position) = (units(100), units(0));
         commands.push(change(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
             name,
             currency,
-            limit,
+            net_debit_cap,
             position,
         })));
         let mut transfer = id().to_bytes();
@@ -179,17 +184,17 @@ fn fulfil(command: &mut Command, change: impl FnOnce(&mut Fulfil)) {
     }
 }
 
-fn instead(outcome: &mut Outcome, [of, other]: [Outcome; 2]) {
-    if *outcome == of {
-        *outcome = other;
+fn replace(outcome: &mut Outcome, [old, new]: [Outcome; 2]) {
+    if *outcome == old {
+        *outcome = new;
     }
 }
 
 #[track_caller]
-fn check(told: Told<'_>, other: Option<Other<'_>>, expected: Option<&str>) {
+fn check(falsify: Falsify<'_>, other: Option<Replacement<'_>>, expected: Option<&str>) {
     let mut bench = Bench { state: State::new(), audit: Audit::default() };
     let outcomes: Vec<_> =
-        commands().iter().map(|command| bench.decide(command, told, other)).collect();
+        commands().iter().map(|command| bench.decide(command, falsify, other)).collect();
     assert!(outcomes.ends_with(&[Outcome::Committed, Outcome::Accepted, Outcome::ResponseResent]));
     bench.audit.close(&bench.state).expect("it needs no file");
     match (bench.audit.finding(), expected) {
@@ -206,29 +211,29 @@ fn check(told: Told<'_>, other: Option<Other<'_>>, expected: Option<&str>) {
 }
 
 #[test]
-fn an_honest_log_is_proved() {
+fn valid_log_has_no_finding() {
     check(&honest, None, None);
 }
 
 #[test]
-fn what_differs_from_the_kernel_is_found() {
-    let cases: [(Told<'_>, &str); 7] = [
+fn differences_from_the_kernel_are_found() {
+    let cases: [(Falsify<'_>, &str); 7] = [
         (
             &|command, _| fulfil(command, |it| it.fulfilment = Fulfilment::Present([8; 32])),
             "whose SHA-256 is not the condition",
         ),
         (
-            &|_, outcome| instead(outcome, [Outcome::ResponseResent, Outcome::Committed]),
-            "has two ends",
+            &|_, outcome| replace(outcome, [Outcome::ResponseResent, Outcome::Committed]),
+            "has two final states",
         ),
         (
-            &|_, outcome| instead(outcome, [Outcome::PrepareReserved, Outcome::PrepareCapExceeded]),
-            "0 transfers are in flight by this account, 1 by the kernel's",
+            &|_, outcome| replace(outcome, [Outcome::PrepareReserved, Outcome::PrepareCapExceeded]),
+            "0 transfers in flight according to the audit, 1 in the kernel",
         ),
         (&|command, _| prepare(command, |it| it.amount = units(6)), "its postings add up to"),
         (
             &|command, _| prepare(command, |it| it.amount = units(150)),
-            "reserved although the position of payer then is 150, with cover 200 and cap 100",
+            "reserved although the position of payer becomes 150, with cover 200 and cap 100",
         ),
         (
             &|command, _| {
@@ -236,20 +241,20 @@ fn what_differs_from_the_kernel_is_found() {
                     *command = Command::Tick;
                 }
             },
-            "notices are owed by this account",
+            "notices owed according to the audit",
         ),
         (
-            &|_, outcome| instead(outcome, [Outcome::Committed, Outcome::FulfilmentInvalid]),
+            &|_, outcome| replace(outcome, [Outcome::Committed, Outcome::FulfilmentInvalid]),
             "its postings add up to",
         ),
     ];
-    for (told, expected) in cases {
-        check(told, None, Some(expected));
+    for (falsify, expected) in cases {
+        check(falsify, None, Some(expected));
     }
 }
 
 #[test]
-fn an_end_that_its_payer_gets_twice_is_found() {
+fn duplicate_notice_to_the_payer_is_found() {
     let end = |recipients: &[u32]| {
         let mut bench = Bench { state: State::new(), audit: Audit::default() };
         let is_prepare = |command: &Command| matches!(command, Command::Prepare(_));
@@ -274,27 +279,27 @@ fn an_end_that_its_payer_gets_twice_is_found() {
         bench.audit.finding().map(|finding| finding.what.clone())
     };
     assert_eq!(end(&[1, 2]), None);
-    let lacking = end(&[1]).expect("the payee got none");
-    assert!(lacking.contains("no notice to its parties"), "{lacking}");
+    let missing = end(&[1]).expect("the payee got none");
+    assert!(missing.contains("without a notice to its parties"), "{missing}");
     let twice = end(&[1, 2, 1]).expect("the payer got two");
-    assert!(twice.contains("owed the same notice twice"), "{twice}");
+    assert!(twice.contains("the same notice to its payer twice"), "{twice}");
 }
 
 #[test]
-fn an_unknown_sender_that_is_not_ignored_is_found() {
-    let known: Told<'_> =
-        &|_, outcome| instead(outcome, [Outcome::PrepareReserved, Outcome::SenderNotFound]);
+fn decided_message_of_an_unknown_sender_is_found() {
+    let known: Falsify<'_> =
+        &|_, outcome| replace(outcome, [Outcome::PrepareReserved, Outcome::SenderNotFound]);
     check(known, None, Some("ignored although its sender is a participant"));
     let decided = Some("decided although its sender is not a participant");
     for (source, expected) in [("stranger", decided), ("Hub", decided), ("PAYEE", None)] {
         let message = stored(&[("fspiop-source", source)], BODY);
-        let from: Told<'_> = &|command, _| fulfil(command, |it| it.source = name(source));
+        let from: Falsify<'_> = &|command, _| fulfil(command, |it| it.source = name(source));
         check(from, Some((FULFIL, Some(&message))), expected);
     }
 }
 
 #[test]
-fn a_delivery_that_cannot_have_ended_so_is_found() {
+fn impossible_delivery_result_is_found() {
     let end = |number, result, attempts, status| FinishedDelivery {
         notice: NoticeId(number),
         result,
@@ -306,58 +311,58 @@ fn a_delivery_that_cannot_have_ended_so_is_found() {
     for (other, expected) in [
         (
             end(2, Delivered, 0, 200),
-            "its notice 2 (Fulfil) counts as Delivered after 0 attempts and status 200",
+            "its notice 2 (Fulfil) ended as Delivered after 0 attempts with status 200",
         ),
-        (end(2, Delivered, 1, 503), "counts as Delivered after 1 attempts and status 503"),
-        (end(2, Dead, 1, 200), "counts as Dead after 1 attempts and status 200"),
-        (end(2, Dead, 0, 503), "counts as Dead after 0 attempts and status 503"),
-        // A callback that says how a transfer ended is never withdrawn.
-        (end(2, Withdrawn, 0, 0), "its notice 2 (Fulfil) counts as Withdrawn"),
-        // Nor is it given up without a dead letter.
+        (end(2, Delivered, 1, 503), "ended as Delivered after 1 attempts with status 503"),
+        (end(2, Dead, 1, 200), "ended as Dead after 1 attempts with status 200"),
+        (end(2, Dead, 0, 503), "ended as Dead after 0 attempts with status 503"),
+        // A callback with the result of a transfer is never withdrawn,
+        (end(2, Withdrawn, 0, 0), "its notice 2 (Fulfil) ended as Withdrawn"),
+        // nor given up without a dead letter.
         (
             end(2, GivenUp, 1, 400),
-            "its notice 2 (Fulfil) counts as GivenUp after 1 attempts and status 400",
+            "its notice 2 (Fulfil) ended as GivenUp after 1 attempts with status 400",
         ),
-        // Nor is a prepare that somebody may have heard of.
-        (end(1, Withdrawn, 1, 200), "its notice 1 (Prepare) counts as Withdrawn after 1 attempts"),
+        // A prepare that was sent is not withdrawn.
+        (end(1, Withdrawn, 1, 200), "its notice 1 (Prepare) ended as Withdrawn after 1 attempts"),
     ] {
-        let told: Told<'_> = &|command, _| {
+        let falsify: Falsify<'_> = &|command, _| {
             if let Command::FinishDeliveries(ends) = command {
                 *ends = vec![other];
             }
         };
-        check(told, None, Some(expected));
+        check(falsify, None, Some(expected));
     }
-    // Nor one of a transfer that is still in flight.
+    // Neither is a prepare of a transfer in flight.
     for (early, expected) in [
-        (end(1, Withdrawn, 0, 0), "its notice 1 (Prepare) counts as Withdrawn after 0 attempts"),
+        (end(1, Withdrawn, 0, 0), "its notice 1 (Prepare) ended as Withdrawn after 0 attempts"),
         (
             end(1, GivenUp, 1, 503),
-            "its notice 1 (Prepare) counts as GivenUp after 1 attempts and status 503",
+            "its notice 1 (Prepare) ended as GivenUp after 1 attempts with status 503",
         ),
     ] {
-        let told: Told<'_> = &|command, outcome| {
+        let falsify: Falsify<'_> = &|command, outcome| {
             if let Command::Fulfil(_) = command {
                 *command = Command::FinishDeliveries(vec![early]);
                 *outcome = Outcome::Accepted;
             }
         };
-        check(told, None, Some(expected));
+        check(falsify, None, Some(expected));
     }
 }
 
 #[test]
-fn a_message_that_is_not_the_one_decided_on_is_found() {
+fn message_that_differs_from_its_record_is_found() {
     let (payload, _) = stored(&[("fspiop-source", "payer")], BODY);
     let another = (payload, Hash([1; 32]));
     let unreadable = b"\xff".to_vec();
     let digest = record::frame::payload_digest(&unreadable);
     let participants = "the stored headers name other participants";
     let stranger = ("fspiop-destination", "stranger");
-    for (is_meant, message, expected) in [
-        (PREPARE, None, "no message is stored"),
-        (FULFIL, None, "no message is stored"),
-        (PREPARE, Some(another), "the one that its digest was taken of"),
+    for (is_selected, message, expected) in [
+        (PREPARE, None, "no stored message"),
+        (FULFIL, None, "no stored message"),
+        (PREPARE, Some(another), "does not match its digest"),
         (PREPARE, Some((unreadable, digest)), "cannot be read"),
         (PREPARE, Some(stored(&[], BODY)), participants),
         (PREPARE, Some(stored(&[("fspiop-source", "payee")], BODY)), participants),
@@ -366,12 +371,12 @@ fn a_message_that_is_not_the_one_decided_on_is_found() {
         (
             PREPARE,
             Some(stored(&[("fspiop-source", "payer")], b"{\"\":0}")),
-            "the hash of the record was taken of",
+            "does not match the hash of the record",
         ),
     ] {
-        check(&honest, Some((is_meant, message.as_ref())), Some(expected));
+        check(&honest, Some((is_selected, message.as_ref())), Some(expected));
     }
-    // A prepare goes to its payee, whatever its header says.
+    // A prepare is sent to its payee, whatever recipient its header names.
     let message = stored(&[("fspiop-source", "payer"), stranger], BODY);
     check(&honest, Some((PREPARE, Some(&message))), None);
 }
@@ -381,18 +386,18 @@ fn body_that_differs_from_its_record_is_found() {
     const ABORTED: &[u8] = br#"{"transferState":"ABORTED"}"#;
     const UNKNOWN_CODE: &[u8] =
         br#"{"errorInformation":{"errorCode":"9999","errorDescription":"none"}}"#;
-    let states: Told<'_> = &|command, _| {
+    let states: Falsify<'_> = &|command, _| {
         fulfil(command, |it| (it.fulfilment, it.hash) = (Fulfilment::Absent, hash(ABORTED)));
     };
-    let codes: Told<'_> = &|command, _| {
+    let codes: Falsify<'_> = &|command, _| {
         let Command::Fulfil(fulfil) = command else { return };
         let Fulfil { id, source, destination, trace, .. } = **fulfil;
         let (code_is_known, hash) = (true, hash(UNKNOWN_CODE));
         let abort = Abort { id, source, destination, code_is_known, hash, trace };
         *command = Command::Abort(Box::new(abort));
     };
-    for (told, body) in [(states, ABORTED), (codes, UNKNOWN_CODE)] {
+    for (falsify, body) in [(states, ABORTED), (codes, UNKNOWN_CODE)] {
         let message = stored(&[("fspiop-source", "payee")], body);
-        check(told, Some((FULFIL, Some(&message))), Some("differs from the decoded"));
+        check(falsify, Some((FULFIL, Some(&message))), Some("differs from the decoded"));
     }
 }

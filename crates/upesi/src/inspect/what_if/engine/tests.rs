@@ -1,4 +1,4 @@
-//! A period computed by hand, and what holds for every history.
+//! A period computed by hand, and properties of random histories.
 
 use ledger::{
     AccountKind, Configure, CreateHubAccount, CreateParticipant, Genesis, Redeliver,
@@ -7,45 +7,45 @@ use ledger::{
 
 use super::*;
 
-/// Commits what the tests prepare.
+/// Fulfilment of the transfers of the tests.
 const PREIMAGE: [u8; 32] = [7; 32];
 const DFSPS: [&str; 3] = ["alpha", "beta", "gamma"];
 
-/// The log's own state, and those who look on while it is decided.
-struct World {
+/// The log's own state, and the engines that follow it.
+struct Scene {
     state: State,
     at_ms: u64,
     sequence: u64,
-    watching: Vec<WhatIf>,
+    engines: Vec<WhatIf>,
 }
 
-impl World {
+impl Scene {
     /// Three DFSPs with cover of 200 and a cap of 100.
     fn new() -> Self {
-        let mut world = Self { state: State::new(), at_ms: 0, sequence: 0, watching: Vec::new() };
-        world.decide(&Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") }));
+        let mut scene = Self { state: State::new(), at_ms: 0, sequence: 0, engines: Vec::new() };
+        scene.decide(&Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") }));
         for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
-            world.change(Change::CreateHubAccount(CreateHubAccount { currency: usd(), kind }));
+            scene.change(Change::CreateHubAccount(CreateHubAccount { currency: usd(), kind }));
         }
         for (at, dfsp) in DFSPS.into_iter().enumerate() {
             let (name, currency) = (name(dfsp), usd());
-            world.change(Change::CreateParticipant(CreateParticipant { name, currency }));
-            let (limit, position) = (units(100), units(0));
-            world.change(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+            scene.change(Change::CreateParticipant(CreateParticipant { name, currency }));
+            let (net_debit_cap, position) = (units(100), units(0));
+            scene.change(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
                 name,
                 currency,
-                limit,
+                net_debit_cap,
                 position,
             }));
-            world.funds(900 + at, dfsp, FundsDirection::In, 200);
+            scene.funds(900 + at, dfsp, FundsDirection::In, 200);
         }
-        world
+        scene
     }
 
-    fn watch(&mut self, assumptions: &[Override]) {
+    fn follow_with(&mut self, overrides: &[Override]) {
         let next = LogIndex(self.state.log_index().0 + 1);
-        let from = Edge::Record(next);
-        self.watching.push(WhatIf::new(assumptions.to_vec(), from, None));
+        let from = PeriodBound::Record(next);
+        self.engines.push(WhatIf::new(overrides.to_vec(), from, None));
     }
 
     fn change(&mut self, change: Change) -> Outcome {
@@ -84,11 +84,11 @@ impl World {
 
     fn set_cap(&mut self, dfsp: &str, whole: i128) {
         let (name, currency) = (name(dfsp), usd());
-        let (limit, alarm_percentage) = (units(whole), units(10));
-        self.change(Change::SetLimit(SetLimit { name, currency, limit, alarm_percentage }));
+        let (net_debit_cap, alarm_percentage) = (units(whole), units(10));
+        self.change(Change::SetLimit(SetLimit { name, currency, net_debit_cap, alarm_percentage }));
     }
 
-    /// One command in a batch of its own, a millisecond later.
+    /// Decides a command in its own batch, 1 ms later.
     fn decide(&mut self, command: &Command) -> Outcome {
         self.at_ms += 1;
         self.sequence += 1;
@@ -100,20 +100,20 @@ impl World {
             sequence: self.sequence,
         };
         let mut effects = Effects::default();
-        let watching = &mut self.watching;
-        let mut watch = |moment: ApplyStep<'_>, state: &State, effects: &Effects| {
-            watching.iter_mut().for_each(|one| one.watch(moment, state, effects));
+        let engines = &mut self.engines;
+        let mut watch = |step: ApplyStep<'_>, state: &State, effects: &Effects| {
+            engines.iter_mut().for_each(|one| one.watch(step, state, effects));
         };
         self.state.apply_watched(&batch, [command], &mut effects, &mut watch);
         effects.outcomes[0]
     }
 
-    /// A transfer that expires 100 ms from now.
+    /// Prepares a transfer that expires in 100 ms.
     fn prepare(&mut self, number: usize, route: (&str, &str), amount: i128) -> Outcome {
         self.prepare_for(100, (number, route, amount))
     }
 
-    /// One that expires so many milliseconds from now; its own batch is one from now.
+    /// Prepares a transfer that expires in `ms`; its own batch is stamped in 1 ms.
     fn prepare_for(
         &mut self,
         ms: u64,
@@ -164,9 +164,9 @@ impl World {
         self.decide(&Command::Tick);
     }
 
-    fn row(&self, dfsp: &str) -> Row {
-        let (index, _) = self.state.register().find(&name(dfsp)).expect("it was made");
-        self.watching[0].rows[&(index, usd())]
+    fn row(&self, dfsp: &str) -> ByCopy<Totals> {
+        let (index, _) = self.state.registry().find(&name(dfsp)).expect("it was made");
+        self.engines[0].rows[&(index, usd())]
     }
 }
 
@@ -193,125 +193,126 @@ fn units(whole: i128) -> Amount {
 }
 
 fn cap(dfsp: &str, whole: i128) -> Override {
-    Override { name: name(dfsp), currency: usd(), what: OverrideEffect::Cap(units(whole)) }
+    Override { name: name(dfsp), currency: usd(), effect: OverrideEffect::Cap(units(whole)) }
 }
 
 fn cover(dfsp: &str, whole: i128) -> Override {
-    Override { name: name(dfsp), currency: usd(), what: OverrideEffect::Cover(units(whole)) }
+    Override { name: name(dfsp), currency: usd(), effect: OverrideEffect::Cover(units(whole)) }
 }
 
 /// Count and value, in whole units.
-fn told(tally: Tally) -> (u64, i128) {
-    (tally.count, tally.value.units() / 10_000)
+fn whole_units(total: CountAndValue) -> (u64, i128) {
+    (total.count, total.value.units() / 10_000)
 }
 
 #[track_caller]
-fn check(course: Totals, refused: [(u64, i128); 3], numbers: (i128, i128)) {
-    assert_eq!([course.refused, course.appear, course.vanish].map(told), refused, "{course:?}");
-    let whole = |amount: Option<Amount>| amount.expect("it was seen").units() / 10_000;
-    assert_eq!((whole(course.highest), whole(course.headroom)), numbers, "{course:?}");
+fn check(totals: Totals, refused: [(u64, i128); 3], numbers: (i128, i128)) {
+    let counts = [totals.refused, totals.appear, totals.vanish].map(whole_units);
+    assert_eq!(counts, refused, "{totals:?}");
+    let whole = |amount: Option<Amount>| amount.expect("it was observed").units() / 10_000;
+    assert_eq!((whole(totals.highest), whole(totals.headroom)), numbers, "{totals:?}");
 }
 
 #[test]
-fn a_lower_cap_by_hand() {
-    let mut world = World::new();
-    world.watch(&[cap("alpha", 50)]);
+fn lower_cap_by_hand() {
+    let mut scene = Scene::new();
+    scene.follow_with(&[cap("alpha", 50)]);
     let route = ("alpha", "beta");
-    // The log has a cap of 100; by the assumed one of 50 this one is refused,
-    assert_eq!(world.prepare(1, route, 60), Outcome::PrepareReserved);
-    // and this one is not.
-    assert_eq!(world.prepare(2, route, 50), Outcome::PrepareCapExceeded);
-    assert_eq!(world.fulfil(1, "beta"), Outcome::Committed);
-    // The log is at 60, the copies at 50, and at 0 where it was given back.
-    assert_eq!(world.prepare(3, route, 30), Outcome::PrepareReserved);
-    assert_eq!(world.fulfil(3, "beta"), Outcome::Committed);
-    // The deadline of the second: it comes back where it was not committed.
-    world.wait(200);
+    // The log has a cap of 100. The assumed cap of 50 refuses this transfer,
+    assert_eq!(scene.prepare(1, route, 60), Outcome::PrepareReserved);
+    // but not this one.
+    assert_eq!(scene.prepare(2, route, 50), Outcome::PrepareCapExceeded);
+    assert_eq!(scene.fulfil(1, "beta"), Outcome::Committed);
+    // The log is at 60, two copies at 50, and at 0 the one with aborts.
+    assert_eq!(scene.prepare(3, route, 30), Outcome::PrepareReserved);
+    assert_eq!(scene.fulfil(3, "beta"), Outcome::Committed);
+    // The second transfer expires in the copy that did not commit it.
+    scene.wait(200);
     // The log is at 90, the copies at 50, 0 and 30.
-    assert_eq!(world.prepare(4, route, 20), Outcome::PrepareCapExceeded);
+    assert_eq!(scene.prepare(4, route, 20), Outcome::PrepareCapExceeded);
 
-    let Row { log, all_commit, none_commit, given_back } = world.row("alpha");
+    let ByCopy { log, all_commit, none_commit, given_back } = scene.row("alpha");
     check(log, [(2, 70), (0, 0), (0, 0)], (90, 10));
     check(all_commit, [(3, 110), (2, 90), (1, 50)], (50, 0));
     check(none_commit, [(2, 90), (2, 90), (2, 70)], (50, 0));
     check(given_back, [(1, 60), (1, 60), (2, 70)], (50, 0));
-    let of = |mark: Option<Mark>| mark.map(|mark| mark.transfer);
-    assert_eq!(of(all_commit.refused.first), Some(id(1)));
-    assert_eq!(of(all_commit.refused.last), Some(id(4)));
+    let transfer = |record: Option<TransferRecord>| record.map(|record| record.transfer);
+    assert_eq!(transfer(all_commit.refused.first), Some(id(1)));
+    assert_eq!(transfer(all_commit.refused.last), Some(id(4)));
     let differing: Vec<_> =
-        world.watching[0].differing.iter().map(|one| one.mark.transfer).collect();
+        scene.engines[0].differing.iter().map(|one| one.record.transfer).collect();
     assert_eq!(differing, [1, 2, 3, 4].map(id));
-    // What beta received is less by 40 in one copy, and by all of it in the other.
-    let beta = world.row("beta");
-    assert_eq!([beta.log, beta.all_commit].map(|course| course.refused.count), [0, 0]);
+    // Beta received 40 less in one copy, and nothing in the other.
+    let beta = scene.row("beta");
+    assert_eq!([beta.log, beta.all_commit].map(|totals| totals.refused.count), [0, 0]);
 }
 
-/// What a payee gives back at once stands in nobody's way, where it would until its deadline.
+/// A transfer that is aborted at once does not use liquidity until its deadline.
 #[test]
-fn what_is_given_back_at_once_leaves_its_room_to_others() {
-    let mut world = World::new();
-    world.watch(&[cap("alpha", 150), cover("alpha", 100)]);
-    assert_eq!(world.prepare(1, ("alpha", "beta"), 110), Outcome::PrepareCapExceeded);
-    assert_eq!(world.prepare(2, ("alpha", "beta"), 60), Outcome::PrepareReserved);
-    let Row { log, all_commit, none_commit, given_back } = world.row("alpha");
+fn aborted_transfer_leaves_its_liquidity_to_others() {
+    let mut scene = Scene::new();
+    scene.follow_with(&[cap("alpha", 150), cover("alpha", 100)]);
+    assert_eq!(scene.prepare(1, ("alpha", "beta"), 110), Outcome::PrepareCapExceeded);
+    assert_eq!(scene.prepare(2, ("alpha", "beta"), 60), Outcome::PrepareReserved);
+    let ByCopy { log, all_commit, none_commit, given_back } = scene.row("alpha");
     check(log, [(1, 110), (0, 0), (0, 0)], (60, 40));
     check(all_commit, [(1, 60), (1, 60), (1, 110)], (110, 40));
     check(none_commit, [(1, 60), (1, 60), (1, 110)], (110, 40));
     check(given_back, [(0, 0), (0, 0), (1, 110)], (110, 40));
 }
 
-/// Its deadline had passed when it was decided: it came back within its own decision.
+/// The position includes a transfer that expired within its own decision.
 #[test]
-fn a_position_that_lasted_no_millisecond_was_reached() {
-    let mut world = World::new();
-    world.watch(&[cap("alpha", 70)]);
+fn position_of_expired_on_arrival_is_observed() {
+    let mut scene = Scene::new();
+    scene.follow_with(&[cap("alpha", 70)]);
     let route = ("alpha", "beta");
-    assert_eq!(world.prepare(1, route, 30), Outcome::PrepareReserved);
-    assert_eq!(world.prepare_for(1, (2, route, 60)), Outcome::PrepareReserved);
-    assert_eq!(world.prepare_for(1, (3, route, 35)), Outcome::PrepareReserved);
-    let Row { log, all_commit, none_commit, given_back } = world.row("alpha");
+    assert_eq!(scene.prepare(1, route, 30), Outcome::PrepareReserved);
+    assert_eq!(scene.prepare_for(1, (2, route, 60)), Outcome::PrepareReserved);
+    assert_eq!(scene.prepare_for(1, (3, route, 35)), Outcome::PrepareReserved);
+    let ByCopy { log, all_commit, none_commit, given_back } = scene.row("alpha");
     check(log, [(0, 0); 3], (90, 10));
-    for course in [all_commit, none_commit, given_back] {
-        check(course, [(1, 60), (1, 60), (0, 0)], (65, 5));
+    for totals in [all_commit, none_commit, given_back] {
+        check(totals, [(1, 60), (1, 60), (0, 0)], (65, 5));
     }
 }
 
-/// A copy that owes a payee less than the log has room where the log had none.
+/// A copy that owes a payee fewer notices than the log has room in a lane that was full in the log.
 #[test]
-fn what_was_refused_for_a_full_lane_stays_refused() {
-    let mut world = World::new();
+fn refusal_for_a_full_lane_stays() {
+    let mut scene = Scene::new();
     let lane_of = |lane_capacity| Settings { lane_capacity, ..Settings::default() };
-    world.change(Change::Configure(Configure { settings: lane_of(2) }));
-    world.watch(&[cap("alpha", 70)]);
-    assert_eq!(world.prepare(1, ("alpha", "beta"), 60), Outcome::PrepareReserved);
-    assert_eq!(world.prepare(2, ("alpha", "beta"), 30), Outcome::PrepareReserved);
-    assert_eq!(world.prepare(3, ("gamma", "beta"), 50), Outcome::PreparePayeeLaneFull);
+    scene.change(Change::Configure(Configure { settings: lane_of(2) }));
+    scene.follow_with(&[cap("alpha", 70)]);
+    assert_eq!(scene.prepare(1, ("alpha", "beta"), 60), Outcome::PrepareReserved);
+    assert_eq!(scene.prepare(2, ("alpha", "beta"), 30), Outcome::PrepareReserved);
+    assert_eq!(scene.prepare(3, ("gamma", "beta"), 50), Outcome::PreparePayeeLaneFull);
     let at_once = (5, ("gamma", "beta"), 20);
-    assert_eq!(world.prepare_for(1, at_once), Outcome::PreparePayeeLaneFull);
-    world.change(Change::Configure(Configure { settings: lane_of(9) }));
-    assert_eq!(world.prepare(3, ("gamma", "beta"), 50), Outcome::PrepareResentAborted);
-    assert_eq!(world.prepare(4, ("gamma", "beta"), 90), Outcome::PrepareReserved);
-    let Row { log, all_commit, none_commit, given_back } = world.row("gamma");
-    for course in [log, all_commit, none_commit, given_back] {
-        check(course, [(0, 0); 3], (90, 10));
+    assert_eq!(scene.prepare_for(1, at_once), Outcome::PreparePayeeLaneFull);
+    scene.change(Change::Configure(Configure { settings: lane_of(9) }));
+    assert_eq!(scene.prepare(3, ("gamma", "beta"), 50), Outcome::PrepareResentAborted);
+    assert_eq!(scene.prepare(4, ("gamma", "beta"), 90), Outcome::PrepareReserved);
+    let ByCopy { log, all_commit, none_commit, given_back } = scene.row("gamma");
+    for totals in [log, all_commit, none_commit, given_back] {
+        check(totals, [(0, 0); 3], (90, 10));
     }
-    let alpha = world.row("alpha");
-    for course in [alpha.all_commit, alpha.none_commit, alpha.given_back] {
-        check(course, [(1, 30), (1, 30), (0, 0)], (60, 10));
+    let alpha = scene.row("alpha");
+    for totals in [alpha.all_commit, alpha.none_commit, alpha.given_back] {
+        check(totals, [(1, 30), (1, 30), (0, 0)], (60, 10));
     }
-    assert_eq!(world.watching[0].differing.len(), 1);
+    assert_eq!(scene.engines[0].differing.len(), 1);
 }
 
 #[test]
-fn more_and_less_cover_by_hand() {
+fn changed_cover_by_hand() {
     // The cap of 100 stays; cover is 200.
     for (more, expected, highest) in [(-150, [(1, 40), (1, 40), (0, 0)], 40), (50, [(0, 0); 3], 80)]
     {
-        let mut world = World::new();
-        world.watch(&[cover("alpha", more)]);
-        assert_eq!(world.prepare(1, ("alpha", "beta"), 40), Outcome::PrepareReserved);
-        assert_eq!(world.prepare(2, ("alpha", "beta"), 40), Outcome::PrepareReserved);
-        let Row { none_commit, all_commit, given_back, .. } = world.row("alpha");
+        let mut scene = Scene::new();
+        scene.follow_with(&[cover("alpha", more)]);
+        assert_eq!(scene.prepare(1, ("alpha", "beta"), 40), Outcome::PrepareReserved);
+        assert_eq!(scene.prepare(2, ("alpha", "beta"), 40), Outcome::PrepareReserved);
+        let ByCopy { none_commit, all_commit, given_back, .. } = scene.row("alpha");
         let left = (200 + more).min(100) - highest;
         check(none_commit, expected, (highest, left));
         check(all_commit, expected, (highest, left));
@@ -319,71 +320,70 @@ fn more_and_less_cover_by_hand() {
     }
 }
 
-/// Cover is assumed by movements of funds that no log has: they take nobody's id.
+/// The movements of funds that change a cover use ids that no transfer can have.
 #[test]
-fn no_id_is_taken_by_what_is_assumed() {
-    let mut world = World::new();
-    world.watch(&[cover("alpha", 50), cover("beta", 50), cover("gamma", -50)]);
+fn assumed_movements_take_no_transfer_id() {
+    let mut scene = Scene::new();
+    scene.follow_with(&[cover("alpha", 50), cover("beta", 50), cover("gamma", -50)]);
     for number in 0..6 {
-        assert_eq!(world.prepare(number, ("alpha", "beta"), 1), Outcome::PrepareReserved);
+        assert_eq!(scene.prepare(number, ("alpha", "beta"), 1), Outcome::PrepareReserved);
     }
-    let ids = [0, 1, 2].map(|at| id_of_nobody(at).to_string());
+    let ids = [0, 1, 2].map(|at| unused_id(at).to_string());
     assert!(ids.iter().all(|id| TransferId::parse(id).is_none()), "{ids:?}");
-    assert!(world.watching[0].differing.is_empty(), "more cover refuses nothing");
+    assert!(scene.engines[0].differing.is_empty(), "more cover refuses nothing");
 }
 
 #[test]
-fn what_cannot_be_assumed_is_said() {
-    let mut world = World::new();
-    for (assumption, expected) in [
+fn impossible_change_is_reported() {
+    let mut scene = Scene::new();
+    for (change, expected) in [
         (cap("omega", 1), "no such account"),
-        (cover("alpha", -201), "cannot be taken away"),
+        (cover("alpha", -201), "cannot be reduced"),
         (cover("omega", 1), "no such account"),
     ] {
-        world.watching.clear();
-        world.watch(&[assumption]);
-        world.wait(1);
-        let fault = world.watching[0].fault.clone().expect("it cannot be");
+        scene.engines.clear();
+        scene.follow_with(&[change]);
+        scene.wait(1);
+        let fault = scene.engines[0].fault.clone().expect("it is impossible");
         assert!(fault.contains(expected), "{fault}");
     }
 }
 
-/// A cap that the log changes later stays the assumed one.
+/// A later change of the cap in the log does not replace the assumed cap.
 #[test]
-fn the_assumed_cap_stays() {
-    let mut world = World::new();
-    world.watch(&[cap("alpha", 50)]);
-    world.set_cap("alpha", 10);
-    assert_eq!(world.prepare(1, ("alpha", "beta"), 40), Outcome::PrepareCapExceeded);
-    assert_eq!(world.watching[0].overridden, 1);
-    assert_eq!(told(world.row("alpha").none_commit.vanish), (1, 40));
+fn assumed_cap_stays() {
+    let mut scene = Scene::new();
+    scene.follow_with(&[cap("alpha", 50)]);
+    scene.set_cap("alpha", 10);
+    assert_eq!(scene.prepare(1, ("alpha", "beta"), 40), Outcome::PrepareCapExceeded);
+    assert_eq!(scene.engines[0].overridden, 1);
+    assert_eq!(whole_units(scene.row("alpha").none_commit.vanish), (1, 40));
 }
 
-/// By the log's cap one transfer is refused that the assumed one lets through. Where that raises
-/// the position, a later withdrawal is refused, and its money covers a transfer that the log
-/// refused for want of it.
+/// The log's cap refuses a transfer that the assumed cap accepts. If that raises the position, a
+/// later withdrawal is refused, and its amount covers a transfer that the log refused.
 #[test]
-fn a_withdrawal_that_only_the_log_takes_is_named_and_what_it_covers_is_counted() {
-    let mut world = World::new();
+fn withdrawal_only_in_the_log_is_reported_with_the_transfers_it_covers() {
+    let mut scene = Scene::new();
     let route = ("alpha", "beta");
-    world.funds(910, "alpha", FundsDirection::In, 300);
-    world.set_cap("alpha", 250);
-    world.prepare(1, route, 200);
-    world.fulfil(1, "beta");
-    world.watch(&[cap("alpha", 1_000)]);
-    assert_eq!(world.prepare(2, route, 100), Outcome::PrepareCapExceeded);
-    assert_eq!(world.prepare(3, route, 50), Outcome::PrepareReserved);
-    assert_eq!(world.fulfil(3, "beta"), Outcome::Committed);
-    world.set_cap("alpha", 1_000);
-    // The log is at 250 with cover of 500; so is the copy where the second was given back. The
-    // others are at 350 and have 150 to spare.
-    assert_eq!(world.funds(911, "alpha", FundsDirection::Out, 200), Outcome::Accepted);
-    let reserved_at = world.state.log_index();
-    assert_eq!(world.end_funds(911, "alpha", true), Outcome::Accepted);
+    scene.funds(910, "alpha", FundsDirection::In, 300);
+    scene.set_cap("alpha", 250);
+    scene.prepare(1, route, 200);
+    scene.fulfil(1, "beta");
+    scene.follow_with(&[cap("alpha", 1_000)]);
+    assert_eq!(scene.prepare(2, route, 100), Outcome::PrepareCapExceeded);
+    assert_eq!(scene.prepare(3, route, 50), Outcome::PrepareReserved);
+    assert_eq!(scene.fulfil(3, "beta"), Outcome::Committed);
+    scene.set_cap("alpha", 1_000);
+    // The log and the copy with aborts are at 250, with a cover of 500. The others are at 350 and
+    // have 150 left.
+    assert_eq!(scene.funds(911, "alpha", FundsDirection::Out, 200), Outcome::Accepted);
+    let reserved_at = scene.state.log_index();
+    assert_eq!(scene.end_funds(911, "alpha", true), Outcome::Accepted);
     // 350 of 300, in the others 450 of 500.
-    assert_eq!(world.prepare(4, route, 100), Outcome::PrepareLiquidityInsufficient);
+    assert_eq!(scene.prepare(4, route, 100), Outcome::PrepareLiquidityInsufficient);
 
-    let Row { log, all_commit, none_commit, given_back } = world.row("alpha");
+    let ByCopy { log, all_commit, none_commit, given_back } = scene.row("alpha");
     check(log, [(2, 200), (0, 0), (0, 0)], (250, 0));
     check(all_commit, [(0, 0), (0, 0), (2, 200)], (450, 50));
     check(none_commit, [(0, 0), (0, 0), (2, 200)], (450, 50));
@@ -392,98 +392,98 @@ fn a_withdrawal_that_only_the_log_takes_is_named_and_what_it_covers_is_counted()
     check_withdrawals(all_commit, (1, 200), (1, 100), 200);
     check_withdrawals(none_commit, (1, 200), (1, 100), 200);
     check_withdrawals(given_back, (0, 0), (0, 0), 0);
-    let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
-    assert_eq!((one.mark.log_index, one.mark.transfer), (reserved_at, id(911)));
+    let [one] = &scene.engines[0].funds_differing[..] else { panic!("a single movement") };
+    assert_eq!((one.record.log_index, one.record.transfer), (reserved_at, id(911)));
     assert_eq!((one.participant, one.amount), (name("alpha"), units(200)));
     assert_eq!(
-        (one.standings.log, one.standings.given_back),
+        (one.statuses.log, one.statuses.given_back),
         (FundsStatus::Withdrawn, FundsStatus::Withdrawn)
     );
     assert_eq!(
-        (one.standings.all_commit, one.standings.none_commit),
+        (one.statuses.all_commit, one.statuses.none_commit),
         (FundsStatus::Refused, FundsStatus::Refused)
     );
     assert_eq!(one.differs(), [true, true, false]);
 }
 
 #[track_caller]
-fn check_withdrawals(course: Totals, refused: (u64, i128), covered: (u64, i128), kept: i128) {
-    assert_eq!(told(course.withdrawals_refused), refused, "{course:?}");
-    assert_eq!(told(course.so_covered), covered, "{course:?}");
-    assert_eq!(course.not_withdrawn, units(kept), "{course:?}");
+fn check_withdrawals(totals: Totals, refused: (u64, i128), covered: (u64, i128), kept: i128) {
+    assert_eq!(whole_units(totals.withdrawals_refused), refused, "{totals:?}");
+    assert_eq!(whole_units(totals.so_covered), covered, "{totals:?}");
+    assert_eq!(totals.not_withdrawn, units(kept), "{totals:?}");
 }
 
-/// Called off in the log, it is cover again everywhere.
+/// Once the log aborts a withdrawal, its amount is part of the cover everywhere.
 #[test]
-fn a_withdrawal_that_is_called_off_makes_a_difference_until_then() {
-    let mut world = World::new();
-    world.watch(&[cover("alpha", -150)]);
-    assert_eq!(world.funds(911, "alpha", FundsDirection::Out, 100), Outcome::Accepted);
-    check_withdrawals(world.row("alpha").all_commit, (1, 100), (0, 0), 100);
-    world.end_funds(911, "alpha", false);
-    check_withdrawals(world.row("alpha").all_commit, (1, 100), (0, 0), 0);
-    let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
+fn aborted_withdrawal_makes_a_difference_until_then() {
+    let mut scene = Scene::new();
+    scene.follow_with(&[cover("alpha", -150)]);
+    assert_eq!(scene.funds(911, "alpha", FundsDirection::Out, 100), Outcome::Accepted);
+    check_withdrawals(scene.row("alpha").all_commit, (1, 100), (0, 0), 100);
+    scene.end_funds(911, "alpha", false);
+    check_withdrawals(scene.row("alpha").all_commit, (1, 100), (0, 0), 0);
+    let [one] = &scene.engines[0].funds_differing[..] else { panic!("a single movement") };
     assert_eq!(
-        (one.standings.log, one.standings.none_commit),
+        (one.statuses.log, one.statuses.none_commit),
         (FundsStatus::CalledOff, FundsStatus::Refused)
     );
 }
 
-/// More cover lets out what the log refused; its end, should an operator have tried, counts.
+/// With more cover, a withdrawal that the log refused is accepted, and so is its end.
 #[test]
-fn a_withdrawal_that_only_the_copies_take_lowers_their_cover() {
-    let mut world = World::new();
-    world.watch(&[cover("alpha", 100)]);
-    assert_eq!(world.funds(911, "alpha", FundsDirection::Out, 250), Outcome::FundsInsufficient);
-    let standing = |world: &World| {
-        let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
-        one.standings.all().map(|one| *one)
+fn withdrawal_only_in_the_copies_lowers_their_cover() {
+    let mut scene = Scene::new();
+    scene.follow_with(&[cover("alpha", 100)]);
+    assert_eq!(scene.funds(911, "alpha", FundsDirection::Out, 250), Outcome::FundsInsufficient);
+    let status = |scene: &Scene| {
+        let [one] = &scene.engines[0].funds_differing[..] else { panic!("a single movement") };
+        one.statuses.all().map(|one| *one)
     };
     let [refused, reserved, withdrawn] =
         [FundsStatus::Refused, FundsStatus::Reserved, FundsStatus::Withdrawn];
-    assert_eq!(standing(&world), [refused, reserved, reserved, reserved]);
-    assert_eq!(world.end_funds(911, "alpha", true), Outcome::FundsOutNotReserved);
-    assert_eq!(standing(&world), [refused, withdrawn, withdrawn, withdrawn]);
-    let Row { log, all_commit, .. } = world.row("alpha");
+    assert_eq!(status(&scene), [refused, reserved, reserved, reserved]);
+    assert_eq!(scene.end_funds(911, "alpha", true), Outcome::FundsOutNotReserved);
+    assert_eq!(status(&scene), [refused, withdrawn, withdrawn, withdrawn]);
+    let ByCopy { log, all_commit, .. } = scene.row("alpha");
     check_withdrawals(log, (1, 250), (0, 0), 0);
     check_withdrawals(all_commit, (0, 0), (0, 0), -250);
 }
 
-/// The cover of a copy is the log's but for the movements that are named.
+/// The cover of a copy differs from the log's exactly by the reported movements.
 #[test]
-fn covers_differ_by_the_movements_that_are_named() {
-    let mut named = 0;
+fn covers_differ_by_the_reported_movements() {
+    let mut reported = 0;
     for seed in 0..60 {
-        let (mut world, mut random) = (World::new(), Random(seed));
-        world.watch(&[cap("alpha", 30), cap("beta", 1_000), cover("gamma", 80)]);
-        play_with_funds(&mut world, &mut random);
-        let funds = &world.watching[0].funds_differing;
+        let (mut scene, mut random) = (Scene::new(), Random(seed));
+        scene.follow_with(&[cap("alpha", 30), cap("beta", 1_000), cover("gamma", 80)]);
+        play_with_funds(&mut scene, &mut random);
+        let funds = &scene.engines[0].funds_differing;
         for dfsp in DFSPS {
-            let whole = |standing, amount: Amount| match standing {
+            let whole = |status, amount: Amount| match status {
                 FundsStatus::Reserved | FundsStatus::Withdrawn => amount.units() / 10_000,
                 FundsStatus::Deposited | FundsStatus::Refused | FundsStatus::CalledOff => 0,
             };
             let own = funds.iter().filter(|one| one.participant == name(dfsp));
             let expected = own.fold([0; 3], |sum, one| {
-                let in_log = whole(one.standings.log, one.amount);
-                let kept = one.standings.copies().map(|it| in_log - whole(*it, one.amount));
+                let in_log = whole(one.statuses.log, one.amount);
+                let kept = one.statuses.copies().map(|it| in_log - whole(*it, one.amount));
                 [0, 1, 2].map(|at| sum[at] + kept[at])
             });
-            let Row { all_commit, none_commit, given_back, .. } = world.row(dfsp);
+            let ByCopy { all_commit, none_commit, given_back, .. } = scene.row(dfsp);
             let kept = [all_commit, none_commit, given_back]
-                .map(|course| course.not_withdrawn.units() / 10_000);
+                .map(|totals| totals.not_withdrawn.units() / 10_000);
             assert_eq!(kept, expected, "seed {seed}: {dfsp}, {funds:?}");
         }
-        let mut ids: Vec<_> = funds.iter().map(|one| one.mark.transfer).collect();
+        let mut ids: Vec<_> = funds.iter().map(|one| one.record.transfer).collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), funds.len(), "each one once");
-        named += funds.len();
+        reported += funds.len();
     }
-    assert!(50 < named, "the histories come near the covers: {named}");
+    assert!(50 < reported, "the histories come near the covers: {reported}");
 }
 
-/// A generator of histories: the same for the same seed.
+/// A generator of histories, deterministic for a seed.
 struct Random(u64);
 
 impl Random {
@@ -494,38 +494,38 @@ impl Random {
     }
 }
 
-/// Up to 60 transfers of 1 to 60 among the three, answered, sent again, left to expire, their
-/// notices delivered, given up and sent again.
-fn play(world: &mut World, random: &mut Random) {
-    (0..150).for_each(|_| play_on(world, random));
+/// Decides up to 60 transfers of 1 to 60 among the three. They are answered, resent or left to
+/// expire; their notices are delivered, given up or resent.
+fn play(scene: &mut Scene, random: &mut Random) {
+    (0..150).for_each(|_| play_step(scene, random));
 }
 
-fn play_on(world: &mut World, random: &mut Random) {
+fn play_step(scene: &mut Scene, random: &mut Random) {
     let number = random.below(60);
     let (payer, payee) = (DFSPS[number % 3], DFSPS[(number + 1) % 3]);
     match random.below(10) {
-        0..=4 => drop(world.prepare(number, (payer, payee), 1 + number as i128)),
-        5 | 6 => drop(world.fulfil(number, payee)),
-        7 => drop(world.abort(number, payee)),
-        8 => deliver(world, random),
-        _ => world.wait(random.below(60) as u64),
+        0..=4 => drop(scene.prepare(number, (payer, payee), 1 + number as i128)),
+        5 | 6 => drop(scene.fulfil(number, payee)),
+        7 => drop(scene.abort(number, payee)),
+        8 => deliver(scene, random),
+        _ => scene.wait(random.below(60) as u64),
     }
 }
 
-/// The same with withdrawals of 1 to 120, ended or not, and deposits.
-fn play_with_funds(world: &mut World, random: &mut Random) {
+/// Adds withdrawals of 1 to 120, ended or not, and deposits.
+fn play_with_funds(scene: &mut Scene, random: &mut Random) {
     for at in 0..150 {
-        play_on(world, random);
+        play_step(scene, random);
         let (number, dfsp) = (1_000 + at, DFSPS[random.below(3)]);
         let amount = 1 + random.below(120) as i128;
         match random.below(12) {
-            0 => drop(world.funds(number, dfsp, FundsDirection::Out, amount)),
-            1 => drop(world.funds(number, dfsp, FundsDirection::In, amount)),
+            0 => drop(scene.funds(number, dfsp, FundsDirection::Out, amount)),
+            1 => drop(scene.funds(number, dfsp, FundsDirection::In, amount)),
             2..=7 => {
                 let begun = 1_000 + random.below(at + 1);
                 let commit = random.below(3) < 2;
                 for dfsp in DFSPS {
-                    world.end_funds(begun, dfsp, commit);
+                    scene.end_funds(begun, dfsp, commit);
                 }
             }
             _ => {}
@@ -533,13 +533,13 @@ fn play_with_funds(world: &mut World, random: &mut Random) {
     }
 }
 
-fn deliver(world: &mut World, random: &mut Random) {
-    let dead = world.state.dead_letters().next().map(|letter| letter.notice.id);
+fn deliver(scene: &mut Scene, random: &mut Random) {
+    let dead = scene.state.dead_letters().next().map(|letter| letter.notice.id);
     if let Some(notice) = dead.filter(|_| random.below(2) == 0) {
-        world.change(Change::Redeliver(Redeliver { notice }));
+        scene.change(Change::Redeliver(Redeliver { notice }));
         return;
     }
-    let mut owed: Vec<_> = world.state.notices_owed().map(|notice| notice.id).collect();
+    let mut owed: Vec<_> = scene.state.notices_owed().map(|notice| notice.id).collect();
     owed.sort_unstable();
     let results = [DeliveryResult::Delivered, DeliveryResult::Dead, DeliveryResult::Delivered];
     let end = |notice| {
@@ -547,44 +547,44 @@ fn deliver(world: &mut World, random: &mut Random) {
         FinishedDelivery { notice, result, attempts: 1, status: 200, finished_ms: 1 }
     };
     let ends = owed.into_iter().take(8).map(end).collect();
-    world.decide(&Command::FinishDeliveries(ends));
+    scene.decide(&Command::FinishDeliveries(ends));
 }
 
 #[test]
-fn without_a_change_everything_is_as_in_the_log() {
+fn copies_without_a_change_equal_the_log() {
     for seed in 0..60 {
-        let (mut world, mut random) = (World::new(), Random(seed));
-        play(&mut world, &mut random);
-        // One that changes nothing, and one that says what is the case: two records more.
-        world.watch(&[]);
-        world.watch(&[cap("alpha", 100), cap("beta", 100)]);
-        play_with_funds(&mut world, &mut random);
-        assert!(world.watching[0].is_the_same(&world.state), "seed {seed}");
-        for one in &world.watching {
+        let (mut scene, mut random) = (Scene::new(), Random(seed));
+        play(&mut scene, &mut random);
+        // One without a change, and one that sets the present caps.
+        scene.follow_with(&[]);
+        scene.follow_with(&[cap("alpha", 100), cap("beta", 100)]);
+        play_with_funds(&mut scene, &mut random);
+        assert!(scene.engines[0].is_the_same(&scene.state), "seed {seed}");
+        for one in &scene.engines {
             assert!(one.differing.is_empty(), "seed {seed}: {:?}", one.differing);
             assert!(one.funds_differing.is_empty(), "seed {seed}: {:?}", one.funds_differing);
             for row in one.rows.values() {
-                let courses = row.copies();
-                assert_eq!(courses, [&row.log; 3], "seed {seed}");
+                let copies = row.copies();
+                assert_eq!(copies, [&row.log; 3], "seed {seed}");
             }
         }
     }
 }
 
-/// The first decision that differs is what was asked for; later ones follow from it, and can go
-/// either way: what a refused transfer leaves free, the next may take.
+/// The first different decision is of the assumed kind. Later ones follow from it and can go either
+/// way: the next transfer may use the liquidity of a refused one.
 #[test]
-fn the_first_difference_is_of_the_kind_that_was_assumed() {
+fn first_difference_is_of_the_assumed_kind() {
     let mut differing = 0;
     for seed in 0..60 {
-        let (mut world, mut random) = (World::new(), Random(seed));
-        world.watch(&[cap("beta", 40)]);
-        world.watch(&[cap("beta", 160), cover("beta", 100)]);
-        world.watch(&DFSPS.map(|dfsp| cap(dfsp, 1_000_000)));
-        world.watching[2].assumptions.extend(DFSPS.map(|dfsp| cover(dfsp, 1_000_000)));
-        play(&mut world, &mut random);
+        let (mut scene, mut random) = (Scene::new(), Random(seed));
+        scene.follow_with(&[cap("beta", 40)]);
+        scene.follow_with(&[cap("beta", 160), cover("beta", 100)]);
+        scene.follow_with(&DFSPS.map(|dfsp| cap(dfsp, 1_000_000)));
+        scene.engines[2].overrides.extend(DFSPS.map(|dfsp| cover(dfsp, 1_000_000)));
+        play(&mut scene, &mut random);
         let reserved = Outcome::PrepareReserved;
-        let [less, more, all] = &world.watching[..] else { panic!("three look on") };
+        let [less, more, all] = &scene.engines[..] else { panic!("three engines") };
         if let Some(first) = less.differing.first() {
             assert_eq!((first.payer, first.outcomes.log), (name("beta"), reserved), "seed {seed}");
             assert_eq!(first.outcomes.all_commit, Outcome::PrepareCapExceeded, "seed {seed}");
@@ -594,8 +594,8 @@ fn the_first_difference_is_of_the_kind_that_was_assumed() {
             assert_eq!((first.payer, outcomes), (name("beta"), [reserved; 3]), "{seed}");
         }
         for row in all.rows.values() {
-            let courses = row.copies();
-            assert_eq!(courses.map(|course| course.refused.count), [0; 3]);
+            let copies = row.copies();
+            assert_eq!(copies.map(|totals| totals.refused.count), [0; 3]);
             assert_eq!(row.all_commit.vanish.count, row.log.refused.count, "seed {seed}");
         }
         differing += less.differing.len() + more.differing.len() + all.differing.len();
@@ -603,18 +603,17 @@ fn the_first_difference_is_of_the_kind_that_was_assumed() {
     assert!(100 < differing, "the histories come near the caps: {differing}");
 }
 
-/// Equal amounts, one way, every one committed: nothing that a refusal leaves free comes back, so
-/// a lower cap can only add.
+/// If all transfers have equal amounts, one direction and commit, a lower cap only adds refusals.
 #[test]
-fn where_nothing_comes_back_a_lower_cap_only_adds_refusals() {
+fn lower_cap_only_adds_refusals_if_all_commit() {
     for lower in [0, 5, 35, 99] {
-        let mut world = World::new();
-        world.watch(&[cap("alpha", lower)]);
+        let mut scene = Scene::new();
+        scene.follow_with(&[cap("alpha", lower)]);
         for number in 0..20 {
-            world.prepare(number, ("alpha", "beta"), 10);
-            world.fulfil(number, "beta");
+            scene.prepare(number, ("alpha", "beta"), 10);
+            scene.fulfil(number, "beta");
         }
-        let Row { log, none_commit, .. } = world.row("alpha");
+        let ByCopy { log, none_commit, .. } = scene.row("alpha");
         assert_eq!((log.refused.count, none_commit.vanish.count), (10, 0), "{lower}");
         assert_eq!(none_commit.refused.count, 20 - lower.unsigned_abs() as u64 / 10, "{lower}");
     }

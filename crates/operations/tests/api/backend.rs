@@ -1,0 +1,238 @@
+//! The kernel without a log: every change is a batch of one.
+
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ledger::{
+    Administer, ArchiveKind, ArchivedSettlement, Batch, ChangeParties, Command, Effects, FspName,
+    Genesis, LogIndex, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
+};
+use operations::{
+    ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, OpenBreakers,
+    ServiceStatus, Snapshots, StalledLanes, StateQuery, StuckStage, TransferTrace, Unavailable,
+};
+use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
+
+/// 2026-01-01T10:00:00.000Z, the moment of the first record; each further one is 1 ms later.
+pub(crate) const BEGINNING_MS: u64 = 1_767_261_600_000;
+
+pub(crate) struct TestBackend(Mutex<BackendState>, QueryGate);
+
+/// QueryGate wait while a test holds the gate.
+#[derive(Default)]
+struct QueryGate {
+    gate: Arc<RwLock<()>>,
+    query_received: Notify,
+}
+
+pub(crate) struct BackendState {
+    pub(crate) state: State,
+    pub(crate) recorded: Vec<Administer>,
+    pub(crate) parties: Vec<(ChangeParties, ChangeAuthor)>,
+    pub(crate) bodies: Vec<(TransferId, Bytes)>,
+    /// What has left the state.
+    pub(crate) archived: Vec<ArchivedSettlement>,
+    pub(crate) unavailable: Option<Unavailable>,
+    pub(crate) storage: DiskStatus,
+    pub(crate) tracing: bool,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) traces: Vec<(TransferId, TransferTrace)>,
+    pub(crate) retained: Option<Duration>,
+    pub(crate) stuck: Vec<StuckStage>,
+    pub(crate) stalled_lanes: StalledLanes,
+    pub(crate) open_breakers: OpenBreakers,
+    pub(crate) cluster: Cluster,
+}
+
+impl TestBackend {
+    pub(crate) fn new() -> Self {
+        let inner = Mutex::new(BackendState {
+            state: State::new(),
+            recorded: Vec::new(),
+            parties: Vec::new(),
+            bodies: Vec::new(),
+            archived: Vec::new(),
+            unavailable: None,
+            storage: DiskStatus::default(),
+            tracing: false,
+            snapshots: Snapshots::default(),
+            traces: Vec::new(),
+            retained: None,
+            stuck: Vec::new(),
+            stalled_lanes: StalledLanes::default(),
+            open_breakers: OpenBreakers::default(),
+            cluster: Cluster::default(),
+        });
+        let kernel = Self(inner, QueryGate::default());
+        let hub = FspName::new("Hub").expect("a name");
+        kernel.apply(&Command::Genesis(Genesis { seed: [7; 16], hub }));
+        kernel
+    }
+
+    pub(crate) fn inner(&self) -> MutexGuard<'_, BackendState> {
+        self.0.lock().expect("no test panics with the state in hand")
+    }
+
+    /// Leaves questions without an answer until what it gives is dropped.
+    pub(crate) fn hold_queries(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.1.gate).try_write_owned().unwrap()
+    }
+
+    /// Waits until a question has been asked.
+    pub(crate) async fn wait_for_query(&self) {
+        self.1.query_received.notified().await;
+    }
+
+    pub(crate) fn apply(&self, command: &Command) -> Outcome {
+        let inner = &mut *self.inner();
+        let state = &mut inner.state;
+        let first = LogIndex(state.log_index().0 + 1);
+        let stamp = Stamp::from_millis(BEGINNING_MS + first.0 - 1);
+        let batch = Batch { first, stamp, node: 1, epoch: 1, sequence: first.0 };
+        let mut effects = Effects::default();
+        state.apply(&batch, [command], &mut effects);
+        inner.archived.append(&mut effects.archived);
+        effects.outcomes[0]
+    }
+}
+
+impl AdminBackend for TestBackend {
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+        Box::pin(async move {
+            if let Some(why) = self.inner().unavailable {
+                return Err(why);
+            }
+            self.inner().recorded.push(change.clone());
+            Ok(self.apply(&Command::Administer(Box::new(change))))
+        })
+    }
+
+    fn change_parties(
+        &self,
+        change: ChangeParties,
+        author: ChangeAuthor,
+    ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+        Box::pin(async move {
+            if let Some(why) = self.inner().unavailable {
+                return Err(why);
+            }
+            self.inner().parties.push((change.clone(), author));
+            Ok(self.apply(&Command::ChangeParties(Box::new(change))))
+        })
+    }
+
+    fn find_party(
+        &self,
+        id_type: &str,
+        id: &str,
+        sub_id: Option<&str>,
+    ) -> Result<Option<PartyBinding>, Unavailable> {
+        let inner = self.inner();
+        let all = inner.parties.iter().rev().flat_map(|(change, _)| change.parties.iter().rev());
+        let is_it = |party: &&PartyBinding| {
+            (&*party.id_type, &*party.id, party.sub_id.as_deref()) == (id_type, id, sub_id)
+        };
+        Ok({ all }.find(is_it).cloned())
+    }
+
+    fn query_state(&self, query: StateQuery) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async move {
+            self.1.query_received.notify_one();
+            let _open = self.1.gate.read().await;
+            let inner = self.inner();
+            inner.unavailable.map_or(Ok(()), Err)?;
+            query(&inner.state);
+            Ok(())
+        })
+    }
+
+    fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        Box::pin(async move {
+            let inner = self.inner();
+            let body = inner.bodies.iter().find(|(known, _)| *known == id);
+            inner.unavailable.map_or_else(|| Ok(body.map(|(_, body)| body.clone())), Err)
+        })
+    }
+
+    fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        Box::pin(async move {
+            let body = self.prepare_body(id).await?;
+            Ok(body.map(|_| Bytes::from_static(b"{\"events\":[]}")))
+        })
+    }
+
+    fn archived(
+        &self,
+        kind: ArchiveKind,
+        numbers: RangeInclusive<u32>,
+    ) -> BoxFuture<'_, Result<Vec<ArchivedSettlement>, Unavailable>> {
+        Box::pin(async move {
+            let inner = self.inner();
+            inner.unavailable.map_or(Ok(()), Err)?;
+            let is_in =
+                |row: &&ArchivedSettlement| row.kind() == kind && numbers.contains(&row.number());
+            let mut found: Vec<_> = inner.archived.iter().filter(is_in).cloned().collect();
+            found.sort_by_key(ArchivedSettlement::number);
+            found.truncate(ARCHIVED_MAX);
+            Ok(found)
+        })
+    }
+
+    /// All pending notices: no participant has an endpoint here.
+    fn parked_notices(&self) -> BoxFuture<'_, Vec<NoticeId>> {
+        Box::pin(async move { self.inner().state.notices_owed().map(|notice| notice.id).collect() })
+    }
+
+    fn metrics(&self, _: &mut String) {}
+
+    fn snapshots(&self) -> Snapshots {
+        self.inner().snapshots.clone()
+    }
+
+    fn take_snapshot(&self) {
+        self.inner().snapshots.busy = true;
+    }
+
+    fn storage(&self) -> DiskStatus {
+        self.inner().storage.clone()
+    }
+
+    fn cluster(&self) -> Cluster {
+        self.inner().cluster.clone()
+    }
+
+    fn is_tracing(&self) -> bool {
+        self.inner().tracing
+    }
+
+    fn set_tracing(&self, enabled: bool) {
+        self.inner().tracing = enabled;
+    }
+
+    fn trace(&self, transfer: &TransferId) -> TransferTrace {
+        let inner = self.inner();
+        let found = inner.traces.iter().find(|(id, _)| id == transfer);
+        let nothing = || TransferTrace { retained: inner.retained, ..TransferTrace::default() };
+        found.map_or_else(nothing, |(_, trace)| trace.clone())
+    }
+
+    fn health(&self) -> Health {
+        let broker = match self.inner().unavailable {
+            Some(Unavailable::Stopped) => ServiceStatus::Down,
+            _ => ServiceStatus::Ok,
+        };
+        let inner = self.inner();
+        Health {
+            version: "0.1.0",
+            started: Stamp::from_millis(BEGINNING_MS),
+            uptime: Duration::from_millis(12_345),
+            datastore: ServiceStatus::Ok,
+            broker,
+            stuck: inner.stuck.clone(),
+            stalled_lanes: inner.stalled_lanes.clone(),
+            open_breakers: inner.open_breakers.clone(),
+        }
+    }
+}

@@ -12,4 +12,5 @@ mod monitoring;
 mod onboarding;
 mod operating;
 mod probes;
+mod settlement;
 mod validation;

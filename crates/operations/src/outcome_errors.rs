@@ -85,6 +85,7 @@ pub(crate) fn of_outcome(outcome: AdminOutcome) -> Option<Refusal> {
         SettlementModelGross => invalid(MODEL_GROSS),
         WindowsInapplicable => invalid("Inapplicable windows"),
         SettlementNotFound => invalid("Settlement not found"),
+        LiquidityUnchanged => invalid("the position has not crossed its alarm threshold"),
         SettlementArchived | SettlementCommitted => {
             invalid("State change is not allowed for the settlement")
         }
@@ -177,6 +178,16 @@ mod tests {
             ParticipantInactive: 400 Bad Request, 3100: Generic validation error - Participant is currently set inactive
             KeysFull: 400 Bad Request, 3100: Generic validation error - the participant already has 4 public keys: delete one first
             KeyNotFound: 400 Bad Request, 3200: Generic ID not found - public key not found
+            WindowNotFound: 400 Bad Request, 3100: Generic validation error - Window does not exist
+            WindowNotOpen: 400 Bad Request, 3100: Generic validation error - Window is not open
+            WindowEmpty: 400 Bad Request, 3100: Generic validation error - Window is empty
+            SettlementModelGross: 400 Bad Request, 3100: Generic validation error - Settlement can not be created for GROSS or IMMEDIATE models
+            WindowsInapplicable: 400 Bad Request, 3100: Generic validation error - Inapplicable windows
+            SettlementNotFound: 400 Bad Request, 3100: Generic validation error - Settlement not found
+            SettlementArchived: 400 Bad Request, 3100: Generic validation error - State change is not allowed for the settlement
+            SettlementCommitted: 400 Bad Request, 3100: Generic validation error - State change is not allowed for the settlement
+            SettlementAccountCommitted: 400 Bad Request, 3100: Generic validation error - At least one settlement transfer is committed. Aborting is not allowed.
+            LiquidityUnchanged: 400 Bad Request, 3100: Generic validation error - the position has not crossed its alarm threshold
             Repeated: 503 Service Unavailable, 2003: Service currently unavailable - duplicate log record; retry the request to get its result
             Expired: 500 Internal Server Error, 2001: Internal server error - unexpected outcome Expired; please report this defect of the hub
         "#]].assert_eq(&table);

@@ -53,8 +53,11 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
 ];
 
 /// Changes that no route records, each with the reason.
-const RECORDED_ELSEWHERE: &[(&Declaration, &str)] =
-    &[(&ledger::Configure::DECLARATION, "a start with other settings than those in force")];
+const RECORDED_ELSEWHERE: &[(&Declaration, &str)] = &[
+    (&ledger::Configure::DECLARATION, "a start with other settings than those in force"),
+    (&ledger::CheckLiquidity::DECLARATION, "a position that crosses its alarm threshold"),
+    (&ledger::FinishAlerts::DECLARATION, "alerts that were sent"),
+];
 
 /// Requires a route for every change, at compile time.
 macro_rules! recorded_each {

@@ -1,15 +1,21 @@
-//! Windows and settlements for responses: copies of their rows, and the owners of their accounts.
+//! Windows and settlements for responses: copies of their rows, from memory or the cold store, and
+//! the owners of their accounts.
 //!
-//! Costs: a copy shares the sums of closed windows with the state.
+//! Costs: a copy shares the sums of closed windows with the state. A row that has left memory is
+//! one read of the store.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use fspiop::Refusal;
 use ledger::{
-    AccountId, AccountKind, Currency, ParticipantIndex, SettlementId, SettlementWithAccounts,
-    State, WindowContent, WindowId, WindowWithSums,
+    AccountId, AccountKind, ArchiveKind, ArchivedSettlement, Currency, ParticipantIndex,
+    SettlementId, SettlementWithAccounts, State, Window, WindowContent, WindowId, WindowWithSums,
 };
 
+use crate::backend::Unavailable;
+use crate::outcome_errors;
 use crate::request::AdminRequest;
 
 /// The owner, type and currency of an account; they never change.
@@ -34,6 +40,78 @@ pub(crate) const fn participant_number(index: ParticipantIndex) -> u32 {
     index.0 + 1
 }
 
+/// The place of a row.
+enum Found<T> {
+    Here(T),
+    Archived,
+    Nowhere,
+}
+
+/// The window with this number, if it exists.
+pub(crate) async fn find_window(
+    call: &AdminRequest<'_>,
+    id: WindowId,
+) -> Result<Option<Window>, Refusal> {
+    let found = call.ask(move |state| match state.settlement().window(id) {
+        Some(entry) => Found::Here(entry.window.clone()),
+        None if state.settlement().is_archived_window(id) => Found::Archived,
+        None => Found::Nowhere,
+    });
+    match found.await? {
+        Found::Here(window) => Ok(Some(window)),
+        Found::Archived => Ok(Some(archived_window(call, id).await?.window)),
+        Found::Nowhere => Ok(None),
+    }
+}
+
+async fn archived_window(
+    call: &AdminRequest<'_>,
+    WindowId(id): WindowId,
+) -> Result<WindowWithSums, Refusal> {
+    let rows = archived(call, ArchiveKind::Window, id..=id).await?;
+    windows_in(rows).next().ok_or_else(unreadable)
+}
+
+async fn archived_settlement(
+    call: &AdminRequest<'_>,
+    SettlementId(id): SettlementId,
+) -> Result<SettlementWithAccounts, Refusal> {
+    let rows = archived(call, ArchiveKind::Settlement, id..=id).await?;
+    settlements_in(rows).next().ok_or_else(unreadable)
+}
+
+/// The stored rows with numbers in a range.
+pub(crate) async fn archived(
+    call: &AdminRequest<'_>,
+    kind: ArchiveKind,
+    numbers: RangeInclusive<u32>,
+) -> Result<Vec<ArchivedSettlement>, Refusal> {
+    call.hub.archived(kind, numbers).await.map_err(outcome_errors::of_unavailable)
+}
+
+pub(crate) fn windows_in(
+    rows: Vec<ArchivedSettlement>,
+) -> impl DoubleEndedIterator<Item = WindowWithSums> {
+    rows.into_iter().filter_map(|row| match row {
+        ArchivedSettlement::Window(entry) => Some(entry),
+        ArchivedSettlement::Settlement(_) => None,
+    })
+}
+
+pub(crate) fn settlements_in(
+    rows: Vec<ArchivedSettlement>,
+) -> impl DoubleEndedIterator<Item = SettlementWithAccounts> {
+    rows.into_iter().filter_map(|row| match row {
+        ArchivedSettlement::Settlement(entry) => Some(entry),
+        ArchivedSettlement::Window(_) => None,
+    })
+}
+
+/// The store lacks a row that it must have.
+fn unreadable() -> Refusal {
+    outcome_errors::of_unavailable(Unavailable::Unreadable)
+}
+
 /// A settlement with its windows.
 #[derive(Debug)]
 pub(crate) struct SettlementData {
@@ -48,11 +126,33 @@ impl SettlementData {
         call: &AdminRequest<'_>,
         id: SettlementId,
     ) -> Result<Option<Self>, Refusal> {
-        call.ask(move |state| {
-            let entry = state.settlement().settlement(id)?;
-            Some(Self::copy(state, entry.clone()))
-        })
-        .await
+        let found = call.ask(move |state| match state.settlement().settlement(id) {
+            Some(entry) => Found::Here(Self::copy(state, entry.clone())),
+            None if state.settlement().is_archived_settlement(id) => Found::Archived,
+            None => Found::Nowhere,
+        });
+        let mut data = match found.await? {
+            Found::Here(data) => data,
+            Found::Nowhere => return Ok(None),
+            Found::Archived => {
+                let entry = archived_settlement(call, id).await?;
+                call.ask(move |state| Self::copy(state, entry)).await?
+            }
+        };
+        data.add_archived_windows(call).await?;
+        Ok(Some(data))
+    }
+
+    /// Adds the windows that have left memory.
+    async fn add_archived_windows(&mut self, call: &AdminRequest<'_>) -> Result<(), Refusal> {
+        let windows: BTreeSet<_> =
+            self.entry.settlement.contents.iter().map(|(window, _)| *window).collect();
+        for window in windows {
+            if let Entry::Vacant(absent) = self.windows.entry(window) {
+                absent.insert(archived_window(call, window).await?);
+            }
+        }
+        Ok(())
     }
 
     /// The settlement with the rows around it that are in memory.

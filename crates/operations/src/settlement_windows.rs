@@ -18,7 +18,7 @@ use crate::outcome_errors;
 use crate::request::{AdminRequest, ONLY_CURRENCY};
 use crate::response::{AdminResponse, HandlerResult};
 use crate::route::{Parameter, routes};
-use crate::settlement_data::participant_number;
+use crate::settlement_data::{find_window, participant_number};
 use crate::settlement_queries::{
     FROM, PARTICIPANT_ID, TO, WINDOW_STATE, filters, given, nothing_found, number_schema,
     read_number,
@@ -158,7 +158,7 @@ fn candidates<'s>(
 /// `GET /v2/settlementWindows/{id}`: 500, 2001 for an unknown window, as in the reference.
 async fn show(call: &AdminRequest<'_>) -> HandlerResult {
     let id = call.path(&ID)?;
-    match find(call, id).await? {
+    match find_window(call, id).await? {
         Some(window) => Ok(AdminResponse::ok(&WindowResponse::of(&window))),
         None => {
             let detail = format!("No record for settlementWindowId: {} found", id.0);
@@ -173,7 +173,7 @@ async fn close(call: &AdminRequest<'_>, body: WindowClosure) -> HandlerResult {
     let reason = body.reason;
     let (outcome, result) = call.decide(reason.clone(), CloseWindow { window, reason }).await?;
     if let (AdminOutcome::Accepted, Some(ChangeResult::Opened(next))) = (outcome, result)
-        && let Some(next) = find(call, next).await?
+        && let Some(next) = find_window(call, next).await?
     {
         return Ok(AdminResponse::ok(&WindowResponse::bare(&next)));
     }
@@ -188,9 +188,4 @@ fn refusal(outcome: AdminOutcome, WindowId(id): WindowId) -> Refusal {
         other => return outcome_errors::of_result(other),
     };
     Refusal::new(ErrorCode::VALIDATION, &format!("Window {id} {what}"))
-}
-
-async fn find(call: &AdminRequest<'_>, id: WindowId) -> Result<Option<Window>, Refusal> {
-    let find = move |state: &State| Some(state.settlement().window(id)?.window.clone());
-    call.ask(find).await
 }

@@ -7,6 +7,8 @@
 //! Costs: a list finds the numbers of its settlements first and then copies one at a time, so that
 //! the sequencer's thread is never held for long.
 
+use std::collections::BTreeSet;
+
 use fspiop::{ErrorCode, Refusal};
 use ledger::{
     ACCOUNTS_MAX, AbortSettlement, AccountId, AccountStep, AdminOutcome, AdvanceSettlement,
@@ -436,14 +438,38 @@ async fn advance(
     if ACCOUNTS_MAX < steps.len() {
         return Err(invalid(&format!("at most {ACCOUNTS_MAX} accounts are allowed")));
     }
-    let change = AdvanceSettlement { settlement: id, steps };
-    let (outcome, result) = call.decide(call.identity.reason.clone(), change).await?;
-    let (AdminOutcome::Accepted, Some(ChangeResult::Advanced(results))) = (outcome, result) else {
-        return Err(outcome_errors::of_result(outcome));
-    };
+    let change = AdvanceSettlement { settlement: id, steps: steps.clone() };
+    let decided = call.decide(call.identity.reason.clone(), change).await?;
+    if !matches!(decided.0, AdminOutcome::Accepted | AdminOutcome::SettlementArchived) {
+        return Err(outcome_errors::of_result(decided.0));
+    }
     let data = find(call, id).await?;
+    let results = match decided {
+        (AdminOutcome::SettlementArchived, _) => results_of_final(&data, &steps),
+        (_, Some(ChangeResult::Advanced(results))) => results,
+        (other, _) => return Err(outcome_errors::of_result(other)),
+    };
     let answered = answered(requested, results);
     Ok(AdminResponse::ok(&SettlementResponse::advanced(&data, &answered)))
+}
+
+/// The results of steps on a final settlement in the cold store, which does not change: a repeated
+/// request is answered as before.
+fn results_of_final(data: &SettlementData, steps: &[AccountStep]) -> Vec<StepResult> {
+    let mut seen = BTreeSet::new();
+    let accounts = data.entry.accounts.iter();
+    let owners: BTreeSet<_> = accounts.map(|row| data.owner(row.account).participant).collect();
+    let mut result = |step: &AccountStep| match data.entry.account(step.account) {
+        _ if !owners.contains(&step.participant) => StepResult::ParticipantNotFound,
+        None => StepResult::AccountNotFound,
+        Some(_) if data.owner(step.account).participant != step.participant => {
+            StepResult::ParticipantMismatch
+        }
+        Some(_) if !seen.insert(step.account) => StepResult::Repeated,
+        Some(row) if row.state == step.state => StepResult::Updated,
+        Some(_) => StepResult::NotAllowed,
+    };
+    steps.iter().map(&mut result).collect()
 }
 
 impl NumberedStep {
@@ -482,9 +508,14 @@ async fn abort(call: &AdminRequest<'_>, id: SettlementId, reason: String) -> Han
             let data = find(call, id).await?;
             return Ok(AdminResponse::ok(&SettlementResponse::aborted(&data)));
         }
-        AdminOutcome::SettlementCommitted => {
-            let state = find(call, id).await?.entry.settlement.state.name();
-            format!("State change is not allowed for settlement '{}' in state '{state}'", id.0)
+        AdminOutcome::SettlementCommitted | AdminOutcome::SettlementArchived => {
+            let data = find(call, id).await?;
+            let state = data.entry.settlement.state;
+            if state == SettlementState::Aborted {
+                return Ok(AdminResponse::ok(&SettlementResponse::aborted(&data)));
+            }
+            let (id, state) = (id.0, state.name());
+            format!("State change is not allowed for settlement '{id}' in state '{state}'")
         }
         AdminOutcome::SettlementAccountCommitted => format!(
             "At least one settlement transfer is committed for settlement '{}'. Aborting is not \

@@ -11,8 +11,8 @@ use http::header::{CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, Command, NoticeId, Outcome,
-    PartyBinding, Stamp, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, Command, Decided, NoticeId,
+    Outcome, PartyBinding, Stamp, TransferId,
 };
 use operations::{
     AdminBackend, AdminOptions, Auth, BoxFuture, ChangeAuthor, Health, ServiceStatus, StateQuery,
@@ -139,7 +139,7 @@ impl Kernel {
         self.0.lock().expect("the lock is free")
     }
 
-    fn record(&self, command: &Command) -> Outcome {
+    fn record(&self, command: &Command) -> Decided {
         let mut fields = Vec::new();
         write_fields(command, &mut fields);
         let again = read_fields(command.number(), FIELDS_VERSION, &fields);
@@ -149,7 +149,7 @@ impl Kernel {
 }
 
 impl AdminBackend for Kernel {
-    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Decided, Unavailable>> {
         Box::pin(async move { Ok(self.record(&Command::Administer(Box::new(change)))) })
     }
 
@@ -158,7 +158,7 @@ impl AdminBackend for Kernel {
         change: ChangeParties,
         _: ChangeAuthor,
     ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
-        Box::pin(async move { Ok(self.record(&Command::ChangeParties(Box::new(change)))) })
+        Box::pin(async move { Ok(self.record(&Command::ChangeParties(Box::new(change))).outcome) })
     }
 
     /// The directory is no part of the kernel.

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ledger::{Batch, Command, Effects, FspName, Genesis, LogIndex, Outcome, Stamp, State};
+use ledger::{Batch, Command, Decided, Effects, FspName, Genesis, LogIndex, Stamp, State};
 use model::Model;
 
 /// Moment of the first record; each further one is a millisecond later.
@@ -29,9 +29,10 @@ pub(crate) struct ModelledKernel {
 
 impl ModelledKernel {
     /// Decides one command as a batch of its own.
-    pub(crate) fn decide(&mut self, command: &Command) -> Outcome {
+    pub(crate) fn decide(&mut self, command: &Command) -> Decided {
         let first = self.state.log_index().0 + 1;
-        self.apply(command, Stamp::from_millis(BEGINNING_MS + first)).outcomes[0]
+        let effects = self.apply(command, Stamp::from_millis(BEGINNING_MS + first));
+        effects.decided(LogIndex(first), effects.outcomes[0])
     }
 
     /// Decides one command as a batch with this stamp.

@@ -87,6 +87,6 @@ pub use settlement::{
     SettlementAccount, SettlementBook, SettlementNumbers, SettlementState, SettlementWithAccounts,
     WINDOWS_MAX, Window, WindowContent, WindowState, WindowWithSums,
 };
-pub use state::{ApplyStep, Batch, ChangeResult, Counters, Effects, State, StepResult};
+pub use state::{ApplyStep, Batch, ChangeResult, Counters, Decided, Effects, State, StepResult};
 pub use state_hash::{STATE_HASH_VERSION, StateHashes};
 pub use transfers::{FinalTransfer, RecordedResponse, ResponseKind, TransferState};

@@ -4,8 +4,8 @@
 
 /// The newest version of the rules, used by every new log.
 pub const RULES_VERSION: u32 = 2;
-/// The first version with settlement: commits are added to the sums of the open window, or settled
-/// at once by a gross model.
+/// The first version with settlement and alerts: commits are added to the sums of the open window,
+/// or settled at once by a gross model.
 pub(crate) const SETTLEMENT: u32 = 2;
 
 /// The newest version of the rules that this program supports.

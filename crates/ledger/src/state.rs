@@ -71,6 +71,21 @@ pub enum ChangeResult {
     Advanced(Vec<StepResult>),
 }
 
+/// The decision on one command, for its caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The result of a change that has more than an outcome.
+    pub result: Option<ChangeResult>,
+}
+
+impl From<Outcome> for Decided {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, result: None }
+    }
+}
+
 /// The result of one [`AccountStep`](crate::AccountStep).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepResult {
@@ -91,6 +106,13 @@ pub enum StepResult {
 }
 
 impl Effects {
+    /// The decision on the command of a record, for its caller.
+    #[must_use]
+    pub fn decided(&self, record: LogIndex, outcome: Outcome) -> Decided {
+        let result = self.results.iter().find(|(index, _)| *index == record);
+        Decided { outcome, result: result.map(|(_, result)| result.clone()) }
+    }
+
     /// Empties all buffers.
     pub fn clear(&mut self) {
         self.outcomes.clear();

@@ -1,6 +1,10 @@
 //! The hash of the logical state, version 3: equal on two replicas if and only if they agree about
 //! everything, whichever rows each has in memory.
 //!
+//! Under rules without settlement the hash is that of version 2, which has no part of settlement and
+//! alerts.
+//! Nodes of both versions of the program compare their states until the newer rules are activated.
+//!
 //! The stored form of each part is hashed ([`crate::field`]), so a renamed field changes no hash.
 //! Tables with a logical order are hashed row by row. For the others, the digests of the rows are
 //! summed, so that the order of the rows does not matter.
@@ -10,11 +14,14 @@ use core::convert::Infallible;
 use crate::evicted::EvictedRows;
 use crate::field::{Field, Row};
 use crate::ids::Digest;
+use crate::rules::SETTLEMENT;
 use crate::snapshot::{StateHeader, Table, TableVisitor};
 use crate::state::State;
 
-/// The version of the state hash that this code computes.
+/// The version of the state hash under the newest rules.
 pub const STATE_HASH_VERSION: u8 = 3;
+/// The version under rules without settlement.
+const WITHOUT_SETTLEMENT: u8 = 2;
 
 /// Two digests of one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,17 +66,23 @@ impl State {
             settlement,
             alerts,
         } = self.tables().header();
-        let mut hasher = versioned();
+        let version = match SETTLEMENT <= rules_version {
+            true => STATE_HASH_VERSION,
+            false => WITHOUT_SETTLEMENT,
+        };
+        let mut hasher = versioned(version);
         settings.write(&mut hasher);
         counters.write(&mut hasher);
         last_oracle.write(&mut hasher);
         last_notice.write(&mut hasher);
-        settlement.write(&mut hasher);
-        alerts.write(&mut hasher);
-        let mut tables = TableHasher { hasher, evicted };
+        if version != WITHOUT_SETTLEMENT {
+            settlement.write(&mut hasher);
+            alerts.write(&mut hasher);
+        }
+        let mut tables = TableHasher { hasher, version, evicted };
         let Ok(()) = self.tables().visit(&mut tables);
         let content = Digest(*tables.hasher.finalize().as_bytes());
-        let mut hasher = versioned();
+        let mut hasher = versioned(version);
         hub.write(&mut hasher);
         log_index.write(&mut hasher);
         stamp.write(&mut hasher);
@@ -82,15 +95,16 @@ impl State {
 }
 
 /// A hasher that starts with the version.
-fn versioned() -> blake3::Hasher {
+fn versioned(version: u8) -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new();
-    STATE_HASH_VERSION.write(&mut hasher);
+    version.write(&mut hasher);
     hasher
 }
 
 /// Hashes each table: its number, its count of rows, and its rows.
 struct TableHasher {
     hasher: blake3::Hasher,
+    version: u8,
     /// The evicted rows of final transfers.
     evicted: EvictedRows,
 }
@@ -103,6 +117,9 @@ impl TableVisitor for TableHasher {
         table: Table,
         rows: impl IntoIterator<Item = R>,
     ) -> Result<(), Infallible> {
+        if self.version == WITHOUT_SETTLEMENT && Table::DeadLetters.number() < table.number() {
+            return Ok(());
+        }
         table.number().write(&mut self.hasher);
         if table.is_ordered() {
             let mut count = 0_u64;

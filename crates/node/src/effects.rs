@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use ledger::{Command, LogIndex, NoticeId, Outcome, ParticipantIndex, State, TransferMessage};
+use ledger::{
+    Command, Effects, LogIndex, NoticeId, Outcome, ParticipantIndex, State, TransferMessage,
+};
 use ports::Log;
 use sequencer::{Committed, Sequencer};
 
@@ -96,7 +98,7 @@ impl<M> EffectDispatcher<M> {
         };
         let commands = batch.iter().map(|one| &one.command);
         self.dispatch(sequencer, committed.first, commands, (&message, serves));
-        self.reply(batch, sequencer.outcomes());
+        self.reply(batch, committed.first, sequencer.effects());
     }
 
     fn track_deliveries(&mut self, first: LogIndex, batch: &[Submission<M>]) {
@@ -116,15 +118,18 @@ impl<M> EffectDispatcher<M> {
         }
     }
 
-    fn reply(&mut self, batch: &mut Vec<Submission<M>>, outcomes: &[Outcome]) {
-        for (submission, outcome) in batch.drain(..).zip(outcomes) {
+    fn reply(&mut self, batch: &mut Vec<Submission<M>>, first: LogIndex, effects: &Effects) {
+        for (at, (submission, outcome)) in batch.drain(..).zip(&effects.outcomes).enumerate() {
             match submission.attached.ticket {
                 ReplyTo::None | ReplyTo::Deliveries { .. } => {}
                 ReplyTo::Waiter { mailbox, waiter } => {
                     self.outgoing[mailbox]
                         .push(MailboxEvent::Reply { waiter, result: Ok(*outcome) });
                 }
-                ReplyTo::Call(call) => call(Ok(*outcome)),
+                ReplyTo::Call(call) => {
+                    let record = LogIndex(first.0 + at as u64);
+                    call(Ok(effects.decided(record, *outcome)));
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ledger::{Command, Outcome};
+use ledger::{Command, Decided};
 use sequencer::Durability;
 
 /// A command submitted to the sequencer. `M` is the edge's form of the message. It is returned with
@@ -28,8 +28,8 @@ pub fn unattended<M>(command: Command) -> Submission<M> {
     submission.expect("a command of the node's own is short")
 }
 
-/// A call with the outcome, from the sequencer's thread; it must not block.
-pub type Callback = Box<dyn FnOnce(Result<Outcome, SubmissionRefused>) + Send>;
+/// A call with the decision, from the sequencer's thread; it must not block.
+pub type Callback = Box<dyn FnOnce(Result<Decided, SubmissionRefused>) + Send>;
 
 /// The recipient of a command's outcome.
 pub enum ReplyTo {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use journal::{FileLog, MemoryDisk, Options};
 use ledger::{
     AccountKind, Administer, Change, ChangeParties, Command, CreateHubAccount, CreateParticipant,
-    Currency, FspName, Genesis, Outcome, PartyBinding, PartyChangeForm,
+    Currency, Decided, FspName, Genesis, Outcome, PartyBinding, PartyChangeForm,
 };
 use node::latency_trace::{LatencyTrace, TracedLog};
 use node::{
@@ -91,7 +91,8 @@ fn administer(handle: &Handle<()>, change: Change) -> Result<Outcome, Submission
     let command = Administer { actor: "test".into(), reason: String::new(), change };
     let command = Command::Administer(Box::new(command));
     handle.submit(&mut vec![submission(command, ReplyTo::Call(call))])?;
-    answered.recv_timeout(PATIENCE).expect("every command is answered")
+    let decided: Result<Decided, _> = answered.recv_timeout(PATIENCE).expect("it is answered");
+    decided.map(|decided| decided.outcome)
 }
 
 fn usd() -> Currency {

@@ -5,8 +5,8 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, NoticeId, Outcome, PartyBinding,
-    State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, Decided, NoticeId, Outcome,
+    PartyBinding, State, TransferId,
 };
 
 use crate::reports::{Cluster, DiskStatus, Health, Snapshots, TransferTrace};
@@ -26,7 +26,7 @@ pub type StateQuery = Box<dyn FnOnce(&State) + Send>;
 pub trait AdminBackend: Send + Sync + 'static {
     /// Records a change and returns the kernel's decision once it is durable and applied. After an
     /// error it is unknown whether the change was made; the same change may be requested again.
-    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>>;
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Decided, Unavailable>>;
 
     /// Records the FSPs that serve parties, with the author and the reason. Returns the kernel's
     /// decision once it is durable, applied and visible to look-ups.

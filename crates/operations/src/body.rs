@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use fspiop::Refusal;
 use ledger::{Amount, Currency, PRECISION_MAX, TransferId};
 use openapi::schema::reference;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::body_reader::{
     BodyReader, CURRENCY_FORM, TRANSFER_ID_FORM, VERSION_MAX, known_currency,
@@ -341,6 +341,68 @@ impl<B: Body> Rule for Object<B> {
 
     fn schema(&self) -> Value {
         (B::DESCRIPTION.schema.1)()
+    }
+}
+
+/// A list of objects, of this length.
+pub(crate) struct List<B>(RangeInclusive<usize>, PhantomData<B>);
+
+impl<B: Body> List<B> {
+    pub(crate) const fn of(length: RangeInclusive<usize>) -> Self {
+        Self(length, PhantomData)
+    }
+}
+
+impl<B: Body> Rule for List<B> {
+    type Value = Vec<B>;
+
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<Vec<B>>, Refusal> {
+        let Some(items) = form.objects(name)? else { return Ok(None) };
+        if !self.0.contains(&items.len()) {
+            let (least, most) = (self.0.start(), self.0.end());
+            return Err(form.invalid(name, &format!("must contain {least} to {most} items")));
+        }
+        items.into_iter().map(B::read).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = schema::list_of((B::DESCRIPTION.schema.1)());
+        schema["minItems"] = (*self.0.start()).into();
+        schema["maxItems"] = (*self.0.end()).into();
+        schema
+    }
+}
+
+/// The number of a window, settlement, participant or account, or its digits as a string.
+pub(crate) const NUMBER: Custom<u32> = Custom {
+    take: |form, name| {
+        let Some(text) = form.raw(name) else { return Ok(None) };
+        let digits = text.trim_matches('"');
+        match digits.parse::<u32>() {
+            Ok(number) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(Some(number)),
+            _ => Err(form.malformed(name, "must be an integer")),
+        }
+    },
+    schema: || {
+        json!({"anyOf": [
+            {"type": "integer", "minimum": 0, "maximum": u32::MAX},
+            {"type": "string", "pattern": "^[0-9]{1,9}$"},
+        ]})
+    },
+};
+
+/// A string of up to this number of characters, which may be empty.
+pub(crate) struct AnyText(pub(crate) usize);
+
+impl Rule for AnyText {
+    type Value = String;
+
+    fn take(&self, form: &mut BodyReader<'_>, name: &str) -> Result<Option<String>, Refusal> {
+        form.text(name, 0..=self.0)
+    }
+
+    fn schema(&self) -> Value {
+        schema::text(0, self.0)
     }
 }
 

@@ -97,6 +97,16 @@ impl<'a> BodyReader<'a> {
         }
     }
 
+    /// A member that is an array of objects.
+    pub(crate) fn objects(&mut self, name: &str) -> Result<Option<Vec<BodyReader<'a>>>, Refusal> {
+        let Some(items) = self.array(name)? else { return Ok(None) };
+        let reader = |(at, raw)| {
+            let name = format!("{}{name}[{at}]", self.prefix);
+            BodyReader::of(raw, &name, format!("{name}."))
+        };
+        items.into_iter().enumerate().map(reader).collect::<Result<_, _>>().map(Some)
+    }
+
     /// Drops a member that is `null`.
     pub(crate) fn drop_null(&mut self, name: &str) {
         if self.members.get(name).is_some_and(|raw| raw.get() == "null") {

@@ -1,5 +1,6 @@
 //! Funds in and out: `POST /participants/{name}/accounts/{id}` and
-//! `PUT /participants/{name}/accounts/{id}/transfers/{transferId}` (hub-semantics 4.4).
+//! `PUT /participants/{name}/accounts/{id}/transfers/{transferId}` (hub-semantics 4.4). Corrections:
+//! `POST /participants/{name}/accounts/{id}/adjustments`.
 //!
 //! 202 means recorded and applied; the account's balance is final then. An identical request,
 //! apart from white space, moves no funds and gets 202 again.
@@ -7,8 +8,8 @@
 use fspiop::{ErrorCode, Refusal, body_hash};
 use http::StatusCode;
 use ledger::{
-    AccountId, Amount, Currency, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds,
-    TransferId,
+    AccountId, AdjustBalance, Amount, Currency, Digest, EndFundsOut, FspName, FundsDirection,
+    MoveFunds, TransferId,
 };
 use openapi::schema::reference;
 use serde_json::json;
@@ -56,6 +57,36 @@ routes! {
             example: {"action": "recordFundsOutCommit", "reason": "paid out"},
             responses: [202: () = "Recorded and applied."],
         }
+    }
+    "/participants/{name}/accounts/{id}/adjustments" [NAME, ACCOUNT] {
+        change POST adjustBalance = adjust(Adjustment), "Correct the balance of an account" {
+            records: AdjustBalance,
+            text: "\
+                Applies to POSITION and SETTLEMENT accounts, also to inactive ones, against the \
+                hub's reconciliation account. A positive amount raises the balance. An identical \
+                request, apart from white space, gets 202 again and changes nothing.",
+            example: {
+                "transferId": "01HV0000000000000000000009",
+                "reason": "correction of advice 4711",
+                "amount": {"amount": -12.5, "currency": "XOF"}
+            },
+            responses: [202: () = "Recorded and applied."],
+        }
+    }
+}
+
+body! {
+    Closed Adjustment {
+        transfer_id: TransferId = TRANSFER_ID,
+        reason: String = Text(REASON_CHARACTERS_MAX),
+        amount: SignedMoney = Object::<SignedMoney>::RULE,
+    }
+}
+
+body! {
+    Closed SignedMoney {
+        amount: Amount = Decimal::Any,
+        currency: Currency = CURRENCY,
     }
 }
 
@@ -116,6 +147,16 @@ async fn end(request: &AdminRequest<'_>, body: FundsEnd) -> HandlerResult {
     let hash = request_hash(request, &name, account);
     let end = EndFundsOut { id, name, account, commit: body.action, hash };
     request.change_because(body.reason, end).await?;
+    Ok(AdminResponse::empty(StatusCode::ACCEPTED))
+}
+
+/// Corrects the balance of an account.
+async fn adjust(call: &AdminRequest<'_>, body: Adjustment) -> HandlerResult {
+    let (account, name) = (call.path(&ACCOUNT)?, call.path(&NAME)?);
+    let hash = request_hash(call, &name, account);
+    let SignedMoney { amount, currency } = body.amount;
+    let change = AdjustBalance { id: body.transfer_id, name, account, currency, amount, hash };
+    call.change_because(body.reason, change).await?;
     Ok(AdminResponse::empty(StatusCode::ACCEPTED))
 }
 

@@ -41,8 +41,8 @@ routes! {
 }
 
 const TEXT: &str = "\
-For operators: onboarding, public keys, accounts and funds, caps, settlement models, oracles, \
-dead letters, health.\n\n\
+For operators: onboarding, public keys, accounts and funds, caps, settlement, oracles, dead \
+letters, health.\n\n\
 A **change** requires the bearer token of the data directory, unless the configuration disables \
 it; so do {guarded}. Other read requests need no token. A change is recorded, synced and decided \
 before its response is sent. `X-Actor` and `X-Reason` are recorded with it.\n\n\
@@ -73,7 +73,7 @@ pub fn admin() -> Value {
             ("keys", "Public keys that verify signatures."),
             ("caps", "Net debit caps."),
             ("accounts", "Accounts, positions, funds in and funds out."),
-            ("settlement", "Settlement models. Settlement itself is not implemented yet."),
+            ("settlement", "Settlement models, windows and settlements."),
             ("oracles", "A registry of oracles. The hub does not call them."),
             ("delivery", "Dead letters and notices without an endpoint."),
             ("measurement", "Timing of individual transfers."),
@@ -288,6 +288,7 @@ fn refusals(resource: &Resource, route: &Route) -> BTreeMap<u16, Vec<ErrorCode>>
     let mut ends: Vec<_> = route
         .records
         .into_iter()
+        .chain(route.or_records)
         .flat_map(|it| it.outcomes)
         .filter_map(|it| from_outcome(*it))
         .collect();

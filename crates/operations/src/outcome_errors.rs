@@ -9,13 +9,10 @@ use crate::backend::Unavailable;
 /// Error text for a record that reached the log twice.
 const REPEATED: &str = "duplicate log record; retry the request to get its result";
 
-/// Returns an error unless the change was made. A record that reached the log twice gets 503: the
-/// outcome of its first copy is unknown here, and the client may resend the request.
-pub(crate) fn from_change_outcome(outcome: Outcome) -> Result<(), Refusal> {
-    match AdminOutcome::of(outcome) {
-        Some(from_change_outcome) => from_outcome(from_change_outcome).map_or(Ok(()), Err),
-        None => Err(unexpected_outcome(outcome)),
-    }
+/// The outcome of a change. A record that reached the log twice gets 503: the outcome of its first
+/// copy is unknown here, and the client may resend the request.
+pub(crate) fn outcome_of_change(outcome: Outcome) -> Result<AdminOutcome, Refusal> {
+    AdminOutcome::of(outcome).ok_or_else(|| unexpected_outcome(outcome))
 }
 
 /// The same for a change of the party directory.
@@ -34,6 +31,11 @@ fn unexpected_outcome(outcome: Outcome) -> Refusal {
     }
     let detail = format!("unexpected outcome {outcome:?}; please report this defect of the hub");
     Refusal::new(ErrorCode::INTERNAL_SERVER, &detail)
+}
+
+/// The error for an outcome, for a handler that could not answer it in another way.
+pub(crate) fn of_result(outcome: AdminOutcome) -> Refusal {
+    from_outcome(outcome).unwrap_or_else(|| unexpected_outcome(outcome.into()))
 }
 
 /// The error for an outcome of a change; `None` when the change was made.
@@ -77,10 +79,24 @@ pub(crate) fn from_outcome(outcome: AdminOutcome) -> Option<Refusal> {
         OracleExists => internal("an oracle of this type and currency already exists"),
         OracleNotFound => not_found("oracle not found"),
         LedgerAccountTypeExists => client("the ledger account type already exists"),
+        WindowNotFound => invalid("Window does not exist"),
+        WindowNotOpen => invalid("Window is not open"),
+        WindowEmpty => invalid("Window is empty"),
+        SettlementModelGross => invalid(MODEL_GROSS),
+        WindowsInapplicable => invalid("Inapplicable windows"),
+        SettlementNotFound => invalid("Settlement not found"),
+        LiquidityUnchanged => invalid("the position has not crossed its alarm threshold"),
+        SettlementArchived | SettlementCommitted => {
+            invalid("State change is not allowed for the settlement")
+        }
+        SettlementAccountCommitted => {
+            invalid("At least one settlement transfer is committed. Aborting is not allowed.")
+        }
     };
     Some(Refusal::new(code, detail))
 }
 
+const MODEL_GROSS: &str = "Settlement can not be created for GROSS or IMMEDIATE models";
 const FUNDS_MODIFIED: &str = "a transfer with this transferId and different content exists";
 
 const fn not_found(detail: &'static str) -> (ErrorCode, &'static str) {
@@ -126,8 +142,11 @@ mod tests {
         let mut table = String::new();
         let outcomes = AdminOutcome::ALL.iter().map(|outcome| Outcome::from(*outcome));
         for outcome in outcomes.chain([Outcome::Repeated, Outcome::Expired]) {
-            let answer =
-                from_change_outcome(outcome).err().map_or("done".to_owned(), |it| it.to_string());
+            let refusal = match outcome_of_change(outcome) {
+                Ok(outcome) => from_outcome(outcome),
+                Err(refusal) => Some(refusal),
+            };
+            let response = refusal.map_or("done".to_owned(), |it| it.to_string());
             writeln!(table, "{outcome:?}: {answer}").unwrap();
         }
         expect![[r#"
@@ -159,6 +178,16 @@ mod tests {
             ParticipantInactive: 400 Bad Request, 3100: Generic validation error - Participant is currently set inactive
             KeysFull: 400 Bad Request, 3100: Generic validation error - the participant already has 4 public keys: delete one first
             KeyNotFound: 400 Bad Request, 3200: Generic ID not found - public key not found
+            WindowNotFound: 400 Bad Request, 3100: Generic validation error - Window does not exist
+            WindowNotOpen: 400 Bad Request, 3100: Generic validation error - Window is not open
+            WindowEmpty: 400 Bad Request, 3100: Generic validation error - Window is empty
+            SettlementModelGross: 400 Bad Request, 3100: Generic validation error - Settlement can not be created for GROSS or IMMEDIATE models
+            WindowsInapplicable: 400 Bad Request, 3100: Generic validation error - Inapplicable windows
+            SettlementNotFound: 400 Bad Request, 3100: Generic validation error - Settlement not found
+            SettlementArchived: 400 Bad Request, 3100: Generic validation error - State change is not allowed for the settlement
+            SettlementCommitted: 400 Bad Request, 3100: Generic validation error - State change is not allowed for the settlement
+            SettlementAccountCommitted: 400 Bad Request, 3100: Generic validation error - At least one settlement transfer is committed. Aborting is not allowed.
+            LiquidityUnchanged: 400 Bad Request, 3100: Generic validation error - the position has not crossed its alarm threshold
             Repeated: 503 Service Unavailable, 2003: Service currently unavailable - duplicate log record; retry the request to get its result
             Expired: 500 Internal Server Error, 2001: Internal server error - unexpected outcome Expired; please report this defect of the hub
         "#]].assert_eq(&table);

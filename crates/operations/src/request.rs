@@ -5,7 +5,8 @@ use fspiop::egress_policy::EgressPolicy;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use ledger::{
-    Administer, Change, ChangeDeclaration, Currency, FspName, Participant, State, TransferId,
+    AdminOutcome, Administer, Change, ChangeResult, Currency, FspName, Participant, State,
+    TransferId,
 };
 use openapi::schema::reference;
 use tokio::sync::oneshot;
@@ -16,7 +17,7 @@ use crate::body_reader::{BodyReader, CURRENCY_FORM, known_currency, refuse};
 use crate::metrics::AdminCounters;
 use crate::options::AdminKeys;
 use crate::outcome_errors;
-use crate::route::{Parameter, parameter};
+use crate::route::{Parameter, Route, parameter};
 use crate::schema;
 
 /// An authenticated request with its body.
@@ -32,8 +33,8 @@ pub(crate) struct AdminRequest<'a> {
     pub(crate) query: &'a str,
     pub(crate) body: Bytes,
     pub(crate) identity: ChangeAuthor,
-    /// The change that the route records.
-    pub(crate) records: Option<&'static ChangeDeclaration>,
+    /// The route, which names the changes that it records.
+    pub(crate) route: &'static Route,
 }
 
 impl AdminRequest<'_> {
@@ -48,15 +49,26 @@ impl AdminRequest<'_> {
         reason: String,
         change: impl Into<Change>,
     ) -> Result<(), Refusal> {
+        let (outcome, _) = self.decide(reason, change).await?;
+        outcome_errors::from_outcome(outcome).map_or(Ok(()), Err)
+    }
+
+    /// Records a change and returns the decision, for handlers that word refusals themselves.
+    pub(crate) async fn decide(
+        &self,
+        reason: String,
+        change: impl Into<Change>,
+    ) -> Result<(AdminOutcome, Option<ChangeResult>), Refusal> {
         let (actor, change) = (self.identity.actor.clone(), change.into());
-        let is_declared = self.records.is_some_and(|it| it.number == change.declaration().number);
+        let is_declared = self.route.is_for(change.declaration());
         assert!(is_declared, "a handler records the change that its route declares");
-        let outcome = self
+        let decided = self
             .backend
             .administer(Administer { actor, reason, change })
             .await
             .map_err(outcome_errors::from_unavailable)?;
-        outcome_errors::from_change_outcome(outcome)
+        let outcome = outcome_errors::outcome_of_change(decided.outcome)?;
+        Ok((outcome, decided.result))
     }
 
     /// Queries the state; see [`AdminBackend::query_state`].

@@ -6,7 +6,7 @@
 //! token and the OpenAPI document. **A new route is one declaration there and one handler**; a new
 //! module is one line in [`ALL`].
 //!
-//! Costs: a path is compared with every declared one, about 40.
+//! Costs: a path is compared with every declared one, about 50.
 
 use fspiop::{ErrorCode, Refusal};
 use http::Method;
@@ -21,7 +21,8 @@ use crate::schema::{Content, any_text, some_text};
 use crate::{
     accounts, cluster, dead_letters, endpoint_cache, enums, explanations, funds, keys, limits,
     metrics, monitoring, openapi_document, oracles, participants, parties, rules,
-    settlement_models, snapshots, storage, transactions, waterfall,
+    settlement_models, settlement_windows, settlements, snapshots, storage, transactions,
+    waterfall,
 };
 
 /// The resources of every module, with their group in the document.
@@ -33,6 +34,8 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
     ("accounts", accounts::RESOURCES),
     ("accounts", funds::RESOURCES),
     ("settlement", settlement_models::RESOURCES),
+    ("settlement", settlement_windows::RESOURCES),
+    ("settlement", settlements::RESOURCES),
     ("oracles", oracles::RESOURCES),
     ("hub", enums::RESOURCES),
     ("measurement", waterfall::RESOURCES),
@@ -50,8 +53,11 @@ pub(crate) const ALL: &[(&str, &[Resource])] = &[
 ];
 
 /// Changes that no route records, each with the reason.
-const RECORDED_ELSEWHERE: &[(&ChangeDeclaration, &str)] =
-    &[(&ledger::Configure::DECLARATION, "a start with other settings than those in force")];
+const RECORDED_ELSEWHERE: &[(&ChangeDeclaration, &str)] = &[
+    (&ledger::Configure::DECLARATION, "a start with other settings than those in force"),
+    (&ledger::CheckLiquidity::DECLARATION, "a position that crosses its alarm threshold"),
+    (&ledger::FinishAlerts::DECLARATION, "alerts that were sent"),
+];
 
 /// Requires a route for every change, at compile time.
 macro_rules! recorded_each {
@@ -198,6 +204,8 @@ pub(crate) struct Route {
     pub(crate) responses: &'static [SuccessResponse],
     /// The change that it records.
     pub(crate) records: Option<&'static ChangeDeclaration>,
+    /// Another change that it records, depending on the body.
+    pub(crate) or_records: Option<&'static ChangeDeclaration>,
     /// Errors other than those of [`Self::records`] and of every route.
     pub(crate) refusals: &'static [(u16, ErrorCode)],
     pub(crate) handler: Handler,
@@ -220,6 +228,7 @@ impl Route {
             path_example: None,
             responses: &[],
             records: None,
+            or_records: None,
             refusals: &[],
             handler,
         }
@@ -238,6 +247,12 @@ impl Route {
     /// Changes state by a record of the log.
     pub(crate) const fn change(handler: Handler) -> Self {
         Self { kind: RouteKind::Change, ..Self::action(handler) }
+    }
+
+    /// Whether it records the change.
+    pub(crate) const fn is_for(&self, change: &ChangeDeclaration) -> bool {
+        let is_first = matches!(self.records, Some(it) if it.number == change.number);
+        is_first || matches!(self.or_records, Some(it) if it.number == change.number)
     }
 }
 
@@ -316,6 +331,9 @@ macro_rules! field {
     (records $change:ident) => {
         Some(&ledger::$change::DECLARATION)
     };
+    (or_records $change:ident) => {
+        Some(&ledger::$change::DECLARATION)
+    };
     (refusals [$($status:literal $code:ident),*]) => {
         &[$(($status, fspiop::ErrorCode::$code)),*]
     };
@@ -352,7 +370,8 @@ impl Resource {
         let mut at = 0;
         while at < routes.len() {
             let is_change = matches!(routes[at].kind, RouteKind::Change);
-            assert!(is_change || routes[at].records.is_none(), "only a change has `records`");
+            let declared = (&routes[at].records, &routes[at].or_records);
+            assert!(is_change || matches!(declared, (None, None)), "only a change has `records`");
             at += 1;
         }
         Self { path, parameters, routes }
@@ -362,9 +381,7 @@ impl Resource {
     const fn records(&self, change: &ChangeDeclaration) -> bool {
         let mut route = 0;
         while route < self.routes.len() {
-            if let Some(recorded) = self.routes[route].records
-                && recorded.number == change.number
-            {
+            if self.routes[route].is_for(change) {
                 return true;
             }
             route += 1;
@@ -418,7 +435,7 @@ impl Resource {
 }
 
 /// Maximum number of segments of a known path.
-const SEGMENTS_MAX: usize = 6;
+const SEGMENTS_MAX: usize = 7;
 
 /// Whether the parameters of a path are these, in this order.
 const fn describes(path: &str, parameters: &[&ParameterInfo]) -> bool {
@@ -454,6 +471,12 @@ pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
     decode(&value.replace('+', " "))
 }
 
+/// The parameters of a query in their order, without those that cannot be decoded.
+pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.filter_map(|(name, value)| Some((decode(name)?, decode(&value.replace('+', " "))?)))
+}
+
 /// Decodes percent-encoding; `None` if the result is not UTF-8 or an escape is incomplete.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
@@ -486,6 +509,10 @@ mod tests {
             ("/participants/%ff/accounts/7", None),
             ("/participants/%2/accounts/7", None),
             ("/participants/a/accounts/7/transfers/t/more", None),
+            (
+                "/v2/settlements/1/participants/2/accounts/3",
+                Some("/v2/settlements/{sid}/participants/{pid}/accounts/{aid} 1 2 3"),
+            ),
             ("/participants/a/b/c/d/e/f/g/h", None),
             ("/Participants", None),
             ("/", None),

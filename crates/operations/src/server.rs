@@ -246,7 +246,7 @@ impl Server {
             query: head.uri.query().unwrap_or_default(),
             body,
             identity,
-            records: route.records,
+            route,
         };
         if route.needs_accept {
             request.must_accept()?;

@@ -6,7 +6,7 @@
 //! 2. [`BlockHeader::parse`] returns the length of the next stored block; [`SnapshotReader::block`]
 //!    checks it and takes its rows; [`SnapshotReader::finish`] returns the state.
 //!
-//! # Layout, version 1 (all integers little endian)
+//! # Layout, version 2 (all integers little endian)
 //! A snapshot is a sequence of blocks, numbered from 0, each with rows of one kind. Kinds are in
 //! ascending order; a kind without rows has no block.
 //!
@@ -30,7 +30,13 @@
 //! | 3 to 7 | accounts, participants, settlement models, oracles, account types |
 //! | 8 to 10 | transfers in flight, outflows, final transfers |
 //! | 11, 12 | notices owed, dead letters |
+//! | 13 to 15 | windows, their sums per account, their sums per pair |
+//! | 16, 17 | settlements, their accounts |
+//! | 18, 19 | alerts owed, raised alarms |
 //! | 255 | end: BLAKE3 of all bytes before this block |
+//!
+//! Version 1 has no kinds 13 to 19, and its header ends before the last two fields, `settlement` and
+//! `alerts`, which then have their defaults. All blocks of a snapshot have the same version.
 //!
 //! The checksums identify the damaged block. The digest at the end proves that all blocks are
 //! present and unchanged. The final transfers are those in memory, not all there ever were.
@@ -45,7 +51,7 @@ use ledger::field::{Field, FieldError, Reader, Row};
 use ledger::snapshot::{
     InvalidState, RowError, StateBuilder, StateHeader, StateTables, Table, TableVisitor,
 };
-use ledger::{Digest, State};
+use ledger::{AlertNumbers, Digest, SettlementNumbers, State};
 
 use crate::checksum::crc32c;
 use crate::frame::{LogIdentity, Tail};
@@ -54,7 +60,9 @@ use crate::frame::{LogIdentity, Tail};
 mod tests;
 
 /// The format version that this code writes.
-pub const SNAPSHOT_VERSION: u16 = 1;
+pub const SNAPSHOT_VERSION: u16 = 2;
+/// The format version without settlement.
+const SNAPSHOT_VERSION_FIRST: u16 = 1;
 /// Length of a block's header, in bytes.
 pub const BLOCK_HEADER_BYTES: usize = 32;
 /// Maximum length of a block, in bytes, header included.
@@ -200,6 +208,7 @@ impl<'a, E> SnapshotWriter<'a, E> {
         assert!(self.block.len() <= BLOCK_BYTES_MAX, "no row is as long as a block may be");
         let rows = &self.block[BLOCK_HEADER_BYTES..];
         let header = BlockHeader {
+            version: SNAPSHOT_VERSION,
             kind: self.kind,
             number: self.number,
             rows: self.rows,
@@ -228,6 +237,7 @@ impl<E> TableVisitor for SnapshotWriter<'_, E> {
 /// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
+    version: u16,
     kind: u16,
     number: u32,
     rows: u32,
@@ -251,13 +261,13 @@ impl BlockHeader {
             return Err(SnapshotError::HeaderChecksum);
         }
         let version = fields.value::<u16>()?;
-        if version != SNAPSHOT_VERSION {
+        if !(SNAPSHOT_VERSION_FIRST..=SNAPSHOT_VERSION).contains(&version) {
             return Err(SnapshotError::Version(version));
         }
         let (kind, number) = (fields.value()?, fields.value()?);
         let (rows, length) = (fields.value::<u32>()?, fields.value::<u32>()?);
         let zero = fields.value::<u32>()?;
-        let header = Self { kind, number, rows, length, crc: fields.value()? };
+        let header = Self { version, kind, number, rows, length, crc: fields.value()? };
         let bounded = header.block_bytes() <= BLOCK_BYTES_MAX && 0 < rows && rows <= length;
         if bounded && zero == 0 { Ok(header) } else { Err(SnapshotError::NoBlock) }
     }
@@ -271,7 +281,7 @@ impl BlockHeader {
     fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
         let mut bytes = Vec::with_capacity(BLOCK_HEADER_BYTES);
         MAGIC.write(&mut bytes);
-        SNAPSHOT_VERSION.write(&mut bytes);
+        self.version.write(&mut bytes);
         self.kind.write(&mut bytes);
         self.number.write(&mut bytes);
         self.rows.write(&mut bytes);
@@ -299,6 +309,8 @@ pub struct Snapshot {
 pub struct SnapshotReader {
     tail: Option<Tail>,
     builder: Option<StateBuilder>,
+    /// That of the first block.
+    version: u16,
     kind: u16,
     number: u32,
     bytes: u64,
@@ -338,9 +350,11 @@ impl SnapshotReader {
             kind::HEAD => self.kind == kind::ORIGIN,
             kind => self.builder.is_some() && self.kind <= kind && self.end.is_none(),
         };
-        if !follows || header.number != self.number {
+        let is_same = header.version == self.version || self.number == 0;
+        if !follows || !is_same || header.number != self.number {
             return Err(SnapshotError::Order);
         }
+        self.version = header.version;
         self.kind = header.kind;
         self.number += 1;
         if header.kind != kind::END {
@@ -373,7 +387,11 @@ impl SnapshotReader {
                     self.tail = Some(read_origin(&mut reader)?);
                 }
                 (kind::HEAD, None) => {
-                    self.builder = Some(StateBuilder::new(reader.value::<StateHeader>()?)?);
+                    let head = match header.version {
+                        SNAPSHOT_VERSION_FIRST => read_head_without_settlement(&mut reader)?,
+                        _ => reader.value()?,
+                    };
+                    self.builder = Some(StateBuilder::new(head)?);
                 }
                 (kind::END, _) if self.end.is_none() => {
                     let digest = Digest(*self.hasher.finalize().as_bytes());
@@ -391,6 +409,17 @@ impl SnapshotReader {
         }
         Ok(reader.end()?)
     }
+}
+
+/// Reads the header of version 1, which is alone in its block.
+fn read_head_without_settlement(reader: &mut Reader<'_>) -> Result<StateHeader, FieldError> {
+    let mut bytes = reader.take(reader.0.len())?.to_vec();
+    SettlementNumbers::default().write(&mut bytes);
+    AlertNumbers::default().write(&mut bytes);
+    let mut whole = Reader(&bytes);
+    let head = whole.value()?;
+    whole.end()?;
+    Ok(head)
 }
 
 fn read_origin(reader: &mut Reader<'_>) -> Result<Tail, FieldError> {

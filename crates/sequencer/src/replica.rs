@@ -256,7 +256,7 @@ impl<L: Log> Replica<L> {
         }
         self.read(bundle.records_from(self.sequencer.log.tail().next()))?;
         let BundleHeader { node, epoch, sequence, wall, rules, .. } = bundle.header;
-        if rules_known() < rules && bundle.header.founding {
+        if rules_known() < rules && bundle.header.creates_log {
             let log_index = self.sequencer.log.tail().next();
             return Err(ReplayError::UnknownRules { log_index, version: rules }.into());
         }

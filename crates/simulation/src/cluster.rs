@@ -43,6 +43,7 @@ use crate::parameters::{Parameters, SECOND};
 use crate::random::{Random, mix, spread16};
 use crate::transfers::{Actors, Request, TransferPlan};
 use crate::workload::operator::OperatorWorkload;
+use crate::workload::settlement::{SettlementCounts, SettlementWorkload};
 use crate::{FAILED_AT, panic_message};
 use ::node::Turn;
 use ::node::outbox::{Outbox, RECORD_PATIENCE};
@@ -83,6 +84,7 @@ enum Event {
     Receive(usize, u32, Box<Notice>),
     Attempted(usize, u32, Box<Notice>, AttemptResult),
     NewTransfer,
+    Settlement,
     Fault,
     Start(usize),
     Leave(usize),
@@ -129,6 +131,7 @@ pub struct ClusterCounts {
     pub takes: u64,
     pub repeats: u64,
     pub same_states: u64,
+    pub settlement: SettlementCounts,
 }
 
 impl fmt::Display for ClusterReport {
@@ -195,6 +198,8 @@ struct ClusterSimulation {
     actors: Actors,
     plans: Vec<TransferPlan>,
     changes: Vec<Change>,
+    settlement: SettlementWorkload,
+    has_begun: bool,
     funded: bool,
     answered: u32,
     waiting: BTreeSet<(u8, u32, u32)>,
@@ -222,6 +227,8 @@ impl ClusterSimulation {
         parameters.lifetime_ms = random.pick(&[(2_000, 8_000), (5_000, 20_000)]);
         let actors = Actors::new(random.next(), &parameters);
         let changes = OperatorWorkload::new(&actors).changes().to_vec();
+        let traffic_us = parameters.interval_us * u64::from(transfers);
+        let settlement = SettlementWorkload::new(seed, workload::STREAM, (700, traffic_us));
         let machine = |number: usize| Machine {
             disk: MemoryDisk::new(seed ^ number as u64),
             up: None,
@@ -245,6 +252,8 @@ impl ClusterSimulation {
             actors,
             plans: Vec::new(),
             changes,
+            settlement,
+            has_begun: false,
             funded: false,
             answered: 0,
             waiting: BTreeSet::new(),
@@ -348,6 +357,7 @@ impl ClusterSimulation {
                 });
             }
             Event::NewTransfer => self.new_transfer(),
+            Event::Settlement => self.settle(),
             Event::Fault => self.fault(),
             Event::Start(at) => self.start(at),
             Event::Leave(at) => self.leave(at),
@@ -735,7 +745,9 @@ impl ClusterSimulation {
         let mut hashes = BTreeSet::new();
         for machine in &mut self.machines {
             let up = machine.up.take().expect("a node at rest is up");
-            let hash = up.node.replica().sequencer().state().hash();
+            let state = up.node.replica().sequencer().state();
+            let hash = state.hash();
+            self.counts.settlement = SettlementCounts::of(state);
             self.counts.same_states += u64::from(up.node.replica().agreed().is_some());
             drop(up);
             let mut copy =

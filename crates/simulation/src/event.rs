@@ -30,6 +30,8 @@ pub(crate) enum Event {
     Outcomes,
     /// The currency workload acts.
     Currencies,
+    /// The settlement workload acts.
+    Settlement,
     /// Something breaks.
     Fault(FaultKind),
     /// The cause of a temporary fault ends.

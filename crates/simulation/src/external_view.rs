@@ -15,6 +15,7 @@ use ports::Log;
 use record::frame::{EncodedRecord, Record};
 use sequencer::{AppliedCommand, Committed, Sequencer};
 
+use crate::balance::check_balance;
 use crate::random::{mix, words};
 use crate::transfers::number_of;
 
@@ -108,6 +109,7 @@ impl ExternalView {
             self.note_owed(notice, last);
         }
         self.model.compare(state, effects);
+        check_balance(state);
         self.durable(committed.durable);
     }
 

@@ -9,6 +9,8 @@
 //! # What is watched, after every batch
 //! - an independent model (the module `model`) predicts every outcome, every balance, every notice
 //!   with its content, and every withdrawn prepare, from the rules alone;
+//! - each currency sums to zero, and the hub's account of net settlement has the movements of
+//!   settlements under way, and nothing of those that are settled or aborted;
 //! - batches, records and notices are numbered without gaps; stamps never go back;
 //! - a notice leaves the hub only when the record that made it is durable, within the window of
 //!   its lane, and not before an earlier one about its transfer has ended.
@@ -43,6 +45,7 @@
 
 mod aim;
 mod archive;
+mod balance;
 mod clock;
 mod clock_check;
 mod cluster;
@@ -79,6 +82,7 @@ pub use reduction::{Reduction, Removal};
 pub use regression::Regression;
 pub use report::{Report, RunCounts};
 pub use shrink::{ReducedRun, shrink};
+pub use workload::settlement::SettlementCounts;
 
 use simulation::SimulationRun;
 

@@ -40,13 +40,15 @@ pub enum Removal {
     Outcomes,
     /// The currency workload.
     Currencies,
+    /// The settlement workload.
+    Settlement,
     /// Zeros written ahead of the log.
     Room,
 }
 
 impl Removal {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Crash,
         Self::Torn,
         Self::Sync,
@@ -61,6 +63,7 @@ impl Removal {
         Self::Registry,
         Self::Outcomes,
         Self::Currencies,
+        Self::Settlement,
         Self::Room,
     ];
 }
@@ -113,7 +116,8 @@ impl Reduction {
                 | Removal::Damage
                 | Removal::Registry
                 | Removal::Outcomes
-                | Removal::Currencies => {}
+                | Removal::Currencies
+                | Removal::Settlement => {}
             }
         }
     }

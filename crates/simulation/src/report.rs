@@ -5,6 +5,8 @@ use std::fmt;
 
 use ledger::{Counters, Digest, Outcome};
 
+use crate::workload::settlement::SettlementCounts;
+
 /// Counts of what happened in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
@@ -73,6 +75,8 @@ pub struct RunCounts {
     pub begun_while_off: u64,
     /// Ends of outflows that were asked for through the account of another currency.
     pub ends_misaddressed: u64,
+    /// Windows and settlements.
+    pub settlement: SettlementCounts,
     /// Times that the disk was slow.
     pub slow: u64,
     /// Messages that were lost.
@@ -133,7 +137,7 @@ impl fmt::Display for Report {
             f,
             "seed {seed}: {} transfers ({} committed, {} aborted, {} expired, {} refused), {} \
              records in {} batches, {} attempts, {} power cuts, {} kills, {} stops, {} records \
-             lost, {} ms; trace {:016x}, state {}",
+             lost, {} windows closed, {} settlements settled, {} aborted, {} archived, {} ms; trace {:016x}, state {}",
             counts.transfers,
             counters.committed,
             counters.aborted,
@@ -146,6 +150,10 @@ impl fmt::Display for Report {
             counts.kills,
             counts.stops,
             counts.records_lost,
+            counts.settlement.windows_closed,
+            counts.settlement.settled,
+            counts.settlement.aborted,
+            counts.settlement.archived,
             self.virtual_us / 1_000,
             self.trace,
             &self.state.to_string()[..16],

@@ -38,11 +38,14 @@ use crate::workload::fsp::{PAUSE_MAX_US, Parties};
 use crate::workload::operator::OperatorWorkload;
 use crate::workload::outcomes::OutcomeWorkload;
 use crate::workload::registry::RegistryWorkload;
+use crate::workload::settlement::{self, SettlementCounts, SettlementWorkload};
 
 /// How long after the last deadline, pause or time-out everything must be at rest.
 const REST_MARGIN_US: u64 = 60 * SECOND;
 /// Snapshots that are tried in the time of the faults, on average.
 const SNAPSHOTS: u64 = 6;
+/// Runs, in a thousand, with an operator who settles.
+const SETTLING_PER_MILLE: u32 = 600;
 /// Notices that one transfer causes after the faults stopped, resends included.
 const NOTICES_PER_TRANSFER: u64 = 16;
 
@@ -55,6 +58,7 @@ pub(crate) struct SimulationRun {
     pub(crate) registry_workload: RegistryWorkload,
     pub(crate) outcome_workload: OutcomeWorkload,
     pub(crate) currency_workload: CurrencyWorkload,
+    pub(crate) settlement_workload: SettlementWorkload,
     pub(crate) without: Reduction,
     pub(crate) archiver: Archiver,
     pub(crate) disk: MemoryDisk,
@@ -112,11 +116,17 @@ impl SimulationRun {
         if options.without.kinds.contains(&Removal::Currencies) {
             currency_workload.arrivals.leave();
         }
+        let presence = (SETTLING_PER_MILLE, env.parameters.chaos_us);
+        let mut settlement_workload = SettlementWorkload::new(seed, settlement::STREAM, presence);
+        if options.without.kinds.contains(&Removal::Settlement) {
+            settlement_workload.arrivals.leave();
+        }
         Self {
             operator: OperatorWorkload::new(&actors),
             registry_workload,
             outcome_workload,
             currency_workload,
+            settlement_workload,
             without: options.without.clone(),
             env,
             actors,
@@ -179,6 +189,7 @@ impl SimulationRun {
         }
         self.schedule_outcomes();
         self.schedule_currencies();
+        self.schedule_settlement();
         self.schedule_archiver();
         self.env.after(0, Event::NewTransfer);
         let wait = self.env.parameters.chaos_us;
@@ -204,6 +215,7 @@ impl SimulationRun {
             Event::Registry => self.run_registry_step(),
             Event::Outcomes => self.run_outcome_step(),
             Event::Currencies => self.run_currency_step(),
+            Event::Settlement => self.run_settlement_step(),
             Event::Fault(fault) => self.fault(fault),
             Event::Repair(fault) => self.repair(fault),
             Event::Start => self.start(),
@@ -550,6 +562,7 @@ impl SimulationRun {
         sequencer.flush(self.env.clock(self.env.now)).expect("a sound disk syncs");
         self.external.check_rest(sequencer);
         let hash = sequencer.state().hash();
+        self.env.counts.settlement = SettlementCounts::of(sequencer.state());
         self.check_agreement();
         assert_eq!(self.state().map(State::hash), Some(hash), "reading changes nothing");
         if self.has_snapshots() {
@@ -591,6 +604,7 @@ fn kind_of(event: &Event) -> u64 {
         Event::Outcomes => 15,
         Event::Archive => 16,
         Event::Currencies => 17,
+        Event::Settlement => 18,
     }
 }
 

@@ -5,3 +5,4 @@ pub(crate) mod fsp;
 pub(crate) mod operator;
 pub(crate) mod outcomes;
 pub(crate) mod registry;
+pub(crate) mod settlement;

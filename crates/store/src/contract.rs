@@ -7,9 +7,9 @@ use ledger::Outcome::{
     ResponseAfterExpiry,
 };
 use ledger::{
-    AccountId, AccountKind, AccountSums, Amount, ArchiveKind,
-    ArchivedSettlement, ContentId, Currency, Decision, DecisionSink, Digest, FinalTransfer,
-    FspName, LogIndex, NoticeId, NoticeKind, Outcome, OwedNotice, ParticipantIndex, RecordedResponse, ResponseKind, Settlement,
+    AccountId, AccountKind, AccountSums, Amount, ArchiveKind, ArchivedSettlement, ContentId,
+    Currency, Decision, DecisionSink, Digest, FinalTransfer, FspName, LogIndex, NoticeId,
+    NoticeKind, Outcome, OwedNotice, ParticipantIndex, RecordedResponse, ResponseKind, Settlement,
     SettlementAccount, SettlementId, SettlementState, SettlementWithAccounts, Stamp, TransferId,
     Window, WindowContent, WindowId, WindowState, WindowWithSums,
 };

@@ -119,8 +119,7 @@ impl ColdStore for Memory {
             tables.settlements.insert(cold_rows::archive_key(row.kind(), row.number()), value);
         }
         let first = batch.decisions.decisions().next().map(|(_, log_index, _)| log_index);
-        if let Some(first) =
-            first.or(batch.decisions.ends.first().map(|(_, log_index)| *log_index))
+        if let Some(first) = first.or(batch.decisions.ends.first().map(|(_, log_index)| *log_index))
         {
             tables.decisions.insert(first, Arc::new(batch.decisions.clone()));
         }

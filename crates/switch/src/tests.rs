@@ -109,7 +109,8 @@ fn onboard(handle: &Handle<Message>) {
         let attached = SubmissionContext { ticket: ReplyTo::Call(call), message: None };
         let submission = Submission::without_payload(command, Durability::Synced, attached);
         handle.submit(&mut vec![submission.expect("it fits")]).expect("there is room");
-        assert_eq!(answered.recv().expect("an answer"), Ok(Outcome::Accepted));
+        let decided = answered.recv().expect("an answer");
+        assert_eq!(decided, Ok(Outcome::Accepted.into()));
     }
 }
 

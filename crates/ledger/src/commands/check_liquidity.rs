@@ -7,6 +7,7 @@ use crate::context::{Context, Decide};
 use crate::ids::{AlertId, ParticipantIndex};
 use crate::money::Currency;
 use crate::outcome::AdminOutcome;
+use crate::rules::SETTLEMENT;
 
 impl Decide for CheckLiquidity {
     type Outcome = AdminOutcome;
@@ -25,6 +26,9 @@ impl Decide for CheckLiquidity {
         let position = state.accounts.value(currency_accounts.position);
         let key = (index, self.currency);
         let is_raised = state.alerts.alarm(key).is_some();
+        if state.rules_version < SETTLEMENT {
+            return AdminOutcome::LiquidityUnchanged;
+        }
         let kind = match (is_raised, cap.alarms_at(position, is_raised)) {
             (false, true) => AlertKind::ThresholdReached,
             (true, false) => AlertKind::ThresholdCleared,
@@ -52,13 +56,16 @@ impl Decide for FinishAlerts {
     }
 }
 
-/// Adds an alert with the position and the cap of this moment.
+/// Adds an alert with the position and the cap of this moment. Earlier rules know no alerts.
 pub(super) fn alert(
     context: &mut Context<'_>,
     kind: AlertKind,
     (participant, currency): (ParticipantIndex, Currency),
 ) {
     let state = &mut *context.state;
+    if state.rules_version < SETTLEMENT {
+        return;
+    }
     let Some(currency_accounts) = state.registry.get(participant).accounts_in(currency) else {
         return;
     };

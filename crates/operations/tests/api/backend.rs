@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, Batch, ChangeParties, Command, Effects, FspName,
-    Genesis, LogIndex, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, Batch, ChangeParties, Command, Decided, Effects,
+    FspName, Genesis, LogIndex, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
     ARCHIVED_MAX, AdminBackend, BoxFuture, ChangeAuthor, Cluster, DiskStatus, Health, OpenBreakers,
@@ -86,6 +86,10 @@ impl TestBackend {
     }
 
     pub(crate) fn apply(&self, command: &Command) -> Outcome {
+        self.decide(command).outcome
+    }
+
+    fn decide(&self, command: &Command) -> Decided {
         let inner = &mut *self.inner();
         let state = &mut inner.state;
         let first = LogIndex(state.log_index().0 + 1);
@@ -94,18 +98,18 @@ impl TestBackend {
         let mut effects = Effects::default();
         state.apply(&batch, [command], &mut effects);
         inner.archived.append(&mut effects.archived);
-        effects.outcomes[0]
+        effects.decided(first, effects.outcomes[0])
     }
 }
 
 impl AdminBackend for TestBackend {
-    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Decided, Unavailable>> {
         Box::pin(async move {
             if let Some(why) = self.inner().unavailable {
                 return Err(why);
             }
             self.inner().recorded.push(change.clone());
-            Ok(self.apply(&Command::Administer(Box::new(change))))
+            Ok(self.decide(&Command::Administer(Box::new(change))))
         })
     }
 

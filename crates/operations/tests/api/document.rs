@@ -20,7 +20,17 @@ const FIRST: [&str; 9] = [
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 5] = [
+const REFUSED: [(&str, u16); 14] = [
+    // No transfer was committed: the window is empty, and nothing can be settled.
+    ("closeSettlementWindow", 400),
+    ("createSettlement", 400),
+    ("listSettlements", 400),
+    ("showSettlement", 400),
+    ("updateSettlement", 400),
+    ("showSettlementParticipant", 400),
+    ("updateSettlementParticipant", 400),
+    ("showSettlementAccount", 400),
+    ("updateSettlementAccount", 400),
     // No record made the transfer of the examples.
     ("explainTransfer", 404),
     // There is no dead letter.
@@ -90,7 +100,7 @@ async fn documents_and_page_are_served() {
 /// What the examples leave to the state: numbers of accounts, keys, and an outflow that can end.
 async fn fitted(server: &TestServer, id: &str, mut message: Message) -> Message {
     let kind = match id {
-        "moveFunds" | "endFundsOut" => "SETTLEMENT",
+        "moveFunds" | "endFundsOut" | "adjustBalance" => "SETTLEMENT",
         "switchAccount" => "POSITION",
         "showKey" | "removeKey" => {
             let answer = server.ask("GET /participants/payerfsp/keys", "").await;

@@ -11,5 +11,5 @@ mod monitoring;
 mod onboarding;
 mod operating;
 mod probes;
-mod server;
+mod settlement;
 mod validation;

@@ -5,7 +5,13 @@ use expect_test::expect_file;
 use proptest::prelude::*;
 
 use super::*;
-use ledger::{Amount, Digest, ParticipantIndex, RecordedResponse, ResponseKind, Stamp};
+use alloc::vec;
+
+use ledger::{
+    AccountId, AccountKind, AccountSums, Amount, Answer, AnswerKind, ContentId, Digest, PairSums,
+    ParticipantIndex, Settlement, SettlementAccount, SettlementId, SettlementState,
+    SettlementWithAccounts, Stamp, Window, WindowContent, WindowId, WindowState, WindowWithSums,
+};
 
 fn id() -> TransferId {
     TransferId::parse("b51ec534-ee48-4575-b6a9-ead2955b8069").expect("an id")
@@ -29,6 +35,63 @@ fn row(changed: u64) -> FinalTransfer {
 
 fn response(kind: ResponseKind) -> Option<RecordedResponse> {
     Some(RecordedResponse { kind, hash: Digest([0x22; 32]), log_index: LogIndex(9) })
+}
+
+fn window() -> ArchivedSettlement {
+    let content = WindowContent {
+        id: ContentId(4),
+        kind: AccountKind::Position,
+        currency: Currency::parse("KES").expect("a currency"),
+        state: WindowState::Settled,
+        settlement: Some(SettlementId(2)),
+        created: Stamp(10),
+        changed: Stamp(30),
+    };
+    let window = Window {
+        id: WindowId(3),
+        state: WindowState::Settled,
+        reason: "end of day".into(),
+        created: Stamp(5),
+        changed: Stamp(30),
+        opened: LogIndex(100),
+        closed: LogIndex(200),
+        contents: vec![content],
+    };
+    let sums = |account, paid, received| AccountSums {
+        account: AccountId(account),
+        paid: Amount::from_units(paid),
+        received: Amount::from_units(received),
+        paid_count: u64::from(paid != 0),
+        received_count: u64::from(received != 0),
+    };
+    let (payer, payee) = (AccountId(6), AccountId(8));
+    let pair = PairSums { payer, payee, amount: Amount::from_units(70_000), count: 1 };
+    let accounts = vec![sums(6, 70_000, 0), sums(8, 0, 70_000)].into();
+    ArchivedSettlement::Window(WindowWithSums { window, accounts, pairs: vec![pair].into() })
+}
+
+fn settlement() -> ArchivedSettlement {
+    let account = |account, net, reference: &str| SettlementAccount {
+        account: AccountId(account),
+        net: Amount::from_units(net),
+        state: SettlementState::Settled,
+        reason: "paid".into(),
+        external_reference: reference.into(),
+        changed: Stamp(29),
+        cap_raise: Amount::ZERO,
+    };
+    let settlement = Settlement {
+        id: SettlementId(2),
+        model: "DEFERREDNET".into(),
+        state: SettlementState::Settled,
+        reason: "All settlement accounts are SETTLED".into(),
+        created: Stamp(20),
+        changed: Stamp(30),
+        record: LogIndex(210),
+        contents: vec![(WindowId(3), ContentId(4))],
+    };
+    let accounts = vec![account(6, 70_000, "bank 1"), account(8, -70_000, "")];
+    ArchivedSettlement::Settlement(SettlementWithAccounts { settlement, accounts })
 }
 
 /// One value of each kind, with a name.
@@ -63,6 +126,11 @@ fn known() -> Vec<(&'static str, Vec<u8>)> {
         write_party(currency, &FspName::new("bluebank").expect("a name"), &mut value);
         value
     };
+    let archived = |row: &ArchivedSettlement| {
+        let mut value = Vec::new();
+        write_archived(row, &mut value);
+        value
+    };
     Vec::from([
         ("committed", value(&[&committed])),
         ("aborted", value(&[&aborted])),
@@ -73,6 +141,9 @@ fn known() -> Vec<(&'static str, Vec<u8>)> {
         ("party in a currency", party(Currency::parse("KES"))),
         ("key of a party", party_key("MSISDN", "+254700000001", None)),
         ("key of a sub-identifier", party_key("BUSINESS", "shop", Some("till 4"))),
+        ("window", archived(&window())),
+        ("settlement", archived(&settlement())),
+        ("key of a window", archive_key(ArchiveKind::Window, 3).into()),
     ])
 }
 
@@ -89,9 +160,11 @@ fn stored_forms_match_the_fixture() {
 #[test]
 fn truncated_values_and_other_versions_are_refused() {
     for (name, value) in known() {
-        let is_refused = |value: &[u8]| match name.starts_with("party") {
-            true => read_party(value).is_err(),
-            false => version_at(&id(), value, LogIndex(u64::MAX)).is_err(),
+        let is_refused = |value: &[u8]| match name {
+            "window" => read_archived(ArchiveKind::Window, value) != Ok(window()),
+            "settlement" => read_archived(ArchiveKind::Settlement, value) != Ok(settlement()),
+            name if name.starts_with("party") => read_party(value).is_err(),
+            _ => version_at(&id(), value, LogIndex(u64::MAX)).is_err(),
         };
         if name.starts_with("key") {
             continue;

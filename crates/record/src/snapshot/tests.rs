@@ -1,4 +1,4 @@
-//! Snapshots round-trip, version 1 stays readable, and damage is detected.
+//! Snapshots round-trip, older versions stay readable, and damage is detected.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -7,23 +7,47 @@ use core::convert::Infallible;
 
 use expect_test::expect;
 use ledger::{
-    AccountId, AccountKind, AddKey, Administer, Amount, Batch, Change, ChangeParties, Command,
-    CreateHubAccount, CreateLedgerAccountType, CreateOracle, CreateParticipant,
+    AccountId, AccountKind, AccountStep, AddKey, Administer, AdvanceSettlement, Amount, Batch,
+    Change, ChangeParties, CheckLiquidity, CloseWindow, Command, CreateHubAccount,
+    CreateLedgerAccountType, CreateOracle, CreateParticipant, CreateSettlement,
     CreateSettlementModel, Currency, DeliveryResult, Effects, FinishedDelivery, FspName, Fulfil,
     FulfilState, Fulfilment, FundsDirection, Genesis, LedgerAccountType, LogIndex, MoveFunds,
     NoticeId, Oracle, Outcome, PartyChangeForm, Prepare, SetEndpoint, SetInitialPositionAndLimits,
-    SettlementModel, Stamp, TransferId,
+    SetLimit, SettlementId, SettlementModel, SettlementState, Stamp, TransferId, WindowId,
 };
 use proptest::prelude::*;
 
 use super::*;
 
-/// The state after all of [`history`], as written by version 1. Never changed: a new version gets
+/// The state after all of [`history`], as written by version 2. Never changed: a new version gets
 /// its own file, which this test writes to the path in `WRITE_SNAPSHOT_FIXTURE`.
-const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v1.bin");
+const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v2.bin");
+/// The state after all of [`first_history`], as written by version 1. Never changed.
+const FIXTURE_FIRST: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v1.bin");
 
 #[test]
-fn version_1_is_read_and_written_as_it_was() {
+fn version_1_is_read() {
+    let read_first = read(FIXTURE_FIRST).expect("the fixture is sound");
+    assert_eq!(read_first.tail.identity, LogIdentity(*b"identity of test"));
+    let mut decided = State::new();
+    decided.begin_under(1);
+    for command in first_history(true) {
+        decided = decide(decided, &[command]);
+    }
+    assert_eq!(read_first.state.hash(), decided.hash());
+    let again = read(&write(&read_first.state).0).expect("it was written");
+    assert_eq!(again.state.hash(), decided.hash());
+}
+
+#[test]
+fn blocks_of_two_versions_are_refused() {
+    let mut blocks: Vec<_> = split(FIXTURE).into_iter().map(<[u8]>::to_vec).collect();
+    blocks[2] = changed(&blocks[2], 4, &[1]);
+    assert_eq!(read(&blocks.concat()).err(), Some(SnapshotError::Order));
+}
+
+#[test]
+fn version_2_is_read_and_written_as_it_was() {
     if let Ok(path) = std::env::var("WRITE_SNAPSHOT_FIXTURE") {
         std::fs::write(path, write(&after(history().len()).0).0).expect("the file is written");
     }
@@ -42,7 +66,8 @@ fn every_table_has_rows_in_the_fixture() {
     let mut counts = Counts(Vec::new());
     let Ok(()) = state.tables().visit(&mut counts);
     let counts = counts.0;
-    expect!["[9, 3, 2, 1, 1, 1, 1, 4, 5, 1]"].assert_eq(&format!("{counts:?}"));
+    expect!["[9, 3, 2, 1, 1, 1, 1, 4, 5, 1, 2, 2, 1, 1, 2, 2, 1]"]
+        .assert_eq(&format!("{counts:?}"));
 }
 
 /// The rows of each table.
@@ -96,8 +121,8 @@ fn blocks_have_one_order() {
 
 #[test]
 fn newer_versions_are_reported() {
-    let newer = changed(FIXTURE, 4, &[2]);
-    assert_eq!(read(&newer).err(), Some(SnapshotError::Version(2)));
+    let newer = changed(FIXTURE, 4, &[3]);
+    assert_eq!(read(&newer).err(), Some(SnapshotError::Version(3)));
 }
 
 /// The block with these bytes in its header, and a matching checksum.
@@ -112,6 +137,7 @@ fn changed(block: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn invalid_block_headers_are_refused() {
     let header = |rows, length| BlockHeader {
+        version: SNAPSHOT_VERSION,
         kind: Table::FinalTransfers.number(),
         number: 0,
         rows,
@@ -325,6 +351,38 @@ fn batch(before: u64) -> Batch {
 
 /// A history with rows for every table.
 fn history() -> Vec<Command> {
+    let reason = || "end of the day".into();
+    let step = AccountStep {
+        participant: 2,
+        account: AccountId(6),
+        state: SettlementState::PsTransfersRecorded,
+        reason: reason(),
+        external_reference: "bank 1".into(),
+    };
+    let (payer, currency) = (name("payer"), usd());
+    let limit = SetLimit {
+        name: payer,
+        currency,
+        limit: Amount::from_units(20_000),
+        alarm_percentage: Amount::from_units(800_000),
+    };
+    let mut history = first_history(false);
+    history.extend([
+        administer(limit),
+        administer(CheckLiquidity { name: payer, currency }),
+        administer(CloseWindow { window: WindowId(1), reason: reason() }),
+        administer(CreateSettlement {
+            model: model(false).name,
+            reason: reason(),
+            windows: vec![WindowId(1)],
+        }),
+        administer(AdvanceSettlement { settlement: SettlementId(1), steps: vec![step] }),
+    ]);
+    history
+}
+
+/// A history without settlement, with rows for every other table.
+fn first_history(multilateral: bool) -> Vec<Command> {
     let funds = |id: &str, direction| {
         administer(MoveFunds {
             id: id_of(id),
@@ -361,7 +419,7 @@ fn history() -> Vec<Command> {
             value: "http://payee.example".into(),
         }),
         administer(AddKey { name: payee, id: Digest([6; 32]), key: [1, 2, 3].into() }),
-        administer(CreateSettlementModel { model: model() }),
+        administer(CreateSettlementModel { model: model(multilateral) }),
         administer(CreateOracle {
             oracle: Oracle {
                 id_type: "MSISDN".into(),
@@ -403,11 +461,11 @@ fn administer(change: impl Into<Change>) -> Command {
     Command::Administer(Box::new(Administer { actor, reason, change }))
 }
 
-fn model() -> SettlementModel {
+fn model(multilateral: bool) -> SettlementModel {
     SettlementModel {
         name: "DEFERREDNETUSD".into(),
         net: true,
-        multilateral: true,
+        multilateral,
         deferred: true,
         currency: Some(usd()),
         liquidity_check: true,

@@ -1,5 +1,5 @@
-//! How runs reach the outcomes of changes of windows and settlements: by the settlement workload,
-//! which asks for right steps and wrong ones.
+//! How runs reach the outcomes of changes of windows and settlements: by the settlement workload
+//! ([`crate::workload::settlement`]), which asks for right steps and wrong ones.
 
 use ledger::{AbortSettlement, AdminOutcome, AdvanceSettlement, CloseWindow, CreateSettlement};
 

@@ -7,6 +7,7 @@ use model::Model;
 use ports::Log;
 use sequencer::{LEASE_US, Replay};
 
+use crate::balance::check_balance;
 use crate::transfers::Request;
 
 /// An epoch of a node.
@@ -125,6 +126,7 @@ impl Invariants {
                 }
             });
             model.compare(replay.state(), replay.effects());
+            check_balance(replay.state());
             Ok(())
         });
         replayed.expect("a log in memory is read");

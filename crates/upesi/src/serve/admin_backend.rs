@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{
-    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, Command, NoticeId, Outcome,
-    PartyBinding, Stamp, State, TransferId,
+    Administer, ArchiveKind, ArchivedSettlement, ChangeParties, Command, Decided, NoticeId,
+    Outcome, PartyBinding, Stamp, State, TransferId,
 };
 use node::stall::Stall;
 use node::{Handle, ReadFailure, ReplyTo, SubmissionContext, SubmissionRefused, SystemClock};
@@ -48,7 +48,7 @@ const BREAKERS_SHOWN_MAX: usize = 100;
 pub(crate) const EXPLAINED_MAX: usize = 2;
 
 impl AdminBackend for NodeBackend {
-    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Decided, Unavailable>> {
         Box::pin(async move { self.record(Command::Administer(Box::new(change)), None).await })
     }
 
@@ -66,7 +66,8 @@ impl AdminBackend for NodeBackend {
             let headers: HeaderMap = author.into_iter().filter_map(line).collect();
             let mut payload = Vec::new();
             fspiop::stored_message::encode(&headers, b"", &mut payload);
-            self.record(Command::ChangeParties(Box::new(change)), Some(&payload)).await
+            let command = Command::ChangeParties(Box::new(change));
+            self.record(command, Some(&payload)).await.map(|decided| decided.outcome)
         })
     }
 
@@ -342,7 +343,7 @@ impl NodeBackend {
         &self,
         command: Command,
         payload: Option<&[u8]>,
-    ) -> Result<Outcome, Unavailable> {
+    ) -> Result<Decided, Unavailable> {
         let (answer, answered) = oneshot::channel();
         let call = Box::new(move |result| {
             // The requester may be gone; the change is recorded anyway.

@@ -19,9 +19,9 @@ use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports, Printed, Switch};
 
-const NEWER: [&str; 2] = ["--inject-rules", "2"];
-const LATER_RULES: &str = "{\"rulesVersion\":2}";
-const REFUSED: &str = "needs rules version 2, but this program knows versions up to 1";
+const NEWER: [&str; 2] = ["--inject-rules", "3"];
+const LATER_RULES: &str = "{\"rulesVersion\":3}";
+const REFUSED: &str = "needs rules version 3, but this program knows versions up to 2";
 /// Between two messages of one sender.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -40,18 +40,18 @@ fn nodes_are_upgraded_under_load() {
         }
         let _ending = Ending(&load);
         b.switch = upgraded(&b.home, b.switch);
-        all_know(&b.admin(), [("a", 1), ("b", 2), ("c", 1)]);
-        activate(&scheme.admin, 400, "this program knows rules up to 1");
-        activate(&b.admin(), 400, "knows rules up to 1: start a newer program there first");
+        all_know(&b.admin(), [("a", 2), ("b", 3), ("c", 2)]);
+        activate(&scheme.admin, 400, "this program knows rules up to 2");
+        activate(&b.admin(), 400, "knows rules up to 2: start a newer program there first");
         c.switch = upgraded(&c.home, c.switch);
-        all_know(&c.admin(), [("a", 1), ("b", 2), ("c", 2)]);
-        activate(&c.admin(), 400, "node a knows rules up to 1");
+        all_know(&c.admin(), [("a", 2), ("b", 3), ("c", 3)]);
+        activate(&c.admin(), 400, "node a knows rules up to 2");
         scheme.switch = upgraded(&scheme.home, scheme.switch);
         scheme.admin = Admin::new(&scheme.home, &scheme.switch);
-        all_know(&scheme.admin, [("a", 2), ("b", 2), ("c", 2)]);
-        activate(&scheme.admin, 200, "{\"rulesVersion\":2,\"rulesKnown\":2}");
+        all_know(&scheme.admin, [("a", 3), ("b", 3), ("c", 3)]);
+        activate(&scheme.admin, 200, "{\"rulesVersion\":3,\"rulesKnown\":3}");
         for admin in [&b.admin(), &c.admin()] {
-            assert_eq!(admin.get("/rules"), "{\"rulesVersion\":2,\"rulesKnown\":2}");
+            assert_eq!(admin.get("/rules"), "{\"rulesVersion\":3,\"rulesKnown\":3}");
         }
         let before = load.count();
         while load.count() < before + 50 {

@@ -1,0 +1,209 @@
+//! Windows and settlements for responses: copies of their rows, from memory or the cold store, and
+//! the owners of their accounts.
+//!
+//! Costs: a copy shares the sums of closed windows with the state. A row that has left memory is
+//! one read of the store.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use fspiop::Refusal;
+use ledger::{
+    AccountId, AccountKind, ArchiveKind, ArchivedSettlement, Currency, ParticipantIndex,
+    SettlementId, SettlementWithAccounts, State, Window, WindowContent, WindowId, WindowWithSums,
+};
+
+use crate::backend::Unavailable;
+use crate::outcome_errors;
+use crate::request::AdminRequest;
+
+/// The owner, type and currency of an account; they never change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AccountOwner {
+    /// JsonNumber of the participant in the settlement API: 1 for the hub.
+    pub(crate) participant: u32,
+    pub(crate) kind: AccountKind,
+    pub(crate) currency: Currency,
+}
+
+impl AccountOwner {
+    fn of(state: &State, id: AccountId) -> Option<Self> {
+        let account = state.accounts().get(id)?;
+        let participant = participant_number(account.owner);
+        Some(Self { participant, kind: account.kind, currency: account.currency })
+    }
+}
+
+/// JsonNumber of a participant in the settlement API.
+pub(crate) const fn participant_number(index: ParticipantIndex) -> u32 {
+    index.0 + 1
+}
+
+/// The place of a row.
+enum Found<T> {
+    Here(T),
+    Archived,
+    Nowhere,
+}
+
+/// The window with this number, if it exists.
+pub(crate) async fn find_window(
+    request: &AdminRequest<'_>,
+    id: WindowId,
+) -> Result<Option<Window>, Refusal> {
+    let found = request.query_state(move |state| match state.settlement().window(id) {
+        Some(entry) => Found::Here(entry.window.clone()),
+        None if state.settlement().is_archived_window(id) => Found::Archived,
+        None => Found::Nowhere,
+    });
+    match found.await? {
+        Found::Here(window) => Ok(Some(window)),
+        Found::Archived => Ok(Some(archived_window(request, id).await?.window)),
+        Found::Nowhere => Ok(None),
+    }
+}
+
+async fn archived_window(
+    request: &AdminRequest<'_>,
+    WindowId(id): WindowId,
+) -> Result<WindowWithSums, Refusal> {
+    let rows = archived(request, ArchiveKind::Window, id..=id).await?;
+    windows_in(rows).next().ok_or_else(unreadable)
+}
+
+async fn archived_settlement(
+    request: &AdminRequest<'_>,
+    SettlementId(id): SettlementId,
+) -> Result<SettlementWithAccounts, Refusal> {
+    let rows = archived(request, ArchiveKind::Settlement, id..=id).await?;
+    settlements_in(rows).next().ok_or_else(unreadable)
+}
+
+/// The stored rows with numbers in a range.
+pub(crate) async fn archived(
+    request: &AdminRequest<'_>,
+    kind: ArchiveKind,
+    numbers: RangeInclusive<u32>,
+) -> Result<Vec<ArchivedSettlement>, Refusal> {
+    request.backend.archived(kind, numbers).await.map_err(outcome_errors::from_unavailable)
+}
+
+pub(crate) fn windows_in(
+    rows: Vec<ArchivedSettlement>,
+) -> impl DoubleEndedIterator<Item = WindowWithSums> {
+    rows.into_iter().filter_map(|row| match row {
+        ArchivedSettlement::Window(entry) => Some(entry),
+        ArchivedSettlement::Settlement(_) => None,
+    })
+}
+
+pub(crate) fn settlements_in(
+    rows: Vec<ArchivedSettlement>,
+) -> impl DoubleEndedIterator<Item = SettlementWithAccounts> {
+    rows.into_iter().filter_map(|row| match row {
+        ArchivedSettlement::Settlement(entry) => Some(entry),
+        ArchivedSettlement::Window(_) => None,
+    })
+}
+
+/// The store lacks a row that it must have.
+fn unreadable() -> Refusal {
+    outcome_errors::from_unavailable(Unavailable::Unreadable)
+}
+
+/// A settlement with its windows.
+#[derive(Debug)]
+pub(crate) struct SettlementData {
+    pub(crate) entry: SettlementWithAccounts,
+    pub(crate) windows: BTreeMap<WindowId, WindowWithSums>,
+    owners: BTreeMap<AccountId, AccountOwner>,
+}
+
+impl SettlementData {
+    /// The settlement with this number, if it exists.
+    pub(crate) async fn load(
+        request: &AdminRequest<'_>,
+        id: SettlementId,
+    ) -> Result<Option<Self>, Refusal> {
+        let found = request.query_state(move |state| match state.settlement().settlement(id) {
+            Some(entry) => Found::Here(Self::copy(state, entry.clone())),
+            None if state.settlement().is_archived_settlement(id) => Found::Archived,
+            None => Found::Nowhere,
+        });
+        let mut data = match found.await? {
+            Found::Here(data) => data,
+            Found::Nowhere => return Ok(None),
+            Found::Archived => {
+                let entry = archived_settlement(request, id).await?;
+                request.query_state(move |state| Self::copy(state, entry)).await?
+            }
+        };
+        data.add_archived_windows(request).await?;
+        Ok(Some(data))
+    }
+
+    /// Adds the windows that have left memory.
+    async fn add_archived_windows(&mut self, request: &AdminRequest<'_>) -> Result<(), Refusal> {
+        let windows: BTreeSet<_> =
+            self.entry.settlement.contents.iter().map(|(window, _)| *window).collect();
+        for window in windows {
+            if let Entry::Vacant(absent) = self.windows.entry(window) {
+                absent.insert(archived_window(request, window).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The settlement with the rows around it that are in memory.
+    fn copy(state: &State, entry: SettlementWithAccounts) -> Self {
+        let windows = entry.settlement.contents.iter().filter_map(|(window, _)| {
+            let window = state.settlement().window(*window)?;
+            Some((window.window.id, window.clone()))
+        });
+        let owners = entry
+            .accounts
+            .iter()
+            .filter_map(|row| Some((row.account, AccountOwner::of(state, row.account)?)));
+        Self { windows: windows.collect(), owners: owners.collect(), entry }
+    }
+
+    /// The owner of an account of the settlement.
+    pub(crate) fn owner(&self, account: AccountId) -> AccountOwner {
+        *self.owners.get(&account).expect("the owners of all its accounts are copied")
+    }
+
+    /// The windows and contents that have sums of one of these accounts.
+    pub(crate) fn contents_of(
+        &self,
+        is_wanted: &dyn Fn(AccountId) -> bool,
+    ) -> Vec<(&WindowWithSums, Vec<&WindowContent>)> {
+        let mut found: Vec<(&WindowWithSums, Vec<&WindowContent>)> = Vec::new();
+        for (window, content) in &self.entry.settlement.contents {
+            let Some(entry) = self.windows.get(window) else { continue };
+            let mut contents = entry.window.contents.iter();
+            let Some(content) = contents.find(|it| it.id == *content) else { continue };
+            if !self.has_sums(entry, content, is_wanted) {
+                continue;
+            }
+            match found.last_mut() {
+                Some((last, contents)) if last.window.id == *window => contents.push(content),
+                _ => found.push((entry, vec![content])),
+            }
+        }
+        found
+    }
+
+    fn has_sums(
+        &self,
+        window: &WindowWithSums,
+        content: &WindowContent,
+        is_wanted: &dyn Fn(AccountId) -> bool,
+    ) -> bool {
+        let is_in = |account: AccountId| {
+            let owner = self.owners.get(&account);
+            owner.is_some_and(|it| (it.kind, it.currency) == (content.kind, content.currency))
+        };
+        window.accounts.iter().any(|sums| is_in(sums.account) && is_wanted(sums.account))
+    }
+}

@@ -1,0 +1,79 @@
+//! The settlement API: windows and settlements, with every refusal (hub-semantics 5).
+
+use expect_test::expect_file;
+use ledger::{
+    Amount, Command, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, Outcome, Prepare,
+    TransferId,
+};
+
+use crate::conversation::Server;
+use crate::hub::BEGINNING_MS;
+
+/// SHA-256 of 32 zero bytes, which are the fulfilment.
+const CONDITION: [u8; 32] = [
+    0x66, 0x68, 0x7a, 0xad, 0xf8, 0x62, 0xbd, 0x77, 0x6c, 0x8f, 0xc1, 0x8b, 0x8e, 0x9f, 0x8e, 0x20,
+    0x08, 0x97, 0x14, 0x85, 0x6e, 0xe2, 0x33, 0xb3, 0x90, 0x2a, 0x59, 0x1d, 0x0d, 0x5f, 0x29, 0x25,
+];
+
+/// Two participants and windows 1 and 2; in window 1, `dfsp1` owes `dfsp2` 20.5.
+async fn scheme() -> Server {
+    let server = Server::start().await;
+    server.play(expect_file!["texts/scheme.txt"]).await;
+    server
+}
+
+/// Commits a transfer.
+fn transfer(server: &Server, number: u8, (payer, payee): (&str, &str), amount: &str) {
+    let name = |text| FspName::new(text).unwrap();
+    let id = TransferId::parse(&format!("01HV00000000000000000002{number:02}")).unwrap();
+    let prepare = Prepare {
+        id,
+        source: name(payer),
+        payer: name(payer),
+        payee: name(payee),
+        currency: Currency::parse("USD").unwrap(),
+        amount: Amount::parse(amount).unwrap(),
+        condition: CONDITION,
+        expiration_ms: BEGINNING_MS + 1_000_000,
+        hash: Digest::default(),
+        trace: [0; 16],
+    };
+    let outcome = server.hub.apply(&Command::Prepare(Box::new(prepare)));
+    assert_eq!(outcome, Outcome::PrepareReserved);
+    let fulfil = Fulfil {
+        id,
+        source: name(payee),
+        destination: Some(name(payer)),
+        state: FulfilState::Committed,
+        fulfilment: Fulfilment::Present([0; 32]),
+        hash: Digest::default(),
+        trace: [0; 16],
+    };
+    let outcome = server.hub.apply(&Command::Fulfil(Box::new(fulfil)));
+    assert_eq!(outcome, Outcome::Committed);
+}
+
+#[tokio::test]
+async fn windows_are_closed_and_settled_step_by_step() {
+    let server = scheme().await;
+    transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
+    transfer(&server, 2, ("dfsp2", "dfsp1"), "10");
+    server.play(expect_file!["texts/settlement.txt"]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_aborted_settlement_gives_its_windows_back() {
+    let server = scheme().await;
+    transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
+    server.play(expect_file!["texts/settlement_abort.txt"]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn requests_that_do_not_fit_are_refused() {
+    let server = scheme().await;
+    transfer(&server, 1, ("dfsp1", "dfsp2"), "30.5");
+    server.play(expect_file!["texts/settlement_refusals.txt"]).await;
+    server.stop().await;
+}

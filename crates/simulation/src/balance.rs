@@ -7,7 +7,7 @@ use ledger::{AccountKind, Amount, Currency, SettlementState, SettlementWithAccou
 /// Panics unless each currency sums to zero, each settlement nets to zero, and the hub's account of
 /// net settlement holds the movements of settlements under way, and nothing of final ones.
 pub(crate) fn check_balance(state: &State) {
-    for (currency, sum) in state.books().sums() {
+    for (currency, sum) in state.accounts().sums() {
         assert_eq!(sum, Amount::ZERO, "the accounts of {currency} do not sum to zero");
     }
     let mut moved: BTreeMap<Currency, i128> = BTreeMap::new();
@@ -17,7 +17,7 @@ pub(crate) fn check_balance(state: &State) {
         add_moved(state, entry, &mut moved);
     }
     let kind = AccountKind::HubMultilateralSettlement;
-    for account in state.books().iter().filter(|account| account.kind == kind) {
+    for account in state.accounts().iter().filter(|account| account.kind == kind) {
         let moved = moved.get(&account.currency).copied().unwrap_or(0);
         let held = account.value.units();
         assert_eq!(held, moved, "the hub's account of net settlement in {}", account.currency);
@@ -26,14 +26,14 @@ pub(crate) fn check_balance(state: &State) {
 
 /// The amounts that a settlement has moved on accounts of the hub.
 fn add_moved(state: &State, entry: &SettlementWithAccounts, moved: &mut BTreeMap<Currency, i128>) {
-    let models = state.register().models();
+    let models = state.registry().models();
     let model = models.iter().find(|model| model.name == entry.settlement.model);
     if !model.expect("models are never removed").auto_position_reset {
         return;
     }
     let mut own: BTreeMap<Currency, i128> = BTreeMap::new();
     for row in &entry.accounts {
-        let account = state.books().get(row.account).expect("its accounts exist");
+        let account = state.accounts().get(row.account).expect("its accounts exist");
         let net = row.net.units();
         let from = match net < 0 {
             true => SettlementState::PsTransfersReserved,

@@ -43,7 +43,7 @@ impl Reach for AdjustBalance {
 /// Checks every participant, so that one whose position has crossed its threshold is found.
 fn check_all(situation: &mut Situation<'_>) -> Vec<Change> {
     let currency = situation.currency();
-    let participants = situation.state.into_iter().flat_map(|state| state.register().iter());
+    let participants = situation.state.into_iter().flat_map(|state| state.registry().iter());
     participants.map(|(_, it)| CheckLiquidity { name: it.name, currency }.into()).collect()
 }
 
@@ -61,7 +61,7 @@ fn finish_oldest(situation: &mut Situation<'_>) -> Vec<Change> {
 /// An adjustment of the POSITION account of the participant that is drawn; `None` while it has none.
 fn adjustment(situation: &mut Situation<'_>, units: i128) -> Option<AdjustBalance> {
     let name = situation.name;
-    let (currency, (account, _)) = (situation.currency(), situation.holding(&name)?);
+    let (currency, (account, _)) = (situation.currency(), situation.accounts_in(&name)?);
     let id = situation.outcome_workload.fresh_id();
     let hash = Digest(spread32(situation.outcome_workload.random.next()));
     Some(AdjustBalance { id, name, account, currency, amount: Amount::from_units(units), hash })

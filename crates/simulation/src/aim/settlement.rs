@@ -12,7 +12,7 @@ impl Reach for CloseWindow {
         (AdminOutcome::WindowNotFound, By::Chance),
         (AdminOutcome::WindowNotOpen, By::Chance),
         (AdminOutcome::WindowEmpty, By::Chance),
-        (AdminOutcome::RegisterFull, By::Nothing(TOO_SHORT)),
+        (AdminOutcome::RegistryFull, By::Nothing(TOO_SHORT)),
         (AdminOutcome::Accepted, By::Chance),
     ];
 }
@@ -22,7 +22,7 @@ impl Reach for CreateSettlement {
         (AdminOutcome::SettlementModelNotFound, By::Chance),
         (AdminOutcome::SettlementModelGross, By::Chance),
         (AdminOutcome::WindowsInapplicable, By::Chance),
-        (AdminOutcome::RegisterFull, By::Nothing(TOO_SHORT)),
+        (AdminOutcome::RegistryFull, By::Nothing(TOO_SHORT)),
         (AdminOutcome::Accepted, By::Chance),
     ];
 }

@@ -96,7 +96,7 @@ impl ClusterSimulation {
         if let Some(change) = state.and_then(|state| self.settlement.next(state, currencies)) {
             self.changes.push(change);
             let number = self.changes.len() as u32 - 1;
-            self.send(Request { from: OPERATOR, what: MessageVariant::Change(number) });
+            self.send(Request { from: OPERATOR, message: MessageVariant::Change(number) });
         }
         self.settle_later();
     }
@@ -196,7 +196,7 @@ impl ClusterSimulation {
 
 fn newest_state(machines: &[Machine]) -> Option<&State> {
     let up = machines.iter().filter_map(|machine| machine.up.as_ref());
-    let states = up.map(|up| up.driven.replica().sequencer().state());
+    let states = up.map(|up| up.node.replica().sequencer().state());
     states.max_by_key(|state| state.log_index())
 }
 

@@ -95,7 +95,7 @@ impl SettlementWorkload {
 
     /// Gross models are mostly inactive, so that windows have transfers.
     fn switch_model(&mut self, state: &State) -> Option<Change> {
-        let models = state.register().models();
+        let models = state.registry().models();
         let own: Vec<_> = models.iter().filter(|model| model.currency.is_some()).collect();
         let at = self.random.below(own.len().max(1) as u64) as usize;
         let model = own.get(at)?;
@@ -128,9 +128,9 @@ impl SettlementWorkload {
         let content = contents[self.random.below(contents.len() as u64) as usize];
         let serves = |model: &&SettlementModel| {
             let of = (content.kind, content.currency);
-            model.net && state.register().is_served(model, of)
+            model.net && state.registry().is_served(model, of)
         };
-        let models: Vec<_> = state.register().models().iter().filter(serves).collect();
+        let models: Vec<_> = state.registry().models().iter().filter(serves).collect();
         let model = models.get(self.random.below(models.len().max(1) as u64) as usize)?;
         let more = 1 + self.random.below(3) as usize;
         let windows = free[at..].iter().take(more).map(|window| window.id).collect();
@@ -140,7 +140,7 @@ impl SettlementWorkload {
 
     /// Settles by any model, or by none, any windows, the open one and unknown ones included.
     fn create_wrongly(&mut self, state: &State) -> Change {
-        let models = state.register().models();
+        let models = state.registry().models();
         let at = self.random.below(models.len() as u64 + 1) as usize;
         let model = models.get(at).map_or_else(|| "NONE".to_owned(), |model| model.name.clone());
         let open = u64::from(state.settlement().numbers().window.0);
@@ -192,7 +192,7 @@ impl SettlementWorkload {
         match self.random.below(4) {
             0 | 1 => all,
             2 => {
-                let owner = |id: AccountId| state.books().get(id).map(|account| account.owner);
+                let owner = |id: AccountId| state.accounts().get(id).map(|account| account.owner);
                 let first = waiting.first().or(all.first()).copied().and_then(owner);
                 all.into_iter().filter(|id| owner(*id) == first).collect()
             }
@@ -206,7 +206,7 @@ impl SettlementWorkload {
             true => AccountId(self.random.below(20) as u32),
             false => account,
         };
-        let owner = state.books().get(account).map_or(0, |account| account.owner.0);
+        let owner = state.accounts().get(account).map_or(0, |account| account.owner.0);
         let other = u32::from(self.random.chance(20));
         AccountStep {
             participant: owner + 1 + other,

@@ -273,7 +273,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// messages.
 pub(crate) const IO_ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Waits until the store has everything durable up to a record, for [`PATIENCE`] at most. Returns
+/// Waits until the store has everything durable up to a record, for [`STORE_WAIT_MAX`] at most. Returns
 /// the record up to which the store is complete, and whether it has everything.
 pub(crate) fn wait_for_store(
     store: &dyn ColdStore,
@@ -285,10 +285,10 @@ pub(crate) fn wait_for_store(
         if wanted <= stored || reader.read(LogIndex(stored.0 + 1))?.is_none() {
             return Ok((stored, true));
         }
-        if PATIENCE < started.elapsed() {
+        if STORE_WAIT_MAX < started.elapsed() {
             return Ok((stored, false));
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

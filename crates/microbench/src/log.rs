@@ -13,9 +13,9 @@ use crate::measure::{Case, take_turns, try_time};
 use crate::report::Section;
 use crate::timed::{Timed, Times};
 use crate::workload::{Spread, Workload};
-use crate::{BATCH_LARGE, Error, Options};
+use crate::{BATCH_LARGE, CoreOptions, Error};
 
-pub(crate) fn measure(options: &Options, directory: &Path) -> Result<Section, Error> {
+pub(crate) fn measure(options: &CoreOptions, directory: &Path) -> Result<Section, Error> {
     let record = sample_records();
     let mut cases = Vec::new();
     // As many frames in a round as can be measured, few enough to be quick.

@@ -40,8 +40,8 @@ pub enum Behaviour {
 /// A behaviour that cannot be parsed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "invalid behaviour '{0}': expected normal, slow:MS, silent[:LEG], error[:LEG]:CODE, wrong-fulfilment, \
-     dead or refuse:COUNT, where LEG is lookup, quote or transfer"
+    "invalid behaviour '{0}': expected normal, slow:MS, silent[:LEG], error[:LEG]:CODE, \
+    wrong-fulfilment, dead or refuse:COUNT, where LEG is lookup, quote or transfer"
 )]
 pub struct BehaviourError(String);
 

@@ -164,8 +164,8 @@ fn refuse_a_shared_one() -> Result<(), HarnessError> {
         return Ok(());
     }
     Err(HarnessError::Network(
-        "a cut needs a separate network namespace: run the same command under `unshare --user --map-root-user \
-         --net`"
+        "a cut needs a separate network namespace: run the same command under \
+         `unshare --user --map-root-user --net`"
             .to_owned(),
     ))
 }

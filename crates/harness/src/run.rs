@@ -568,7 +568,8 @@ impl Run<'_> {
             }
             if SystemTime::now() > deadline {
                 return Err(HarnessError::Hub(format!(
-                    "has reserved {} of {count} transfers at the planned start of the load; raise --reserve",
+                    "has reserved {} of {count} transfers at the planned start of the load; raise \
+                     --reserve",
                     counters.stock
                 )));
             }

@@ -376,7 +376,8 @@ pub fn read_token(path: &Path) -> Result<String, HarnessError> {
     match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(token.to_owned()),
         false => Err(HarnessError::Options(format!(
-            "{}: not a bearer token; a switch writes its token to admin-token in its data directory",
+            "{}: not a bearer token; a switch writes its token to admin-token in its data \
+             directory",
             path.display()
         ))),
     }

@@ -306,9 +306,9 @@ pub(crate) fn arrivals(
         (counts.syncs - before.syncs) as f64,
     ];
     let about = format!(
-        "Kernel and log, durable: one command every {} us for {} s, one at a time; all commands that \
-         wait when the thread is free form a batch. Latency counts from the intended time of \
-         arrival until the command is durable and applied. The thread spins while no command waits.",
+        "Kernel and log, durable: one command every {} us for {} s, one at a time; all commands \
+         that wait when the thread is free form a batch. Latency counts from the intended time of \
+         arrival until the command is durable and applied. The thread spins while it is idle.",
         gap.as_micros(),
         seconds
     );

@@ -260,8 +260,8 @@ fn signatures(options: &CoreOptions) -> Result<Section, Error> {
     });
     Ok(Section {
         name: Group::Jws.name(),
-        about: "Signatures over a POST /transfers, compared with the bare operation on the same bytes, \
-                taking turns."
+        about: "Signatures over a POST /transfers, compared with the bare operation on the same \
+                bytes, taking turns."
             .into(),
         columns: vec!["CPU us", "times bare"],
         rows: rows.collect(),

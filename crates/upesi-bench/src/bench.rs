@@ -282,8 +282,8 @@ fn too_many_dropped(good: u64, dropped: u64, unstocked: u64) -> Option<String> {
     let due = dropped + good;
     (dropped as f64 > due as f64 * DROPPED_SHARE_MAX).then(|| match unstocked {
         0 => format!(
-            "{dropped} of {due} units were dropped because too many were in flight, at most 1% allowed; \
-             lower --rate to the achieved rate, or raise --backlog"
+            "{dropped} of {due} units were dropped because too many were in flight, at most 1% \
+             allowed; lower --rate to the achieved rate, or raise --backlog"
         ),
         _ => format!(
             "{dropped} of {due} units were dropped, {unstocked} of them because the stock was used \

@@ -374,7 +374,7 @@ impl TransferWriter {
             return Ok(());
         }
         Err(CliError::new(format!(
-            "unexpected outcome {outcome:?} of a generated transfer, expected {expected:?}: are the \
+            "unexpected outcome {outcome:?} of a generated transfer, expected {expected:?}: \
              are the FSPs of this directory active, with funds and caps? Begin with an empty one"
         )))
     }

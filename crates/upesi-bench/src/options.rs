@@ -282,8 +282,8 @@ impl BenchOptions {
             ),
             (
                 !self.existing || self.port != 0,
-                "--existing: requires --port, the port of the first FSP as registered at the hub, and \
-                 --listen if the address is not 127.0.0.1",
+                "--existing: requires --port, the port of the first FSP as registered at the hub, \
+                 and --listen if the address is not 127.0.0.1",
             ),
         ] {
             require(fulfilled, problem)?;

@@ -219,8 +219,8 @@ impl Extent {
             needed <= free,
             &format!(
                 "directories of {} transfers, and of the aliases, need {needed_gb:.1} GB, but \
-                 {place} has {free_gb:.1} GB free; choose smaller --sizes, or --data DIR on a larger \
-                 disk",
+                 {place} has {free_gb:.1} GB free; choose smaller --sizes, or --data DIR on a \
+                 larger disk",
                 names.join(", ")
             ),
         )

@@ -226,7 +226,7 @@ impl<M> EffectDispatcher<M> {
         for (transfer, what) in
             batch.iter().filter_map(|one| latency_trace::inbound_of(&one.command))
         {
-            self.shared.stages.mark(SEQUENCER, transfer, what, moments);
+            self.shared.latency_trace.mark(SEQUENCER, transfer, what, moments);
         }
     }
 

@@ -99,7 +99,7 @@ pub(crate) struct Shared<M> {
     pub(crate) view: SharedValue<ParticipantsView>,
     pub(crate) directory: Directory,
     pub(crate) reader: Arc<TrackedReader>,
-    pub(crate) stages: Arc<LatencyTrace>,
+    pub(crate) latency_trace: Arc<LatencyTrace>,
     pub(crate) gauges: NodeGauges,
     /// Faults at the last sample.
     pub(crate) faults: RwLock<NodeFaults>,
@@ -178,9 +178,9 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// [`SubmissionRefused`]: too many queries are waiting, or the node has stopped.
     pub fn ask(
         &self,
-        question: impl FnOnce(&State) + Send + 'static,
+        query: impl FnOnce(&State) + Send + 'static,
     ) -> Result<(), SubmissionRefused> {
-        let ask = Box::new(|_: &Tail, state: &State| question(state));
+        let ask = Box::new(|_: &Tail, state: &State| query(state));
         self.shared.inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: true, ask })
     }
 
@@ -191,9 +191,9 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// As [`Handle::ask`].
     pub fn ask_local(
         &self,
-        question: impl FnOnce(&State) + Send + 'static,
+        query: impl FnOnce(&State) + Send + 'static,
     ) -> Result<(), SubmissionRefused> {
-        let ask = Box::new(|_: &Tail, state: &State| question(state));
+        let ask = Box::new(|_: &Tail, state: &State| query(state));
         self.shared.inbox.ask(ReadRequest { about: Prefetch::Anything, is_fresh: false, ask })
     }
 
@@ -204,9 +204,9 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// As [`Handle::ask`].
     pub fn ask_durable(
         &self,
-        question: impl FnOnce(&Tail, &State) + Send + 'static,
+        query: impl FnOnce(&Tail, &State) + Send + 'static,
     ) -> Result<(), SubmissionRefused> {
-        let ask = Box::new(question);
+        let ask = Box::new(query);
         self.shared.inbox.ask(ReadRequest { about: Prefetch::Everything, is_fresh: false, ask })
     }
 
@@ -218,9 +218,9 @@ impl<M: Send + Sync + 'static> Handle<M> {
     pub fn ask_about(
         &self,
         transfer: TransferId,
-        question: impl FnOnce(&State) + Send + 'static,
+        query: impl FnOnce(&State) + Send + 'static,
     ) -> Result<(), SubmissionRefused> {
-        let ask = Box::new(|_: &Tail, state: &State| question(state));
+        let ask = Box::new(|_: &Tail, state: &State| query(state));
         self.shared.inbox.ask(ReadRequest {
             about: Prefetch::Transfer(transfer),
             is_fresh: true,
@@ -355,8 +355,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
 
     /// The latency trace.
     #[must_use]
-    pub fn stages(&self) -> &Arc<LatencyTrace> {
-        &self.shared.stages
+    pub fn latency_trace(&self) -> &Arc<LatencyTrace> {
+        &self.shared.latency_trace
     }
 
     /// Submissions refused because the inbox was full.

@@ -55,7 +55,7 @@ use record::frame::{Frame, FrameError, LogIdentity, SequenceGap, Tail};
 
 use crate::archive_index::ARCHIVE_INDEX;
 use crate::durable_mark::{self, DurableMark, MARK};
-use crate::file_log::{Options, Verify, same_end};
+use crate::file_log::{LogOptions, Verify, same_end};
 use crate::reader::{Index, Segment, SegmentFile};
 use crate::scan::{self, Cause, FrameFault, Part, Scanned};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
@@ -299,7 +299,7 @@ pub(crate) struct Recovered<F> {
 /// Recovers the log in `disk`. Changes nothing unless the whole log is valid.
 pub(crate) fn recover<D: Disk>(
     disk: &D,
-    options: &Options,
+    options: &LogOptions,
 ) -> Result<Recovered<D::File>, OpenError> {
     let mark = durable_mark::read(disk)?;
     let mut found = find_segments(disk)?;

@@ -21,7 +21,7 @@ pub struct Options {
     /// Maximum wait for brokers: when opening, and for each message.
     pub patience: Duration,
     /// Options of the local copy.
-    pub copy: journal::Options,
+    pub copy: journal::LogOptions,
     /// How node and brokers authenticate each other.
     pub security: Security,
 }

@@ -43,7 +43,7 @@ fn address(cluster: &Cluster, topic: &str) -> Address {
 }
 
 fn options(node: &str, patience: Duration) -> Options {
-    let copy = journal::Options::default();
+    let copy = journal::LogOptions::default();
     Options { node: node.to_owned(), patience, copy, security: Security::default() }
 }
 
@@ -380,7 +380,7 @@ impl MigrationObserver for Moving {
 /// A log in files with this many batches, and its end.
 fn write_alone(home: &TempDir, batches: usize) -> LogEnd {
     let disk = RealDisk::open(home.path()).unwrap();
-    let options = journal::Options { segment_bytes: 16 << 10, ..journal::Options::default() };
+    let options = journal::LogOptions { segment_bytes: 16 << 10, ..journal::LogOptions::default() };
     let log = FileLog::create(disk, LogIdentity([77; 16]), options).unwrap();
     let mut alone = Sequencer::open(log, 0, ClockReading::default(), &mut |_| ()).unwrap();
     let genesis = Command::Genesis(founding(1).genesis);

@@ -72,7 +72,7 @@ impl CoreHub {
         let disk = RealDisk::open(directory)?;
         let mut identity = [0; 16];
         getrandom::fill(&mut identity)?;
-        let log = FileLog::create(disk, LogIdentity(identity), journal::Options::default())?;
+        let log = FileLog::create(disk, LogIdentity(identity), journal::LogOptions::default())?;
         let clock = SystemClock::new();
         let times = Rc::default();
         let cold = cold(LogIdentity(identity))?;

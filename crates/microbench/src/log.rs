@@ -21,7 +21,7 @@ pub(crate) fn measure(options: &CoreOptions, directory: &Path) -> Result<Section
     // As many frames in a round as can be measured, few enough to be quick.
     for (size, frames) in [(1, 200), (64, 200), (BATCH_LARGE, 20)] {
         let disk = RealDisk::open(&directory.join(format!("log-{size}")))?;
-        let log = FileLog::create(disk, LogIdentity([9; 16]), journal::Options::default())?;
+        let log = FileLog::create(disk, LogIdentity([9; 16]), journal::LogOptions::default())?;
         let times = Rc::<RefCell<Times>>::default();
         let mut log = Timed::new(log, Rc::clone(&times));
         let record = &record;

@@ -61,7 +61,7 @@ pub(crate) fn large(
 pub(crate) fn open_stored(directory: &Path, workload: &Workload) -> Result<CoreHub, Error> {
     let store_directory = directory.join("store");
     let open = |identity: LogIdentity| {
-        let store = Disk::begin(&store_directory, identity, store::Options::default())?;
+        let store = Disk::begin(&store_directory, identity, store::StoreOptions::default())?;
         let write_behind = WriteBehind::start(Arc::new(store) as _);
         let write_behind =
             write_behind.map_err(|error| ports::StoreError::Failed(error.to_string()))?;

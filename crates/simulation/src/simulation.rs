@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use journal::{FileLog, MemoryDisk, OpenError, Options as LogOptions, Verify};
+use journal::{FileLog, LogOptions, MemoryDisk, OpenError, Verify};
 use ledger::{Command, Digest, FspName, Genesis, LogIndex, State, TransferId};
 use node::latency_trace::{LatencyTrace, TracedLog};
 use ports::{ColdStore, Log};

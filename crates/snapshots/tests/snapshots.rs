@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use journal::{DurableFrames, FileLog, MemoryDisk, Options};
+use journal::{DurableFrames, FileLog, LogOptions, MemoryDisk};
 use ledger::{
     AccountKind, Administer, Change, ChangeParties, Command, CreateHubAccount, Currency, Digest,
     FspName, Genesis, LogIndex, Stamp,
@@ -19,7 +19,7 @@ type Subject = Sequencer<FileLog<MemoryDisk>>;
 
 const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 /// So small that every few batches start a new one.
-const OPTIONS: Options = Options {
+const OPTIONS: LogOptions = LogOptions {
     segment_bytes: 4_000,
     verify: journal::Verify::LastSegment,
     tail_policy: journal::TailPolicy::Refuse,

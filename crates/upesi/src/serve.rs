@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 use fspiop::egress_policy::EgressPolicy;
 use harness::Progress;
 use journal::{
-    DurableFrames, OpenError, Options, RealDisk, Recovery, TailPolicy, Tier, TieredDisk,
-    TruncatedTail, Verify, advice_on,
+    DurableFrames, OpenError, RealDisk, Recovery, TailPolicy, Tier, TieredDisk, TruncatedTail,
+    Verify, advice_on,
 };
 use ledger::{Administer, Change, Command, Configure, FspName, Genesis, LogIndex, Settings, State};
 use node::latency_trace::{LatencyTrace, TracedLog};
@@ -663,12 +663,12 @@ fn open_log(config: &Config, data: &Path, log: &LogOptions) -> Result<OpenedLog,
         .map_err(|error| failed(format!("cannot create the data directory: {error}")))?;
     let disk = RealDisk::open(data).and_then(TieredDisk::open);
     let disk = disk.map_err(|error| failed(OpenError::from(error).to_string()))?;
-    let options = Options {
+    let options = journal::LogOptions {
         segment_bytes: config.log.segment_mib << 20,
         // The replay reads and checks the other segments that no snapshot replaces.
         verify: Verify::LastSegment,
         tail_policy: log.tail_policy,
-        ..Options::default()
+        ..journal::LogOptions::default()
     };
     let quarantined = quarantine::load(&disk).map_err(failed)?;
     if log.location.node() == 0 {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use harness::Progress;
-use journal::{FileLog, Options, RealDisk, TailPolicy, TieredDisk, Verify};
+use journal::{FileLog, LogOptions, RealDisk, TailPolicy, TieredDisk, Verify};
 use ledger::snapshot::StateHeader;
 use ledger::{Digest, EvictedRows, LogIndex, State};
 use ports::{Disk, DiskError, Log};
@@ -72,7 +72,7 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), CliError> {
         error => failed(error.to_string()),
     })?;
     let quarantined = quarantine::load(&disk).map_err(failed)?;
-    let options = Options { verify: Verify::LastSegment, ..Options::default() };
+    let options = LogOptions { verify: Verify::LastSegment, ..LogOptions::default() };
     let (mut log, _recovery) =
         FileLog::open(disk.clone(), options).map_err(|error| failed(error.to_string()))?;
     let quarantine = quarantine::for_replay(&quarantined);

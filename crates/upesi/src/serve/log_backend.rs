@@ -15,7 +15,7 @@ use std::sync::mpsc::Receiver;
 
 #[cfg(feature = "kafka")]
 use journal::Damage;
-use journal::{FileLog, OpenError, Options, RealDisk, Recovery, TieredDisk};
+use journal::{FileLog, LogOptions, OpenError, RealDisk, Recovery, TieredDisk};
 use ledger::FspName;
 #[cfg(feature = "kafka")]
 use ledger::Genesis;
@@ -254,7 +254,7 @@ impl LogLocation {
         data: &Path,
         disk: TieredDisk<RealDisk>,
         hub: FspName,
-        options: Options,
+        options: LogOptions,
     ) -> Result<OpenBackend, CliError> {
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|error| CliError::new(error.to_string()))?;

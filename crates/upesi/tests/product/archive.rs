@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, Options, RealDisk};
+use journal::{FileLog, LogOptions, RealDisk};
 use ports::Log;
 use rustix::fs::FlockOperation;
 use rustix::process::Signal;
@@ -75,7 +75,7 @@ fn split(data: &Path) {
     let identity = walked.unwrap().tail.identity;
     fs::remove_file(data.join("00000000000000000001.segment")).unwrap();
     fs::remove_file(data.join("durable.mark")).unwrap();
-    let options = Options { segment_bytes: 4_096, ..Options::default() };
+    let options = LogOptions { segment_bytes: 4_096, ..LogOptions::default() };
     let mut log = FileLog::create(disk, identity, options).unwrap();
     for frame in frames {
         log.append(&frame).unwrap();

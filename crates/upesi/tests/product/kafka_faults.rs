@@ -341,7 +341,7 @@ fn say(cluster: &Cluster, messages: &[&[u8]]) {
 
     let address: kafka::Address =
         format!("kafka://{}/{TOPIC}", cluster.bootstrap()).parse().unwrap();
-    let copy = journal::Options::default();
+    let copy = journal::LogOptions::default();
     let security = kafka::Security::default();
     let options = kafka::Options { node: "stranger".to_owned(), patience: MINUTE, copy, security };
     let (sink, arrivals) = std::sync::mpsc::sync_channel(4_096);

@@ -683,7 +683,7 @@ fn offline_commands_refuse_a_running_switch() {
 fn diverging_decision_is_reported_with_its_record() {
     let (home, transfers) = played();
     let disk = RealDisk::open(&home.data()).unwrap();
-    let (mut log, _) = FileLog::open(disk, journal::Options::default()).unwrap();
+    let (mut log, _) = FileLog::open(disk, journal::LogOptions::default()).unwrap();
     let at = log.tail().end.0 + 1;
     // The second frame says of the first one's outcomes what is not so.
     let change = ledger::Change::EndFundsOut(ledger::EndFundsOut {
@@ -723,7 +723,7 @@ fn log_does_not_end_in_a_frame_without_a_digest() {
     let (home, _) = played();
     let open = || {
         let disk = RealDisk::open(&home.data()).unwrap();
-        FileLog::open(disk, journal::Options::default()).unwrap().0
+        FileLog::open(disk, journal::LogOptions::default()).unwrap().0
     };
     let tick = [&ledger::Command::Tick];
     let refused = |named: &str| {
@@ -759,7 +759,7 @@ fn log_does_not_end_in_a_frame_without_a_digest() {
 /// begin twice. Answers with its position.
 fn poison(home: &Home) -> u64 {
     let disk = RealDisk::open(&home.data()).unwrap();
-    let (mut log, _) = FileLog::open(disk, journal::Options::default()).unwrap();
+    let (mut log, _) = FileLog::open(disk, journal::LogOptions::default()).unwrap();
     let genesis = ledger::Genesis { seed: [0; 16], hub: FspName::new("Hub").unwrap() };
     let tail = log.tail();
     let commands = [&ledger::Command::Genesis(genesis), &ledger::Command::Tick];

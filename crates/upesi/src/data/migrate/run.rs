@@ -384,7 +384,7 @@ fn sync(disk: &RealDisk) -> Result<(), ports::DiskError> {
 }
 
 pub(crate) fn options(name: &str, security: kafka::Security) -> kafka::Options {
-    let copy = journal::Options::default();
+    let copy = journal::LogOptions::default();
     kafka::Options { node: name.into(), patience: BROKER_TIMEOUT, copy, security }
 }
 

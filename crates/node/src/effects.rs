@@ -59,7 +59,7 @@ impl<M> EffectDispatcher<M> {
         let effects = sequencer.effects();
         if effects.registry_changed {
             self.shared.view.publish(ParticipantsView::of(sequencer.state()));
-            self.post_to_all(|| MailboxEvent::RegisterChanged);
+            self.post_to_all(|| MailboxEvent::RegistryChanged);
         }
         for (at, (command, outcome)) in commands.zip(&effects.outcomes).enumerate() {
             if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {

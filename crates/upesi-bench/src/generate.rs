@@ -351,7 +351,7 @@ impl TransferWriter {
                 }
                 MailboxEvent::Withdraw(_)
                 | MailboxEvent::Recorded(_)
-                | MailboxEvent::RegisterChanged
+                | MailboxEvent::RegistryChanged
                 | MailboxEvent::DeliveredByOtherNode(_)
                 | MailboxEvent::LanesLost(_)
                 | MailboxEvent::LanesGained(_)

@@ -253,7 +253,7 @@ impl AdminBackend for NodeBackend {
             uptime: Duration::from_micros(uptime_us),
             datastore: service(condition.stopped.is_some()),
             broker: service(condition.is_log_down()),
-            stuck: condition.stuck.iter().map(stage).collect(),
+            stuck: condition.stalls.iter().map(stage).collect(),
             stalled_lanes: self.stalled_lanes(),
             open_breakers: self.open_breakers(),
         }

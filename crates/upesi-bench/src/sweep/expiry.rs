@@ -207,7 +207,7 @@ fn facts(size: &Size, expiring: [u64; 2], measured: &Measured) -> BTreeMap<&'sta
         facts.insert(BY_BEFORE, then.p99 / usual);
     }
     if let Some(elapsed) = measured.notified_after {
-        facts.insert("all_elapsed_after_s", elapsed.as_secs_f64());
+        facts.insert("all_told_after_s", elapsed.as_secs_f64());
     }
     facts
 }

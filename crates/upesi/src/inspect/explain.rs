@@ -114,7 +114,7 @@ fn from_store(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanati
     });
     visited.map_err(|error| error.to_string())?;
     match check.missing {
-        _ if !check.is_of_log => Err("it belongs to another log".into()),
+        _ if !check.is_of_log => Err("its last record differs from that of the log".into()),
         Some(missing) => {
             Err(format!("it ends with record {}, before record {missing}", mark.log_index.0))
         }

@@ -65,7 +65,7 @@ impl StorePaths {
         }
         print_rebuild(&match end < mark.log_index {
             true => format!("it has record {}, but the log ends with {}", mark.log_index.0, end.0),
-            false => "it belongs to another log".into(),
+            false => format!("its record {} differs from that of the log", mark.log_index.0),
         });
         drop(store);
         self.create()

@@ -170,7 +170,10 @@ fn archived_log_is_verified_explained_replayed_and_served() {
     assert!(said.contains(restore), "{said}");
     for more in [&good[..], b"more"] {
         fs::write(&object, [&good, more].concat()).unwrap();
-        refused(&["verify", "--data", data], "the object is longer than archive.catalogue says");
+        refused(
+            &["verify", "--data", data],
+            "the object is longer than recorded in archive.catalogue",
+        );
     }
     fs::write(&object, &good).unwrap();
     let catalogue = Path::new(data).join("archive.catalogue");

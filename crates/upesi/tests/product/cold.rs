@@ -231,7 +231,7 @@ fn store_ahead_of_its_log_reveals_a_truncated_log() {
         other.check(&scheme);
     }
     let swap = |data: &Path| replace(&store, &data.join("store"));
-    let scheme = restart(scheme, swap, Some("another way"));
+    let scheme = restart(scheme, swap, Some("differs from that of the log"));
     past.check(&scheme);
     other.check(&scheme);
     check_state(scheme);

@@ -327,7 +327,7 @@ fn altered_message_is_detected() {
         let (life, _) = answer(&home, &[&["explain", &transfer.id, "--json"], more].concat());
         assert_eq!(messages(&life)[0]["message"]["kept"], "damaged", "{life:#}");
         let said = home.offline(&[&["explain", &*transfer.id], more].concat()).out();
-        assert!(said.contains("message  DAMAGED"), "{said}");
+        assert!(said.contains("message   DAMAGED"), "{said}");
     }
 }
 
@@ -1225,7 +1225,7 @@ fn decisions_missing_in_the_store_are_replayed() {
         assert_eq!(told["events"], newest["events"], "{named}");
     };
     fs::remove_dir_all(&store).unwrap();
-    check("there is none");
+    check("it does not exist");
     // One that ends before a record that is about the transfer; for the other it does.
     fs::rename(&kept, &store).unwrap();
     check("it ends with record");

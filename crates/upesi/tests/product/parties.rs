@@ -128,10 +128,10 @@ fn unusable_import_file_is_reported_at_once() {
         (&wrong, &[][..], "line 1: the first line must be type,id,sub_id,fsp,currency"),
         (&none, &[], "cannot read"),
         (&good, &["--errors-max", "1"], "more than 1 invalid lines (--errors-max)"),
-        (&good, &["--from-line", "9"], "there is nothing from line 9 on"),
+        (&good, &["--from-line", "9"], "has only 3 lines; --from-line is 9"),
         (&good, &["--rejects", "/nowhere/bad.csv"], "cannot write /nowhere/bad.csv"),
-        (&good, &["--rejects", good.to_str().unwrap()], "is the file that is imported"),
-        (&good, &["--rejects", link.to_str().unwrap()], "is the file that is imported"),
+        (&good, &["--rejects", good.to_str().unwrap()], "is the imported file"),
+        (&good, &["--rejects", link.to_str().unwrap()], "is the imported file"),
     ] {
         let errors = import(&home, &switch, path, more).fails();
         assert!(errors.contains(said), "{more:?}: {errors}");

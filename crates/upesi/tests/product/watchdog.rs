@@ -413,7 +413,7 @@ fn stalled_thread_does_not_delay_a_stop() {
 #[track_caller]
 fn bites((status, said): (std::process::ExitStatus, String), named: &str) {
     assert_eq!(status.code(), Some(70), "{said}");
-    let why = format!("upesi: watchdog: ends the process, because {named}");
+    let why = format!("upesi: watchdog: the process exits because {named}");
     assert!(said.contains(&why), "{said}");
 }
 

@@ -455,9 +455,9 @@ pub(crate) fn open(
     let paths = StorePaths::new(config, data, log.tail().identity);
     let mut store = paths.open(&mut log, tail_policy)?;
     let stored = Some(store.mark().log_index);
-    let newest = snapshots::newest(&disk, &frames, stored, &mut snapshots::unpaced)
+    let newest = snapshots::find_newest(&disk, &frames, stored, &mut snapshots::unpaced)
         .map_err(|error| failed(error.to_string()))?;
-    for why in &newest.passed_over {
+    for why in &newest.skipped {
         stdout::print_message(format_args!("ignored an unusable snapshot: {why}"));
     }
     let mut from = newest.start.as_ref().map_or(LogIndex(0), |start| start.tail.end);
@@ -605,9 +605,9 @@ impl SnapshotterParams {
     ) -> Result<Snapshotter, CliError> {
         let Self { disk, frames, before } = self;
         let store = node.store();
-        let set_aside = Box::new(move || freeze_state(&node));
-        let source = SnapshotSource { frames, store, before, set_aside };
-        snapshots::follow(disk, source, config.snapshots_due(), report)
+        let freeze = Box::new(move || freeze_state(&node));
+        let source = SnapshotSource { frames, store, before, freeze };
+        snapshots::start_snapshotter(disk, source, config.snapshots_due(), report)
             .map_err(|error| CliError::new(format!("cannot start a thread: {error}")))
     }
 }
@@ -626,7 +626,7 @@ fn freeze_state<M: Send + Sync + 'static>(node: &Handle<M>) -> Option<FrozenStat
 fn print_snapshot(event: &SnapshotEvent) {
     match event {
         SnapshotEvent::Taken(taken, took) => {
-            for why in &taken.passed_over {
+            for why in &taken.skipped {
                 print_line(&format!("removed an unusable snapshot: {why}"));
             }
             print_line(&format!(

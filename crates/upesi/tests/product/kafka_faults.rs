@@ -343,10 +343,11 @@ fn say(cluster: &Cluster, messages: &[&[u8]]) {
         format!("kafka://{}/{TOPIC}", cluster.bootstrap()).parse().unwrap();
     let copy = journal::LogOptions::default();
     let security = kafka::Security::default();
-    let options = kafka::Options { node: "stranger".to_owned(), patience: MINUTE, copy, security };
+    let options =
+        kafka::TopicOptions { node: "stranger".to_owned(), patience: MINUTE, copy, security };
     let (sink, arrivals) = std::sync::mpsc::sync_channel(4_096);
     let sink = move |arrival| sink.send(arrival).is_ok();
-    let mut stream = kafka::Stream::start(&address, &options, 0, sink).unwrap();
+    let mut stream = kafka::TopicStream::start(&address, &options, 0, sink).unwrap();
     for (tag, message) in messages.iter().enumerate() {
         stream.send(message, tag as u64).unwrap();
     }
